@@ -44,9 +44,10 @@ from examples.game_backend import RANKED, Season
 from examples.matchmaking import TOPIC, NotFollowed, Ratings, beta_of
 from local.servers import LocalServerError, Server, servers
 from stream_rater.cli.dry_run import table_of
-from stream_rater.cli.terminal import counted
-from stream_rater.config import PREFIX, read_ladders
+from stream_rater.config.files import read_ladders
+from stream_rater.config.settings import PREFIX
 from stream_rater.rating.parameters import EloMMR
+from stream_rater.runtime.progress import counted
 
 WARM_UP_S = 3.0
 """Latencies are measured after this much of the steady rounds (after half of a shorter season)."""

@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from stream_rater.adapters.envelopes import SOURCE
-from stream_rater.config import Limits
+from stream_rater.adapters.kafka.envelopes import SOURCE
+from stream_rater.config.ladders import Limits
 from stream_rater.contract import corrections, events, tracecontext
 from stream_rater.contract.corrections import EVENT_TYPE, KINDS, Correction
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK

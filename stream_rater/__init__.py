@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stream_rater.notebook.errors import InvalidRound, OtherLadder
-    from stream_rater.notebook.ladder import Ladder
-    from stream_rater.notebook.results import (
+    from stream_rater.library.errors import InvalidRound, OtherLadder
+    from stream_rater.library.ladder import Ladder
+    from stream_rater.library.results import (
         Belief,
         FileResult,
         Leaderboard,
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 else:
     _HOMES = {
         "BadParameters": "rating.parameters",
-        "Belief": "notebook.results",
-        "FileResult": "notebook.results",
-        "InvalidRound": "notebook.errors",
-        "Ladder": "notebook.ladder",
-        "Leaderboard": "notebook.results",
-        "OtherLadder": "notebook.errors",
-        "Players": "notebook.results",
-        "Prediction": "notebook.results",
-        "RefusedLine": "notebook.results",
-        "RoundResult": "notebook.results",
+        "Belief": "library.results",
+        "FileResult": "library.results",
+        "InvalidRound": "library.errors",
+        "Ladder": "library.ladder",
+        "Leaderboard": "library.results",
+        "OtherLadder": "library.errors",
+        "Players": "library.results",
+        "Prediction": "library.results",
+        "RefusedLine": "library.results",
+        "RoundResult": "library.results",
     }
 
     def __getattr__(name):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 from numba.core.registry import CPUDispatcher
 
-from stream_rater.config import one_ladder
+from stream_rater.config.ladders import one_ladder
 from stream_rater.rating.parameters import Elo, EloMMR, PairwiseElo, RatingConfig, Thurstone
 from stream_rater.runtime import embedded, selfcheck
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, ranked

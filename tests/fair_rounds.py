@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.rating import systems
+from stream_rater.rating import stages
 from stream_rater.rating.model import Beliefs, Places, Table, Wave, newcomers
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.runtime.selfcheck import SYSTEMS
@@ -94,7 +94,7 @@ class Season:
             np.empty(players, np.int64), [()] * rounds,
         )  # fmt: skip
         offset = self.played + np.arange(rounds)
-        systems.fold(self.config, self._beliefs, rows, wave, turns, offset)
+        stages.fold(self.config, self._beliefs, rows, wave, turns, offset)
         self._turns, self.played = self._turns + len(turns) - 1, self.played + rounds
 
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from stream_rater.rating.systems import RatingRule
+from stream_rater.rating.stages import RatingRule
 
 
 class LastRound(msgspec.Struct, frozen=True, array_like=True):

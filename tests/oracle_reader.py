@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from stream_rater.columns.sharding import ANYWHERE, partition_of
-from stream_rater.config import Ladders, Limits
+from stream_rater.config.ladders import Ladders, Limits
 from stream_rater.contract import events
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK, Entry, RoundCompleted
 from stream_rater.contract.record import Record

@@ -20,7 +20,7 @@ from demonstration.programs import (
 )
 from local.servers import LocalServerError, servers
 from local.tools import ROOT
-from stream_rater.config import PREFIX
+from stream_rater.config.settings import PREFIX
 from tests.browser import PHONE, NoBrowser, browser, tab
 
 OUT: Final = ROOT / "docs" / "pictures"

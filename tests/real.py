@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 from local.servers import Addresses, servers
 from local.tools import REDIS_VARIABLE, given_address
 from stream_rater.adapters.access import QUIET
-from stream_rater.adapters.topics import Topics
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.config.settings import Settings
 
 OUR_DATABASES = 4096
 GIVEN_DATABASES = 16

@@ -26,12 +26,13 @@ import redis
 from local.kafka_node import start_kafka
 from local.processes import Server
 from local.redis_node import ADVISED, start_redis
-from stream_rater.adapters.redis import RedisStore
-from stream_rater.adapters.topics import Topics
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.columns.strings import StringColumn
-from stream_rater.config import Ladder, Settings, one_ladder
+from stream_rater.config.ladders import Ladder, one_ladder
+from stream_rater.config.settings import Settings
 from stream_rater.pipeline.ports import NO_PLAYERS, Application, Position
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay.pool import Pool

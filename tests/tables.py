@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config import Ladder, one_ladder
+from stream_rater.config.ladders import Ladder, one_ladder
 from stream_rater.contract.events import RoundCompleted, round_from_json
-from stream_rater.lab.kerby import METHODS
+from stream_rater.evaluation.research.kerby import METHODS
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.pool import Pool

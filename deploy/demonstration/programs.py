@@ -15,7 +15,7 @@ from local.processes import (
     log_tail,
     undisturbed,
 )
-from stream_rater.config import PREFIX
+from stream_rater.config.settings import PREFIX
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 LADDERS = EXAMPLES / "ladders.toml"

@@ -27,7 +27,7 @@ from demonstration.programs import (
 from local.prometheus_node import start_prometheus
 from local.servers import LocalServerError, servers
 from local.tools import ROOT
-from stream_rater.config import PREFIX
+from stream_rater.config.settings import PREFIX
 from watching.ask import Prometheus, Refused, panels
 from watching.figure import draw
 

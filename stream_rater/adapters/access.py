@@ -8,8 +8,10 @@ from urllib.parse import parse_qs
 
 from confluent_kafka import KafkaError, KafkaException
 
-from stream_rater.config import BadConfiguration, Settings, check_readable
-from stream_rater.pipeline.ports import Denied, LogTrouble, Regrouped
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.files import check_readable
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import Denied, LogTrouble, Regrouped
 
 QUIET = logging.getLogger("stream_rater.librdkafka")
 """Where librdkafka logs; nothing is printed. What matters comes back as an error, which the service

@@ -9,21 +9,22 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 
-from stream_rater.adapters.envelopes import (
+from stream_rater.adapters.kafka.consumer import Input
+from stream_rater.adapters.kafka.envelopes import (
     change_headers,
     place_of,
     rejected_message,
     round_headers,
 )
-from stream_rater.adapters.kafka import Input
-from stream_rater.adapters.ladder_notes import LadderNotes
-from stream_rater.adapters.producers import Parts, Transactions
-from stream_rater.adapters.reader import read_all
-from stream_rater.adapters.redis import RedisStore
-from stream_rater.adapters.rereader import Rereader, part_sums
-from stream_rater.adapters.topics import Admin
-from stream_rater.config import Settings
-from stream_rater.pipeline.correction_ports import (
+from stream_rater.adapters.kafka.ladder_notes import LadderNotes
+from stream_rater.adapters.kafka.producers import Parts, Transactions
+from stream_rater.adapters.kafka.reader import read_all
+from stream_rater.adapters.kafka.rereader import Rereader, part_sums
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.redis.store import RedisStore
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import Denied, LogTrouble
+from stream_rater.pipeline.corrections.correction_ports import (
     Checkpoints,
     DropCheckpoint,
     KeepCheckpoint,
@@ -38,11 +39,9 @@ from stream_rater.pipeline.ports import (
     Apply,
     CommitSource,
     Committed,
-    Denied,
     Effect,
     Event,
     LogStarts,
-    LogTrouble,
     LookForOffsets,
     NewProducer,
     PartSums,

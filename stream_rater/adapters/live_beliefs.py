@@ -5,15 +5,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from stream_rater.adapters.ladder_notes import LadderNotes
-from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.kafka.ladder_notes import LadderNotes
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.adapters.same_ladders import disagreement
-from stream_rater.adapters.topics import Admin
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.columns.strings import StringColumn
-from stream_rater.config import Ladder, Ladders, Settings
-from stream_rater.pipeline.edits_in_force import EditsOfLadders
+from stream_rater.config.ladders import Ladder, Ladders
+from stream_rater.config.settings import Settings
+from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import UNFINISHED
 from stream_rater.rating import record

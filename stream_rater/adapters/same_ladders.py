@@ -6,9 +6,10 @@ are not there, or show numbers that nobody was shown.
 
 import math
 
-from stream_rater.adapters.ladder_notes import LadderNotes
-from stream_rater.adapters.topics import Admin
-from stream_rater.config import PREFIX, Ladders, Settings
+from stream_rater.adapters.kafka.ladder_notes import LadderNotes
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.pipeline.ladder_history import LadderLog, odds
 
 

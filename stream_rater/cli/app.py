@@ -28,14 +28,10 @@ from stream_rater.cli.options import (
 from stream_rater.cli.predict_app import predict
 from stream_rater.cli.terminal import brief
 from stream_rater.cli.tune_app import tune
-from stream_rater.config import (
-    BadConfiguration,
-    ladders_of,
-    one_ladder,
-    read_ladders,
-    read_rating,
-)
-from stream_rater.runtime import compile_progress
+from stream_rater.columns import compile_progress
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.files import ladders_of, read_ladders, read_rating
+from stream_rater.config.ladders import one_ladder
 
 CONFIGURATIONS = {".json", ".toml"}
 
@@ -161,7 +157,7 @@ def evaluate(
     if not rounds:
         raise BadConfiguration("give at least one file of rounds")
     named = [(path.name, read_rating(path)) for path in given]
-    from stream_rater.lab.lines import begin_to_read, read_lines
+    from stream_rater.replay.files import begin_to_read, read_lines
 
     sources = [(path, read_lines(path)) for path in rounds]
     sources[0] = (rounds[0], begin_to_read(rounds[0]))
@@ -255,7 +251,7 @@ def rejected(
 @one_line
 def rebuild(replace: bool, settings_path: Path | None) -> None:
     """Replay the log into an empty Redis, while no worker runs; they then go on from there."""
-    from stream_rater.cli.rebuild import rebuild as rebuild_store
+    from stream_rater.operations.rebuild import rebuild as rebuild_store
 
     rebuild_store(settings_of(settings_path), replace=replace)
 
@@ -267,7 +263,7 @@ def rebuild(replace: bool, settings_path: Path | None) -> None:
 def checkpoint(ladders: tuple[str, ...], settings_path: Path | None) -> None:
     """Make checkpoints of ladders (all, if none is named): a correction of a later round is then
     worked in sooner. Workers may run meanwhile."""
-    from stream_rater.cli.checkpoint import checkpoint as make_checkpoints
+    from stream_rater.operations.checkpoint import checkpoint as make_checkpoints
 
     make_checkpoints(settings_of(settings_path), ladders)
 
@@ -288,7 +284,7 @@ def erase(
     Kafka's log cannot be changed, so it is written anew, to topics of another prefix. All ratings
     stay as they are.
     """
-    from stream_rater.cli.erase import erase as erase_player
+    from stream_rater.operations.erase import erase as erase_player
 
     erase_player(settings_of(settings_path), player, prefix, pseudonym, **options)
 

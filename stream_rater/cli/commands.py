@@ -8,32 +8,26 @@ from pathlib import Path
 
 from msgspec import structs
 
-from stream_rater.adapters.reader import Submitter, read_all
-from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.kafka.reader import Submitter, read_all
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.adapters.same_ladders import disagreement, noted_ladders
-from stream_rater.adapters.topics import Admin
 from stream_rater.cli.corrections import checked, refused_now
-from stream_rater.cli.failures import named_failures
-from stream_rater.cli.live_log import ends_of
-from stream_rater.cli.terminal import (
-    SHOWN_MISTAKES,
-    Failed,
-    Mistakes,
-    Order,
-    counted,
-    records_in,
-    rejections,
-    track,
-)
+from stream_rater.cli.terminal import SHOWN_MISTAKES, Mistakes, Order, records_in, rejections
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.config import PREFIX, BadConfiguration, Settings, service_ladders
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.files import service_ladders
+from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.events import shown
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
-from stream_rater.lab.verify import Verdict, compare
+from stream_rater.operations.live_log import ends_of
+from stream_rater.operations.verify import Verdict, compare
 from stream_rater.rounds.corrections import kind_of, names_in, round_in
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime import http, malloc, selfcheck
+from stream_rater.runtime.failures import named_failures
+from stream_rater.runtime.progress import counted, track
 from stream_rater.runtime.service import Service
 
 LAST_S = 9.5

@@ -3,14 +3,16 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from stream_rater.adapters.reader import Submitter
-from stream_rater.adapters.topics import Admin
+from stream_rater.adapters.kafka.reader import Submitter
+from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.cli.corrections import APPLIED, Planned, announce, check_all, check_taken
-from stream_rater.cli.failures import named_failures
-from stream_rater.cli.live_log import ends_of
-from stream_rater.cli.terminal import Failed, counted
-from stream_rater.config import Settings, service_ladders
+from stream_rater.config.errors import Failed
+from stream_rater.config.files import service_ladders
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
+from stream_rater.operations.live_log import ends_of
+from stream_rater.runtime.failures import named_failures
+from stream_rater.runtime.progress import counted
 
 
 def send(plan: Sequence[Planned], settings: Settings) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from stream_rater.cli.options import COUNT, INPUT, SETTINGS, one_line, settings_of
-from stream_rater.config import BadConfiguration
+from stream_rater.config.errors import BadConfiguration
 
 Build = Callable[..., Sequence[Any]]
 """A command as far as it says what is to be sent."""

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stream_rater.cli.terminal import SHOWN_MISTAKES, Failed, counted, file_failures
-from stream_rater.config import BadConfiguration, Ladders
+from stream_rater.cli.terminal import SHOWN_MISTAKES, file_failures
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import (
     EVENT_TYPE,
     Correction,
@@ -22,10 +23,11 @@ from stream_rater.contract.corrections import (
 )
 from stream_rater.contract.events import shown, to_json
 from stream_rater.contract.record import Record
-from stream_rater.lab.lines import name_of, read_lines
+from stream_rater.replay.files import name_of, read_lines
 from stream_rater.rounds.corrections import amended_message, refusal, well_formed
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.validation import Invalid
+from stream_rater.runtime.progress import counted
 
 APPLIED = "corrections-applied"
 """The kind that works in what waits."""

@@ -7,10 +7,10 @@ import numpy as np
 
 from stream_rater.contract.corrections import Correction
 from stream_rater.contract.events import shown
-from stream_rater.pipeline.correction_ports import NotedCorrection
-from stream_rater.pipeline.edits_in_force import APPLIED, LadderEdits, correction_of
+from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
+from stream_rater.pipeline.corrections.edits_in_force import APPLIED, LadderEdits, correction_of
 from stream_rater.rating.seasons import seen
-from stream_rater.rating.systems import RatingRule
+from stream_rater.rating.stages import RatingRule
 
 
 def of_ladder(ladder: str, edits: LadderEdits) -> Iterator[str]:

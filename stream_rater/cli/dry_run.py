@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from stream_rater.cli.again import RoundsFile
 from stream_rater.cli.corrections import (
     APPLIED,
     Planned,
@@ -20,13 +19,17 @@ from stream_rater.cli.corrections import (
     fail_if_any,
 )
 from stream_rater.cli.rate import RatingLine, rating_lines
-from stream_rater.cli.terminal import counted, file_failures, tables
+from stream_rater.cli.rounds_file import RoundsFile
+from stream_rater.cli.terminal import file_failures, tables
 from stream_rater.columns.sharding import ANYWHERE
-from stream_rater.config import Ladders, Settings, service_ladders
+from stream_rater.config.files import service_ladders
+from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
 from stream_rater.contract.record import Record
-from stream_rater.lab.foresight import Foreseen, foresee
+from stream_rater.replay.correction_preview import Foreseen, foresee
 from stream_rater.replay.sequential import Replay
+from stream_rater.runtime.progress import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -72,9 +75,9 @@ def dry_run(
         with file_failures():
             found = _foresee(Log(RoundsFile(file).records), plan, ladders, settings)
     else:
-        from stream_rater.adapters.topics import Admin
-        from stream_rater.cli.failures import named_failures
-        from stream_rater.cli.live_log import ends_of
+        from stream_rater.adapters.kafka.topics import Admin
+        from stream_rater.operations.live_log import ends_of
+        from stream_rater.runtime.failures import named_failures
 
         with named_failures():
             check_taken(plan, ladders, ends_of(Admin(settings)))
@@ -102,7 +105,7 @@ def _foresee(
 
 def _live(settings: Settings, ladders: Ladders, ladder: str) -> Log:
     """What the ladder's partition holds now."""
-    from stream_rater.cli.live_log import live_log
+    from stream_rater.operations.live_log import live_log
 
     again, partition, partitions = live_log(settings, ladders, ladder)
     return Log(again, partition, partitions, time.time())

@@ -16,11 +16,13 @@ from rich.table import Table
 
 from stream_rater.cli.corrections import removed
 from stream_rater.cli.dry_run import Move, table_of
-from stream_rater.cli.terminal import Failed, counted
-from stream_rater.config import ANY_LADDER, Settings
+from stream_rater.config.errors import Failed
+from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
-from stream_rater.lab.verify import compare
+from stream_rater.operations.verify import compare
 from stream_rater.runtime.embedded import SHARDS, Engine
+from stream_rater.runtime.progress import counted
 
 LADDER = "ranked"
 PLAYERS = 60

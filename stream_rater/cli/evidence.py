@@ -7,16 +7,19 @@ from pathlib import Path
 
 from rich.console import Console
 
-from stream_rater.cli.again import RoundsFile
-from stream_rater.cli.terminal import Failed, Mistakes, file_failures
-from stream_rater.config import ANY_LADDER, BadConfiguration, Settings
-from stream_rater.lab import evidence, figures, games, games_tables, kerby, peers
-from stream_rater.lab.contestants import Peer, System, compared
-from stream_rater.lab.evidence import DataSet, Effort, Entry
-from stream_rater.lab.farming import THRESHOLD
-from stream_rater.lab.game import games_of
-from stream_rater.lab.season import sessions_of
-from stream_rater.lab.tuning import MissingExtra
+from stream_rater.cli.rounds_file import RoundsFile
+from stream_rater.cli.terminal import Mistakes, file_failures
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.config.settings import Settings
+from stream_rater.evaluation import peers
+from stream_rater.evaluation.contestants import Peer, System, compared
+from stream_rater.evaluation.game import games_of
+from stream_rater.evaluation.research import evidence, figures, games, games_tables, kerby
+from stream_rater.evaluation.research.evidence import DataSet, Effort, Entry
+from stream_rater.evaluation.research.farming import THRESHOLD
+from stream_rater.evaluation.season import sessions_of
+from stream_rater.evaluation.tuning import MissingExtra
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.corrected import judged
 from stream_rater.replay.player_index import PlayerIndex

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from stream_rater.cli.options import COUNT, FOLDER, one_line
-from stream_rater.config import BadConfiguration
-from stream_rater.lab.measures import PARTS, USUAL_PARTS
-from stream_rater.lab.spaces import SPACES
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.evaluation.measures import PARTS, USUAL_PARTS
+from stream_rater.evaluation.spaces import SPACES
 
 
 def _sizes(_: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:

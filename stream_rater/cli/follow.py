@@ -9,12 +9,11 @@ from typing import Any
 
 import msgspec
 
-from stream_rater.adapters.reader import follow
-from stream_rater.adapters.records import record_of
-from stream_rater.adapters.topics import Admin
-from stream_rater.cli.failures import named_failures
-from stream_rater.cli.terminal import Failed
-from stream_rater.config import BadConfiguration, Settings
+from stream_rater.adapters.kafka.reader import follow
+from stream_rater.adapters.kafka.records import record_of
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import (
     JSON,
@@ -26,6 +25,7 @@ from stream_rater.contract.events import (
 )
 from stream_rater.contract.record import Record
 from stream_rater.rounds.validation import CODES
+from stream_rater.runtime.failures import named_failures
 
 SILENT_S = 5.0
 """After so long without a line it says that it waits."""

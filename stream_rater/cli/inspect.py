@@ -9,28 +9,30 @@ from typing import Any
 
 import numpy as np
 
-from stream_rater.adapters.reader import read_back
-from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.kafka.reader import read_back
+from stream_rater.adapters.kafka.topic_rules import DAY_MS
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.redis.keys import belief_key
+from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.adapters.same_ladders import disagreement, noted_ladders
-from stream_rater.adapters.store_keys import belief_key
-from stream_rater.adapters.topic_rules import DAY_MS
-from stream_rater.adapters.topics import Admin
 from stream_rater.cli import corrections_noted
-from stream_rater.cli.failures import named_failures
 from stream_rater.cli.follow import in_utc, outcome_of
-from stream_rater.cli.terminal import Failed, unknown_ladder
+from stream_rater.cli.terminal import unknown_ladder
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of
-from stream_rater.config import Settings, service_ladders
+from stream_rater.config.errors import Failed
+from stream_rater.config.files import service_ladders
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import joined, rating_changed_from_json, shown
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
-from stream_rater.pipeline.edits_in_force import LadderEdits
+from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.ports import NO_PLAYERS, Position
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.factor import factors_of, weights_of
 from stream_rater.rating.seasons import seen
-from stream_rater.rating.systems import rule_of
+from stream_rater.rating.stages import rule_of
+from stream_rater.runtime.failures import named_failures
 
 LAST_ROUNDS = 5
 LOOK_BACK_S = 5.0

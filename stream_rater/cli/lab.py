@@ -7,24 +7,17 @@ from typing import TypeVar
 
 import msgspec
 
-from stream_rater.cli.again import RoundsFile
-from stream_rater.cli.terminal import (
-    Failed,
-    Mistakes,
-    Order,
-    check_writable,
-    file_failures,
-    progress,
-    track,
-)
-from stream_rater.config import ANY_LADDER, BadConfiguration, Settings
-from stream_rater.lab.accuracy import averages
-from stream_rater.lab.comparison import Named, Row, compare
-from stream_rater.lab.evaluation import MOST_SIDES, evaluate, trained
-from stream_rater.lab.season import Session, before, by_name, sessions_of
-from stream_rater.lab.spaces import WIDE
-from stream_rater.lab.sureness import variance_factor
-from stream_rater.lab.tuning import (
+from stream_rater.cli.rounds_file import RoundsFile
+from stream_rater.cli.terminal import Mistakes, Order, check_writable, file_failures
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.config.settings import Settings
+from stream_rater.evaluation.accuracy import averages
+from stream_rater.evaluation.comparison import Named, Row, compare
+from stream_rater.evaluation.evaluation import MOST_SIDES, evaluate, trained
+from stream_rater.evaluation.season import Session, before, by_name, sessions_of
+from stream_rater.evaluation.spaces import WIDE
+from stream_rater.evaluation.tuning import (
     Held,
     MissingExtra,
     Problem,
@@ -32,11 +25,13 @@ from stream_rater.lab.tuning import (
     search,
     without_defaults,
 )
-from stream_rater.predictions.wins import ANY
+from stream_rater.evaluation.variance_factor import variance_factor
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.prediction.wins import ANY
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.verdicts import Verdicts
 from stream_rater.rounds.batch import RoundBatch
+from stream_rater.runtime.progress import progress, track
 
 T = TypeVar("T")
 
@@ -108,7 +103,7 @@ def evaluate_files(
 
         lab_tables.show(rows, calibration=calibration)
     if diagram is not None:
-        from stream_rater.lab import figures
+        from stream_rater.evaluation.research import figures
 
         with file_failures():
             figures.reliability(rows, diagram)
@@ -120,7 +115,7 @@ def evaluate_files(
 
 def _check_diagram(path: Path) -> None:
     """Before the work is done: whether the picture can be made and written."""
-    from stream_rater.lab import figures
+    from stream_rater.evaluation.research import figures
 
     if path.suffix not in PICTURES:
         raise BadConfiguration(f"--diagram {path}: end its name in {' or '.join(PICTURES)}")

@@ -14,18 +14,18 @@ from rich.table import Table
 from rich.text import Text
 
 from stream_rater.cli.terminal import tables
-from stream_rater.lab.accuracy import averages
-from stream_rater.lab.alike import counted, draws_of
-from stream_rater.lab.bootstrap import Difference, differences
-from stream_rater.lab.comparison import Row, outcomes_alike
-from stream_rater.lab.evaluation import evaluate, trained
-from stream_rater.lab.measures import MEASURES, better
-from stream_rater.lab.season import Session
-from stream_rater.predictions.wins import ANY
+from stream_rater.evaluation.accuracy import averages
+from stream_rater.evaluation.alike import counted, draws_of
+from stream_rater.evaluation.bootstrap import Difference, differences
+from stream_rater.evaluation.comparison import Row, outcomes_alike
+from stream_rater.evaluation.evaluation import evaluate, trained
+from stream_rater.evaluation.measures import MEASURES, better
+from stream_rater.evaluation.season import Session
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.prediction.wins import ANY
 
 if TYPE_CHECKING:  # `evaluate` needs none of what it takes along
-    from stream_rater.lab.proposal import Compared
+    from stream_rater.evaluation.proposal import Compared
 
 HEADINGS = {
     "pair_inversion": ("pairs in right order", "{:.3f} %"),

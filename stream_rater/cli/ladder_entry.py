@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from stream_rater.config import TEMPLATE, Ladders, Limits
-from stream_rater.lab.present import system_of
-from stream_rater.lab.tuning import without_defaults
+from stream_rater.config.ladders import TEMPLATE, Ladders, Limits
+from stream_rater.evaluation.present import system_of
+from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.rating.parameters import RatingConfig
 
 BARE = re.compile("[A-Za-z0-9_-]+")

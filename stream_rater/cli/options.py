@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from stream_rater.cli.terminal import Failed
-from stream_rater.config import BadConfiguration, Settings, read_settings
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.files import read_settings
+from stream_rater.config.settings import Settings
 
 ROUNDS = click.Path(exists=True, dir_okay=False, path_type=Path)
 INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)

@@ -10,14 +10,15 @@ import msgspec
 import numpy as np
 
 from stream_rater.cli.rate import replayed
-from stream_rater.cli.terminal import Failed, file_failures, tables, unknown_ladder
+from stream_rater.cli.terminal import file_failures, tables, unknown_ladder
 from stream_rater.columns.ranges import bounds
-from stream_rater.config import BadConfiguration, Ladders
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import Entry, shown, to_json
-from stream_rater.lab.rating_changes import numbers_of
-from stream_rater.predictions.balance import even_teams
-from stream_rater.predictions.forecast import Forecast, deviations, of_round
+from stream_rater.rating.prediction.balance import even_teams
+from stream_rater.rating.prediction.forecast import Forecast, deviations, of_round
 from stream_rater.replay.edits import NO_EDITS
+from stream_rater.replay.rating_changes import numbers_of
 from stream_rater.replay.what_if import Gone, Known, believed, foreseen, playing_as
 from stream_rater.rounds.validation import Invalid, id_mistake
 

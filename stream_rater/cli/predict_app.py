@@ -5,7 +5,9 @@ from pathlib import Path
 import click
 
 from stream_rater.cli.options import COUNT, INPUT, RATE, ROUNDS, SETTINGS, one_line, settings_of
-from stream_rater.config import BadConfiguration, one_ladder, read_rating, service_ladders
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.files import read_rating, service_ladders
+from stream_rater.config.ladders import one_ladder
 
 
 @click.command()

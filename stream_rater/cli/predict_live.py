@@ -6,11 +6,13 @@ from stream_rater.adapters.live_beliefs import (
     OtherLadders,
     UnratedLadder,
 )
-from stream_rater.cli.failures import named_failures
 from stream_rater.cli.predict import Question, answer
-from stream_rater.cli.terminal import Failed, unknown_ladder
-from stream_rater.config import BadConfiguration, Settings, service_ladders
+from stream_rater.cli.terminal import unknown_ladder
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.files import service_ladders
+from stream_rater.config.settings import Settings
 from stream_rater.replay.what_if import Gone
+from stream_rater.runtime.failures import named_failures
 
 
 def from_redis(asked: Question, settings: Settings, ladder: str, *, as_json: bool) -> None:

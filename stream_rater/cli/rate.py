@@ -10,15 +10,16 @@ from typing import IO, NamedTuple
 import msgspec
 import numpy as np
 
-from stream_rater.cli.again import RoundsFile
+from stream_rater.cli.rounds_file import RoundsFile
 from stream_rater.cli.terminal import Mistakes, Order, check_writable, file_failures
-from stream_rater.config import Ladders, Settings
+from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
-from stream_rater.lab.rating_changes import changes_of
 from stream_rater.rating.seasons import seen
-from stream_rater.rating.systems import ratings
+from stream_rater.rating.stages import ratings
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.pool import Pool
+from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
 from stream_rater.replay.verdicts import Verdicts
 from stream_rater.rounds.validation import Invalid

@@ -1,10 +1,11 @@
 """`stream-rater serve`: the index and the API over it."""
 
-from stream_rater.cli.failures import named_failures
-from stream_rater.cli.terminal import Failed
-from stream_rater.config import PREFIX, BadConfiguration, Settings, service_ladders
-from stream_rater.pipeline.ports import CannotGoOn
-from stream_rater.runtime.serve import Serve
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.files import service_ladders
+from stream_rater.config.settings import PREFIX, Settings
+from stream_rater.contract.errors import CannotGoOn
+from stream_rater.runtime.failures import named_failures
+from stream_rater.serve.service import Serve
 
 
 def serve(settings: Settings) -> None:

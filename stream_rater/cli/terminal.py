@@ -5,17 +5,17 @@ import gc
 import os
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from stream_rater.config import BadConfiguration
+from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.contract.events import shown
+from stream_rater.runtime.progress import counted, track_bytes
 
 if TYPE_CHECKING:  # they take longer to load than `--help` should take
     from rich.console import Console
-    from rich.progress import Progress
 
     from stream_rater.contract.record import Record
     from stream_rater.rounds.batch import RoundBatch
@@ -26,15 +26,9 @@ S = TypeVar("S", bound=Sized)
 
 SHOWN_MISTAKES = 20
 
-BYTES_AT_LEAST = 1 << 16
-"""A progress bar of bytes moves by so many."""
 
 MOST_LATE = 0.1
 """Part of a file's rounds that may be earlier than the round before them without a word."""
-
-
-class Failed(Exception):
-    """The work failed: one line says why."""
 
 
 @contextmanager
@@ -71,47 +65,6 @@ def tables() -> "Console":
     return Output(file=sys.stdout, width=None if sys.stdout.isatty() else 160)
 
 
-def progress(*, percent: bool = False) -> "Progress":
-    """A progress bar on stderr, shown where that is a terminal: counts, or per cent of bytes."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console(stderr=True)
-    done = TaskProgressColumn() if percent else MofNCompleteColumn()
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), done, TimeRemainingColumn(),
-        console=console, transient=True, disable=not console.is_terminal,
-    )  # fmt: skip
-
-
-def track(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
-    """The items, with a progress bar; where nobody would see it, as they are."""
-    if not sys.stderr.isatty():
-        yield from items
-        return
-    with progress() as bar:
-        yield from bar.track(items, total=total, description=label)
-
-
-def track_batches(batches: Iterable[S], label: str, total: int | None = None) -> Iterator[S]:
-    """Batches of items, with a progress bar for the items."""
-    if not sys.stderr.isatty():
-        yield from batches
-        return
-    with progress() as bar:
-        task = bar.add_task(label, total=total)
-        for each in batches:
-            yield each
-            bar.advance(task, len(each))
-
-
 @contextmanager
 def file_failures() -> Iterator[None]:
     """A file that cannot be read or written fails in one line."""
@@ -128,27 +81,11 @@ def records_in(path: Path) -> "Iterator[Record]":
 
     Raises OSError where it cannot be read, or holds no JSON lines.
     """
-    from stream_rater.lab.lines import json_lines, name_of, read_lines, text_size
+    from stream_rater.replay.files import json_lines, name_of, read_lines, text_size
     from stream_rater.replay.sequential import records_of
 
     lines = json_lines(read_lines(path), name_of(path))
     return records_of(track_bytes(lines, path.name, text_size(path)))
-
-
-def track_bytes(lines: Iterable[bytes], label: str, total: int | None) -> Iterator[bytes]:
-    """Lines, with a progress bar of their bytes; where nobody would see it, as they are."""
-    if not sys.stderr.isatty():
-        yield from lines
-        return
-    with progress(percent=True) as bar:
-        task = bar.add_task(label, total=total)
-        held, every = 0, max((total or 0) // 1000, BYTES_AT_LEAST)
-        for line in lines:
-            yield line
-            held += len(line)
-            if held >= every:
-                bar.advance(task, held)
-                held = 0
 
 
 def check_writable(out: Path) -> None:
@@ -158,11 +95,6 @@ def check_writable(out: Path) -> None:
         raise BadConfiguration(f"{out}: no folder {folder}")
     if not os.access(out if out.exists() else folder, os.W_OK):
         raise BadConfiguration(f"{out}: not to be written")
-
-
-def counted(count: int, thing: str) -> str:
-    """`1 round`, `2 rounds`."""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def rejections(codes: Mapping[str, int]) -> str:
@@ -241,7 +173,7 @@ class Mistakes:
 
     def add(self, line: int, invalid: "Invalid") -> None:
         """Tell of a line, numbered from 0."""
-        from stream_rater.lab.lines import name_of
+        from stream_rater.replay.files import name_of
 
         self.count += 1
         if self._told < self.count <= SHOWN_MISTAKES:
@@ -249,7 +181,7 @@ class Mistakes:
 
     def conclude(self) -> None:
         """Fail if there were any; say so if there was nothing at all."""
-        from stream_rater.lab.lines import name_of
+        from stream_rater.replay.files import name_of
 
         if self.count:
             were = f"{counted(self.count, 'round')} {'was' if self.count == 1 else 'were'} invalid"

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from stream_rater.cli.options import COUNT, FILE, PART, ROUNDS, SETTINGS, one_line, settings_of
-from stream_rater.config import BadConfiguration
-from stream_rater.lab.measures import MEASURES
-from stream_rater.lab.spaces import SPACES
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.evaluation.measures import MEASURES
+from stream_rater.evaluation.spaces import SPACES
 
 OF_FILE = {"train": 0.1, "measure": "pair_inversion"}
 OF_TOPIC = {"train": 0.5, "measure": "log_loss"}

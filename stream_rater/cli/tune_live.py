@@ -10,31 +10,28 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.same_ladders import noted_ladders
-from stream_rater.adapters.topics import Admin
-from stream_rater.cli import live_log
-from stream_rater.cli.failures import named_failures
 from stream_rater.cli.lab import as_json, searched
 from stream_rater.cli.ladder_entry import entry
-from stream_rater.cli.terminal import (
-    Failed,
-    check_writable,
-    counted,
-    file_failures,
-    rejections,
-    unknown_ladder,
-)
-from stream_rater.config import TEMPLATE, Ladders, Settings, service_ladders
+from stream_rater.cli.terminal import check_writable, file_failures, rejections, unknown_ladder
+from stream_rater.config.errors import Failed
+from stream_rater.config.files import service_ladders
+from stream_rater.config.ladders import TEMPLATE, Ladders
+from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
-from stream_rater.lab.fits import LOG_LOSS, ORDER, ORDER_OF_ALL
-from stream_rater.lab.present import system_of
-from stream_rater.lab.proposal import Proposal, TooFewRounds, propose
-from stream_rater.lab.season import Session, by_name, sessions_of
+from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL
+from stream_rater.evaluation.present import system_of
+from stream_rater.evaluation.proposal import Proposal, TooFewRounds, propose
+from stream_rater.evaluation.season import Session, by_name, sessions_of
+from stream_rater.operations import live_log
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.sequential import Judge
 from stream_rater.replay.verdicts import Verdicts
 from stream_rater.rounds.validation import Invalid
+from stream_rater.runtime.failures import named_failures
+from stream_rater.runtime.progress import counted
 
 BY_FILE = "tune by a file that has them"
 DAY_S = 86_400.0

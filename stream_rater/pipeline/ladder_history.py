@@ -30,7 +30,7 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from stream_rater.contract.sizes import MOST_BYTES
-from stream_rater.pipeline.correction_ports import Noted, NotedCorrection
+from stream_rater.pipeline.corrections.correction_ports import Noted, NotedCorrection
 
 T = TypeVar("T")
 

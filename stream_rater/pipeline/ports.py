@@ -1,4 +1,4 @@
-"""The effects that the state machines ask for, their outcomes, and the errors they may fail with.
+"""The effects that the state machines ask for, and their outcomes.
 
 An effect is a frozen value. `ask` yields it and returns its outcome with the right type. An effect
 on several shards is atomic for each shard alone, not for all of them together.
@@ -11,48 +11,11 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
+from stream_rater.contract.errors import Regrouped, Resharded
 from stream_rater.contract.record import Player, Record
 from stream_rater.contract.tracecontext import Trace
 
 T = TypeVar("T")
-
-
-class Trouble(Exception):
-    """An effect failed, or its outcome is unknown. The machine forgets all its state and starts
-    over."""
-
-
-class LogTrouble(Trouble):
-    """Kafka failed: a delivery, commit or transaction failed, is in doubt, or was fenced."""
-
-
-class Regrouped(LogTrouble):
-    """The consumer group has a new generation since the last poll. Nothing of the commit took
-    effect, and the producer is still usable. After another poll, which says what the worker still
-    owns, the worker may commit again."""
-
-
-class StoreTrouble(Trouble):
-    """Redis failed: a call failed, or its outcome is unknown."""
-
-
-class Denied(Exception):
-    """Kafka or Redis refused access. The machines do not retry after this: the worker ends."""
-
-
-class CannotGoOn(Exception):
-    """The worker cannot repair this state. It ends with one line that names the remedy."""
-
-
-class Resharded(CannotGoOn):
-    """The number of shards changed while the worker ran. The worker ends, because it places parts
-    by the former number."""
-
-    def __init__(self, shards: int, found: int) -> None:
-        super().__init__(
-            f"performance-estimated has {found} partitions and had {shards} when this worker "
-            "started: stop all workers, run `stream-rater rebuild --replace`, and start them again"
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ outlast the rebuild that mends the store.
 
 from collections.abc import Mapping, Sequence
 
+from stream_rater.pipeline.estimator.progress import Progress
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import (
     NO_PLAYERS,
@@ -21,7 +22,6 @@ from stream_rater.pipeline.ports import (
     ask,
     shard_ends,
 )
-from stream_rater.pipeline.progress import Progress
 
 REBUILD = "stop the workers and run `stream-rater rebuild --replace`"
 

@@ -9,16 +9,6 @@ its variance.
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.rating import two_moment
-from stream_rater.rating.baselines import (
-    bar,
-    codeforces,
-    elo_mmx,
-    glicko,
-    kerby,
-    topcoder,
-    trueskill,
-)
 from stream_rater.rating.model import Evidence, Places, Wave
 from stream_rater.rating.parameters import (
     Bar,
@@ -30,6 +20,16 @@ from stream_rater.rating.parameters import (
     Topcoder,
     TrueSkill,
     TwoMoment,
+)
+from stream_rater.rating.systems import (
+    bar,
+    codeforces,
+    elo_mmx,
+    glicko,
+    kerby,
+    topcoder,
+    trueskill,
+    two_moment,
 )
 
 

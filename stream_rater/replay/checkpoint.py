@@ -13,7 +13,7 @@ import msgspec
 
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.config import Ladder, Ladders
+from stream_rater.config.ladders import Ladder, Ladders
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
 from stream_rater.rating.record import UnknownRecord

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from stream_rater.columns.sharding import ANYWHERE
-from stream_rater.config import Ladders
+from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import (
     Batched,
     Correction,

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_rater.columns.arrays import Bytes, Hashes, Ints
+from stream_rater.columns.intrinsics import prefetch
 from stream_rater.columns.kernels import giving, inlined, kernel
-from stream_rater.columns.prefetch import prefetch
 from stream_rater.columns.strings import StringColumn, put
 
 T = TypeVar("T", bound=np.generic)

@@ -11,10 +11,10 @@ import numpy as np
 
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.strings import StringColumn
-from stream_rater.config import Ladder
-from stream_rater.rating import record, seasons, systems
+from stream_rater.config.ladders import Ladder
+from stream_rater.rating import record, seasons, stages
+from stream_rater.rating.elo_mmr.fold import Posteriors
 from stream_rater.rating.factor import factors_of
-from stream_rater.rating.fold import Posteriors
 from stream_rater.rating.model import Beliefs, Evidence, Table, Wave, newcomers
 from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.rating.seasons import Before
@@ -56,7 +56,7 @@ class Pool:
     def __init__(self, ladder: Ladder, started: tuple[Season, ...] = ()) -> None:
         """`started`: the seasons that have started on the ladder, in order."""
         self.rating = ladder.rating
-        self.rule = systems.rule_of(ladder.rating, started)
+        self.rule = stages.rule_of(ladder.rating, started)
         self._index = PlayerIndex()
         self._beliefs = self._empty(1024, self.rule.kept + 1 if self.rule.kept else 8)
 
@@ -86,7 +86,7 @@ class Pool:
         """
         if rating is self.rating:
             return
-        self.rating, self.rule = rating, systems.rule_of(rating, self.rule.seasons)
+        self.rating, self.rule = rating, stages.rule_of(rating, self.rule.seasons)
         if self.rule.kept == 0:
             self._beliefs = Beliefs(self._beliefs.header, factors_of(self._beliefs))
         header, factors = self._beliefs.header, self._beliefs.factors
@@ -97,7 +97,7 @@ class Pool:
 
     def start_season(self, season: Season) -> None:
         """Start a season: each belief is drawn by it before the player's next round."""
-        self.rule = systems.rule_of(self.rating, (*self.rule.seasons, season))
+        self.rule = stages.rule_of(self.rating, (*self.rule.seasons, season))
 
     def __len__(self) -> int:
         return len(self._index)
@@ -161,7 +161,7 @@ class Pool:
             held = int(self._beliefs.header["count"][rows].max())
             self._lengthen(held + len(turns) - 1)
         wave, drawn = rounds.unseen_wave(), self._draw(rows)
-        evidence, after = systems.fold(self.rating, self._beliefs, rows, wave, turns, offset)
+        evidence, after = stages.fold(self.rating, self._beliefs, rows, wave, turns, offset)
         told = Posteriors(wave.mu, wave.sigma)
         if drawn is not None:
             told = self._remember(drawn, told, wave.rounds)

@@ -9,11 +9,11 @@ import numpy as np
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.sharding import ANYWHERE
-from stream_rater.config import Ladder, Ladders
+from stream_rater.config.ladders import Ladder, Ladders
 from stream_rater.contract.corrections import EVENT_TYPE, kind_of_line
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
-from stream_rater.rating.systems import RatingRule
+from stream_rater.rating.stages import RatingRule
 from stream_rater.replay.pool import Folded, Pool
 from stream_rater.replay.turns import turns_of
 from stream_rater.replay.verdicts import Verdicts

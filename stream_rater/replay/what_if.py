@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.columns.arrays import Ints
-from stream_rater.config import one_ladder
+from stream_rater.config.ladders import one_ladder
 from stream_rater.contract.events import EPOCH, Entry, RoundCompleted, to_json
 from stream_rater.contract.record import Record
-from stream_rater.predictions.forecast import Believed
+from stream_rater.rating.prediction.forecast import Believed
 from stream_rater.rating.seasons import seen
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.pool import ONE_TURN, Pool

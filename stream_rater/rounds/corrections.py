@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from stream_rater.columns.sharding import ANYWHERE, partition_of
-from stream_rater.config import Ladders
+from stream_rater.config.ladders import Ladders
 from stream_rater.contract import corrections, events
 from stream_rater.contract.corrections import (
     EVENT_TYPE,

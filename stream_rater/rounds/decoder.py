@@ -14,7 +14,7 @@ import numpy as np
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.sharding import ANYWHERE
-from stream_rater.config import Ladders
+from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import Round, header
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import RatingConfig

@@ -7,7 +7,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.sharding import ANYWHERE, partition_of
-from stream_rater.config import Ladders
+from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import MAX_ID_BYTES
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rounds.batch import RoundHead

@@ -1,6 +1,6 @@
 """What a process tells at its start of how its ladders are rated (`rating.cautions`)."""
 
-from stream_rater.config import Ladders
+from stream_rater.config.ladders import Ladders
 from stream_rater.rating.cautions import cautions
 
 

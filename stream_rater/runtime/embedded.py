@@ -3,13 +3,13 @@
 from collections.abc import Generator
 from typing import Any
 
-from stream_rater.adapters.memory import MemoryDriver, estimator_worker, updater_worker
-from stream_rater.adapters.memory_servers import Log, Store
-from stream_rater.config import ANY_LADDER, Ladders
-from stream_rater.pipeline.estimator import Estimator
+from stream_rater.adapters.memory.driver import MemoryDriver, estimator_worker, updater_worker
+from stream_rater.adapters.memory.servers import Log, Store
+from stream_rater.config.ladders import ANY_LADDER, Ladders
+from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Effect, Poll
-from stream_rater.pipeline.updater import Updater
+from stream_rater.pipeline.updater.updater import Updater
 
 SHARDS = 4
 

@@ -19,12 +19,14 @@ import msgspec
 import numpy as np
 from llvmlite import binding as llvm
 
-from stream_rater.adapters import redis_encoding
+from stream_rater.adapters.redis import encoding
+from stream_rater.columns import compile_progress
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.columns.strings import StringColumn
-from stream_rater.config import Ladder, one_ladder
+from stream_rater.config.errors import OtherBits
+from stream_rater.config.ladders import Ladder, one_ladder
 from stream_rater.contract.record import Record
 from stream_rater.rating import seasons
 from stream_rater.rating.parameters import (
@@ -47,8 +49,7 @@ from stream_rater.rating.parameters import (
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds import depth
 from stream_rater.rounds.decoder import RoundDecoder
-from stream_rater.runtime import compile_progress, embedded
-from stream_rater.runtime.other_bits import OtherBits
+from stream_rater.runtime import embedded
 
 EXPECTED = "ee64110e779aa1cd"
 """What `fingerprint` gives on every machine; it changes with KERNEL_VERSION and with the rounds."""
@@ -128,8 +129,8 @@ def fingerprint() -> str:
     digest.update(shards_of(["a", "abcd", "Straße"], 1000).tobytes())
     depth.json_depth(b"[]", 0)  # the kernel, which small rounds do not need
     StringColumn.concat([StringColumn.of(["a", "b"])])  # as of messages in both forms
-    redis_encoding.reads(0, PlayerColumn.of([("x", "a")]), 50)
-    redis_encoding.writes(0, BeliefColumn.of([(("x", "a"), b"a")]), 50)
+    encoding.reads(0, PlayerColumn.of([("x", "a")]), 50)
+    encoding.writes(0, BeliefColumn.of([(("x", "a"), b"a")]), 50)
     digest.update(bytes([depth.msgpack_depth(b"\x91\x91\x01", 16)]))
     return digest.hexdigest()[:16]
 

@@ -12,28 +12,22 @@ from importlib import metadata
 from typing import Any
 
 from stream_rater.adapters.driver import Driver, Stopping
-from stream_rater.adapters.kafka import Fenced, Input
-from stream_rater.adapters.ladder_notes import LadderNotes
-from stream_rater.adapters.redis import RedisStore
-from stream_rater.adapters.topics import Admin, Topics
+from stream_rater.adapters.kafka.consumer import Fenced, Input
+from stream_rater.adapters.kafka.ladder_notes import LadderNotes
+from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config import PREFIX, TEMPLATE, BadConfiguration, Ladders, Settings
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.ladders import TEMPLATE, Ladders
+from stream_rater.config.settings import PREFIX, Settings
+from stream_rater.contract.errors import CannotGoOn, Denied, LogTrouble, NotesOfAnotherLog, Trouble
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
-from stream_rater.pipeline.endings import NotesOfAnotherLog
-from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ladder_history import AtOdds, LadderLog, announce
 from stream_rater.pipeline.ladder_history import notes as noted
-from stream_rater.pipeline.ports import (
-    CannotGoOn,
-    Denied,
-    Effect,
-    LogTrouble,
-    Poll,
-    Step,
-    Trouble,
-)
-from stream_rater.pipeline.updater import Updater
+from stream_rater.pipeline.ports import Effect, Poll, Step
+from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime import certificates, log, selfcheck
 from stream_rater.runtime.cautions import cautions_of
 from stream_rater.runtime.lag import Lag

@@ -20,10 +20,10 @@ import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config import Ladder, one_ladder
+from stream_rater.config.ladders import Ladder, one_ladder
 from stream_rater.contract import events
-from stream_rater.lab.lines import read_lines
 from stream_rater.rating.parameters import EloMMR
+from stream_rater.replay.files import read_lines
 from stream_rater.replay.pool import ONE_TURN, Pool
 from stream_rater.rounds.batch import Standings
 from tests.benchmarks.measure import Effort, Result, Skipped, best_s, result, times_s

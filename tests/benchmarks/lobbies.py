@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from stream_rater.columns.arrays import Ints
-from stream_rater.lab.peers import peer_module
-from stream_rater.rating import book, systems
+from stream_rater.evaluation.peers import peer_module
+from stream_rater.rating import book, stages
 from stream_rater.rating.model import Beliefs, Wave, newcomers
 from stream_rater.rating.parameters import EloMMR
 from tests.benchmarks.measure import Effort, Result, best_s, result
@@ -51,7 +51,7 @@ class Ours:
     """Beliefs in memory, rated by waves."""
 
     def __init__(self, players: int) -> None:
-        self._law = systems.rule_of(CONFIG)
+        self._law = stages.rule_of(CONFIG)
         self._beliefs: Beliefs = newcomers(
             players, self._law.kept + 1, CONFIG.initial_mu, CONFIG.initial_sigma, coded=True
         )
@@ -75,8 +75,8 @@ class Ours:
             last_time=last_time,
         )
         same = np.zeros(len(rows), np.int64)
-        systems.update(self._beliefs, rows, systems.estimate(CONFIG, wave), [self._law], same)
-        systems.note_round(self._beliefs, rows, same + next(self._offsets), same)
+        stages.update(self._beliefs, rows, stages.estimate(CONFIG, wave), [self._law], same)
+        stages.note_round(self._beliefs, rows, same + next(self._offsets), same)
 
 
 class OpenSkill:

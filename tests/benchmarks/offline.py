@@ -20,8 +20,8 @@ from statistics import median
 import msgspec
 
 from stream_rater.cli import app
-from stream_rater.lab.lines import read_lines
 from stream_rater.rating.parameters import EloMMR
+from stream_rater.replay.files import read_lines
 from tests.benchmarks.measure import Effort, Result, Skipped, result, times_s
 
 ROOT = Path(__file__).resolve().parents[2]

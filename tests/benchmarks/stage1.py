@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.rating import systems
+from stream_rater.rating import stages
 from stream_rater.rating.model import PERFORMANCE, Wave
 from stream_rater.rating.parameters import EloMMR, EloMMX
 from tests.benchmarks.brute import worst_error
@@ -77,9 +77,9 @@ def _stage1(name: str, size: int, effort: Effort, *, gaussian: bool) -> Result:
     config = GAUSSIAN if gaussian else LOGISTIC
     rounds = max(1, (QUICK_PLAYERS if effort.quick else PLAYERS) // size)
     wave = wave_of_size(size, rounds, seed=size)
-    found = systems.estimate(config, wave)[:, PERFORMANCE]
+    found = stages.estimate(config, wave)[:, PERFORMANCE]
     turns = effort.turns(max(3, TURNS * PLAYERS // max(PLAYERS, size)))
-    best = best_s(turns, ours=lambda: systems.estimate(config, wave))["ours"]
+    best = best_s(turns, ours=lambda: stages.estimate(config, wave))["ours"]
     return result(
         name,
         best / len(wave.mu) * 1e6,

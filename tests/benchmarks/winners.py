@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_rater.cli.lab import Season
-from stream_rater.lab import winners
-from stream_rater.lab.accuracy import averages
-from stream_rater.lab.evaluation import evaluate, trained
-from stream_rater.lab.peers import peer_module
-from stream_rater.lab.season import before, singly
-from stream_rater.lab.sureness import variance_factor
-from stream_rater.lab.winners import Bin, Foretold
-from stream_rater.predictions.wins import ANY
+from stream_rater.evaluation import winners
+from stream_rater.evaluation.accuracy import averages
+from stream_rater.evaluation.evaluation import evaluate, trained
+from stream_rater.evaluation.peers import peer_module
+from stream_rater.evaluation.season import before, singly
+from stream_rater.evaluation.variance_factor import variance_factor
+from stream_rater.evaluation.winners import Bin, Foretold
 from stream_rater.rating.model import DID_NOT_FINISH, LAST
 from stream_rater.rating.parameters import EloMMR, PairwiseElo, RatingConfig
+from stream_rater.rating.prediction.wins import ANY
 from tests.benchmarks.measure import Effort, Result, Skipped, result
 from tests.benchmarks.offline import FILES, shared
 

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from stream_rater.adapters.memory_servers import Log
-from stream_rater.adapters.reader import read_all
-from stream_rater.adapters.redis import RedisStore
-from stream_rater.adapters.topics import Topics
+from stream_rater.adapters.kafka.reader import read_all
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.adapters.memory.servers import Log
+from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
-from stream_rater.config import Settings, service_ladders
+from stream_rater.config.files import service_ladders
+from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import (
     RatingChanged,
@@ -20,7 +21,7 @@ from stream_rater.contract.events import (
     rating_changed_from_json,
     to_json,
 )
-from stream_rater.pipeline.correction_events import CORRECTION
+from stream_rater.pipeline.updater.correction_events import CORRECTION
 from tests.chaos.season import Season
 from tests.chaos.tally import Tally, Who
 from tests.integration.topics import Bytes, produce, read_topic

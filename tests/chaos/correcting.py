@@ -5,9 +5,9 @@ from pathlib import Path
 
 import msgspec
 
-from stream_rater.adapters.topics import Admin
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.groups import ESTIMATORS
-from stream_rater.pipeline.ports import LogTrouble
 from tests.chaos.corrected import CROWD, LADDERS, CorrectedSeason, matches
 from tests.chaos.crew import Violation
 from tests.chaos.scene import Outcome, Scene, a_scene

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import msgspec
 
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from tests.integration.processes import THIS_RELEASE, WorkerProcess
 
 REASONS = {

@@ -8,8 +8,8 @@ from redis import Redis
 from redis.crc import key_slot
 
 from local.servers import Server
-from stream_rater.adapters.redis_client import connect
-from stream_rater.adapters.store_keys import position_key
+from stream_rater.adapters.redis.client import connect
+from stream_rater.adapters.redis.keys import position_key
 from tests.chaos.crew import Violation
 from tests.chaos.scene import AT_ONCE, Outcome, Scene, a_scene
 from tests.chaos.season import lobbies

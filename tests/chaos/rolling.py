@@ -21,8 +21,8 @@ import numpy as np
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
 from stream_rater.adapters.access import QUIET
-from stream_rater.adapters.topics import Topics
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from tests.chaos.crew import Violation, shares
 from tests.chaos.scene import Outcome, Scene, a_scene

@@ -13,7 +13,7 @@ import msgspec
 
 from local.redis_node import ADVISED
 from local.servers import Server, start_kafka, start_redis
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from tests.brokers import QUICK_FAILOVER
 from tests.chaos.crew import Crew, Violation
 from tests.chaos.season import Season

@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 
 from local.tools import ROOT
-from stream_rater.adapters.topics import Topics
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from tests.chaos.tally import Tally, Who, differing, tally
 from tests.integration.topics import Bytes, Finished, produce, read_topic

@@ -5,10 +5,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, joined
 from stream_rater.rating import record
 

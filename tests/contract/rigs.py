@@ -15,12 +15,13 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
-from stream_rater.adapters import kafka, memory, memory_servers
 from stream_rater.adapters.driver import Driver
-from stream_rater.adapters.ladder_notes import LadderNotes
-from stream_rater.adapters.redis import RedisStore
-from stream_rater.adapters.topics import Admin
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka import consumer
+from stream_rater.adapters.kafka.ladder_notes import LadderNotes
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.memory import driver, servers
+from stream_rater.adapters.redis.store import RedisStore
+from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.ladder_history import NoteStore
@@ -144,18 +145,18 @@ class MemoryRig:
     """The rig in memory."""
 
     def __init__(self) -> None:
-        self.log = memory_servers.Log(PARTITIONS, SHARDS)
-        self.store = memory_servers.Store()
+        self.log = servers.Log(PARTITIONS, SHARDS)
+        self.store = servers.Store()
         self._members: dict[str, list[Member]] = {ESTIMATOR: [], UPDATER: []}
 
     def join(self, role: str, *, evictable: bool = False) -> Member:
-        make = memory.estimator_worker if role == ESTIMATOR else memory.updater_worker
+        make = driver.estimator_worker if role == ESTIMATOR else driver.updater_worker
         member = Member(make(self.log, self.store), role)
         self._members[role].append(member)
         self._assign(role, self._members[role])
         return member
 
-    def _group(self, role: str) -> memory_servers.Group:
+    def _group(self, role: str) -> servers.Group:
         return self.log.estimators if role == ESTIMATOR else self.log.updaters
 
     def _assign(self, role: str, members: Sequence[Member]) -> None:
@@ -236,7 +237,7 @@ class KafkaRig:
         store = RedisStore(settings)
         store.prepare()
         worker = Driver(
-            settings, kafka.Input(settings, topic, group), self._admin, store,
+            settings, consumer.Input(settings, topic, group), self._admin, store,
             role, stop=threading.Event(), on_effect=lambda name, seconds: None,
         )  # fmt: skip
         member = Member(worker, role)
@@ -356,7 +357,7 @@ class KafkaRig:
 def hurried(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Shorten the time-outs of effects that can only time out."""
     with monkeypatch.context() as patch:
-        patch.setattr(kafka, "TIMEOUT_S", 0.6)
+        patch.setattr(consumer, "TIMEOUT_S", 0.6)
         yield
 
 

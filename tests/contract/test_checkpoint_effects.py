@@ -1,6 +1,6 @@
 """Checkpoints in the store: heads and pieces, which are written and deleted one by one."""
 
-from stream_rater.pipeline.correction_ports import (
+from stream_rater.pipeline.corrections.correction_ports import (
     Checkpoints,
     DropCheckpoint,
     KeepCheckpoint,

@@ -4,20 +4,20 @@ import msgspec
 import pytest
 from confluent_kafka import Producer
 
-from stream_rater.adapters import rereader
 from stream_rater.adapters.access import QUIET
-from stream_rater.adapters.topics import Topics
+from stream_rater.adapters.kafka import rereader
+from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.contract.corrections import PlayerRemoved, RoundVoided, name_of
 from stream_rater.contract.events import to_json
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.correction_ports import (
+from stream_rater.pipeline.corrections.correction_ports import (
     NoteCorrections,
     Noted,
     NotedCorrection,
     NotedCorrections,
     ReadAgain,
 )
-from stream_rater.pipeline.edits_in_force import LadderEdits
+from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.ladder_history import notes
 from stream_rater.pipeline.ports import Agree, LogStarts
 from tests.contract.rigs import ESTIMATOR, KafkaRig, Member, Rig
@@ -45,7 +45,7 @@ def small_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many calls for few records, and no long wait for what never comes."""
     monkeypatch.setattr(rereader, "AT_ONCE", 3)
     monkeypatch.setattr(rereader, "TIMEOUT_S", 3.0)
-    monkeypatch.setattr("stream_rater.adapters.memory.POLL_RECORDS", 3)
+    monkeypatch.setattr("stream_rater.adapters.memory.driver.POLL_RECORDS", 3)
 
 
 def test_records_are_read_again_in_order(rig: Rig) -> None:

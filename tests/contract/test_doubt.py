@@ -16,10 +16,11 @@ from confluent_kafka import Producer
 from local.go_tools import TOXIPROXY
 from local.kafka_node import FORMATTED
 from local.servers import Server
-from stream_rater.adapters import producers
-from stream_rater.adapters.producers import Parts, Transactions
-from stream_rater.adapters.topics import Admin
-from stream_rater.pipeline.ports import Event, LogTrouble, NewProducer
+from stream_rater.adapters.kafka import producers
+from stream_rater.adapters.kafka.producers import Parts, Transactions
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.contract.errors import LogTrouble
+from stream_rater.pipeline.ports import Event, NewProducer
 from tests import real
 from tests.brokers import behind_a_proxy
 from tests.contract.rigs import UPDATER, KafkaRig, event, read_from_start, seen
@@ -175,7 +176,7 @@ def test_parts_that_are_not_acknowledged_are_trouble(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They have not failed either. A worker that is asked to stop does not wait for them."""
-    monkeypatch.setattr("stream_rater.adapters.deadlines.LAST_MOMENTS_S", 0.1)
+    monkeypatch.setattr("stream_rater.adapters.kafka.deadlines.LAST_MOMENTS_S", 0.1)
     assert rig.parts.scatter([(0, b"a")]) == [0]
     rig.proxy.cut(rig.leader(rig.admin.topics.parts))
     rig.stop.set()

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from local.servers import Server, start_redis
-from stream_rater.adapters.checkpoints import RedisCheckpoints
-from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.redis.checkpoints import RedisCheckpoints
+from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import BeliefColumn
-from stream_rater.config import Settings
-from stream_rater.pipeline.ports import Application, Position, StoreTrouble
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import StoreTrouble
+from stream_rater.pipeline.ports import Application, Position
 from tests.redis_cluster import client_of
 
 pytestmark = pytest.mark.integration

@@ -4,8 +4,9 @@ import uuid
 
 import pytest
 
+from stream_rater.contract.errors import LogTrouble
 from stream_rater.pipeline.ladder_history import AtOdds, announce, notes
-from stream_rater.pipeline.ports import Agree, LogTrouble
+from stream_rater.pipeline.ports import Agree
 from tests.contract.rigs import ESTIMATOR, KafkaRig, Member, Rig
 
 

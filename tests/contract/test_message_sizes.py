@@ -14,16 +14,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from msgspec import Raw
 
-from stream_rater.adapters.topics import Topics
+from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.contract.corrections import PlayerRemoved, name_of
+from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.events import to_json
 from stream_rater.contract.sizes import LEAST_BYTES, MOST_BYTES
-from stream_rater.pipeline.correction_ports import (
+from stream_rater.pipeline.corrections.correction_ports import (
     NoteCorrections,
     NotedCorrection,
     NotedCorrections,
 )
-from stream_rater.pipeline.ports import Agree, LogTrouble, Scatter
+from stream_rater.pipeline.ports import Agree, Scatter
 from tests import real
 from tests.contract.rigs import ESTIMATOR, GAIN_S, PARTITIONS, SHARDS, KafkaRig
 from tests.integration.topics import make_topics

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import pytest
 from redis.crc import key_slot
 
-from stream_rater.adapters.store_keys import position_key
+from stream_rater.adapters.redis.keys import position_key
+from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.record import Player
-from stream_rater.pipeline.ports import Held, Position, StoreTrouble
+from stream_rater.pipeline.ports import Held, Position
 from tests import real
 from tests.contract.test_store import RedisPerformer, application, apply, read
 from tests.redis_cluster import RedisCluster, SlotMove

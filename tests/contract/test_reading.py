@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from stream_rater.pipeline.ports import LogStarts, LogTrouble, Poll, Seek
+from stream_rater.contract.errors import LogTrouble
+from stream_rater.pipeline.ports import LogStarts, Poll, Seek
 from tests.contract.conftest import REAL
 from tests.contract.rigs import (
     ESTIMATOR,

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from stream_rater.adapters.redis import RedisStore
-from stream_rater.adapters.redis_client import connect
+from stream_rater.adapters.redis.client import connect
+from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.config import BadConfiguration
-from stream_rater.pipeline.ports import StoreTrouble
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.contract.errors import StoreTrouble
 from tests import real
 from tests.contract.test_store import BOB, SHARDS
 

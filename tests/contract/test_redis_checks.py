@@ -9,9 +9,9 @@ import redis
 
 from local.redis_node import ADVISED
 from local.servers import Server, start_redis
-from stream_rater.adapters.redis import LIBRARY, RedisStore
-from stream_rater.adapters.redis_checks import StoreMismatch
-from stream_rater.config import Settings
+from stream_rater.adapters.redis.checks import StoreMismatch
+from stream_rater.adapters.redis.store import LIBRARY, RedisStore
+from stream_rater.config.settings import Settings
 from tests.redis_cluster import RedisCluster, client_of
 
 pytestmark = pytest.mark.integration

@@ -9,10 +9,11 @@ import pytest
 
 from local.servers import Server, start_redis
 from local.tools import find_redis_server
-from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import BeliefColumn
-from stream_rater.config import Settings
-from stream_rater.pipeline.ports import Application, Position, StoreTrouble
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import StoreTrouble
+from stream_rater.pipeline.ports import Application, Position
 from tests.contract.test_store import BOB
 from tests.integration.processes import wait_until
 from tests.redis_cluster import client_of

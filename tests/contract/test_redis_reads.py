@@ -4,11 +4,12 @@ import msgspec
 import pytest
 import redis
 
-from stream_rater.adapters import redis_client
-from stream_rater.adapters.redis_client import CallBatch, at_one_instant, bulk, connect, of_words
-from stream_rater.adapters.store_keys import belief_key
+from stream_rater.adapters.redis import client as redis_client
+from stream_rater.adapters.redis.client import CallBatch, at_one_instant, bulk, connect, of_words
+from stream_rater.adapters.redis.keys import belief_key
 from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.pipeline.ports import Held, Position, StoreTrouble
+from stream_rater.contract.errors import StoreTrouble
+from stream_rater.pipeline.ports import Held, Position
 from stream_rater.rating.record import HEADER_SIZE
 from tests import real
 from tests.contract.test_store import BOB, SHARDS, RedisPerformer, application, apply, read

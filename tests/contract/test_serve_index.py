@@ -11,16 +11,16 @@ import msgspec
 import pytest
 import redis
 
-from stream_rater.adapters import index_writer
-from stream_rater.adapters.index_keys import INDEX, ROOT, SUMMARY, keys_of
-from stream_rater.adapters.index_reader import IndexReader
-from stream_rater.adapters.index_writer import IndexLost, IndexWriter, drop_index
-from stream_rater.config import Settings
+from stream_rater.adapters.redis.index_keys import INDEX, ROOT, SUMMARY, drop_index, keys_of
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import CannotGoOn
 from stream_rater.contract.events import RatingChanged
-from stream_rater.pipeline.ports import CannotGoOn
-from stream_rater.serving import cursors
-from stream_rater.serving.cursors import Place
-from stream_rater.serving.entries import Erased, bin_of, packed, player_of
+from stream_rater.serve import cursors
+from stream_rater.serve.cursors import Place
+from stream_rater.serve.entries import Erased, bin_of, packed, player_of
+from stream_rater.serve.index import writer as index_writer
+from stream_rater.serve.index.reader import IndexReader
+from stream_rater.serve.index.writer import IndexLost, IndexWriter
 from tests import real
 
 pytestmark = pytest.mark.integration

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import redis
 
-from stream_rater.adapters import index_writer
-from stream_rater.adapters.index_keys import ROOT, SUMMARY, keys_of, member_of
-from stream_rater.adapters.index_writer import IndexLost, IndexWriter, drop_index
-from stream_rater.config import Settings
+from stream_rater.adapters.redis.index_keys import ROOT, SUMMARY, drop_index, keys_of, member_of
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged
-from stream_rater.serving.cursors import Place
-from stream_rater.serving.entries import Erased
-from stream_rater.serving.reached import Incomplete, Reached
+from stream_rater.serve.cursors import Place
+from stream_rater.serve.entries import Erased
+from stream_rater.serve.index import writer as index_writer
+from stream_rater.serve.index.writer import IndexLost, IndexWriter
+from stream_rater.serve.reached import Incomplete, Reached
 from tests import real
 from tests.contract.test_serve_index import (
     LADDER,

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from contextlib import suppress
 
+from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import checksum
-from stream_rater.pipeline.ports import LogTrouble, PartSums, Scatter, ShardEnds
+from stream_rater.pipeline.ports import PartSums, Scatter, ShardEnds
 from tests.contract.rigs import ESTIMATOR, SHARDS, UPDATER, Rig
 
 

@@ -10,13 +10,14 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from stream_rater.adapters.memory import estimator_worker
-from stream_rater.adapters.memory_servers import Log
-from stream_rater.adapters.memory_servers import Store as MemoryStore
-from stream_rater.adapters.redis import LIBRARY, RedisStore
-from stream_rater.adapters.redis_client import connect
-from stream_rater.adapters.store_metadata import LayoutMismatch
+from stream_rater.adapters.memory.driver import estimator_worker
+from stream_rater.adapters.memory.servers import Log
+from stream_rater.adapters.memory.servers import Store as MemoryStore
+from stream_rater.adapters.redis.client import connect
+from stream_rater.adapters.redis.metadata import LayoutMismatch
+from stream_rater.adapters.redis.store import LIBRARY, RedisStore
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
+from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.record import Player
 from stream_rater.pipeline.ports import (
     NO_PLAYERS,
@@ -29,7 +30,6 @@ from stream_rater.pipeline.ports import (
     Priors,
     ReadBeliefs,
     ReadPriors,
-    StoreTrouble,
 )
 from stream_rater.rating.record import HEADER_SIZE
 from tests import real

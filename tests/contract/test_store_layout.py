@@ -2,9 +2,9 @@
 
 import pytest
 
-from stream_rater.adapters.redis import RedisStore
-from stream_rater.adapters.redis_client import connect
-from stream_rater.adapters.store_metadata import LayoutMismatch
+from stream_rater.adapters.redis.client import connect
+from stream_rater.adapters.redis.metadata import LayoutMismatch
+from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.pipeline.ports import UNFINISHED, Held, Position
 from tests import real
 from tests.contract.test_store import BOB, RedisPerformer, application, apply, read

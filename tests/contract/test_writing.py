@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from stream_rater.columns.player_column import BeliefColumn
+from stream_rater.contract.errors import Denied, LogTrouble, Regrouped
 from stream_rater.pipeline.ports import (
     NO_BELIEFS,
     REGROUPING_S,
@@ -17,14 +18,11 @@ from stream_rater.pipeline.ports import (
     Apply,
     CommitSource,
     Committed,
-    Denied,
     Effect,
     Event,
-    LogTrouble,
     NewProducer,
     Position,
     Publish,
-    Regrouped,
     Rejection,
     Scatter,
     ShardEnds,
@@ -230,7 +228,7 @@ def test_what_was_undone_slowly_is_in_doubt(
 ) -> None:
     """A repeated request may abort the next transaction, so a new producer must begin that."""
     member, _ = applied_ahead(kafka_rig, 3)
-    monkeypatch.setattr("stream_rater.adapters.producers.SLOW_COMMIT_S", -1.0)
+    monkeypatch.setattr("stream_rater.adapters.kafka.producers.SLOW_COMMIT_S", -1.0)
     with pytest.raises(LogTrouble, match="in doubt: it took"):
         member.do(ShardEnds())
     monkeypatch.undo()

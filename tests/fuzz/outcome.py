@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stream_rater.config import ANY_LADDER
+from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.events import parse_time
 from stream_rater.rating.model import DID_NOT_FINISH
 from stream_rater.rounds.validation import Invalid

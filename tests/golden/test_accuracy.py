@@ -7,11 +7,11 @@ import pytest
 from click.testing import CliRunner
 
 from stream_rater.cli import app
-from stream_rater.lab.accuracy import averages
-from stream_rater.lab.evaluation import evaluate
-from stream_rater.lab.lines import read_lines
-from stream_rater.lab.season import sessions_of
+from stream_rater.evaluation.accuracy import averages
+from stream_rater.evaluation.evaluation import evaluate
+from stream_rater.evaluation.season import sessions_of
 from stream_rater.rating.parameters import EloMMR
+from stream_rater.replay.files import read_lines
 from stream_rater.replay.sequential import records_of
 from stream_rater.rounds.validation import Invalid
 

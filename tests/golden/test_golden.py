@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_rater.config import Ladder, one_ladder
+from stream_rater.config.ladders import Ladder, one_ladder
 from stream_rater.rating.parameters import from_builtins
 from stream_rater.replay.pool import Pool
 from tests.rounds import Reader

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from stream_rater.config import Ladder, Ladders, Limits
+from stream_rater.config.ladders import Ladder, Ladders, Limits
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rounds.decoder import RoundDecoder

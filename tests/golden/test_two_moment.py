@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_rater.config import Ladder
+from stream_rater.config.ladders import Ladder
 from stream_rater.rating.parameters import TwoMoment
 from stream_rater.replay.pool import Pool
 from tests import two_moment_oracle as oracle

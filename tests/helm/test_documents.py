@@ -12,7 +12,7 @@ import yaml
 
 from local.go_tools import TOOLS, GoTool, is_of
 from local.tools import ROOT
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from tests.helm.__main__ import GOLDEN_CASES
 from tests.helm.chart import (
     CHART,

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from tests.helm.chart import CHART, Resource, helm, refusal, values_of, worker_pods
 
 BREAKS = {"CR": "\r", "NEL": "\x85", "LS": "\u2028", "PS": "\u2029"}

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from stream_rater.cli.commands import LAST_S
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from stream_rater.runtime.service import STALE_S
 from tests import tools
 from tests.helm import kubernetes

@@ -2,8 +2,8 @@
 
 import pytest
 
-from stream_rater.adapters.topics import Topics
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from tests.helm.chart import Resource, of_kind, the, worker_pods
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from stream_rater.config import PREFIX, read_settings
+from stream_rater.config.files import read_settings
+from stream_rater.config.settings import PREFIX
 from tests.helm.chart import Resource, of_kind, refusal, resources, the, worker_pods
 
 CASE = "serving"

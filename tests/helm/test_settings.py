@@ -10,8 +10,8 @@ import pytest
 
 from stream_rater.adapters.access import client_options, redis_options
 from stream_rater.cli import app
-from stream_rater.config import PREFIX, SECRETS, Settings, read_settings, service_ladders
-from stream_rater.serve_settings import Serve
+from stream_rater.config.files import read_settings, service_ladders
+from stream_rater.config.settings import PREFIX, SECRETS, Serve, Settings
 from tests.helm.chart import CASES, Resource, files, of_kind, rendered, worker_pods
 
 CONFIG, ACCESS = "/etc/stream-rater/config", "/etc/stream-rater/access"

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_rater.adapters.generations import delete_topics
-from stream_rater.adapters.topics import Admin
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.copier import delete_topics
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.config.settings import Settings
 from tests import real
 from tests.integration.processes import WorkerProcess, workers
 

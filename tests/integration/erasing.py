@@ -4,8 +4,8 @@ import subprocess
 from collections.abc import Callable, Iterator
 from random import Random
 
-from stream_rater.adapters.redis import RedisStore
-from stream_rater.config import Settings
+from stream_rater.adapters.redis.store import RedisStore
+from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Player
 from tests import rounds
 from tests.integration.processes import WorkerProcess, complaints, stream_rater, wait_until

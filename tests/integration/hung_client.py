@@ -6,7 +6,7 @@ librdkafka's `send_offsets_to_transaction` may do so after a broken connection (
 import threading
 from collections.abc import Mapping
 
-from stream_rater.adapters.producers import Transactions
+from stream_rater.adapters.kafka.producers import Transactions
 from stream_rater.cli import app
 from stream_rater.contract.events import PERFORMANCE_ESTIMATED
 from stream_rater.runtime import service

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from stream_rater.cli import app
-from stream_rater.parts import decoder, schema
-from stream_rater.parts.decoder import PartView
-from stream_rater.parts.schema import Part, Rebuilt, UnknownPart
+from stream_rater.pipeline.parts import decoder, schema
+from stream_rater.pipeline.parts.decoder import PartView
+from stream_rater.pipeline.parts.schema import Part, Rebuilt, UnknownPart
 from tests.last_parts import as_last
 
 _encode, _decode = schema.encode_pieces, schema.decode

@@ -8,12 +8,12 @@ from stream_rater.columns import kernels
 kernels.KERNEL_VERSION += 1  # before anybody has looked at it
 
 from stream_rater.cli import app  # noqa: E402
-from stream_rater.rating import systems  # noqa: E402
+from stream_rater.rating import stages  # noqa: E402
 from stream_rater.rating.model import PERFORMANCE, Evidence, Wave  # noqa: E402
 from stream_rater.rating.parameters import RatingConfig  # noqa: E402
 from stream_rater.runtime import selfcheck  # noqa: E402
 
-_estimate = systems.estimate
+_estimate = stages.estimate
 
 
 def estimate(config: RatingConfig, wave: Wave) -> Evidence:
@@ -23,7 +23,7 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
     return evidence
 
 
-systems.estimate, systems.fold = estimate, systems.fold_by_turns
+stages.estimate, stages.fold = estimate, stages.fold_by_turns
 selfcheck.EXPECTED = selfcheck.fingerprint()
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What the server of forks does once: import the commands, and load their kernels."""
 
-from stream_rater.cli import app, commands, inspect, rebuild
+from stream_rater.cli import app, commands, inspect
+from stream_rater.operations import rebuild
 from stream_rater.runtime import selfcheck
 
 COMMANDS = (commands, inspect, rebuild)

@@ -16,7 +16,7 @@ import msgspec
 
 from local.processes import start_guard
 from local.tools import ROOT
-from stream_rater.config import PREFIX, Settings
+from stream_rater.config.settings import PREFIX, Settings
 from tests.integration.forks import Fork, run_fork
 from tests.waits import HANGS_S, STILL_S, any_of, cpu_of, size_of, wait_until
 

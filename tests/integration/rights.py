@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from stream_rater.adapters.topics import Topics
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from tests.integration.secured import Acl
 

@@ -29,7 +29,7 @@ from local.processes import LOOPBACK, Server, free_port
 from local.redis_node import start_redis
 from local.tools import find_java
 from stream_rater.adapters.access import QUIET
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from tests.integration.processes import wait_until
 from tests.waits import STILL_S
 

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from stream_rater.adapters.topics import Admin, Topics
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.config.settings import Settings
 from tests.contract.test_serve_index import an_event
 from tests.integration.processes import WorkerProcess
 from tests.integration.topics import Bytes, produce

@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stream_rater.adapters.redis import RedisStore
-from stream_rater.adapters.topics import Admin, Topics
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.adapters.redis.store import RedisStore
+from stream_rater.config.settings import Settings
 from tests import rounds
 from tests.integration import rights
 from tests.integration.processes import WorkerProcess, complaints, stream_rater, wait_until

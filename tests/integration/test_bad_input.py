@@ -14,9 +14,10 @@ import pytest
 from confluent_kafka import Producer
 
 from local.servers import Addresses
-from stream_rater.adapters.reader import read_all
-from stream_rater.adapters.topics import Topics
-from stream_rater.config import Settings, service_ladders
+from stream_rater.adapters.kafka.reader import read_all
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.config.files import service_ladders
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.replay.sequential import Judge
 from tests import real

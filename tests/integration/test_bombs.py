@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from stream_rater.adapters.access import QUIET
-from stream_rater.adapters.topics import Admin, Topics
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.config.settings import Settings
 from tests import real
 from tests.integration.bad_rounds import KEY, LADDERS, MEBIBYTE, a_round
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until

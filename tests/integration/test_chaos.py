@@ -12,7 +12,7 @@ import pytest
 
 import tests.chaos.__main__ as chaos
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, ROOT, given_address
-from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.contract.events import CorrectionCause, RatingChanged
 from tests import real
 from tests.chaos.corrected import corrected_tally, values_of

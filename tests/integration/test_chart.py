@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from local.tools import ROOT
-from stream_rater.config import PREFIX, Settings
+from stream_rater.config.settings import PREFIX, Settings
 from tests import real, rounds
 from tests.helm import chart
 from tests.integration.processes import wait_until

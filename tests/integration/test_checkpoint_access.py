@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from stream_rater.replay.checkpoint import Head, encode
 from tests.integration import rights
 from tests.integration.processes import stream_rater

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stream_rater.adapters.redis import RedisStore
-from stream_rater.config import Settings
+from stream_rater.adapters.redis.store import RedisStore
+from stream_rater.config.settings import Settings
 from stream_rater.replay.checkpoint import heads_in
 from tests import real
 from tests.integration.processes import stream_rater

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from confluent_kafka import Message
 
-from stream_rater.adapters.topics import Topics
+from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import header
 from tests import real
 from tests.integration.processes import stream_rater

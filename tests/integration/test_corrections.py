@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
-from stream_rater.adapters.generations import delete_topics
-from stream_rater.adapters.topics import Admin, Topics
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.copier import delete_topics
+from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, header, joined, rating_changed_from_json
 from tests import real, rounds
 from tests.integration.processes import PATIENTLY, WorkerProcess, stream_rater, wait_until

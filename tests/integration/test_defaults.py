@@ -9,8 +9,8 @@ import pytest
 from local.kafka_node import DEFAULTS, FORMATTED, PROPERTIES, start_kafka
 from local.servers import Addresses, Server, start_redis
 from local.tools import find_redis_server
-from stream_rater.adapters.topics import Topics
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from tests import real, rounds
 from tests.integration.processes import PATIENTLY, WorkerProcess, stream_rater, wait_until

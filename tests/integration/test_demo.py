@@ -17,9 +17,9 @@ from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 from demonstration.corner import DATABASES, NoCorner, corner, with_database
 from local.servers import Addresses
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, ROOT
-from stream_rater.adapters.redis import LIBRARY
-from stream_rater.adapters.topics import Admin
-from stream_rater.config import PREFIX
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.redis.store import LIBRARY
+from stream_rater.config.settings import PREFIX
 from tests.integration.processes import wait_until
 from tests.real import SettingsFactory
 from tests.waits import HANGS_S

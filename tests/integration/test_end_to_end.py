@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import pytest
 
-from stream_rater.adapters.redis import RedisStore
-from stream_rater.adapters.topics import Topics
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.record import Player
 from stream_rater.rating.record import OFFSET_SIZE

@@ -7,12 +7,12 @@ from typing import Any
 from confluent_kafka import Producer
 
 from stream_rater.adapters.access import QUIET
-from stream_rater.adapters.redis_client import connect
-from stream_rater.adapters.topics import Admin, Topics
+from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.adapters.redis.client import connect
 from stream_rater.columns.sharding import shards_of
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import joined, rating_changed_from_json
-from stream_rater.lab.digests import Digests, digests_of
+from stream_rater.operations.digests import Digests, digests_of
 from stream_rater.rating import record
 from tests import real, rounds
 from tests.integration.erasing import (

@@ -9,12 +9,12 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from stream_rater.adapters.index_writer import IndexWriter
-from stream_rater.adapters.redis import RedisStore
-from stream_rater.adapters.topics import Admin
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.redis.store import RedisStore
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import joined, to_json
 from stream_rater.contract.groups import ESTIMATORS
+from stream_rater.serve.index.writer import IndexWriter
 from tests.contract.test_serve_index import an_event
 from tests.integration import rights
 from tests.integration.processes import complaints, stream_rater

@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from stream_rater.adapters import generations
-from stream_rater.adapters.checkpoints import RedisCheckpoints
-from stream_rater.adapters.ladder_notes import LadderNotes
-from stream_rater.adapters.producers import Parts
-from stream_rater.adapters.redis import RedisStore
-from stream_rater.adapters.store_metadata import StoreMetadata
-from stream_rater.adapters.topics import Admin
-from stream_rater.cli import erase as module
-from stream_rater.cli.erase import Erasure, pseudonym_of
-from stream_rater.config import Settings, service_ladders
+from stream_rater.adapters.kafka import copier
+from stream_rater.adapters.kafka.ladder_notes import LadderNotes
+from stream_rater.adapters.kafka.producers import Parts
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.redis.checkpoints import RedisCheckpoints
+from stream_rater.adapters.redis.metadata import StoreMetadata
+from stream_rater.adapters.redis.store import RedisStore
+from stream_rater.config.files import service_ladders
+from stream_rater.config.settings import Settings
+from stream_rater.operations import erase as module
+from stream_rater.operations.erase import Erasure, pseudonym_of
 from tests import real
 from tests.integration.erasing import GERTRUDE, NAME, Start, erase, season, stopped
 from tests.integration.test_corrections import correct, rated, verified
@@ -26,7 +27,7 @@ from tests.integration.test_rebuild import rebuild
 
 CALLS: list[tuple[Any, str]] = [
     (Admin, "create_topics"),
-    (generations.Copier, "write"),
+    (copier.Copier, "write"),
     (Admin, "commit"),
     (RedisCheckpoints, "drop_all"),
     (module, "drop_index"),

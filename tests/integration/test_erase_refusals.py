@@ -11,13 +11,14 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 
 from stream_rater.adapters.access import QUIET
-from stream_rater.adapters.generations import delete_topics
-from stream_rater.adapters.redis_client import connect
-from stream_rater.adapters.store_metadata import StoreMetadata
-from stream_rater.adapters.topics import Admin, Topics
-from stream_rater.cli.erase import Erasure, pseudonym_of
-from stream_rater.cli.terminal import Failed
-from stream_rater.config import Settings, service_ladders
+from stream_rater.adapters.kafka.copier import delete_topics
+from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.adapters.redis.client import connect
+from stream_rater.adapters.redis.metadata import StoreMetadata
+from stream_rater.config.errors import Failed
+from stream_rater.config.files import service_ladders
+from stream_rater.config.settings import Settings
+from stream_rater.operations.erase import Erasure, pseudonym_of
 from tests import real
 from tests.integration.erasing import (
     GERTRUDE,

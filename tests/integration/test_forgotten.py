@@ -7,9 +7,9 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 
 from stream_rater.adapters.access import QUIET
-from stream_rater.adapters.redis import RedisStore
-from stream_rater.adapters.topics import Admin, Topics
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.adapters.redis.store import RedisStore
+from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.pipeline.ports import NO_PLAYERS
 from tests import real

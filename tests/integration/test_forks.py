@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from tests.integration import forks
 from tests.integration.forks import Fork, run_fork
 from tests.integration.processes import environment_of

@@ -5,9 +5,9 @@ import json
 import re
 from collections.abc import Callable
 
-from stream_rater.adapters.redis_client import connect
-from stream_rater.adapters.store_metadata import LADDERS_KEY, LAYOUT_KEY
-from stream_rater.adapters.topics import Topics
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.adapters.redis.client import connect
+from stream_rater.adapters.redis.metadata import LADDERS_KEY, LAYOUT_KEY
 from stream_rater.contract.events import rating_changed_from_json
 from tests import real
 from tests.integration.bad_rounds import a_round

@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from stream_rater.adapters import reader
-from stream_rater.adapters.topics import Admin
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka import reader
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.config.settings import Settings
 from tests import real
 from tests.integration.topics import Bytes, produce
 

@@ -3,12 +3,12 @@
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from stream_rater.adapters import topics
 from stream_rater.adapters.access import QUIET, client_options
-from stream_rater.adapters.topics import Admin
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka import topics
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.groups import UPDATERS
-from stream_rater.pipeline.ports import LogTrouble
 from tests import real
 from tests.integration.processes import stream_rater
 

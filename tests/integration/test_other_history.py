@@ -3,9 +3,9 @@ is said works."""
 
 import pytest
 
-from stream_rater.adapters.redis_client import connect
-from stream_rater.adapters.topics import Admin, Topics
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.adapters.redis.client import connect
+from stream_rater.config.settings import Settings
 from tests import real
 from tests.integration.erasing import Start, season, stopped
 from tests.integration.processes import WorkerProcess, wait_until

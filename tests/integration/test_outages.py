@@ -10,7 +10,7 @@ import pytest
 from local.kafka_node import FORMATTED
 from local.servers import Addresses, Server, start_kafka, start_redis
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, find_redis_server, given_address
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from tests import real
 from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.test_service import a_round, assert_all_rated_once

@@ -12,8 +12,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from local.servers import Addresses
-from stream_rater.adapters.topics import Admin, Topics
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.config.settings import Settings
 from tests import browser as browsers
 from tests import real, rounds
 from tests.browser import PHONE, NoBrowser, Tab, tab

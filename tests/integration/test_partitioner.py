@@ -6,7 +6,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from stream_rater.adapters.access import QUIET
-from stream_rater.adapters.topics import Topics
+from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.contract.events import rating_changed_from_json
 from tests import real
 from tests.integration.bad_rounds import a_round

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from tests import real
 from tests.integration.processes import WorkerProcess, stream_rater
 from tests.integration.test_corrections import RANKED, correct, rated, season, told

@@ -8,9 +8,9 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewPartitions
 
-from stream_rater.adapters.redis_client import connect
-from stream_rater.adapters.topics import QUIET, Admin
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topics import QUIET, Admin
+from stream_rater.adapters.redis.client import connect
+from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from tests import real
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until

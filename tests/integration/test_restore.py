@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from tests.integration.processes import PATIENTLY, stream_rater
 from tests.real import SettingsFactory
 from tests.restore import Rehearsal

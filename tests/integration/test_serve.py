@@ -15,11 +15,12 @@ import pytest
 import redis
 
 from stream_rater import Ladder
-from stream_rater.adapters.index_keys import INDEX, ROOT, partition_member
-from stream_rater.adapters.topics import Topics
-from stream_rater.config import DEFAULT_RATING, Settings
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.adapters.redis.index_keys import INDEX, ROOT, partition_member
+from stream_rater.config.ladders import DEFAULT_RATING
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
-from stream_rater.notebook.results import Prediction
+from stream_rater.library.results import Prediction
 from tests import real, rounds
 from tests.contract.test_serve_index import assert_equal_to_newest, contents
 from tests.integration.processes import WorkerProcess, wait_until

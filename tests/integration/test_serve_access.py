@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from tests.integration import rights
 from tests.integration.processes import WorkerProcess
 from tests.integration.serving import Answered, Serve, ask, serves

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 import redis
 
-from stream_rater.adapters.index_keys import ROOT, keys_of
-from stream_rater.adapters.topics import Admin, Topics
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.adapters.redis.index_keys import ROOT, keys_of
+from stream_rater.config.settings import Settings
 from tests import real
 from tests.contract.test_serve_index import an_event, contents
 from tests.integration.processes import WorkerProcess, wait_until

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from local.servers import Addresses
-from stream_rater.adapters.topics import Topics
-from stream_rater.config import Settings
-from stream_rater.serving.answers import MOST_BODY_BYTES
-from stream_rater.serving.problems import KINDS
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.config.settings import Settings
+from stream_rater.serve.answers import MOST_BODY_BYTES
+from stream_rater.serve.problems import KINDS
 from tests import real
 from tests.contract.test_serve_index import an_event
 from tests.integration.processes import WorkerProcess, wait_until

@@ -17,9 +17,9 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from local.servers import Addresses
-from stream_rater.adapters.topics import Admin
-from stream_rater.serving.openapi import document
-from stream_rater.serving.operations import OPERATIONS
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.serve.openapi import document
+from stream_rater.serve.operations import OPERATIONS
 from tests import real, rounds
 from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.serving import serves

@@ -16,9 +16,9 @@ import msgspec
 import pytest
 
 from local.tools import ROOT
-from stream_rater.adapters.topics import Topics
+from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.cli import commands
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from tests import real, rounds
 from tests.integration.processes import (

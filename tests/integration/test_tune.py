@@ -8,9 +8,10 @@ import msgspec
 from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 
 from stream_rater.adapters.access import QUIET
-from stream_rater.adapters.topics import Topics
-from stream_rater.config import Settings, read_ladders, read_rating
-from stream_rater.lab.synthetic import Kind, season
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.config.files import read_ladders, read_rating
+from stream_rater.config.settings import Settings
+from stream_rater.evaluation.research.synthetic import Kind, season
 from tests import real
 from tests.integration.processes import stream_rater
 from tests.integration.topics import Bytes, produce, read_topic

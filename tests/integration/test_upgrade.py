@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stream_rater.adapters.topics import Admin, Topics
+from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from tests import real
 from tests.integration.processes import (

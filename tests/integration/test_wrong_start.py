@@ -27,10 +27,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from local.servers import Addresses, start_redis
 from local.tools import find_redis_server
 from stream_rater.adapters.access import QUIET
-from stream_rater.adapters.redis_client import connect
-from stream_rater.adapters.store_metadata import LAYOUT_KEY
-from stream_rater.adapters.topics import Admin, Topics
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.adapters.redis.client import connect
+from stream_rater.adapters.redis.metadata import LAYOUT_KEY
+from stream_rater.config.settings import Settings
 from tests import real
 from tests.integration.processes import WorkerProcess, stream_rater
 from tests.integration.topics import make_topics

@@ -8,11 +8,11 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, Topic
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from stream_rater.adapters.access import QUIET
-from stream_rater.adapters.topic_rules import wanted
-from stream_rater.adapters.topics import Admin, Topics
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topic_rules import wanted
+from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
-from stream_rater.pipeline.ports import LogTrouble
 
 LARGEST = 16 * 2**20
 TIMEOUT_S = 180.0

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from stream_rater.adapters.memory import MemoryDriver, estimator_worker
-from stream_rater.adapters.memory_servers import Log, Store
+from stream_rater.adapters.memory.driver import MemoryDriver, estimator_worker
+from stream_rater.adapters.memory.servers import Log, Store
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.config import ANY_LADDER, Ladder, Ladders
+from stream_rater.config.ladders import ANY_LADDER, Ladder, Ladders
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.correction_job import CorrectionJob
-from stream_rater.pipeline.correction_work import How, Met, Work
-from stream_rater.pipeline.edits_in_force import LadderEdits
-from stream_rater.pipeline.judged_log import Judged, Proposed
+from stream_rater.pipeline.corrections.correction_job import CorrectionJob
+from stream_rater.pipeline.corrections.correction_work import How, Met, Work
+from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
+from stream_rater.pipeline.corrections.judged_log import Judged, Proposed
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay import checkpoint
 from stream_rater.rounds.corrections import kind_of

@@ -11,17 +11,17 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.events import RatingChanged, joined, to_json
 from stream_rater.contract.record import Record
 from stream_rater.contract.tracecontext import Trace
-from stream_rater.parts import decoder, schema
-from stream_rater.parts.decoder import PartView
-from stream_rater.parts.schema import RoundInPart
-from stream_rater.pipeline import changes
+from stream_rater.pipeline.parts import decoder, schema
+from stream_rater.pipeline.parts.decoder import PartView
+from stream_rater.pipeline.parts.schema import RoundInPart
 from stream_rater.pipeline.ports import Event, Held, Position
-from stream_rater.pipeline.shard import Shard
-from stream_rater.pipeline.shard_group import ShardGroup
-from stream_rater.rating import record, systems
+from stream_rater.pipeline.updater import changes
+from stream_rater.pipeline.updater.shard import Shard
+from stream_rater.pipeline.updater.shard_group import ShardGroup
+from stream_rater.rating import record, stages
 from stream_rater.rating.model import Beliefs
 from stream_rater.rating.parameters import EloMMR, EloR, Glicko
-from stream_rater.rating.systems import RatingRule, rule_of
+from stream_rater.rating.stages import RatingRule, rule_of
 
 SPREAD = {"weight_limit": 0.2, "sigma_limit": 80.0}
 RULES = [
@@ -46,8 +46,8 @@ def advanced(
 ) -> None:
     """One round more of one player."""
     row, zero = np.zeros(1, np.int64), np.zeros(1, np.int64)
-    systems.update(beliefs, row, np.array([evidence]), [rule], zero)
-    systems.note_round(beliefs, row, np.array([offset]), np.array([time]))
+    stages.update(beliefs, row, np.array([evidence]), [rule], zero)
+    stages.note_round(beliefs, row, np.array([offset]), np.array([time]))
 
 
 def known(rule: RatingRule, rounds: int) -> bytes | None:

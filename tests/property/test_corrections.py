@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_rater.config import ANY_LADDER, Ladders
+from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.replay.corrected import judged
 from stream_rater.replay.sequential import Replay, records_of
 from tests import edited_by_hand

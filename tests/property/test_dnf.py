@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config import Ladder
-from stream_rater.rating import systems
+from stream_rater.config.ladders import Ladder
+from stream_rater.rating import stages
+from stream_rater.rating.elo_mmr.small_rounds import SMALL
 from stream_rater.rating.parameters import (
     NOT_COMPARED,
     TIED_LAST,
@@ -24,7 +25,6 @@ from stream_rater.rating.parameters import (
     RatingConfig,
     Thurstone,
 )
-from stream_rater.rating.small_rounds import SMALL
 from stream_rater.replay.pool import Pool
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.rounds import day, ranked, read, wave_among
@@ -115,7 +115,7 @@ def evidence(config: RatingConfig, places: list[int], last: int, mu: Floats) -> 
     """Of a round of players in order of place."""
     entries = [((f"p{i}",), place) for i, place in enumerate(places)]
     wave = wave_among([read(config, *standings(entries, last))], mu, 60.0 + 0.1 * mu)
-    found: Floats = systems.estimate(config, wave)
+    found: Floats = stages.estimate(config, wave)
     return found
 
 
@@ -178,6 +178,6 @@ def test_not_compared_is_the_former_rule(config: RatingConfig) -> None:
     """Its numbers, of every system that had it."""
     mu = np.array([1700.0, 1500.0, 1450.0, 1600.0, 1400.0, 1900.0])
     read_in = read(config, *ranked([1, 2, 2, 0, 0, 0]))
-    found = systems.estimate(config, wave_among([read_in], mu, np.full(6, 120.0)))
+    found = stages.estimate(config, wave_among([read_in], mu, np.full(6, 120.0)))
     column = found[:, 0 if isinstance(config, EloMMR | EloR) else 1]
     assert NUMBERS[name_of(config)] == pytest.approx(column, rel=0, abs=1e-4)  # its digits

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from stream_rater.contract.corrections import PlayerMerged, PlayerRemoved, SeasonStarted, name_of
 from stream_rater.contract.events import to_json
-from stream_rater.pipeline.correction_ports import NotedCorrection
-from stream_rater.pipeline.edits_in_force import EditsOfLadders, LadderEdits
+from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
+from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders, LadderEdits
 from stream_rater.replay.edits import NO_EDITS
 from stream_rater.replay.fates import Fate, Fates
 from stream_rater.rounds.corrections import FIRST, LAST, span_of

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_rater.rating import systems
+from stream_rater.rating import stages
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import TIED_LAST, EloR
 from stream_rater.rounds.batch import wave_of
@@ -59,8 +59,8 @@ def test_beliefs_equal_the_oracles(config: EloR, season: list[dict[str, Any]]) -
             config, *entries, weight=each["weight"], performance_ceiling=each["ceiling"]
         )
         rows = np.array([NAMES.index(player) for player in standings.players])
-        evidence = systems.estimate(config, wave_of([standings], beliefs.header[rows]))
-        systems.update(beliefs, rows, evidence, [systems.rule_of(config)], np.zeros_like(rows))
+        evidence = stages.estimate(config, wave_of([standings], beliefs.header[rows]))
+        stages.update(beliefs, rows, evidence, [stages.rule_of(config)], np.zeros_like(rows))
         expected = oracle.rate_round(
             [slow[i] for i in rows], standings.place.tolist(), config.delta, config.sigma_limit,
             config.ties == "split", standings.weight, standings.ceiling, config.dnf == TIED_LAST,

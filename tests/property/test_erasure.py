@@ -8,10 +8,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from stream_rater.config import ANY_LADDER
+from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.events import to_json
 from stream_rater.contract.record import Record
-from stream_rater.lab.erasure import Accepted, Pseudonym, Rewriting, Survey, reordered
+from stream_rater.operations.rewriting import Accepted, Pseudonym, Rewriting, Survey, reordered
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.sequential import Replay, batches_of, records_of
 from stream_rater.replay.verdicts import Verdicts

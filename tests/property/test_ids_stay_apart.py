@@ -10,8 +10,8 @@ import structlog
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stream_rater.adapters.store_keys import belief_key, position_key
-from stream_rater.config import Ladders
+from stream_rater.adapters.redis.keys import belief_key, position_key
+from stream_rater.config.ladders import Ladders
 from stream_rater.contract import events
 from stream_rater.contract.events import joined, shown
 from stream_rater.contract.record import Record

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config import Ladder
+from stream_rater.config.ladders import Ladder
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import DEFAULT_KEPT, EloMMR, EloMMX
 from stream_rater.replay.pool import Pool

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config import Ladder
+from stream_rater.config.ladders import Ladder
 from stream_rater.rating.model import PERFORMANCE
 from stream_rater.rating.parameters import (
     Bar,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_rater.config import Ladder
-from stream_rater.rating import oracle
+from stream_rater.config.ladders import Ladder
+from stream_rater.rating.elo_mmr import oracle
 from stream_rater.rating.model import PERFORMANCE, PERFORMANCE_VARIANCE
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay.pool import Pool

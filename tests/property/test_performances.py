@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.rating import systems
+from stream_rater.rating import stages
+from stream_rater.rating.elo_mmr.small_rounds import SMALL
 from stream_rater.rating.model import PERFORMANCE
 from stream_rater.rating.parameters import EloMMR, EloMMX
-from stream_rater.rating.small_rounds import SMALL
 from tests.rounds import ranked, read, wave_among
 from tests.strategies import configs, gaussian_configs
 
@@ -40,7 +40,7 @@ class Field:
         order = np.array(standings.players, np.int64)
         wave = wave_among([standings], self.mu[order], self.sigma[order])
         found = np.empty(len(order))
-        found[order] = systems.estimate(config, wave)[:, PERFORMANCE]
+        found[order] = stages.estimate(config, wave)[:, PERFORMANCE]
         return found
 
     def with_place(self, i: int, place: int) -> "Field":

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.predictions.forecast import Forecast, forecast
-from stream_rater.predictions.wins import Performances, performances_of, win_probabilities
 from stream_rater.rating.parameters import RatingConfig, TrueSkill
+from stream_rater.rating.prediction.forecast import Forecast, forecast
+from stream_rater.rating.prediction.wins import Performances, performances_of, win_probabilities
 from stream_rater.runtime.selfcheck import SYSTEMS
 
 MARGIN = TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=60.0)

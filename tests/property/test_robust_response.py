@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.config import Ladder
+from stream_rater.config.ladders import Ladder
 from stream_rater.rating.model import Beliefs, newcomers
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay.pool import Pool

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stream_rater.columns import timestamps
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.columns.strings import StringColumn
-from stream_rater.config import ANY_LADDER, Change, Ladder, Ladders, Limits
+from stream_rater.config.ladders import ANY_LADDER, Change, Ladder, Ladders, Limits
 from stream_rater.contract.events import JSON, parse_time
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Elo, EloMMR

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config import Ladder
-from stream_rater.predictions.forecast import Believed, of_round
-from stream_rater.rating import systems
+from stream_rater.config.ladders import Ladder
+from stream_rater.rating import stages
 from stream_rater.rating.model import Wave
 from stream_rater.rating.parameters import (
     Bar,
@@ -25,6 +24,7 @@ from stream_rater.rating.parameters import (
     TrueSkill,
     TwoMoment,
 )
+from stream_rater.rating.prediction.forecast import Believed, of_round
 from stream_rater.replay.pool import Pool
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.rounds import ranked, read
@@ -143,7 +143,7 @@ def learnt(
         rounds.astype(np.int64), np.zeros(n, np.int64), [("",) * n],
     )  # fmt: skip
     by_performance = ids(config) in ("elo-mmr", "elo-r", "codeforces")
-    found: list[float] = systems.estimate(config, wave)[:, 0 if by_performance else 1].tolist()
+    found: list[float] = stages.estimate(config, wave)[:, 0 if by_performance else 1].tolist()
     return found
 
 

@@ -12,10 +12,16 @@ from hypothesis import strategies as st
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.tracecontext import Trace
-from stream_rater.parts import decoder, schema
-from stream_rater.parts.decoder import PartView
-from stream_rater.parts.rows import rows_of
-from stream_rater.parts.schema import EVIDENCE_BYTES, EVIDENCE_COLUMNS, NotAPart, Part, UnknownPart
+from stream_rater.pipeline.parts import decoder, schema
+from stream_rater.pipeline.parts.decoder import PartView
+from stream_rater.pipeline.parts.rows import rows_of
+from stream_rater.pipeline.parts.schema import (
+    EVIDENCE_BYTES,
+    EVIDENCE_COLUMNS,
+    NotAPart,
+    Part,
+    UnknownPart,
+)
 from tests.unit.machines import RULE, part
 
 VERSION, RULES, ROUNDS, ROUND_INDEX, PLACE, EVIDENCE, PLAYERS = range(7)

@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import pytest
 
-from stream_rater.config import ANY_LADDER
+from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
-from stream_rater.pipeline.correction_work import THRESHOLD
-from stream_rater.rating import systems
+from stream_rater.pipeline.corrections.correction_work import THRESHOLD
+from stream_rater.rating import stages
 from stream_rater.replay.corrected import judged
 from stream_rater.replay.sequential import Replay
 from stream_rater.runtime.embedded import Engine
@@ -82,7 +82,7 @@ def test_all_differences_add_up_to_the_rating() -> None:
     for _ in replay.run(records):
         pass
     pool = replay.pools["l"]
-    rule = systems.rule_of(pool.rating)
+    rule = stages.rule_of(pool.rating)
     shown = {player: float(rule.rating(each["mu"], each["sigma"])) for player, each in pool}
     start = told["p0"][0].previous_rating
     for player, events in told.items():

@@ -11,10 +11,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config import Ladder
-from stream_rater.rating import systems, two_moment
+from stream_rater.config.ladders import Ladder
+from stream_rater.rating import stages
 from stream_rater.rating.model import BEGAN, Wave
 from stream_rater.rating.parameters import TwoMoment
+from stream_rater.rating.systems import two_moment
 from stream_rater.replay.pool import Pool
 from tests import two_moment_oracle as oracle
 from tests.rounds import day, read
@@ -114,7 +115,7 @@ def test_large_rounds_equal_the_oracle(count: int) -> None:
     config = TwoMoment(sigma_drift=0.0)
     place = np.sort(rng.integers(1, count + 1, count))
     mu, sigma = rng.normal(1500.0, 400.0, count), rng.uniform(30.0, 350.0, count)
-    found = systems.estimate(config, wave(place.tolist(), mu, sigma))
+    found = stages.estimate(config, wave(place.tolist(), mu, sigma))
     sides = [
         oracle.Side(int(p), (), (), m - 1500.0, s * s, config.beta**2)
         for p, m, s in zip(place, mu, sigma, strict=True)
@@ -134,9 +135,9 @@ def test_a_better_place_gives_a_better_rating(count: int, seed: int, spread: flo
     rng = np.random.default_rng(seed)
     mu, sigma = rng.normal(1500.0, spread, count), rng.uniform(20.0, 350.0, count)
     at = int(rng.integers(1, count))
-    before = systems.estimate(TwoMoment(), wave(range(1, count + 1), mu, sigma))[at]
+    before = stages.estimate(TwoMoment(), wave(range(1, count + 1), mu, sigma))[at]
     order = [*range(at - 1), at, at - 1, *range(at + 1, count)]
-    after = systems.estimate(TwoMoment(), wave(range(1, count + 1), mu[order], sigma[order]))
+    after = stages.estimate(TwoMoment(), wave(range(1, count + 1), mu[order], sigma[order]))
     assert after[at - 1, 0] > before[0] - 1e-3
     assert after[at - 1, 1] > before[1] - 1e-3
 
@@ -148,7 +149,7 @@ def test_every_better_place_in_a_wide_field_pays(count: int, sigma: float) -> No
     found = []
     for at in range(count + 1):
         mu, spread = np.insert(others, at, 1500.0), np.insert(np.full(count, sigma), at, sigma)
-        found.append(systems.estimate(TwoMoment(), wave(range(1, count + 2), mu, spread))[at, 1])
+        found.append(stages.estimate(TwoMoment(), wave(range(1, count + 2), mu, spread))[at, 1])
     assert (np.diff(found) < 0.0).all()
 
 
@@ -159,14 +160,14 @@ def test_no_result_makes_anybody_less_known(count: int, seed: int, spread: float
     rng = np.random.default_rng(seed)
     mu, sigma = rng.normal(1500.0, spread, count), rng.uniform(40.0, 350.0, count)
     place = np.sort(rng.integers(1, count + 1, count)).tolist()
-    after = systems.estimate(TwoMoment(sigma_drift=0.0), wave(place, mu, sigma))
+    after = stages.estimate(TwoMoment(sigma_drift=0.0), wave(place, mu, sigma))
     assert (after[:, 2] < sigma).all()
     assert (after[:, 2] > 0.0).all()
 
 
 def test_a_tie_of_equals_lowers_both() -> None:
     """It is a little below a usual day. Both by as much."""
-    both = systems.estimate(TwoMoment(), wave((1, 1), np.full(2, 1500.0), np.full(2, 100.0)))
+    both = stages.estimate(TwoMoment(), wave((1, 1), np.full(2, 1500.0), np.full(2, 100.0)))
     assert both[0].tobytes() == both[1].tobytes()
     assert 1490.0 < both[0, 1] < 1500.0
 
@@ -175,8 +176,8 @@ def test_who_has_not_played_does_not_drift() -> None:
     """However well somebody is known who has no round yet."""
     one = wave((1, 2), np.full(2, 1500.0), np.full(2, 100.0), rounds=0)
     still = TwoMoment(sigma_drift=0.0, drift_per_day=0.0)
-    moved = systems.estimate(TwoMoment(sigma_drift=50.0), one)
-    assert moved[:, 2].tolist() == systems.estimate(still, one)[:, 2].tolist()
+    moved = stages.estimate(TwoMoment(sigma_drift=50.0), one)
+    assert moved[:, 2].tolist() == stages.estimate(still, one)[:, 2].tolist()
 
 
 def test_rounds_do_not_depend_on_each_other() -> None:
@@ -192,9 +193,9 @@ def test_rounds_do_not_depend_on_each_other() -> None:
         rng.uniform(40.0, 350.0, ends[-1]), rng.integers(0, 3, ends[-1]),
         np.zeros(ends[-1], np.int64),
     )  # fmt: skip
-    together = systems.estimate(TwoMoment(), whole)
+    together = stages.estimate(TwoMoment(), whole)
     for r, (a, b) in enumerate(zip(starts[:-1], ends, strict=True)):
-        alone = systems.estimate(TwoMoment(), whole.part(r, r + 1))
+        alone = stages.estimate(TwoMoment(), whole.part(r, r + 1))
         assert alone.tobytes() == together[a:b].tobytes()
 
 
@@ -233,7 +234,7 @@ def test_whatever_ratings_are_the_new_ones_are_numbers(seed: int) -> None:
         10.0 ** rng.uniform(-6.0, 0.0, players), mu, sigma, rng.integers(0, 3, players),
         np.zeros(players, np.int64),
     )  # fmt: skip
-    found = systems.estimate(config, given_wave)
+    found = stages.estimate(config, given_wave)
     assert np.isfinite(found[:, :BEGAN]).all()
     assert (np.isnan(found[:, BEGAN]) == (given_wave.rounds > 0)).all()
     assert (found[:, 2] > 0.0).all()
@@ -253,7 +254,7 @@ def test_days_raise_sigma_up_to_the_initial_one(sigma: float, days: int, after: 
     given_wave = wave((1, 2), np.full(2, 1500.0), np.full(2, sigma))
     given_wave.time[:] = 100 * 86400
     given_wave.last_time[:] = (100 - days) * 86400
-    assert systems.estimate(config, given_wave)[:, 2] == pytest.approx(after, rel=1e-4)
+    assert stages.estimate(config, given_wave)[:, 2] == pytest.approx(after, rel=1e-4)
 
 
 @pytest.mark.parametrize("ceiling", [900.0, 1400.0, 1600.0])
@@ -261,11 +262,11 @@ def test_no_performance_is_above_the_ceiling(ceiling: float) -> None:
     """On days of either kind. One that all are above is the performance of all."""
     given_wave = wave((1, 2, 2, 4), np.array([2500.0, 2400.0, 2300.0, 2200.0]), np.full(4, 200.0))
     given_wave.ceiling[:] = ceiling
-    found = systems.estimate(TwoMoment(), given_wave)
+    found = stages.estimate(TwoMoment(), given_wave)
     assert found[:, 0] == pytest.approx(ceiling)
     lower = wave((1, 2, 2, 4), np.array([1700.0, 1600.0, 1500.0, 1400.0]), np.full(4, 200.0))
     lower.ceiling[:] = ceiling
-    assert (systems.estimate(TwoMoment(), lower)[:, 0] < ceiling + 1e-6).all()
+    assert (stages.estimate(TwoMoment(), lower)[:, 0] < ceiling + 1e-6).all()
 
 
 def test_another_field_is_another_beginning() -> None:
@@ -275,5 +276,5 @@ def test_another_field_is_another_beginning() -> None:
     for level in (1300.0, 1700.0):
         known = wave((1, 2, 3), np.array([level, 1500.0, level]), np.array([60.0, 350.0, 60.0]))
         known.rounds[1] = 0
-        found.append(systems.estimate(config, known)[1, 1])
+        found.append(stages.estimate(config, known)[1, 1])
     assert found[1] - found[0] > 100.0

@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config import Ladder, one_ladder
+from stream_rater.config.ladders import Ladder, one_ladder
 from stream_rater.contract.record import Record
-from stream_rater.lab.rating_changes import changes_of
-from stream_rater.rating import systems
+from stream_rater.rating import stages
 from stream_rater.rating.parameters import (
     Bar,
     EloMMR,
@@ -30,6 +29,7 @@ from stream_rater.rating.parameters import (
     TwoMoment,
 )
 from stream_rater.replay.pool import ONE_TURN, Pool
+from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.rounds import day, ranked, read
@@ -55,9 +55,9 @@ def test_which_number_is_shown() -> None:
     """Where sigma rises by the day, mu; an explicit display holds all the same; all else as it
     was."""
     for config in DRIFTING:
-        assert systems.rule_of(config).rating(1400.0, 300.0) == 1400.0
+        assert stages.rule_of(config).rating(1400.0, 300.0) == 1400.0
         table = {**msgspec.structs.asdict(config), "display": MinusSigma(minus_sigma=3.0)}
-        assert systems.rule_of(type(config)(**table)).rating(1400.0, 300.0) == 500.0
+        assert stages.rule_of(type(config)(**table)).rating(1400.0, 300.0) == 500.0
     for config, shown in (
         (EloMMR(weight_limit=0.2, sigma_limit=80.0), 960.0),
         (EloMMX(weight_limit=0.2, sigma_limit=80.0), 960.0),
@@ -66,7 +66,7 @@ def test_which_number_is_shown() -> None:
         (TwoMoment(drift_per_day=0.0), 800.0),
         (Topcoder(), 800.0),
     ):
-        assert systems.rule_of(config).rating(1500.0, 350.0) == shown
+        assert stages.rule_of(config).rating(1500.0, 350.0) == shown
 
 
 def drift(config: RatingConfig, days: Floats) -> Floats:
@@ -88,7 +88,7 @@ def drift(config: RatingConfig, days: Floats) -> Floats:
 def test_random_histories_of_duels(config: RatingConfig, seed: int) -> None:
     """Of five players who are far apart, or not, with pauses up to years."""
     rng = np.random.default_rng(seed)
-    pool, rule = Pool(Ladder(rating=config)), systems.rule_of(config)
+    pool, rule = Pool(Ladder(rating=config)), stages.rule_of(config)
     skill = rng.normal(0.0, 10.0 ** rng.uniform(0.0, 3.0), 5)
     at, last = 0, dict.fromkeys(range(5), 0)
     for number in range(40):

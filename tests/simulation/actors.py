@@ -8,34 +8,27 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from stream_rater.adapters.memory import Steps
-from stream_rater.adapters.memory_servers import Group
+from stream_rater.adapters.memory.driver import Steps
+from stream_rater.adapters.memory.servers import Group
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.lab.cutoff import Cutoff
-from stream_rater.parts.corrections import CorrectionPart
-from stream_rater.parts.schema import Part
-from stream_rater.pipeline.corrected_players import Corrected
-from stream_rater.pipeline.correction_ports import (
+from stream_rater.contract.errors import CannotGoOn, Trouble
+from stream_rater.operations.cutoff import Cutoff
+from stream_rater.pipeline.corrections.corrected_players import Corrected
+from stream_rater.pipeline.corrections.correction_ports import (
     DropCheckpoint,
     KeepCheckpoint,
     NoteCorrections,
     WritePiece,
 )
-from stream_rater.pipeline.correction_work import Work
-from stream_rater.pipeline.estimator import Estimator
-from stream_rater.pipeline.judged_log import Judged
+from stream_rater.pipeline.corrections.correction_work import Work
+from stream_rater.pipeline.corrections.judged_log import Judged
+from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.ports import (
-    Apply,
-    CannotGoOn,
-    CommitSource,
-    Effect,
-    Publish,
-    Scatter,
-    Trouble,
-)
+from stream_rater.pipeline.parts.corrections import CorrectionPart
+from stream_rater.pipeline.parts.schema import Part
+from stream_rater.pipeline.ports import Apply, CommitSource, Effect, Publish, Scatter
 from stream_rater.pipeline.same_history import REBUILD
-from stream_rater.pipeline.updater import Updater
+from stream_rater.pipeline.updater.updater import Updater
 
 from .world import UnkindWorker
 

@@ -1,6 +1,6 @@
 """Scenarios with corrections."""
 
-from stream_rater.pipeline.correction_ports import NoteCorrections
+from stream_rater.pipeline.corrections.correction_ports import NoteCorrections
 from stream_rater.pipeline.ports import CommitSource, Publish, Scatter
 
 from .actors import Actor

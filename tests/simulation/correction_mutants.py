@@ -4,28 +4,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stream_rater.adapters.memory import Steps
-from stream_rater.pipeline.changes import Change
-from stream_rater.pipeline.correction_job import CorrectionJob
-from stream_rater.pipeline.correction_ports import (
+from stream_rater.adapters.memory.driver import Steps
+from stream_rater.contract.errors import StoreTrouble
+from stream_rater.pipeline.corrections.correction_job import CorrectionJob
+from stream_rater.pipeline.corrections.correction_ports import (
     NoteCorrections,
     Noted,
     NotedCorrection,
     NotedCorrections,
 )
-from stream_rater.pipeline.correction_work import Met, Work
-from stream_rater.pipeline.corrections import Corrections
-from stream_rater.pipeline.edits_in_force import LadderEdits
-from stream_rater.pipeline.estimation import PendingRounds
-from stream_rater.pipeline.estimator import Estimator
-from stream_rater.pipeline.input_partition import InputPartition
+from stream_rater.pipeline.corrections.correction_work import Met, Work
+from stream_rater.pipeline.corrections.corrections import Corrections
+from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
+from stream_rater.pipeline.estimator.estimation import PendingRounds
+from stream_rater.pipeline.estimator.estimator import Estimator
+from stream_rater.pipeline.estimator.input_partition import InputPartition
+from stream_rater.pipeline.estimator.priors import PriorsRead
+from stream_rater.pipeline.estimator.progress import InFlightWindow
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.ports import Held, Step, StoreTrouble
-from stream_rater.pipeline.priors import PriorsRead
-from stream_rater.pipeline.progress import InFlightWindow
-from stream_rater.pipeline.shard import Batch
-from stream_rater.pipeline.shard_group import ShardGroup
-from stream_rater.pipeline.updater import Updater
+from stream_rater.pipeline.ports import Held, Step
+from stream_rater.pipeline.updater.changes import Change
+from stream_rater.pipeline.updater.shard import Batch
+from stream_rater.pipeline.updater.shard_group import ShardGroup
+from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.replay.checkpoint import Head, Place
 from stream_rater.replay.edits import NO_EDITS, Edits
 from stream_rater.replay.fates import Fates

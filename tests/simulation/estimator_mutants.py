@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from stream_rater.adapters.memory import Steps
+from stream_rater.adapters.memory.driver import Steps
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.sharding import ANYWHERE
-from stream_rater.config import Ladders
-from stream_rater.parts.schema import Part
-from stream_rater.pipeline import estimation
-from stream_rater.pipeline.estimation import PendingRounds
-from stream_rater.pipeline.estimator import Estimator
+from stream_rater.config.ladders import Ladders
+from stream_rater.pipeline.estimator import estimation
+from stream_rater.pipeline.estimator.estimation import PendingRounds
+from stream_rater.pipeline.estimator.estimator import Estimator
+from stream_rater.pipeline.estimator.priors import PriorsRead
+from stream_rater.pipeline.estimator.progress import InFlightWindow, Progress
+from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import (
     NO_PLAYERS,
     Agree,
@@ -28,8 +30,6 @@ from stream_rater.pipeline.ports import (
     Step,
     ask,
 )
-from stream_rater.pipeline.priors import PriorsRead
-from stream_rater.pipeline.progress import InFlightWindow, Progress
 
 from .world import UnkindWorker
 

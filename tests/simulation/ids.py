@@ -4,8 +4,8 @@ import itertools
 from typing import Any
 
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.admission import Admission
-from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.estimator.admission import Admission
+from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ports import Agree, Step, ask
 from stream_rater.rounds.batch import RoundHead
 from stream_rater.rounds.validation import Invalid

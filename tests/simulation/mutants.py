@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Ints
 from stream_rater.contract.record import Player, Record
-from stream_rater.lab.cutoff import Cutoff
+from stream_rater.operations.cutoff import Cutoff
 
 from . import correction_mutants as corrected
 from . import estimator_mutants as stage_1

@@ -4,9 +4,9 @@ rejections."""
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stream_rater.adapters.memory_servers import Log, Store
+from stream_rater.adapters.memory.servers import Log, Store
 from stream_rater.columns.sharding import partition_of, shards_of
-from stream_rater.config import Ladders
+from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import Correction
 from stream_rater.contract.events import RatingChanged, joined, rating_changed_from_json
 from stream_rater.contract.record import Player, Record

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.ahead import Ahead, AllAhead
-from stream_rater.pipeline.correction_job import CorrectionJob
-from stream_rater.pipeline.correction_work import Work
-from stream_rater.pipeline.corrections import Corrections
-from stream_rater.pipeline.hearing import Course, Refusals
-from stream_rater.pipeline.judged_log import Proposed
+from stream_rater.pipeline.corrections.ahead import Ahead, AllAhead
+from stream_rater.pipeline.corrections.correction_job import CorrectionJob
+from stream_rater.pipeline.corrections.correction_work import Work
+from stream_rater.pipeline.corrections.corrections import Corrections
+from stream_rater.pipeline.corrections.hearing import Course, Refusals
+from stream_rater.pipeline.corrections.judged_log import Proposed
 from stream_rater.pipeline.ports import CommitSource
 from stream_rater.replay.id_filter import IdFilter
 

@@ -2,7 +2,7 @@
 
 from msgspec import structs
 
-from stream_rater.config import Change, Ladder, Ladders
+from stream_rater.config.ladders import Change, Ladder, Ladders
 from stream_rater.pipeline.ports import Apply, CommitSource, Publish, Scatter
 from stream_rater.rating.parameters import EloMMR
 

@@ -7,16 +7,16 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
-from stream_rater.adapters.memory_servers import Log
-from stream_rater.config import Ladders
+from stream_rater.adapters.memory.servers import Log
+from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.record import Player, Record
-from stream_rater.lab.corrected_rebuild import Marks, editions, last_told, to_restate
-from stream_rater.lab.cutoff import Cutoff
-from stream_rater.lab.rebuild import Rebuild, Rebuilds, fill, passed, tails_at
-from stream_rater.parts import corrections, schema
-from stream_rater.parts.schema import NotAPart
+from stream_rater.operations.corrected_rebuild import Marks, editions, last_told, to_restate
+from stream_rater.operations.cutoff import Cutoff
+from stream_rater.operations.rebuild_store import Rebuild, Rebuilds, fill, passed, tails_at
 from stream_rater.pipeline.ladder_history import notes, restated_corrections
+from stream_rater.pipeline.parts import corrections, schema
+from stream_rater.pipeline.parts.schema import NotAPart
 from stream_rater.pipeline.ports import UNFINISHED, Application, Position
 from stream_rater.replay.corrected import judged
 

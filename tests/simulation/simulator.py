@@ -12,11 +12,11 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 
-from stream_rater.adapters.memory_servers import Group, Log
-from stream_rater.config import Ladders
-from stream_rater.pipeline.estimator import Estimator
-from stream_rater.pipeline.ports import LogTrouble, StoreTrouble
-from stream_rater.pipeline.updater import Updater
+from stream_rater.adapters.memory.servers import Group, Log
+from stream_rater.config.ladders import Ladders
+from stream_rater.contract.errors import LogTrouble, StoreTrouble
+from stream_rater.pipeline.estimator.estimator import Estimator
+from stream_rater.pipeline.updater.updater import Updater
 
 from . import oracle, recovery
 from .actors import PRODUCTION, Actor, Machines, Straggler, Watch, upgraded

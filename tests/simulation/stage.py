@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from stream_rater.adapters.memory_servers import Group, Log
+from stream_rater.adapters.memory.servers import Group, Log
 from stream_rater.columns.sharding import shards_of
 from stream_rater.contract.corrections import EVENT_TYPE
-from stream_rater.pipeline.ports import CommitSource, Effect, LogTrouble, Publish, Scatter
+from stream_rater.contract.errors import LogTrouble
+from stream_rater.pipeline.ports import CommitSource, Effect, Publish, Scatter
 
 from . import oracle, recovery
 from .actors import Actor, Machines, Straggler, Watch

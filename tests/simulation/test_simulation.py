@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from stream_rater.columns import player_map
-from stream_rater.config import Ladder, Ladders
+from stream_rater.config.ladders import Ladder, Ladders
 from stream_rater.rating.parameters import TwoMoment
 
 from . import game, simulator

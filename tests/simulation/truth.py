@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_rater.columns.strings import StringColumn
-from stream_rater.config import Ladder
+from stream_rater.config.ladders import Ladder
 from stream_rater.contract.corrections import Batched, Correction, CorrectionsApplied, name_of
 from stream_rater.contract.events import Headers
 from stream_rater.contract.record import Player, Record
-from stream_rater.pipeline.correction_work import THRESHOLD
+from stream_rater.pipeline.corrections.correction_work import THRESHOLD
 from stream_rater.rating import record as belief_record
-from stream_rater.rating import systems
+from stream_rater.rating import stages
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.edits import Edits
@@ -159,7 +159,7 @@ class LadderTruth:
         self.pool.rows(StringColumn.of(list(names)))
         before.rows(StringColumn.of(list(names)))
         header, old = dict(self.pool), dict(before)
-        rule = systems.rule_of(self.config.at(record.offset).rating)
+        rule = stages.rule_of(self.config.at(record.offset).rating)
         initial = Told(rule.initial_mu, rule.initial_sigma)
         for player in names:
             plays = int(header[player]["rounds"]) or int(old[player]["rounds"])

@@ -7,13 +7,11 @@ from unittest.mock import patch
 
 import numpy as np
 
-from stream_rater.adapters.memory import Steps
+from stream_rater.adapters.memory.driver import Steps
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.contract.record import Record
-from stream_rater.parts.decoder import PartView
-from stream_rater.parts.rows import rows_of
-from stream_rater.pipeline import repeats
-from stream_rater.pipeline.changes import Change
+from stream_rater.pipeline.parts.decoder import PartView
+from stream_rater.pipeline.parts.rows import rows_of
 from stream_rater.pipeline.ports import (
     REGROUPING_S,
     Apply,
@@ -25,9 +23,11 @@ from stream_rater.pipeline.ports import (
     Publish,
     Step,
 )
-from stream_rater.pipeline.shard import Batch, Shard
-from stream_rater.pipeline.shard_group import ShardGroup
-from stream_rater.pipeline.updater import Updater
+from stream_rater.pipeline.updater import repeats
+from stream_rater.pipeline.updater.changes import Change
+from stream_rater.pipeline.updater.shard import Batch, Shard
+from stream_rater.pipeline.updater.shard_group import ShardGroup
+from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.rating.record import HEADER_SIZE, read_headers
 
 from .world import UnkindWorker

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stream_rater.adapters.memory import MemoryDriver, Steps
-from stream_rater.adapters.memory_servers import Group, Log, Records, Store
+from stream_rater.adapters.memory.driver import MemoryDriver, Steps
+from stream_rater.adapters.memory.servers import Group, Log, Records, Store
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.record import Player, Record
-from stream_rater.pipeline.correction_ports import (
+from stream_rater.pipeline.corrections.correction_ports import (
     Checkpoints,
     DropCheckpoint,
     KeepCheckpoint,

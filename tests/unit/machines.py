@@ -7,9 +7,9 @@ import numpy as np
 
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.record import Record
-from stream_rater.parts import schema
-from stream_rater.parts.schema import Part, RoundInPart
 from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.parts import schema
+from stream_rater.pipeline.parts.schema import Part, RoundInPart
 from stream_rater.pipeline.ports import (
     Agree,
     Committed,
@@ -22,9 +22,9 @@ from stream_rater.pipeline.ports import (
     ReadBeliefs,
     ShardEnds,
 )
-from stream_rater.pipeline.updater import Updater
+from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.rating.systems import rule_of
+from stream_rater.rating.stages import rule_of
 
 CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0, history=4)
 RULE = rule_of(CONFIG)

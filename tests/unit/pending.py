@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from stream_rater.config import ANY_LADDER, Ladders
+from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.contract.record import Record
-from stream_rater.pipeline import estimation
-from stream_rater.pipeline.estimation import PendingRounds
+from stream_rater.pipeline.estimator import estimation
+from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.rounds.decoder import RoundDecoder
 from tests.rounds import as_json, ranked
 

@@ -13,10 +13,11 @@ import pytest
 import structlog
 from prometheus_client import CollectorRegistry
 
-from stream_rater import config
 from stream_rater.adapters.access import LARGEST_RESPONSE_BYTES, client_options
-from stream_rater.adapters.redis_client import connect
-from stream_rater.config import BadConfiguration, Settings, without_password
+from stream_rater.adapters.redis.client import connect
+from stream_rater.config import files
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.settings import Settings, without_password
 from stream_rater.runtime import http, log
 from tests import pages
 from tests.integration.rights import ON_A_CLUSTER, REDIS, ROLES
@@ -129,7 +130,7 @@ def test_secrets_from_files(tmp_path: Path) -> None:
     """Without the line's end; given twice, missing or empty they are refused."""
     file = tmp_path / "password"
     file.write_text(f"{SECRET} \n")
-    found = config.read_settings(None, {"STREAM_RATER_REDIS_PASSWORD_FILE": str(file)})
+    found = files.read_settings(None, {"STREAM_RATER_REDIS_PASSWORD_FILE": str(file)})
     assert found.redis_password == f"{SECRET} "
     both = {f"STREAM_RATER_KAFKA_SASL_PASSWORD{end}": str(file) for end in ("", "_FILE")}
     empty = tmp_path / "empty"
@@ -140,7 +141,7 @@ def test_secrets_from_files(tmp_path: Path) -> None:
         ({"STREAM_RATER_REDIS_PASSWORD_FILE": "/no/file"}, "/no/file: no such file"),
     ):
         with pytest.raises(BadConfiguration, match=says):
-            config.read_settings(None, given)
+            files.read_settings(None, given)
 
 
 def test_tracebacks_in_the_log_tell_no_variables() -> None:

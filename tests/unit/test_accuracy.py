@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.lab import accuracy
-from stream_rater.lab.accuracy import averages, score
-from stream_rater.lab.measures import FIELDS, MEASURES, OF_PAIRS
-from stream_rater.predictions.chances import chances_of
+from stream_rater.evaluation import accuracy
+from stream_rater.evaluation.accuracy import averages, score
+from stream_rater.evaluation.measures import FIELDS, MEASURES, OF_PAIRS
 from stream_rater.rating.memoryless import estimate
 from stream_rater.rating.model import DID_NOT_FINISH, Wave
 from stream_rater.rating.parameters import (
@@ -27,6 +26,7 @@ from stream_rater.rating.parameters import (
     TrueSkill,
     from_builtins,
 )
+from stream_rater.rating.prediction.chances import chances_of
 
 NOISE = 200.0**2
 

@@ -14,15 +14,15 @@ from msgspec import structs
 
 from stream_rater.cli import app
 from stream_rater.columns.arrays import Floats
-from stream_rater.lab import accuracy
-from stream_rater.lab.accuracy import average
-from stream_rater.lab.alike import WEIGHTS, alike, counted, draws_of, rounds_before
-from stream_rater.lab.comparison import Row, compare
-from stream_rater.lab.evaluation import evaluate
-from stream_rater.lab.measures import FIELDS
-from stream_rater.lab.proposal import propose
-from stream_rater.lab.season import Session
-from stream_rater.lab.sides import of_ours, scores_of
+from stream_rater.evaluation import accuracy
+from stream_rater.evaluation.accuracy import average
+from stream_rater.evaluation.alike import WEIGHTS, alike, counted, draws_of, rounds_before
+from stream_rater.evaluation.comparison import Row, compare
+from stream_rater.evaluation.evaluation import evaluate
+from stream_rater.evaluation.measures import FIELDS
+from stream_rater.evaluation.proposal import propose
+from stream_rater.evaluation.season import Session
+from stream_rater.evaluation.sides import of_ours, scores_of
 from stream_rater.rating.model import DID_NOT_FINISH
 from stream_rater.rating.parameters import (
     Elo,

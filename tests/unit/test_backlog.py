@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_map import Fingerprints
-from stream_rater.pipeline import backlog as backlog_
-from stream_rater.pipeline import waves
-from stream_rater.pipeline.backlog import Backlog
-from stream_rater.pipeline.estimation import PendingRounds
+from stream_rater.pipeline.estimator import backlog as backlog_
+from stream_rater.pipeline.estimator import waves
+from stream_rater.pipeline.estimator.backlog import Backlog
+from stream_rater.pipeline.estimator.estimation import PendingRounds
 from tests.unit.pending import pending_of
 
 WAVE = 6

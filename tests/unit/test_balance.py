@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.predictions import balance
-from stream_rater.predictions.balance import deals, even_teams
+from stream_rater.rating.prediction import balance
+from stream_rater.rating.prediction.balance import deals, even_teams
 
 
 def names(count: int) -> list[str]:

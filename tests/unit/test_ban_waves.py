@@ -8,19 +8,23 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from stream_rater.adapters.memory import MemoryDriver, estimator_worker, updater_worker
-from stream_rater.adapters.memory_servers import Log, Store
-from stream_rater.config import ANY_LADDER
+from stream_rater.adapters.memory.driver import MemoryDriver, estimator_worker, updater_worker
+from stream_rater.adapters.memory.servers import Log, Store
+from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import to_json
-from stream_rater.pipeline.correction_job import CorrectionJob
-from stream_rater.pipeline.correction_ports import NoteCorrections, NotedCorrection, ReadAgain
-from stream_rater.pipeline.edits_in_force import APPLIED
-from stream_rater.pipeline.estimator import Estimator
-from stream_rater.pipeline.hearing import JUDGED_AT_ONCE
-from stream_rater.pipeline.judged_log import Judged
+from stream_rater.pipeline.corrections.correction_job import CorrectionJob
+from stream_rater.pipeline.corrections.correction_ports import (
+    NoteCorrections,
+    NotedCorrection,
+    ReadAgain,
+)
+from stream_rater.pipeline.corrections.edits_in_force import APPLIED
+from stream_rater.pipeline.corrections.hearing import JUDGED_AT_ONCE
+from stream_rater.pipeline.corrections.judged_log import Judged
+from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ports import CommitSource, Effect, Poll, Step
-from stream_rater.pipeline.updater import Updater
+from stream_rater.pipeline.updater.updater import Updater
 
 LATER_S = 1.8e9
 

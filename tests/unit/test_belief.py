@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from stream_rater.rating import belief
+from stream_rater.rating.elo_mmr import belief
 from stream_rater.rating.factor import factors_of
 from stream_rater.rating.model import Beliefs, Evidence, newcomers
 from tests.rounds import logistic_weight

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_rater.lab import games_tables, peers
-from stream_rater.lab.bootstrap import Difference
-from stream_rater.lab.fits import DEFAULT, LOG_LOSS, ORDER, Fitted, Gain, Variant
-from stream_rater.lab.games import COMPARED, REFERENCE, VERDICTS, Result, Verdict
-from stream_rater.lab.spaces import SPACES
+from stream_rater.evaluation import peers
+from stream_rater.evaluation.bootstrap import Difference
+from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, ORDER, Fitted, Gain, Variant
+from stream_rater.evaluation.research import games_tables
+from stream_rater.evaluation.research.games import COMPARED, REFERENCE, VERDICTS, Result, Verdict
+from stream_rater.evaluation.spaces import SPACES
 from tests.benchmarks import games as bench
 from tests.benchmarks.document import games
 from tests.benchmarks.document.origins import ROOT

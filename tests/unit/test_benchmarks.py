@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from local.tools import ROOT
-from stream_rater.rating import systems
+from stream_rater.rating import stages as systems
 from stream_rater.rating.model import PERFORMANCE
 from tests.benchmarks import __main__ as benchmarks
 from tests.benchmarks import stage1

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.lab import bootstrap
-from stream_rater.lab.bootstrap import Difference, difference, differences
-from stream_rater.lab.measures import FIELDS, MEASURES
+from stream_rater.evaluation import bootstrap
+from stream_rater.evaluation.bootstrap import Difference, difference, differences
+from stream_rater.evaluation.measures import FIELDS, MEASURES
 
 
 def scores(values: Floats, weights: Floats) -> Floats:

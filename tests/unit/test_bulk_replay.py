@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.config import Change, Ladder, Ladders
+from stream_rater.config.ladders import Change, Ladder, Ladders
 from stream_rater.contract.record import Player, Record
-from stream_rater.lab.bulk_replay import BulkReplay, Census, Played
-from stream_rater.lab.cutoff import Cutoff
-from stream_rater.lab.rebuild import Rebuild
+from stream_rater.operations.bulk_replay import BulkReplay, Census, Played
+from stream_rater.operations.cutoff import Cutoff
+from stream_rater.operations.rebuild_store import Rebuild
 from stream_rater.rating.parameters import Elo, EloMMR
 from stream_rater.replay.sequential import Replay
 from stream_rater.replay.turns import depths
@@ -59,7 +59,7 @@ def one_by_one() -> Mapping[Player, bytes]:
 @pytest.mark.parametrize("at_once", [1, 37, 10_000])
 def test_in_waves_as_one_by_one(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     """However many rounds are taken at once: ladders of all kinds, one that changes on the way."""
-    monkeypatch.setattr("stream_rater.lab.rebuild.AT_ONCE", at_once)
+    monkeypatch.setattr("stream_rater.operations.rebuild_store.AT_ONCE", at_once)
     work = Rebuild(LADDERS, 10, 1, Cutoff({}, {0: COUNT}, 1))
     for first in range(0, COUNT, 70):
         work.feed(ROUNDS[first : first + 70])

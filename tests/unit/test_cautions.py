@@ -7,7 +7,7 @@ import pytest
 
 import stream_rater
 from stream_rater.cli.rate import rate
-from stream_rater.config import Change, Ladder, Ladders, one_ladder
+from stream_rater.config.ladders import Change, Ladder, Ladders, one_ladder
 from stream_rater.rating.parameters import Codeforces, EloMMR, Glicko, Topcoder
 from stream_rater.runtime.cautions import cautions_of
 from tests.rounds import as_json

@@ -12,14 +12,14 @@ from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.record import Player
 from stream_rater.contract.tracecontext import Trace
-from stream_rater.parts import decoder, schema
-from stream_rater.parts.decoder import PartView
-from stream_rater.parts.schema import Part
-from stream_rater.pipeline import changes, repeats
-from stream_rater.pipeline.changes import Change, Disagreement
+from stream_rater.pipeline.parts import decoder, schema
+from stream_rater.pipeline.parts.decoder import PartView
+from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import Event, Held, Position
-from stream_rater.pipeline.shard import Batch, Item
-from stream_rater.pipeline.shard_group import ShardGroup
+from stream_rater.pipeline.updater import changes, repeats
+from stream_rater.pipeline.updater.changes import Change, Disagreement
+from stream_rater.pipeline.updater.shard import Batch, Item
+from stream_rater.pipeline.updater.shard_group import ShardGroup
 from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers
 from tests.unit.machines import NOWHERE, part
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from stream_rater.adapters.memory_servers import Log
+from stream_rater.adapters.memory.servers import Log
 from stream_rater.cli import app, rate, terminal
-from stream_rater.config import DEFAULT_RATING
+from stream_rater.config.ladders import DEFAULT_RATING
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.runtime.embedded import Engine
 from tests.rounds import as_json, day, event, ranked, read

@@ -15,12 +15,13 @@ from click.testing import CliRunner, Result
 
 from stream_rater.cli import app
 from stream_rater.cli import evidence as cli_evidence
-from stream_rater.cli.terminal import Failed, Mistakes, brief
-from stream_rater.config import read_rating
-from stream_rater.lab import evidence
-from stream_rater.lab.measures import MEASURES
-from stream_rater.lab.season import singly
-from stream_rater.lab.synthetic import Kind, season
+from stream_rater.cli.terminal import Mistakes, brief
+from stream_rater.config.errors import Failed
+from stream_rater.config.files import read_rating
+from stream_rater.evaluation.measures import MEASURES
+from stream_rater.evaluation.research import evidence
+from stream_rater.evaluation.research.synthetic import Kind, season
+from stream_rater.evaluation.season import singly
 from tests.rounds import event, ranked
 
 MMR = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80}

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from stream_rater.cli.terminal import counted, records_in, track_bytes
-from stream_rater.lab.lines import text_size
+from stream_rater.cli.terminal import records_in
+from stream_rater.replay.files import text_size
+from stream_rater.runtime.progress import counted, track_bytes
 from tests.rounds import as_json
 
 

@@ -16,7 +16,7 @@ from containers.load import Load
 from containers.report import Failed
 from demonstration.figures import Phase
 from local.tools import ROOT
-from stream_rater.config import read_ladders
+from stream_rater.config.files import read_ladders
 
 SCHEMA = yaml.safe_load((ROOT / CHART / "values.schema.json").read_text())
 OWN = yaml.safe_load((ROOT / VALUES.partition("=")[2]).read_text())

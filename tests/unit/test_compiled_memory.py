@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from numba.core.runtime import _nrt_python, rtsys
 
-from stream_rater.config import Ladder, one_ladder
+from stream_rater.config.ladders import Ladder, one_ladder
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.pool import Pool
 from stream_rater.runtime import selfcheck

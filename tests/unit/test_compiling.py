@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from stream_rater.columns import compiling
+from stream_rater.columns import compile_progress, compiling
+from stream_rater.columns.compile_progress import CompileLog, CompileProgress, NotebookProgress
 from stream_rater.columns.compiling import SharedCache, Watcher
-from stream_rater.runtime import compile_progress
-from stream_rater.runtime.compile_progress import CompileLog, CompileProgress, NotebookProgress
 
 
 class Told(Watcher):

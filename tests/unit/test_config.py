@@ -9,8 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_rater import config
-from stream_rater.config import BadConfiguration, Ladder, Ladders, Limits, Settings, Terms
+from stream_rater.config import files
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, Limits, Terms
+from stream_rater.config.settings import Settings
 from stream_rater.rating.parameters import EloMMR
 
 LADDERS = """
@@ -53,7 +55,7 @@ def refusal(action: Callable[..., Any], *given: Any) -> str:
 
 def test_ladders(write: Write) -> None:
     """A ladder that is named has its own parameters and limits, all others the template's."""
-    ladders = config.read_ladders(write("ladders.toml", LADDERS))
+    ladders = files.read_ladders(write("ladders.toml", LADDERS))
     eu, other = ladders.find("ranked-eu"), ladders.find("casual")
     assert eu is not None and other is not None
     assert eu.limits == Limits(max_entries=12, max_skew_s=60)
@@ -85,7 +87,7 @@ def test_a_ladder_changes_at_its_offsets(write: Write) -> None:
         assert found is None or isinstance(found.rating, EloMMR)
         return found and (found.rating.weight_limit, found.limits.max_entries)
 
-    ladders = config.read_ladders(write("ladders.toml", LADDERS + CHANGING))
+    ladders = files.read_ladders(write("ladders.toml", LADDERS + CHANGING))
     assert at(99) == (0.23, 1_000_000)
     assert at(100) == at(199) == (0.3, 1_000_000)
     assert at(200) == at(299) == (0.3, 5)
@@ -93,7 +95,7 @@ def test_a_ladder_changes_at_its_offsets(write: Write) -> None:
     assert [entry.split(":")[0] for entry in ladders.history("new")] == ["0", "100", "200", "300"]
     assert len(set(ladders.history("new"))) == 4
 
-    ladders = config.read_ladders(write("ladders.toml", CHANGING))
+    ladders = files.read_ladders(write("ladders.toml", CHANGING))
     assert at(99) is None
     assert [entry.split(":")[0] for entry in ladders.history("new")] == ["100", "200", "300"]
     assert ladders.history("other") == ()
@@ -120,18 +122,18 @@ OTHER = 'rating = { system = "elo-mmx", weight_limit = 0.3, sigma_limit = 60 }'
 )
 def test_changes_that_make_no_sense(write: Write, text: str, says: str) -> None:
     """Refused with their place."""
-    assert re.search(says, refusal(config.read_ladders, write("ladders.toml", text)))
+    assert re.search(says, refusal(files.read_ladders, write("ladders.toml", text)))
 
 
 def test_json_and_toml_are_alike(write: Write) -> None:
     """The same ladders in JSON are the same ladders."""
-    ladders = config.read_ladders(write("ladders.toml", LADDERS))
-    assert config.read_ladders(write("ladders.json", msgspec.json.encode(ladders))) == ladders
+    ladders = files.read_ladders(write("ladders.toml", LADDERS))
+    assert files.read_ladders(write("ladders.json", msgspec.json.encode(ladders))) == ladders
 
 
 def test_without_a_template_other_ladders_are_unknown() -> None:
     """Only what is named exists."""
-    named = Ladders(ladders={"eu": Ladder(rating=config.DEFAULT_RATING)})
+    named = Ladders(ladders={"eu": Ladder(rating=DEFAULT_RATING)})
     assert named.find("eu") is not None
     assert named.find("us") is None
 
@@ -166,7 +168,7 @@ RATING = 'system = "elo-mmr"\nweight_limit = 0.23\nsigma_limit = 54\n'
 def test_a_bad_rating_file(write: Write, name: str, text: str | bytes, place: str) -> None:
     """The file and the place in it are named."""
     path = write(name, text)
-    message = refusal(config.read_rating, path)
+    message = refusal(files.read_rating, path)
     assert message.startswith(f"{path}: ")
     assert place in message
 
@@ -193,18 +195,18 @@ def test_a_bad_rating_file(write: Write, name: str, text: str | bytes, place: st
 )
 def test_bad_ladders(write: Write, old: str, new: str, place: str) -> None:
     """Unknown fields and values out of range are refused wherever they stand."""
-    assert place in refusal(config.read_ladders, write("l.toml", LADDERS.replace(old, new)))
+    assert place in refusal(files.read_ladders, write("l.toml", LADDERS.replace(old, new)))
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
     """No file, or a folder, is a configuration mistake, too."""
-    assert refusal(config.read_ladders, tmp_path / "no.toml") == f"{tmp_path}/no.toml: no such file"
-    assert refusal(config.read_rating, tmp_path) == f"{tmp_path}: Is a directory"
+    assert refusal(files.read_ladders, tmp_path / "no.toml") == f"{tmp_path}/no.toml: no such file"
+    assert refusal(files.read_rating, tmp_path) == f"{tmp_path}: Is a directory"
 
 
 def test_settings_from_the_environment() -> None:
     """STREAM_RATER_<NAME> sets a field, as text; variables of others are not ours to judge."""
-    found = config.read_settings(
+    found = files.read_settings(
         None,
         {
             "STREAM_RATER_SHARDS": "12",
@@ -233,22 +235,22 @@ def test_settings_from_the_environment() -> None:
 )
 def test_a_misspelt_variable_is_refused_with_the_nearest_name(variable: str, nearest: str) -> None:
     """Else the service would run by a default that nobody wanted."""
-    told = refusal(config.read_settings, None, {variable: "7"})
+    told = refusal(files.read_settings, None, {variable: "7"})
     assert told.startswith(f"environment: {variable} is no setting; the nearest is {nearest}")
 
 
 def test_the_environment_overrides_the_file(write: Write) -> None:
     """What both set, the environment decides; the rest of the file stays."""
     path = write("s.toml", 'shards = 4\npartitions = 3\n[kafka_options]\n"socket.nagle" = "1"')
-    found = config.read_settings(path, {"STREAM_RATER_SHARDS": "12"})
+    found = files.read_settings(path, {"STREAM_RATER_SHARDS": "12"})
     assert found == Settings(shards=12, partitions=3, kafka_options={"socket.nagle": "1"})
-    assert config.read_settings(path, {}).shards == 4
+    assert files.read_settings(path, {}).shards == 4
 
 
 @pytest.mark.parametrize("value", ["many", "", "0", "-1", "1.5", "100000"])
 def test_bad_environment(value: str) -> None:
     """A value of the wrong kind or out of range names its field."""
-    message = refusal(config.read_settings, None, {"STREAM_RATER_SHARDS": value})
+    message = refusal(files.read_settings, None, {"STREAM_RATER_SHARDS": value})
     assert message.startswith("environment: ")
     assert "$.shards" in message
 
@@ -256,26 +258,26 @@ def test_bad_environment(value: str) -> None:
 @pytest.mark.parametrize("text", ['{"system":"elommr"}', "{}"])
 def test_who_names_no_system_is_told_which_there_are(write: Write, text: str) -> None:
     """All of them, in the line about the mistake."""
-    told = refusal(config.read_rating, write("c.json", text))
+    told = refusal(files.read_rating, write("c.json", text))
     assert told.endswith(
         "; the systems are bar, codeforces, elo, elo-mmr, elo-mmx, elo-r, glicko, pairwise-elo, "
         "plackett-luce, thurstone, topcoder, trueskill, two-moment"
     )
     ladders = write("l.toml", '[ladders.a.rating]\nsystem = "mmr"')
-    assert "the systems are bar, codeforces" in refusal(config.read_ladders, ladders)
+    assert "the systems are bar, codeforces" in refusal(files.read_ladders, ladders)
     other = write("d.json", '{"system":"codeforces","beta":"much"}')
-    assert "the systems" not in refusal(config.read_rating, other)
+    assert "the systems" not in refusal(files.read_rating, other)
 
 
 def test_unknown_settings_are_refused(write: Write) -> None:
     """A misspelt setting in the file is a mistake, not a comment."""
-    assert "`shard`" in refusal(config.read_settings, write("s.toml", "shard = 4"), {})
+    assert "`shard`" in refusal(files.read_settings, write("s.toml", "shard = 4"), {})
 
 
 def test_the_services_ladders(write: Write) -> None:
     """`ladders` is a path; without one, every ladder has the default parameters."""
     path = write("ladders.toml", LADDERS)
-    named = config.service_ladders(Settings(ladders=str(path)))
-    assert named == config.read_ladders(path)
-    anything = config.service_ladders(Settings()).find("anything")
-    assert anything == Terms(config.DEFAULT_RATING, Limits())
+    named = files.service_ladders(Settings(ladders=str(path)))
+    assert named == files.read_ladders(path)
+    anything = files.service_ladders(Settings()).find("anything")
+    assert anything == Terms(DEFAULT_RATING, Limits())

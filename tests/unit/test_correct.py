@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from stream_rater.adapters.topics import Topics
+from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.cli import app, correct
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import KINDS, from_message
 from tests.rounds import ranked
 

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from stream_rater.contract.events import CorrectionCause, RatingChanged, rating_changed_from_json
-from stream_rater.pipeline.correction_events import correction_events
 from stream_rater.pipeline.ports import Event
+from stream_rater.pipeline.updater.correction_events import correction_events
 from stream_rater.rating.model import HEADER, Table
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.rating.systems import RatingRule, ratings, rule_of
+from stream_rater.rating.stages import RatingRule, ratings, rule_of
 from tests.unit.machines import RULE
 
 VOIDED = CorrectionCause(cause="round-voided", offset=40, round_id="r-1")

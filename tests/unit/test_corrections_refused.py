@@ -9,13 +9,14 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from stream_rater.adapters.memory import estimator_worker
-from stream_rater.adapters.memory_servers import Log, Store
-from stream_rater.adapters.topics import Topics
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.adapters.memory.driver import estimator_worker
+from stream_rater.adapters.memory.servers import Log, Store
 from stream_rater.cli import app, commands, correct
-from stream_rater.config import DEFAULT_RATING, Ladder, Ladders, Limits, Settings
+from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, Limits
+from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
-from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ladder_history import notes
 from stream_rater.pipeline.ports import Effect
 from stream_rater.replay.corrected import judged

@@ -4,18 +4,18 @@ import msgspec
 import pytest
 
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.config import DEFAULT_RATING
+from stream_rater.config.ladders import DEFAULT_RATING
 from stream_rater.contract.record import Player, Record
-from stream_rater.lab.cutoff import Cutoff
-from stream_rater.parts import corrections
-from stream_rater.parts.corrections import CORRECTION, CorrectionPart
-from stream_rater.parts.schema import OLDEST_KERNEL, UnknownPart
-from stream_rater.rating import systems
+from stream_rater.operations.cutoff import Cutoff
+from stream_rater.pipeline.parts import corrections
+from stream_rater.pipeline.parts.corrections import CORRECTION, CorrectionPart
+from stream_rater.pipeline.parts.schema import OLDEST_KERNEL, UnknownPart
+from stream_rater.rating import stages
 
 PLAYER: Player = ("l", "p")
 PART = CorrectionPart(
     version=CORRECTION, kernel=OLDEST_KERNEL, shards=1, offset=5, ladder="l", cause="round-voided",
-    round_id="r", completed_at="", rule=systems.rule_of(DEFAULT_RATING), threshold=0.5,
+    round_id="r", completed_at="", rule=stages.rule_of(DEFAULT_RATING), threshold=0.5,
     players=["p"], records=[b"first"],
 )  # fmt: skip
 

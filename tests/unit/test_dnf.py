@@ -13,7 +13,8 @@ from click.testing import CliRunner, Result
 from stream_rater import BadParameters
 from stream_rater import Ladder as InNotebook
 from stream_rater.cli import app
-from stream_rater.config import Ladder, one_ladder, read_ladders
+from stream_rater.config.files import read_ladders
+from stream_rater.config.ladders import Ladder, one_ladder
 from stream_rater.rating.parameters import (
     Climbing,
     EloMMR,

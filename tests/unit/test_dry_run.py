@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from stream_rater.adapters.topics import Topics
-from stream_rater.cli import app, correct, live_log
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.cli import app, correct
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
+from stream_rater.operations import live_log
 from stream_rater.replay.sequential import records_of
 from tests.rounds import day, event, ranked
 

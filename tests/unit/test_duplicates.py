@@ -6,7 +6,7 @@ import re
 import pytest
 
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config import ANY_LADDER
+from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.record import Record
 from stream_rater.replay.sequential import Judge
 from tests.rounds import as_json

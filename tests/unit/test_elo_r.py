@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_rater.config import Ladder
-from stream_rater.rating import systems
+from stream_rater.config.ladders import Ladder
+from stream_rater.rating import stages
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import BadParameters, EloR, from_builtins
 from stream_rater.replay.pool import Pool
@@ -17,7 +17,7 @@ from tests.rounds import ranked, read
 def evidence_of(config: EloR, places: list[int], mu: list[float], **fields: Any) -> Any:
     beliefs = newcomers(len(places), 4, config.initial_mu, 120.0)
     beliefs.header["mu"] = mu
-    return systems.estimate(
+    return stages.estimate(
         config, wave_of([read(config, *ranked(places), **fields)], beliefs.header)
     )
 
@@ -33,7 +33,7 @@ def test_the_noise_of_the_codeforces_model() -> None:
 
 def test_a_newcomers_published_rating() -> None:
     """1500 - 2 (350 - 100) = 1000 (section 4)."""
-    assert systems.rule_of(EloR()).rating(1500.0, 350.0) == 1000.0
+    assert stages.rule_of(EloR()).rating(1500.0, 350.0) == 1000.0
 
 
 def test_the_uncertainty_settles() -> None:
@@ -69,12 +69,12 @@ def test_a_large_tie_is_solved() -> None:
 
 def test_a_better_performance_later_is_worth_more() -> None:
     """Swapping two performances so that the better comes later raises the rating (section 5)."""
-    rules, rows = [systems.rule_of(EloR(history="full"))], np.zeros(1, np.int64)
+    rules, rows = [stages.rule_of(EloR(history="full"))], np.zeros(1, np.int64)
     rated = []
     for order in ([1800.0, 1300.0], [1300.0, 1800.0]):
         beliefs = newcomers(1, 4, 1500.0, 350.0)
         for p in order:
-            systems.update(beliefs, rows, np.array([[p, 250.0**2, 43.64**2]]), rules, rows)
+            stages.update(beliefs, rows, np.array([[p, 250.0**2, 43.64**2]]), rules, rows)
         rated.append(float(beliefs.header["mu"][0]))
     assert rated[0] < rated[1]
 
@@ -124,7 +124,7 @@ def test_teams_share_what_they_learn() -> None:
         config, {"team": ["a", "b"], "shares": [1, 0.5], "rank": 1}, {"player": "c", "rank": 2}
     )
     header = newcomers(3, 4, 1500.0, 350.0).header
-    evidence = systems.estimate(config, wave_of([standings], header))
+    evidence = stages.estimate(config, wave_of([standings], header))
     a, b, c = (evidence[standings.players.index(name)] for name in "abc")
     assert a[0] > 1500.0 > c[0]
     assert b[1] > a[1] > c[1]

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from stream_rater.cli import embedded_demo
-from stream_rater.cli.terminal import Failed
+from stream_rater.config.errors import Failed
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.runtime.embedded import Engine
 

@@ -6,16 +6,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_rater.cli.erase import pseudonym_of
-from stream_rater.cli.erasure_checks import check_equal, check_found, check_kernel
-from stream_rater.cli.terminal import Failed
-from stream_rater.config import ANY_LADDER, BadConfiguration
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import Headers, joined, to_json
 from stream_rater.contract.record import Record
-from stream_rater.lab.digests import difference, digests_of
-from stream_rater.lab.erasure import MOST_PLACES, Accepted, Pseudonym, Rewriting, Survey
-from stream_rater.pipeline.correction_ports import NotedCorrection
+from stream_rater.operations.digests import difference, digests_of
+from stream_rater.operations.erase import pseudonym_of
+from stream_rater.operations.erasure_checks import check_equal, check_found, check_kernel
+from stream_rater.operations.rewriting import MOST_PLACES, Accepted, Pseudonym, Rewriting, Survey
+from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
 from stream_rater.pipeline.ladder_history import LadderLog, correction_notes, notes
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from stream_rater.columns.player_map import shards_in
 from stream_rater.columns.sharding import shards_of
-from stream_rater.config import ANY_LADDER, Ladder, Ladders
-from stream_rater.parts import schema
-from stream_rater.pipeline import estimation
+from stream_rater.config.ladders import ANY_LADDER, Ladder, Ladders
+from stream_rater.pipeline.estimator import estimation
+from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.ports import Priors
 from stream_rater.rating import record
 from stream_rater.rating.model import HEADER, newcomers

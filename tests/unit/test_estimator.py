@@ -5,19 +5,19 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from stream_rater.columns.sharding import ANYWHERE, shards_of
-from stream_rater.config import ANY_LADDER
+from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.contract.errors import LogTrouble, StoreTrouble
 from stream_rater.contract.record import Record
-from stream_rater.pipeline import estimator as module
-from stream_rater.pipeline import input_partition
-from stream_rater.pipeline.correction_ports import NotedCorrections
-from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.corrections.correction_ports import NotedCorrections
+from stream_rater.pipeline.estimator import estimator as module
+from stream_rater.pipeline.estimator import input_partition
+from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ports import (
     NO_PLAYERS,
     CommitSource,
     Committed,
     Held,
     LogStarts,
-    LogTrouble,
     LookForOffsets,
     NewProducer,
     Poll,
@@ -29,7 +29,6 @@ from stream_rater.pipeline.ports import (
     Scatter,
     Seek,
     ShardEnds,
-    StoreTrouble,
 )
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from stream_rater.lab.accuracy import averages
-from stream_rater.lab.evaluation import Contender, displayed, evaluate, trained
-from stream_rater.lab.measures import FIELDS, OF_PAIRS
-from stream_rater.lab.season import Session, in_blocks, singly, split
-from stream_rater.lab.synthetic import Kind, season
+from stream_rater.evaluation.accuracy import averages
+from stream_rater.evaluation.evaluation import Contender, displayed, evaluate, trained
+from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
+from stream_rater.evaluation.research.synthetic import Kind, season
+from stream_rater.evaluation.season import Session, in_blocks, singly, split
 from stream_rater.rating.parameters import EloMMR, Glicko, MinusSigma, RatingConfig, Topcoder
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions

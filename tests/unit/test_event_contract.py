@@ -14,13 +14,13 @@ import pytest
 import yaml
 
 from local.tools import ROOT
-from stream_rater.adapters.envelopes import change_headers, rejection_headers
-from stream_rater.config import ANY_LADDER
+from stream_rater.adapters.kafka.envelopes import change_headers, rejection_headers
+from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract import events
 from stream_rater.contract.corrections import KINDS, ROUND, RoundAmended
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.correction_events import correction_events
 from stream_rater.pipeline.ports import Rejection
+from stream_rater.pipeline.updater.correction_events import correction_events
 from stream_rater.rating.model import HEADER
 from stream_rater.rounds.corrections import amended_message, decode
 from stream_rater.rounds.reported import MAX_TIME_LENGTH

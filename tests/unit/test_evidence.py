@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from stream_rater.lab import evidence, figures
-from stream_rater.lab.accuracy import averages
-from stream_rater.lab.evaluation import evaluate
-from stream_rater.lab.season import in_blocks
-from stream_rater.lab.synthetic import Kind, season
+from stream_rater.evaluation.accuracy import averages
+from stream_rater.evaluation.evaluation import evaluate
+from stream_rater.evaluation.research import evidence, figures
+from stream_rater.evaluation.research.synthetic import Kind, season
+from stream_rater.evaluation.season import in_blocks
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
 

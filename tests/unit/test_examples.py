@@ -26,10 +26,11 @@ from examples.matchmaking import (
     win_probability,
 )
 from local.tools import ROOT
-from stream_rater.config import DEFAULT_RATING, read_ladders
-from stream_rater.lab.lines import read_lines
+from stream_rater.config.files import read_ladders
+from stream_rater.config.ladders import DEFAULT_RATING
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.rating.systems import rule_of
+from stream_rater.rating.stages import rule_of
+from stream_rater.replay.files import read_lines
 from tests.rounds import Reader
 
 EXAMPLES = ROOT / "deploy" / "examples"

@@ -11,11 +11,11 @@ from stream_rater.rating.factor import WIDTH_SHIFT, factors_of
 from stream_rater.rating.mode import TOLERANCE
 from stream_rater.rating.model import Beliefs
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.systems import rule_of
+from stream_rater.rating.stages import rule_of
 from stream_rater.runtime.selfcheck import SYSTEMS
-from stream_rater.serving.answers import ExplainAnswer
-from stream_rater.serving.entries import IndexedChange
-from stream_rater.serving.explaining import explained
+from stream_rater.serve.answers import ExplainAnswer
+from stream_rater.serve.entries import IndexedChange
+from stream_rater.serve.explaining import explained
 from tests.property.test_notebook import ladder_of
 
 ROUNDS = 60

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.rating import elo_r, factor, rounding
+from stream_rater.rating import factor, rounding
 from stream_rater.rating.model import HEADER, Beliefs, Codes, newcomers
+from stream_rater.rating.systems import elo_r
 
 WIDTHS = rounding.small_floats(rounding.WIDTH_BITS, rounding.WIDTH_LOW, rounding.WIDTH_TOP)
 

@@ -3,9 +3,14 @@
 import numpy as np
 import pytest
 
-from stream_rater.lab import farming
-from stream_rater.lab.evidence import FARMING_SYSTEMS, MADE_UP_THRESHOLD, farm, made_up_farm
-from stream_rater.lab.farming import FARMED, HARVEST, HONEST, last
+from stream_rater.evaluation.research import farming
+from stream_rater.evaluation.research.evidence import (
+    FARMING_SYSTEMS,
+    MADE_UP_THRESHOLD,
+    farm,
+    made_up_farm,
+)
+from stream_rater.evaluation.research.farming import FARMED, HARVEST, HONEST, last
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
 

@@ -7,10 +7,10 @@ import pytest
 
 from stream_rater.cli.evidence import _load
 from stream_rater.cli.terminal import Mistakes
-from stream_rater.lab.accuracy import average
-from stream_rater.lab.game import Game, games_of
-from stream_rater.lab.sides import of_ours, scores_of
-from stream_rater.lab.spaces import GOOD_SIGMA, GOOD_WEIGHT, configuration
+from stream_rater.evaluation.accuracy import average
+from stream_rater.evaluation.game import Game, games_of
+from stream_rater.evaluation.sides import of_ours, scores_of
+from stream_rater.evaluation.spaces import GOOD_SIGMA, GOOD_WEIGHT, configuration
 from tests.benchmarks.measure import Skipped
 from tests.benchmarks.offline import shared
 

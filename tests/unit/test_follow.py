@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from stream_rater.adapters.envelopes import rejected_message
-from stream_rater.adapters.topics import Topics
+from stream_rater.adapters.kafka.envelopes import rejected_message
+from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.cli import app, follow
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import CorrectionCause
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.correction_events import correction_events
 from stream_rater.pipeline.ports import Rejection
+from stream_rater.pipeline.updater.correction_events import correction_events
 from stream_rater.rating.model import HEADER
 from stream_rater.runtime.embedded import Engine
 from tests.rounds import as_json, event, ranked

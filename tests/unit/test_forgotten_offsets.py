@@ -2,8 +2,8 @@
 
 import pytest
 
+from stream_rater.contract.errors import OffsetsForgotten, Resharded
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.endings import OffsetsForgotten
 from stream_rater.pipeline.ports import (
     CommitSource,
     Committed,
@@ -13,7 +13,6 @@ from stream_rater.pipeline.ports import (
     Polled,
     ReadBeliefs,
     Remains,
-    Resharded,
     ShardEnds,
 )
 from tests.unit.machines import NOWHERE, ByHand, Recorder

@@ -9,11 +9,10 @@ import pytest
 from msgspec import structs
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.lab import fits, games, games_tables, peers
-from stream_rater.lab.bootstrap import Difference
-from stream_rater.lab.contestants import Ours
-from stream_rater.lab.evidence import QUICK
-from stream_rater.lab.fits import (
+from stream_rater.evaluation import fits, peers
+from stream_rater.evaluation.bootstrap import Difference
+from stream_rater.evaluation.contestants import Ours
+from stream_rater.evaluation.fits import (
     DEFAULT,
     LOG_LOSS,
     ORDER,
@@ -25,13 +24,15 @@ from stream_rater.lab.fits import (
     Variant,
     fit,
 )
-from stream_rater.lab.game import Game, games_of
-from stream_rater.lab.measures import FIELDS, OF_PAIRS
-from stream_rater.lab.season import Session, deal_teams
-from stream_rater.lab.sides import Run
-from stream_rater.lab.spaces import Dimension
-from stream_rater.lab.synthetic import Kind, season
-from stream_rater.lab.tuning import search
+from stream_rater.evaluation.game import Game, games_of
+from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
+from stream_rater.evaluation.research import games, games_tables
+from stream_rater.evaluation.research.evidence import QUICK
+from stream_rater.evaluation.research.synthetic import Kind, season
+from stream_rater.evaluation.season import Session, deal_teams
+from stream_rater.evaluation.sides import Run
+from stream_rater.evaluation.spaces import Dimension
+from stream_rater.evaluation.tuning import search
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
 

@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stream_rater.cli import app
-from stream_rater.lab import peers
-from stream_rater.lab.contestants import LEFT_OUT
-from stream_rater.lab.measures import PARTS
-from stream_rater.lab.spaces import SPACES
-from stream_rater.lab.synthetic import Kind, season
+from stream_rater.evaluation import peers
+from stream_rater.evaluation.contestants import LEFT_OUT
+from stream_rater.evaluation.measures import PARTS
+from stream_rater.evaluation.research.synthetic import Kind, season
+from stream_rater.evaluation.spaces import SPACES
 from tests.rounds import event, ranked
 
 QUICK = ("--only", "games", "--quick", "--workers", "1")

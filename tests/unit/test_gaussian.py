@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from scipy.special import erfcx
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.rating import oracle
-from stream_rater.rating.baselines import elo_mmx
-from stream_rater.rating.baselines.gaussian import SMALL, performances
+from stream_rater.rating.elo_mmr import oracle
 from stream_rater.rating.model import DID_NOT_FINISH, Places, Wave
 from stream_rater.rating.parameters import EloMMX
+from stream_rater.rating.systems import elo_mmx
+from stream_rater.rating.systems.gaussian import SMALL, performances
 
 POINTS = 1e-4
 """What the issue asks of every performance; up to a few hundred entries it is far less:"""

@@ -16,7 +16,7 @@ from stream_rater.columns import strings as names_module
 from stream_rater.columns.arrays import Hashes
 from stream_rater.columns.player_map import PlayerMap
 from stream_rater.columns.strings import StringColumn, are_distinct, distinct
-from stream_rater.parts import decoder, schema
+from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.rounds.fastjson import scan
 from tests.rounds import as_json, ranked

@@ -6,25 +6,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_rater.adapters.memory import MemoryDriver, estimator_worker, updater_worker
-from stream_rater.adapters.memory_servers import Log, Store
-from stream_rater.config import ANY_LADDER
+from stream_rater.adapters.memory.driver import MemoryDriver, estimator_worker, updater_worker
+from stream_rater.adapters.memory.servers import Log, Store
+from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record
-from stream_rater.pipeline import held_beliefs, poll_backoff
-from stream_rater.pipeline.estimator import Estimator
-from stream_rater.pipeline.held_beliefs import HeldBeliefs
+from stream_rater.pipeline.estimator import belief_cache, poll_backoff
+from stream_rater.pipeline.estimator.belief_cache import HeldBeliefs
+from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ports import (
     CommitSource,
     Effect,
     Held,
-    LogTrouble,
     NewProducer,
     Poll,
     Polled,
     Position,
     ReadBeliefs,
 )
-from stream_rater.pipeline.updater import Updater
+from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime.embedded import Machine, _start
 from tests.unit.machines import ByHand, Recorder
 from tests.unit.test_estimator import (
@@ -180,7 +180,7 @@ def test_hashes_that_collide_let_nobody_pass() -> None:
 
 def test_what_the_store_has_is_dropped_when_much_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """All but those who await a part."""
-    monkeypatch.setattr(held_beliefs, "MOST", 2)
+    monkeypatch.setattr(belief_cache, "MOST", 2)
     held = HeldBeliefs()
     marks = np.arange(1, 4, dtype=np.uint64)
     held.hold([("x", name) for name in "abc"], marks, [b"1", b"2", b"3"])

@@ -15,7 +15,8 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from stream_rater.cli import commands
-from stream_rater.config import BadConfiguration, Settings
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.settings import Settings
 from stream_rater.runtime import http
 from tests.waits import HANGS_S, Watch
 

@@ -18,7 +18,7 @@ import yaml
 from local.prometheus_node import API_JOB, DASHBOARD, JOB, RULES
 from local.redis_node import ADVISED, start_redis
 from local.tools import KAFKA_VERSION, REDIS_MINIMUM, ROOT
-from stream_rater.config import PREFIX, Settings
+from stream_rater.config.settings import PREFIX, Settings
 from tests import image, tools
 
 DEPLOY = ROOT / "deploy"

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from stream_rater.adapters import index_lines
-from stream_rater.adapters.index_lines import Asked, asked
+from stream_rater.adapters.redis import connection
+from stream_rater.adapters.redis.connection import Asked, asked
 from stream_rater.cli.serve import serve
-from stream_rater.config import BadConfiguration, Settings
-from stream_rater.pipeline.ports import Denied, StoreTrouble
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import Denied, StoreTrouble
 
 Reply = Callable[[list[bytes]], bytes | None]
 
@@ -136,7 +137,7 @@ def test_a_lost_connection() -> None:
 
 def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits is told after a while; as long as answers come, nobody is."""
-    monkeypatch.setattr(index_lines, "TIMEOUT_S", 0.05)
+    monkeypatch.setattr(connection, "TIMEOUT_S", 0.05)
 
     async def story(redis: Asked) -> None:
         assert await redis.ask("GET", "a") == b"a"

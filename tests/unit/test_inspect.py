@@ -15,12 +15,12 @@ from stream_rater.contract.corrections import (
     name_of,
 )
 from stream_rater.contract.events import to_json
-from stream_rater.pipeline.correction_ports import NotedCorrection
-from stream_rater.pipeline.edits_in_force import LadderEdits
+from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
+from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
+from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.model import HEADER
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.rating.performance import C
-from stream_rater.rating.systems import rule_of
+from stream_rater.rating.stages import rule_of
 
 
 def test_a_belief_in_words() -> None:

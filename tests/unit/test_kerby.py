@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_rater.rating import systems
-from stream_rater.rating.baselines.kerby import interpolate
+from stream_rater.rating import stages
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.normal import hazard
 from stream_rater.rating.parameters import BadParameters, RatingConfig, from_builtins
+from stream_rater.rating.systems.kerby import interpolate
 from stream_rater.rounds.batch import wave_of
 from tests.rounds import ranked, read
 
@@ -39,7 +39,7 @@ def rate(conf: RatingConfig, standings: list[Any], mu: dict[str, float], **field
     found = read(conf, *standings, **fields)
     header = newcomers(len(found.players), 0, conf.initial_mu, conf.initial_sigma).header
     header["mu"] = [mu.get(player, conf.initial_mu) for player in found.players]
-    evidence = systems.estimate(conf, wave_of([found], header))
+    evidence = stages.estimate(conf, wave_of([found], header))
     return dict(zip(found.players, evidence[:, 1].tolist(), strict=True))
 
 
@@ -258,4 +258,4 @@ def test_nonsense_is_refused_with_its_place(change: dict[str, Any], place: str) 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_mu_is_shown(name: str) -> None:
     """They have no sigma to subtract."""
-    assert systems.rule_of(config(name)).rating(12.0, 350.0) == 12.0
+    assert stages.rule_of(config(name)).rating(12.0, 350.0) == 12.0

@@ -11,14 +11,15 @@ from click.testing import CliRunner
 from msgspec import structs
 
 from stream_rater.cli import app
-from stream_rater.config import Ladder, one_ladder, read_rating
-from stream_rater.lab.accuracy import averages
-from stream_rater.lab.evaluation import evaluate
-from stream_rater.lab.evidence import DataSet
-from stream_rater.lab.kerby import METHODS, seasons
-from stream_rater.lab.spaces import FIXED, KERBYS, SPACES, UNIT, WIDE, configuration, start
-from stream_rater.lab.synthetic import Kind, season
-from stream_rater.lab.tuning import without_defaults
+from stream_rater.config.files import read_rating
+from stream_rater.config.ladders import Ladder, one_ladder
+from stream_rater.evaluation.accuracy import averages
+from stream_rater.evaluation.evaluation import evaluate
+from stream_rater.evaluation.research.evidence import DataSet
+from stream_rater.evaluation.research.kerby import METHODS, seasons
+from stream_rater.evaluation.research.synthetic import Kind, season
+from stream_rater.evaluation.spaces import FIXED, KERBYS, SPACES, UNIT, WIDE, configuration, start
+from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.rating.parameters import Climbing, Elo, PlackettLuce, from_builtins
 from stream_rater.replay.pool import Pool
 from tests.rounds import Reader, event, ranked

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from stream_rater.cli.ladder_entry import entry
-from stream_rater.config import (
+from stream_rater.config.files import read_ladders
+from stream_rater.config.ladders import (
     ANY_LADDER,
     DEFAULT_RATING,
     TEMPLATE,
@@ -16,7 +17,6 @@ from stream_rater.config import (
     Ladder,
     Ladders,
     Limits,
-    read_ladders,
 )
 from stream_rater.rating.parameters import Elo, EloMMR, MinusSigma, RatingConfig, TrueSkill
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.rating import large_rounds
-from stream_rater.rating.direct import fill_open
+from stream_rater.rating.elo_mmr import large_rounds
+from stream_rater.rating.elo_mmr.direct import fill_open
+from stream_rater.rating.elo_mmr.performance import C, performances
+from stream_rater.rating.elo_mmr.survey import HIGH, KNOWN, LOW, survey
 from stream_rater.rating.model import DID_NOT_FINISH, Places
-from stream_rater.rating.performance import C, performances
-from stream_rater.rating.survey import HIGH, KNOWN, LOW, survey
 
 CLOSE = 4e-6
 """Points at scales 1/u of about 70: the interpolation's error (NODE) and one Halley step's."""

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from stream_rater.lab.lines import BLOCK, BUFFER, begin_to_read, read_lines
+from stream_rater.replay.files import BLOCK, BUFFER, begin_to_read, read_lines
 
 NOISE = Random(1).randbytes(2 * BLOCK).replace(b"\n", b"")
 """It cannot be compressed, so that files have several blocks."""

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from stream_rater.cli import app
-from stream_rater.lab.kerby import METHODS
+from stream_rater.evaluation.research.kerby import METHODS
 from tests.tables import kendall_tau, seasons
 
 pytestmark = pytest.mark.slow

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from msgspec import Raw, structs
 
-from stream_rater.adapters.envelopes import change_headers, rejected_message
-from stream_rater.adapters.topic_rules import ENVELOPE_BYTES
+from stream_rater.adapters.kafka.envelopes import change_headers, rejected_message
+from stream_rater.adapters.kafka.topic_rules import ENVELOPE_BYTES
 from stream_rater.columns.strings import StringColumn
-from stream_rater.config import ANY_LADDER, Ladder, Ladders
+from stream_rater.config.ladders import ANY_LADDER, Ladder, Ladders
 from stream_rater.contract.corrections import (
     EVENT_TYPE,
     Correction,
@@ -23,20 +23,20 @@ from stream_rater.contract.events import MAX_ID_BYTES, to_json
 from stream_rater.contract.record import Record
 from stream_rater.contract.sizes import LEAST_BYTES, MOST_BYTES
 from stream_rater.contract.tracecontext import PARENT, STATE, STATE_LENGTH, Trace
-from stream_rater.parts import corrections as correction_parts
-from stream_rater.parts import decoder, schema
-from stream_rater.parts.rows import rows_of
-from stream_rater.pipeline import estimation
-from stream_rater.pipeline.corrected_players import Corrected
-from stream_rater.pipeline.correction_ports import NotedCorrection
-from stream_rater.pipeline.correction_work import How, Met, Work
-from stream_rater.pipeline.edits_in_force import LadderEdits
-from stream_rater.pipeline.estimation import PendingRounds
-from stream_rater.pipeline.estimator import ROWS_PER_PART
-from stream_rater.pipeline.judged_log import Judged, Proposed
+from stream_rater.pipeline.corrections.corrected_players import Corrected
+from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
+from stream_rater.pipeline.corrections.correction_work import How, Met, Work
+from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
+from stream_rater.pipeline.corrections.judged_log import Judged, Proposed
+from stream_rater.pipeline.estimator import estimation
+from stream_rater.pipeline.estimator.estimation import PendingRounds
+from stream_rater.pipeline.estimator.estimator import ROWS_PER_PART
 from stream_rater.pipeline.ladder_history import LadderLog, correction_notes, notes
+from stream_rater.pipeline.parts import corrections as correction_parts
+from stream_rater.pipeline.parts import decoder, schema
+from stream_rater.pipeline.parts.rows import rows_of
 from stream_rater.pipeline.ports import Rejection
-from stream_rater.pipeline.rating_events import NUMBERS, encoded
+from stream_rater.pipeline.updater.rating_events import NUMBERS, encoded
 from stream_rater.rating.model import HEADER
 from stream_rater.rating.parameters import Elo, Season
 from stream_rater.rating.record import FACTOR_SIZE, HEADER_SIZE, HISTORY_SIZE, MOST_FACTORS

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from stream_rater.pipeline.ports import Denied, Poll
+from stream_rater.contract.errors import Denied
+from stream_rater.pipeline.ports import Poll
 from stream_rater.runtime import log
 from stream_rater.runtime.causes import CAUSES, cause_of
 from stream_rater.runtime.metrics import Metrics, ServiceObserver

@@ -6,9 +6,8 @@ import pytest
 
 import stream_rater
 from stream_rater.columns.arrays import Floats
-from stream_rater.config import Ladder
-from stream_rater.lab.evaluation import Contender
-from stream_rater.predictions.forecast import Believed, deviations, of_round
+from stream_rater.config.ladders import Ladder
+from stream_rater.evaluation.evaluation import Contender
 from stream_rater.rating import newcomer_level
 from stream_rater.rating.model import Wave
 from stream_rater.rating.parameters import (
@@ -23,9 +22,10 @@ from stream_rater.rating.parameters import (
     fingerprint,
     from_builtins,
 )
+from stream_rater.rating.prediction.forecast import Believed, deviations, of_round
 from stream_rater.replay.pool import Pool
-from stream_rater.serving.answers import PlayerAnswer, SideQuestion
-from stream_rater.serving.foretelling import balanced, predicted
+from stream_rater.serve.answers import PlayerAnswer, SideQuestion
+from stream_rater.serve.predicting import balanced, predicted
 from tests.rounds import as_json, ranked, read
 from tests.unit.test_season import sessions
 

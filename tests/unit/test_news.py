@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from stream_rater.adapters.topic_rules import wanted
-from stream_rater.adapters.topics import Admin, TopicMismatch
-from stream_rater.config import Settings
-from stream_rater.pipeline.ports import LogTrouble
+from stream_rater.adapters.kafka.topic_rules import wanted
+from stream_rater.adapters.kafka.topics import Admin, TopicMismatch
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import LogTrouble
 
 AT = Settings(kafka="127.0.0.1:1", partitions=2, shards=3)
 UNKNOWN = KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
@@ -67,7 +67,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
     """Of such brokers."""
     found, brokers = Admin(AT), Brokers()
     monkeypatch.setattr(found, "_client", brokers)
-    monkeypatch.setattr("stream_rater.adapters.topics.NEWS_S", 0.0)
+    monkeypatch.setattr("stream_rater.adapters.kafka.topics.NEWS_S", 0.0)
     return found
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from local.tools import ROOT
 from stream_rater import BadParameters, InvalidRound, Ladder
-from stream_rater.notebook import tables
-from stream_rater.notebook.parameters import Parameters
+from stream_rater.library import tables
+from stream_rater.library.parameters import Parameters
 from stream_rater.rating.parameters import Kerby, RatingConfig
 from stream_rater.rating.record import Unrecordable
 
@@ -192,7 +192,7 @@ def test_an_error_while_rating_is_undone(ladder: Ladder, monkeypatch: pytest.Mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("stream_rater.rating.systems.kernels.fold", interrupted)
+        patch.setattr("stream_rater.rating.stages.kernels.fold", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ladder.rate(PAIR, round_id="r")
     assert state(ladder) == before

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from stream_rater import Ladder, OtherLadder, RefusedLine
 from stream_rater.cli import app
-from stream_rater.notebook import rater
-from stream_rater.rating import fold as fold_kernel
+from stream_rater.library import rater
+from stream_rater.rating.elo_mmr import fold as fold_kernel
 from stream_rater.replay.sequential import BATCH_BYTES
 from tests.rounds import day, event, ranked
 
@@ -250,7 +250,7 @@ def test_a_file_that_is_broken_off_is_undone(write: Write, monkeypatch: pytest.M
         fold(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr("stream_rater.rating.systems.kernels.fold", interrupted)
+        patch.setattr("stream_rater.rating.stages.kernels.fold", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ladder.rate_file(path)
     assert state(ladder) == before

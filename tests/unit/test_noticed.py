@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaError, Message
 
-from stream_rater.adapters.kafka import Fenced, Input
-from stream_rater.config import Settings
-from stream_rater.pipeline.ports import LogTrouble
+from stream_rater.adapters.kafka.consumer import Fenced, Input
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import LogTrouble
 from stream_rater.runtime.causes import cause_of
 
 DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from stream_rater.adapters.admin_results import offset_of
-from stream_rater.pipeline.ports import LogTrouble
+from stream_rater.adapters.kafka.admin_results import offset_of
+from stream_rater.contract.errors import LogTrouble
 
 
 def told(offset: int) -> "Future[Any]":

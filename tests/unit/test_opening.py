@@ -2,6 +2,7 @@
 
 import pytest
 
+from stream_rater.contract.errors import Regrouped, Resharded
 from stream_rater.pipeline.ports import (
     Committed,
     Held,
@@ -11,8 +12,6 @@ from stream_rater.pipeline.ports import (
     Position,
     Publish,
     ReadBeliefs,
-    Regrouped,
-    Resharded,
     Seek,
     ShardEnds,
 )

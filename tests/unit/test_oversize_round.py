@@ -7,15 +7,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_rater.adapters.memory import estimator_worker, updater_worker
-from stream_rater.adapters.memory_servers import Log, Store
+from stream_rater.adapters.memory.driver import estimator_worker, updater_worker
+from stream_rater.adapters.memory.servers import Log, Store
 from stream_rater.columns.arrays import Floats
-from stream_rater.config import ANY_LADDER
+from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.record import Record
-from stream_rater.parts import schema
-from stream_rater.pipeline import estimator as estimating
-from stream_rater.pipeline.estimator import Estimator
+from stream_rater.pipeline.estimator import estimator as estimating
+from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.observer import Traced
+from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.ports import (
     CommitSource,
     Poll,
@@ -25,7 +25,7 @@ from stream_rater.pipeline.ports import (
     Scatter,
     ShardEnds,
 )
-from stream_rater.pipeline.updater import Updater
+from stream_rater.pipeline.updater.updater import Updater
 from tests.rounds import as_json, ranked
 from tests.unit.machines import ByHand, Recorder
 from tests.unit.test_estimator import (

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from stream_rater.adapters.kafka import Input
-from stream_rater.adapters.topics import Admin
-from stream_rater.config import Settings
-from stream_rater.pipeline.ports import Denied, LogTrouble
+from stream_rater.adapters.kafka.consumer import Input
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import Denied, LogTrouble
 
 AT = Settings(kafka="127.0.0.1:1")
 NO_OFFSET = -1001

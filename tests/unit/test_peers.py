@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_rater.lab import peers
-from stream_rater.lab.peers import PeerConfig, model_of, of_peer, peer_module
-from stream_rater.lab.season import Session
-from stream_rater.lab.sides import pairs_of
+from stream_rater.evaluation import peers
+from stream_rater.evaluation.peers import PeerConfig, model_of, of_peer, peer_module
+from stream_rater.evaluation.season import Session
+from stream_rater.evaluation.sides import pairs_of
 from stream_rater.rating.normal import below
 from tests.rounds import as_json
 from tests.unit.test_season import sessions

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config import Ladder
-from stream_rater.rating import performance, small_rounds, systems
+from stream_rater.config.ladders import Ladder
+from stream_rater.rating import stages
+from stream_rater.rating.elo_mmr import performance, small_rounds
+from stream_rater.rating.elo_mmr.oracle import zero
+from stream_rater.rating.elo_mmr.performance import LEAST_WEIGHT, performances, player_variances
 from stream_rater.rating.model import Beliefs, Evidence, Variances, newcomers
-from stream_rater.rating.oracle import zero
 from stream_rater.rating.parameters import EloMMR, EloMMX
-from stream_rater.rating.performance import LEAST_WEIGHT, performances, player_variances
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds.batch import wave_of
 from tests.benchmarks.stage1 import LOGISTIC, wave_of_size
@@ -47,7 +48,7 @@ def veterans(mu: list[float], sigma: list[float]) -> Beliefs:
 
 def evidence(beliefs: Beliefs, *standings: Any, config: EloMMR = CONFIG, **fields: Any) -> Evidence:
     """Of one round whose players are the beliefs, in order of place."""
-    return systems.estimate(
+    return stages.estimate(
         config, wave_of([read(config, *standings, **fields)], beliefs.header)
     )  # fmt: skip
 
@@ -205,7 +206,7 @@ def test_a_wave_is_no_more_than_its_rounds() -> None:
         ceiling=np.linspace(1500.0, 2500.0, rounds),
     )
     assert size * rounds > performance.TOGETHER > size
-    together = systems.estimate(LOGISTIC, wave)
+    together = stages.estimate(LOGISTIC, wave)
     for r in range(rounds):
         own, its = slice(r * size, (r + 1) * size), slice(r, r + 1)
         alone = replace(
@@ -214,7 +215,7 @@ def test_a_wave_is_no_more_than_its_rounds() -> None:
             entry_starts=np.arange(size + 1), share=wave.share[own], mu=wave.mu[own],
             sigma=wave.sigma[own], rounds=wave.rounds[own], last_time=wave.last_time[own],
         )  # fmt: skip
-        assert systems.estimate(LOGISTIC, alone).tobytes() == together[own].tobytes()
+        assert stages.estimate(LOGISTIC, alone).tobytes() == together[own].tobytes()
 
 
 def variances(**given: Any) -> list[list[float]]:

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from stream_rater import Ladder
-from stream_rater.predictions.wins import (
+from stream_rater.rating.parameters import EloMMR, TrueSkill
+from stream_rater.rating.prediction.wins import (
     Performances,
     expected_ranks,
     performances_of,
     win_probabilities,
 )
-from stream_rater.rating.parameters import EloMMR, TrueSkill
 from stream_rater.runtime.selfcheck import SYSTEMS
 
 DRAWS = 400_000

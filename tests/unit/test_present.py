@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from stream_rater.lab.present import Present, system_of
-from stream_rater.lab.spaces import SPACES, place
+from stream_rater.evaluation.present import Present, system_of
+from stream_rater.evaluation.spaces import SPACES, place
 from stream_rater.rating.parameters import (
     Elo,
     EloMMR,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from stream_rater.columns.player_map import TAKEN, Fingerprints
-from stream_rater.pipeline.progress import Progress
+from stream_rater.pipeline.estimator.progress import Progress
 
 ANN, BOB = 1 << 20, 2 << 20
 

@@ -7,13 +7,13 @@ from unittest.mock import patch
 
 import numpy as np
 
-from stream_rater.cli.rebuild import unproven
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.lab import rebuild as module
-from stream_rater.lab.bulk_replay import BulkReplay, Turn
-from stream_rater.lab.cutoff import Cutoff
-from stream_rater.lab.rebuild import Rebuild
-from stream_rater.parts.schema import Part
+from stream_rater.operations import rebuild_store as module
+from stream_rater.operations.bulk_replay import BulkReplay, Turn
+from stream_rater.operations.cutoff import Cutoff
+from stream_rater.operations.rebuild import unproven
+from stream_rater.operations.rebuild_store import Rebuild
+from stream_rater.pipeline.parts.schema import Part
 from stream_rater.rating.model import Evidence
 from tests.unit.machines import part, record
 from tests.unit.test_rebuild import LADDERS, ROUNDS, by_kernel, until

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from stream_rater.lab.accuracy import average
-from stream_rater.lab.bootstrap import Difference, difference
-from stream_rater.lab.evaluation import evaluate
-from stream_rater.lab.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, Fit
-from stream_rater.lab.present import Present
-from stream_rater.lab.proposal import (
+from stream_rater.evaluation.accuracy import average
+from stream_rater.evaluation.bootstrap import Difference, difference
+from stream_rater.evaluation.evaluation import evaluate
+from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, Fit
+from stream_rater.evaluation.present import Present
+from stream_rater.evaluation.proposal import (
     ADOPT,
     KEEP,
     LEAST_ROUNDS,
@@ -22,10 +22,10 @@ from stream_rater.lab.proposal import (
     TooFewRounds,
     propose,
 )
-from stream_rater.lab.season import Session
-from stream_rater.lab.spaces import place
-from stream_rater.lab.synthetic import Kind, season
-from stream_rater.lab.tuning import search
+from stream_rater.evaluation.research.synthetic import Kind, season
+from stream_rater.evaluation.season import Session
+from stream_rater.evaluation.spaces import place
+from stream_rater.evaluation.tuning import search
 from stream_rater.rating.parameters import Codeforces, EloMMR, RatingConfig
 
 SEASON = list(season(Kind(players=25, rounds=160, per_round=6), 11))

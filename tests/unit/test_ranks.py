@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.lab.ranks import FEW, LANES, by_rating, inversions
+from stream_rater.evaluation.ranks import FEW, LANES, by_rating, inversions
 
 RATINGS = st.one_of(st.sampled_from([-5e5, 0.0, 1500.0, 1500.0, 5e5]), st.floats(-1e6, 1e6))
 

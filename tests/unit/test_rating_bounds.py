@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.rating import bounds, sums
+from stream_rater.rating.elo_mmr import bounds, sums
+from stream_rater.rating.elo_mmr.performance import solve_rounds
+from stream_rater.rating.elo_mmr.survey import KNOWN, TOTAL, WIDEST, survey
 from stream_rater.rating.model import DID_NOT_FINISH
-from stream_rater.rating.performance import solve_rounds
-from stream_rater.rating.survey import KNOWN, TOTAL, WIDEST, survey
 from tests.unit.test_large_rounds import a_round
 
 ROUNDS = 100

@@ -9,11 +9,11 @@ import pytest
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.tracecontext import Trace
-from stream_rater.parts import decoder, schema
-from stream_rater.parts.rows import Rows, rows_of
-from stream_rater.parts.schema import Part
+from stream_rater.pipeline.parts import decoder, schema
+from stream_rater.pipeline.parts.rows import Rows, rows_of
+from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import Event
-from stream_rater.pipeline.rating_events import (
+from stream_rater.pipeline.updater.rating_events import (
     NUMBERS,
     EncodedEvents,
     InterleavedEvents,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stream_rater.lab.read_ahead import AHEAD, ahead
+from stream_rater.replay.read_ahead import AHEAD, ahead
 from stream_rater.rounds.validation import Invalid
 from tests.waits import HANGS_S
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stream_rater.pipeline.correction_ports import NotedCorrections
+from stream_rater.pipeline.corrections.correction_ports import NotedCorrections
 from stream_rater.pipeline.ports import (
     Committed,
     Held,

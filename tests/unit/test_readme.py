@@ -15,9 +15,10 @@ import pytest
 from examples import game_backend, matchmaking
 from local.tools import ROOT
 from stream_rater.cli import app
-from stream_rater.config import PREFIX, Ladders, Settings
+from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
-from stream_rater.serving.operations import OPERATIONS, read_query
+from stream_rater.serve.operations import OPERATIONS, read_query
 from tests import pages
 from tests.helm import chart
 from tests.pages import DOCS, README, blocks, commands

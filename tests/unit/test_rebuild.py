@@ -8,25 +8,25 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_rater.adapters.memory_servers import Store
-from stream_rater.cli.rebuild import (
+from stream_rater.adapters.memory.servers import Store
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
+from stream_rater.columns.sharding import shards_of
+from stream_rater.config.errors import Failed
+from stream_rater.config.ladders import one_ladder
+from stream_rater.contract.record import Player, Record
+from stream_rater.operations.cutoff import Cutoff, Misplaced, Offsets
+from stream_rater.operations.rebuild import (
     check_kept,
     check_published,
     check_remembered,
     check_rounds_kept,
 )
-from stream_rater.cli.terminal import Failed
-from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
-from stream_rater.columns.sharding import shards_of
-from stream_rater.config import one_ladder
-from stream_rater.contract.record import Player, Record
-from stream_rater.lab.cutoff import Cutoff, Misplaced, Offsets
-from stream_rater.lab.rebuild import InUse, Rebuild, Write, fill, passed
-from stream_rater.parts import schema
-from stream_rater.parts.schema import NotAPart, Part, UnknownPart, mark
+from stream_rater.operations.rebuild_store import InUse, Rebuild, Write, fill, passed
+from stream_rater.pipeline.parts import schema
+from stream_rater.pipeline.parts.schema import NotAPart, Part, UnknownPart, mark
 from stream_rater.pipeline.ports import NO_BELIEFS, REBUILT, UNFINISHED, Application, Position
-from stream_rater.pipeline.shard import Shard
+from stream_rater.pipeline.updater.shard import Shard
 from stream_rater.replay.sequential import Replay
 from tests.rounds import as_json, ranked
 from tests.unit.machines import CONFIG, part, record
@@ -221,7 +221,7 @@ def rebuilt(reach: Cutoff) -> dict[Player, bytes]:
 @pytest.mark.parametrize("batch", [1, 2, 10_000])
 def test_everybody_at_their_own_reach(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
     """As if the replay had ended there, though it went on for others."""
-    monkeypatch.setattr("stream_rater.lab.rebuild.BATCH", batch)
+    monkeypatch.setattr("stream_rater.operations.rebuild_store.BATCH", batch)
     assert rebuilt(until()) == after(4)
     assert rebuilt(until(a=2)) == {**after(4), A: after(3)[A]}
     assert rebuilt(until(a=0, c=1)) == {

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import structlog
 
-from stream_rater.adapters.topics import Topics
-from stream_rater.config import Settings
-from stream_rater.pipeline.ports import Effect, Poll, ReadPriors, StoreTrouble
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import StoreTrouble
+from stream_rater.pipeline.ports import Effect, Poll, ReadPriors
 from stream_rater.runtime import log
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from stream_rater.runtime.recovery import QUIET_S, Recovery

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import redis
 
-from stream_rater.adapters.redis_checks import Memory, StoreMismatch, check, memory_warnings
+from stream_rater.adapters.redis.checks import Memory, StoreMismatch, check, memory_warnings
 
 EVICTING = ("allkeys-lru", "allkeys-lfu", "allkeys-random", "allkeys-lrm")
 KEEPING = ("noeviction", "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl")

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.connection import Connection
 
-from stream_rater.adapters.redis_encoding import MOST_TOGETHER, reads, writes
-from stream_rater.adapters.store_keys import belief_key
+from stream_rater.adapters.redis.encoding import MOST_TOGETHER, reads, writes
+from stream_rater.adapters.redis.keys import belief_key
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.contract.record import Player
 

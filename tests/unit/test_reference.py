@@ -10,10 +10,11 @@ import pytest
 from prometheus_client.metrics import MetricWrapperBase
 
 from local.tools import ROOT
-from stream_rater.adapters.topic_rules import wanted
+from stream_rater.adapters.kafka.topic_rules import wanted
 from stream_rater.cli import app
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.config import Ladder, Limits, Settings
+from stream_rater.config.ladders import Ladder, Limits
+from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import KINDS as CORRECTIONS
 from stream_rater.contract.corrections import Batched, from_message
 from stream_rater.contract.events import CorrectionCause, Entry, RatingChanged, RoundCompleted

@@ -1,6 +1,7 @@
 """Commits that a new generation of the group refuses: once a poll has told what is still ours, that
 is committed, and nobody begins anew."""
 
+from stream_rater.contract.errors import Regrouped
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.ports import (
     REGROUPING_S,
@@ -14,11 +15,10 @@ from stream_rater.pipeline.ports import (
     Position,
     Publish,
     ReadBeliefs,
-    Regrouped,
     Scatter,
     Seek,
 )
-from stream_rater.pipeline.updater import Updater
+from stream_rater.pipeline.updater.updater import Updater
 from tests.unit import test_estimator as estimating
 from tests.unit import test_updater as updating
 from tests.unit.machines import NOWHERE, ByHand, Recorder, part, record

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from stream_rater.config import TEMPLATE, BadConfiguration, Ladder, Ladders
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.ladders import TEMPLATE, Ladder, Ladders
 from stream_rater.contract.corrections import SeasonStarted
+from stream_rater.pipeline.corrections.noting import note_of
 from stream_rater.pipeline.ladder_history import (
     LadderLog,
     correction_notes,
@@ -14,7 +16,6 @@ from stream_rater.pipeline.ladder_history import (
     objection,
     restated_corrections,
 )
-from stream_rater.pipeline.noting import note_of
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.runtime.service import check_ladders
 

@@ -7,8 +7,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_rater.config import Ladder
-from stream_rater.rating import oracle, record
+from stream_rater.config.ladders import Ladder
+from stream_rater.rating import record
+from stream_rater.rating.elo_mmr import oracle
 from stream_rater.rating.model import PERFORMANCE
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay.pool import Pool

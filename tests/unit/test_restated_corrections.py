@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from stream_rater.cli.failures import named_failures
-from stream_rater.cli.terminal import Failed
-from stream_rater.config import ANY_LADDER
+from stream_rater.config.errors import Failed
+from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.corrections import (
     EVENT_TYPE,
     Correction,
@@ -14,14 +13,15 @@ from stream_rater.contract.corrections import (
     PlayerRemoved,
     RoundVoided,
 )
+from stream_rater.contract.errors import NotesOfAnotherLog
 from stream_rater.contract.record import Record
 from stream_rater.contract.sizes import MOST_BYTES
-from stream_rater.lab.corrected_rebuild import to_restate
-from stream_rater.pipeline.correction_ports import NotedCorrection
-from stream_rater.pipeline.edits_in_force import EditsOfLadders
-from stream_rater.pipeline.endings import NotesOfAnotherLog
-from stream_rater.pipeline.hearing import Hearing
-from stream_rater.pipeline.judged_log import Judged, Proposed
+from stream_rater.operations.corrected_rebuild import to_restate
+from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
+from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders
+from stream_rater.pipeline.corrections.hearing import Hearing
+from stream_rater.pipeline.corrections.judged_log import Judged, Proposed
+from stream_rater.pipeline.corrections.noting import note_of
 from stream_rater.pipeline.ladder_history import (
     AT_ONCE,
     LadderLog,
@@ -29,9 +29,9 @@ from stream_rater.pipeline.ladder_history import (
     notes,
     restated_corrections,
 )
-from stream_rater.pipeline.noting import note_of
 from stream_rater.replay.verdicts import Verdicts, WorkedIn
 from stream_rater.rounds.decoder import RoundDecoder
+from stream_rater.runtime.failures import named_failures
 
 
 def removed(offset: int, player: str = "") -> NotedCorrection:

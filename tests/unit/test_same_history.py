@@ -3,7 +3,7 @@ rated by."""
 
 import pytest
 
-from stream_rater.pipeline.correction_ports import NotedCorrections
+from stream_rater.pipeline.corrections.correction_ports import NotedCorrections
 from stream_rater.pipeline.ports import (
     NO_PLAYERS,
     Committed,

@@ -7,10 +7,12 @@ import pytest
 from click.testing import CliRunner
 
 from stream_rater.adapters import same_ladders
+from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.same_ladders import disagreement
-from stream_rater.adapters.topics import Topics
-from stream_rater.cli import app, commands, inspect, rebuild
-from stream_rater.config import ANY_LADDER, TEMPLATE, Change, Ladder, Ladders, Settings
+from stream_rater.cli import app, commands, inspect
+from stream_rater.config.ladders import ANY_LADDER, TEMPLATE, Change, Ladder, Ladders
+from stream_rater.config.settings import Settings
+from stream_rater.operations import rebuild
 from stream_rater.pipeline.ladder_history import LadderLog, notes
 from stream_rater.rating.parameters import EloMMR
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns.strings import StringColumn
-from stream_rater.lab.season import Session, before, in_blocks, sessions_of, singly, split
-from stream_rater.lab.synthetic import Kind, season
+from stream_rater.evaluation.research.synthetic import Kind, season
+from stream_rater.evaluation.season import Session, before, in_blocks, sessions_of, singly, split
 from stream_rater.replay.player_index import PlayerIndex, _same
 from stream_rater.replay.sequential import records_of
 from tests.rounds import as_json, ranked
@@ -124,7 +124,7 @@ def test_a_season_is_cut_and_taken_apart() -> None:
 def test_the_first_rounds_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as wanted, wherever a block ends; what follows is not looked at."""
     for size in (1, 2**20):
-        monkeypatch.setattr("stream_rater.lab.season.BLOCK_BYTES", size)
+        monkeypatch.setattr("stream_rater.evaluation.season.BLOCK_BYTES", size)
         lines = [*CHAIN[:3], b"{", *CHAIN[3:]]
         for count in (3, 4):
             found = sessions_of(records_of(lines), 100, lambda *_: None, rounds=count)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config import Ladder
-from stream_rater.rating import factor, record, seasons, systems
+from stream_rater.config.ladders import Ladder
+from stream_rater.rating import factor, record, seasons, stages
 from stream_rater.rating.factor import factors_of
 from stream_rater.rating.model import Beliefs, newcomers
 from stream_rater.rating.parameters import EloMMR, EloR, RatingConfig, Season
-from stream_rater.rating.systems import RatingRule, rule_of
+from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.replay.pool import Pool
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.rounds import day, logistic_weight, ranked, read
@@ -288,8 +288,8 @@ def season_and_round(config: RatingConfig, *started: Season) -> Beliefs:
     if rule.system not in ("elo-mmr", "elo-r"):
         evidence[:, 1], evidence[:, 2] = evidence[:, 0], 90.0
     before = seasons.draw([rule], same, beliefs, rows)
-    systems.update(beliefs, rows, evidence, [rule], same)
-    systems.note_round(beliefs, rows, same + 99, time)
+    stages.update(beliefs, rows, evidence, [rule], same)
+    stages.note_round(beliefs, rows, same + 99, time)
     seasons.remember(beliefs, before)
     return beliefs
 

@@ -10,22 +10,23 @@ import pytest
 
 from stream_rater.cli.rate import rating_lines
 from stream_rater.columns.player_column import BeliefColumn
-from stream_rater.config import Change, Ladder, Ladders
+from stream_rater.config.ladders import Change, Ladder, Ladders
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.record import Player, Record
-from stream_rater.lab.bulk_replay import BulkReplay, Census, Played
-from stream_rater.lab.rating_changes import changes_of
-from stream_rater.parts import decoder, schema
-from stream_rater.parts.schema import Part
-from stream_rater.pipeline import changes, estimation, stage_2
-from stream_rater.pipeline.estimation import PendingRounds
+from stream_rater.operations.bulk_replay import BulkReplay, Census, Played
+from stream_rater.pipeline.estimator import estimation
+from stream_rater.pipeline.estimator.estimation import PendingRounds
+from stream_rater.pipeline.parts import decoder, schema
+from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import Held, Position
-from stream_rater.pipeline.shard import Batch, Item
-from stream_rater.pipeline.shard_group import ShardGroup
+from stream_rater.pipeline.updater import changes, stage_2
+from stream_rater.pipeline.updater.shard import Batch, Item
+from stream_rater.pipeline.updater.shard_group import ShardGroup
 from stream_rater.rating import record
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import Elo, EloMMR, EloR, Glicko, Season
-from stream_rater.rating.systems import rule_of
+from stream_rater.rating.stages import rule_of
+from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Judge, Replay
 from tests.unit.machines import CONFIG
 from tests.unit.pending import SHARDS, pending_of

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from stream_rater.config import Change, Ladder, Ladders
+from stream_rater.config.ladders import Change, Ladder, Ladders
 from stream_rater.contract.record import Record
-from stream_rater.lab.rating_changes import changes_of
 from stream_rater.rating.parameters import EloMMR
+from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.unit.machines import CONFIG

@@ -2,7 +2,7 @@
 
 import random
 
-from stream_rater.runtime.api_crowd import Crowd
+from stream_rater.serve.http.crowd import Crowd
 
 
 class Connection:

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from stream_rater.adapters.index_follower import NewEvent
-from stream_rater.runtime import api_feed
-from stream_rater.runtime.api_feed import HEARTBEAT_S, MOST_WAITING, Hub
-from stream_rater.serving.feed import KEPT, Feed
-from stream_rater.serving.problems import Refused
+from stream_rater.serve.feed import KEPT, Feed
+from stream_rater.serve.http import event_stream
+from stream_rater.serve.http.event_stream import HEARTBEAT_S, MOST_WAITING, Hub
+from stream_rater.serve.index.follower import NewEvent
+from stream_rater.serve.problems import Refused
 
 
 def events(partition: int, *offsets: int, ladder: str = "l") -> list[NewEvent]:
@@ -188,7 +188,7 @@ def test_who_takes_too_little_is_cut_off() -> None:
 
 def test_places_for_followers_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """If there are none, the address with the most gives up its newest for one with fewer."""
-    monkeypatch.setattr(api_feed, "MOST_FOLLOWERS", 3)
+    monkeypatch.setattr(event_stream, "MOST_FOLLOWERS", 3)
 
     async def story() -> None:
         hub = Hub()

@@ -6,17 +6,13 @@ from typing import Any
 
 import pytest
 
-from stream_rater.config import DEFAULT_RATING, Ladders, one_ladder
-from stream_rater.serving.answers import (
-    BalanceQuestion,
-    PredictQuestion,
-    SideQuestion,
-)
-from stream_rater.serving.entries import IndexedPlayer, LadderSummary
-from stream_rater.serving.pages import RankedRow
-from stream_rater.serving.problems import Refused
-from stream_rater.serving.questions import LadderView, PageView, PlayerView, Questions
-from stream_rater.serving.reached import AbsentLadder, Incomplete, Reached
+from stream_rater.config.ladders import DEFAULT_RATING, Ladders, one_ladder
+from stream_rater.serve.answers import BalanceQuestion, PredictQuestion, SideQuestion
+from stream_rater.serve.entries import IndexedPlayer, LadderSummary
+from stream_rater.serve.pages import RankedRow
+from stream_rater.serve.problems import Refused
+from stream_rater.serve.questions import LadderView, PageView, PlayerView, Questions
+from stream_rater.serve.reached import AbsentLadder, Incomplete, Reached
 
 ANN = IndexedPlayer(1600.0, 80.0, 1520.0, 7, False, "2026-01-01T00:00:00Z", 5)
 

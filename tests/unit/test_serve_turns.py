@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from stream_rater.runtime.api_turns import Turns, asker
-from stream_rater.serving.problems import Refused
+from stream_rater.serve.http.turns import Turns, asker
+from stream_rater.serve.problems import Refused
 
 Story = Callable[[Turns, threading.Event, list[str]], Awaitable[None]]
 

@@ -5,9 +5,9 @@ from contextlib import suppress
 import pytest
 
 from stream_rater.contract.record import Record
-from stream_rater.parts.schema import CutForFewer, NotAPart, Part, mark
+from stream_rater.pipeline.parts.schema import CutForFewer, NotAPart, Part, mark
 from stream_rater.pipeline.ports import Held, Position
-from stream_rater.pipeline.shard import Batch, Shard
+from stream_rater.pipeline.updater.shard import Batch, Shard
 from tests.unit.machines import NOWHERE, names, part, record
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.adapters.store_keys import belief_key, position_key
+from stream_rater.adapters.redis.keys import belief_key, position_key
 from stream_rater.columns import sharding
 
 KAFKA_UTILS_TEST = {

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.lab import sureness
-from stream_rater.lab.evaluation import evaluate
-from stream_rater.lab.measures import FIELDS, OF_PAIRS
-from stream_rater.lab.season import Session
-from stream_rater.lab.sides import (
+from stream_rater.evaluation import variance_factor as sureness
+from stream_rater.evaluation.evaluation import evaluate
+from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
+from stream_rater.evaluation.research.synthetic import Kind, season
+from stream_rater.evaluation.season import Session
+from stream_rater.evaluation.sides import (
     REFITS,
     Run,
     Sides,
@@ -21,9 +22,8 @@ from stream_rater.lab.sides import (
     total_loss,
     variance_factor,
 )
-from stream_rater.lab.synthetic import Kind, season
+from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, TrueSkill, TwoMoment
-from stream_rater.rating.performance import C
 from tests.rounds import as_json
 from tests.unit.test_season import sessions
 

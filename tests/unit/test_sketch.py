@@ -10,8 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.rating import belief, factor, mode, rounding, sketch
+from stream_rater.rating import factor, mode, rounding
 from stream_rater.rating.elementary import exp, log
+from stream_rater.rating.elo_mmr import belief, sketch
 from stream_rater.rating.factor import LOGISTIC_DEVIATION, LOGISTIC_VARIANCE
 from stream_rater.rating.model import Beliefs, Codes, newcomers
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 import pytest
 
-from stream_rater.lab import sureness
-from stream_rater.lab.evaluation import evaluate
-from stream_rater.lab.measures import FIELDS
-from stream_rater.lab.season import Session, in_blocks
-from stream_rater.lab.sureness import variance_factor
-from stream_rater.lab.synthetic import Kind, season
-from stream_rater.lab.tuning import MissingExtra
+from stream_rater.evaluation import variance_factor as sureness
+from stream_rater.evaluation.evaluation import evaluate
+from stream_rater.evaluation.measures import FIELDS
+from stream_rater.evaluation.research.synthetic import Kind, season
+from stream_rater.evaluation.season import Session, in_blocks
+from stream_rater.evaluation.tuning import MissingExtra
+from stream_rater.evaluation.variance_factor import variance_factor
 from stream_rater.rating.parameters import EloMMR, RatingConfig, TrueSkill
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.rating import systems
+from stream_rater.rating import stages
 from stream_rater.rating.model import NEVER, Beliefs, newcomers
 from stream_rater.rating.parameters import EloMMR, MinusSigma, fingerprint
-from stream_rater.rating.systems import RatingRule, rule_of
+from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.rounds.batch import wave_of
 from tests.rounds import ranked, read
 
@@ -88,10 +88,10 @@ def test_results_do_not_depend_on_the_grouping_into_waves(seed: int) -> None:
     rounds = [a_round(random, conf, number) for number in range(random.integers(1, 8))]
     players = [len(each.players) for each in rounds]
     beliefs = priors(random, sum(players))
-    together = systems.estimate(conf, wave_of(rounds, beliefs.header))
+    together = stages.estimate(conf, wave_of(rounds, beliefs.header))
     ends = np.cumsum(players)
     alone = [
-        systems.estimate(conf, wave_of([each], beliefs.header[end - size : end]))
+        stages.estimate(conf, wave_of([each], beliefs.header[end - size : end]))
         for each, size, end in zip(rounds, players, ends, strict=True)
     ]
     assert np.concatenate(alone).tobytes() == together.tobytes()
@@ -102,7 +102,7 @@ def test_each_row_is_updated_by_its_own_law() -> None:
     rules = [rule_of(config(rho="inf", history=3)), rule_of(config(rho=0.0, history=2))]
     beliefs, rows = newcomers(2, 8, 1500.0, 350.0, coded=True), np.arange(2)
     for p in (1700.0, 1300.0, 1900.0):
-        systems.update(beliefs, rows, np.array([[p, 32_000.0, 1_600.0]] * 2), rules, rows)
+        stages.update(beliefs, rows, np.array([[p, 32_000.0, 1_600.0]] * 2), rules, rows)
     assert beliefs.header["count"].tolist() == [1, 2]
 
 
@@ -111,7 +111,7 @@ def test_book_keeping() -> None:
     beliefs, row = newcomers(2, 1, 1500.0, 350.0), np.zeros(1, np.int64)
     seen = []
     for offset, time in ((3, -50), (4, 100), (9, 70)):
-        systems.note_round(beliefs, row, row + offset, row + time)
+        stages.note_round(beliefs, row, row + offset, row + time)
         head = beliefs.header[0]
         seen.append([int(head[n]) for n in ("rounds", "last", "time", "previous_time")])
     assert seen == [[1, 3, -50, 0], [2, 4, 100, -50], [3, 9, 100, 100]]

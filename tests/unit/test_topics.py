@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from stream_rater.adapters.topic_rules import Found, Judgement, judged, wanted
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topic_rules import Found, Judgement, judged, wanted
+from stream_rater.config.settings import Settings
 
 AT = Settings(kafka="one:9092,two:9092", topic_prefix="p.", replication=3)
 TOPICS = (

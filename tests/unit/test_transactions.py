@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from stream_rater.adapters import producers
 from stream_rater.adapters.access import trouble_of
-from stream_rater.adapters.kafka import Input
-from stream_rater.adapters.producers import Transactions
-from stream_rater.config import Settings
-from stream_rater.pipeline.ports import LogTrouble
+from stream_rater.adapters.kafka import producers
+from stream_rater.adapters.kafka.consumer import Input
+from stream_rater.adapters.kafka.producers import Transactions
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import LogTrouble
 
 AT = Settings(kafka="127.0.0.1:1")
 

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from stream_rater.cli import app, live_log, tune_live
-from stream_rater.cli.terminal import Failed
+from stream_rater.cli import app, tune_live
 from stream_rater.cli.tune_live import DAY_S, Pace
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config import Ladders, read_ladders, read_rating
+from stream_rater.config.errors import Failed
+from stream_rater.config.files import read_ladders, read_rating
+from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Record
-from stream_rater.lab.synthetic import Kind, season
+from stream_rater.evaluation.research.synthetic import Kind, season
+from stream_rater.operations import live_log
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay.sequential import records_of
 from tests.rounds import day, event, ranked

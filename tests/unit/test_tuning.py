@@ -6,15 +6,22 @@ from typing import Any
 
 import pytest
 
-from stream_rater.lab import spaces
-from stream_rater.lab.accuracy import averages
-from stream_rater.lab.contestants import Ours
-from stream_rater.lab.evaluation import evaluate
-from stream_rater.lab.fits import Fit
-from stream_rater.lab.measures import MEASURES, better
-from stream_rater.lab.spaces import SPACES, Dimension, configuration, newcomer_weights, place, start
-from stream_rater.lab.synthetic import Kind, season
-from stream_rater.lab.tuning import (
+from stream_rater.evaluation import spaces
+from stream_rater.evaluation.accuracy import averages
+from stream_rater.evaluation.contestants import Ours
+from stream_rater.evaluation.evaluation import evaluate
+from stream_rater.evaluation.fits import Fit
+from stream_rater.evaluation.measures import MEASURES, better
+from stream_rater.evaluation.research.synthetic import Kind, season
+from stream_rater.evaluation.spaces import (
+    SPACES,
+    Dimension,
+    configuration,
+    newcomer_weights,
+    place,
+    start,
+)
+from stream_rater.evaluation.tuning import (
     PRIOR,
     Held,
     MissingExtra,

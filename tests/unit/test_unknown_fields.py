@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stream_rater.config import Change, Ladder, Ladders, Limits
+from stream_rater.config.ladders import Change, Ladder, Ladders, Limits
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.observer import Observer
 from stream_rater.rating.parameters import EloMMR

@@ -7,10 +7,10 @@ from demonstration import corner
 from examples import game_backend, matchmaking
 from local.servers import Addresses
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE
-from stream_rater.adapters.redis import RedisStore
-from stream_rater.adapters.topics import Admin
-from stream_rater.config import Settings
-from stream_rater.pipeline.ports import Denied, LogTrouble, StoreTrouble
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.redis.store import RedisStore
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble
 
 NOWHERE = "127.0.0.1:1"
 DOWN = KafkaError(KafkaError._TRANSPORT)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from stream_rater.adapters import rereader
-from stream_rater.adapters.kafka import Input
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka import rereader
+from stream_rater.adapters.kafka.consumer import Input
+from stream_rater.config.settings import Settings
 from stream_rater.pipeline.ports import Poll
 
 FIRST, LAST = 4, 8

@@ -4,16 +4,15 @@ import re
 
 import pytest
 
+from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record, checksum
-from stream_rater.parts.schema import mark
-from stream_rater.pipeline import updater as module
+from stream_rater.pipeline.parts.schema import mark
 from stream_rater.pipeline.ports import (
     REBUILT,
     Apply,
     Committed,
     Held,
     LogStarts,
-    LogTrouble,
     NewProducer,
     Poll,
     Polled,
@@ -23,6 +22,7 @@ from stream_rater.pipeline.ports import (
     Seek,
     ShardEnds,
 )
+from stream_rater.pipeline.updater import updater as module
 from tests.unit.machines import NOWHERE, ByHand, Recorder, names, opened, part, record, updating
 
 

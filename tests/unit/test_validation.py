@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_rater.config import Ladder, Ladders, Limits
+from stream_rater.config.ladders import Ladder, Ladders, Limits
 from stream_rater.contract.events import JSON, MAX_RANK, MSGPACK, parse_time
 from stream_rater.rating.model import DID_NOT_FINISH, newcomers
 from stream_rater.rating.parameters import EloMMR

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.config import one_ladder
+from stream_rater.config.ladders import one_ladder
 from stream_rater.contract.record import Player, Record
-from stream_rater.lab.verify import Verdict, compare, same_belief
+from stream_rater.operations.verify import Verdict, compare, same_belief
 from stream_rater.rating import record
 from stream_rater.rating.model import Beliefs
 from stream_rater.replay.corrected import judged

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from stream_rater.adapters.store_metadata import StoreMetadata
-from stream_rater.adapters.topics import Topics
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.adapters.redis.metadata import StoreMetadata
 from stream_rater.cli import app, commands
-from stream_rater.cli.terminal import Failed
-from stream_rater.config import Settings
+from stream_rater.config.errors import Failed
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
-from stream_rater.lab.verify import Verdict
-from stream_rater.pipeline.ports import StoreTrouble
+from stream_rater.operations.verify import Verdict
 
 RUNNING = {ESTIMATORS: 1, UPDATERS: 1}
 """The members of each group."""

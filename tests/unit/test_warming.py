@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from stream_rater.columns.compiling import SharedCache, Watcher, watchers
-from stream_rater.lab import comparison, evidence, warming
-from stream_rater.lab.comparison import compare
-from stream_rater.lab.evidence import DataSet
-from stream_rater.lab.season import Session
-from stream_rater.lab.synthetic import Kind, season
-from stream_rater.lab.warming import MOST_RUNS, samples, timed
+from stream_rater.evaluation import comparison, warming
+from stream_rater.evaluation.comparison import compare
+from stream_rater.evaluation.research import evidence
+from stream_rater.evaluation.research.evidence import DataSet
+from stream_rater.evaluation.research.synthetic import Kind, season
+from stream_rater.evaluation.season import Session
+from stream_rater.evaluation.warming import MOST_RUNS, samples, timed
 from stream_rater.rating.parameters import EloMMR, Topcoder
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_map import Fingerprints, fingerprints
 from stream_rater.columns.strings import StringColumn
-from stream_rater.pipeline import waves as waves_
-from stream_rater.pipeline.waves import Waves
+from stream_rater.pipeline.estimator import waves as waves_
+from stream_rater.pipeline.estimator.waves import Waves
 
 
 class ByTicket(Waves):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stream_rater import InvalidRound, Ladder
-from stream_rater.notebook.results import RoundResult
+from stream_rater.library.results import RoundResult
 from stream_rater.rating.parameters import RatingConfig, TrueSkill
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.property.test_notebook import DRIFTING, ladder_of

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import stream_rater
-from stream_rater.config import Ladder, one_ladder
+from stream_rater.config.ladders import Ladder, one_ladder
 from stream_rater.contract.events import rating_changed_from_json
-from stream_rater.lab.rating_changes import changes_of
-from stream_rater.parts import decoder, schema
-from stream_rater.parts.schema import UnknownPart
+from stream_rater.pipeline.parts import decoder, schema
+from stream_rater.pipeline.parts.schema import UnknownPart
 from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, Season, TwoMoment
 from stream_rater.replay.pool import ONE_TURN, Pool
+from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
 from stream_rater.runtime import embedded
 from tests.rounds import as_json, day, ranked, read

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.lab.evaluation import evaluate
-from stream_rater.lab.measures import FIELDS
-from stream_rater.lab.season import Session
-from stream_rater.lab.winners import Foretold, calibration, foretold, score
-from stream_rater.predictions.wins import Performances, of_rounds, win_probabilities
+from stream_rater.evaluation.evaluation import evaluate
+from stream_rater.evaluation.measures import FIELDS
+from stream_rater.evaluation.season import Session
+from stream_rater.evaluation.winners import Foretold, calibration, foretold, score
 from stream_rater.rating.parameters import EloMMR
+from stream_rater.rating.prediction.wins import Performances, of_rounds, win_probabilities
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
 

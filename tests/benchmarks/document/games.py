@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from stream_rater.lab import games
-from stream_rater.lab.bootstrap import Difference
-from stream_rater.lab.fits import LOG_LOSS, ORDER, ORDER_OF_ALL
-from stream_rater.lab.games import COMPARED, verdict
-from stream_rater.lab.peers import SPACES
+from stream_rater.evaluation.bootstrap import Difference
+from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL
+from stream_rater.evaluation.peers import SPACES
+from stream_rater.evaluation.research import games
+from stream_rater.evaluation.research.games import COMPARED, verdict
 from tests.benchmarks.document.rows import Row
 from tests.benchmarks.document.tables import (
     MISSING,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from string import ascii_uppercase
 
-from stream_rater.lab.games import VERDICTS
+from stream_rater.evaluation.research.games import VERDICTS
 from tests.benchmarks.document.rows import Row
 from tests.benchmarks.document.tables import figure, number
 

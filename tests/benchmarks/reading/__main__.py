@@ -21,8 +21,8 @@ import numpy as np
 from rich.console import Console
 
 from local.servers import signals_as_exit
-from stream_rater.adapters.topics import Topics
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.config.settings import Settings
 from tests.benchmarks.document import writing
 from tests.benchmarks.measure import Result, Skipped, result, table
 from tests.benchmarks.reading import crowd

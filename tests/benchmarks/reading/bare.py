@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from stream_rater.runtime import log
-from stream_rater.runtime.api_connections import Server
+from stream_rater.serve.http.connections import Server
 
 
 def main() -> None:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from stream_rater.adapters.index_keys import ROOT, SUMMARY, keys_of, member_of
-from stream_rater.adapters.redis_client import connect
-from stream_rater.config import Settings
-from stream_rater.serving.entries import IndexedPlayer, LadderSummary, bin_of, packed
+from stream_rater.adapters.redis.client import connect
+from stream_rater.adapters.redis.index_keys import ROOT, SUMMARY, keys_of, member_of
+from stream_rater.config.settings import Settings
+from stream_rater.serve.entries import IndexedPlayer, LadderSummary, bin_of, packed
 
 LADDER = "crowd"
 DIGITS = 7

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from tests.benchmarks.measure import Result, Skipped, result
 from tests.benchmarks.stream.crew import Crew, Program, a_crew, names_of
 from tests.benchmarks.stream.ground import Ground, a_ground, send

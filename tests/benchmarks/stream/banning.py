@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.adapters.reader import Submitter
-from stream_rater.adapters.topics import Admin
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.reader import Submitter
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import to_json
 from tests.benchmarks.stream.correcting import LONG, RATE, STEP, await_corrected, renamed
 from tests.benchmarks.stream.crew import a_crew, names_of

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from typing import NamedTuple
 
-from stream_rater.adapters.reader import Submitter
-from stream_rater.adapters.topics import Admin
-from stream_rater.cli.checkpoint import checkpoint
+from stream_rater.adapters.kafka.reader import Submitter
+from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.columns.sharding import partition_of
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import to_json
 from stream_rater.contract.groups import ESTIMATORS
+from stream_rater.operations.checkpoint import checkpoint
 from tests.benchmarks.stream.crew import a_crew, names_of
 from tests.benchmarks.stream.ground import Ground, send
 from tests.benchmarks.stream.latency import Phase, phase

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stream_rater.adapters.topics import Admin
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from tests.benchmarks.stream.ground import Ground, processor_s
 from tests.benchmarks.stream.rounds import Workload

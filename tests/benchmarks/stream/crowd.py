@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stream_rater.adapters.topics import Topics
+from stream_rater.adapters.kafka.topics import Topics
 from tests.benchmarks.stream.crew import LOOK_EVERY_S, Crew, a_crew, names_of
 from tests.benchmarks.stream.ground import Ground, a_producer, most_memory, published, send
 from tests.benchmarks.stream.latency import Phase, Seen, watched

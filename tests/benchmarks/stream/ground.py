@@ -17,8 +17,8 @@ from redis import Redis
 from local.redis_node import ADVISED
 from local.servers import Server, start_kafka, start_redis
 from stream_rater.adapters.access import QUIET
-from stream_rater.adapters.topics import Admin, Topics
-from stream_rater.config import Settings
+from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.config.settings import Settings
 from tests.benchmarks.stream.null import Sample
 from tests.benchmarks.stream.rounds import Round
 

@@ -18,9 +18,9 @@ import numpy as np
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from stream_rater.adapters.access import QUIET
-from stream_rater.adapters.topics import Admin
+from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.columns.arrays import Floats
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from tests.benchmarks.stream.ground import AT_ONCE, TIMEOUT_S, a_producer
 from tests.benchmarks.stream.rounds import Round
 

@@ -31,13 +31,14 @@ import numpy as np
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from stream_rater.adapters.access import QUIET, client_options
-from stream_rater.adapters.producers import NOW
-from stream_rater.adapters.topics import Admin, Topics
+from stream_rater.adapters.kafka.producers import NOW
+from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.columns.sharding import shards_of
-from stream_rater.config import Settings, read_settings
+from stream_rater.config.files import read_settings
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import round_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
-from stream_rater.pipeline.poll_backoff import COMMIT_EVERY_S
+from stream_rater.pipeline.estimator.poll_backoff import COMMIT_EVERY_S
 from tests.benchmarks.stream.plain import (
     PlainRound,
     plain_round_from_json,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from local.tools import ROOT
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from tests.benchmarks.stream.crew import a_crew
 from tests.benchmarks.stream.ground import Ground, send
 from tests.benchmarks.stream.rounds import Round, Workload

@@ -10,10 +10,11 @@ from itertools import cycle, islice
 
 import numpy as np
 
-from stream_rater.adapters.redis import RedisStore
+from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.columns.sharding import shards_of
-from stream_rater.config import ANY_LADDER, DEFAULT_RATING, Ladder, Settings
+from stream_rater.config.ladders import ANY_LADDER, DEFAULT_RATING, Ladder
+from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Player
 from stream_rater.pipeline.ports import Application, Position
 from stream_rater.rating import record

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from stream_rater.config import Settings
+from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS
-from stream_rater.lab.peers import PEERS
+from stream_rater.evaluation.peers import PEERS
 from tests.benchmarks.measure import Skipped
 from tests.benchmarks.stream.crew import Crew, Program, a_crew, names_of
 from tests.benchmarks.stream.ground import Ground, published, send

@@ -1,0 +1,1 @@
+"""Kafka: the consumer, the producers, plain readers, and the topics with their rules."""

@@ -1,0 +1,400 @@
+"""A worker's input on Kafka: a member of a consumer group that reads one topic.
+
+Every failure or doubt raises LogTrouble. The machine then asks for new producers and starts over.
+
+A transaction commits offsets in the name of a group member. `Input` takes the member id and
+generation at a poll after which the assignment did not change. If they were read later, librdkafka
+might have left the group meanwhile (session or poll interval exceeded) and name no member at all.
+The broker does not fence a transaction without a member.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from stream_rater.adapters.access import QUIET, client_options, trouble_of
+from stream_rater.adapters.kafka.deadlines import LAST_MOMENTS_S, Deadlines
+from stream_rater.adapters.kafka.records import Unreadable, record_of
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.record import Record
+from stream_rater.pipeline.ports import POLL_RECORDS, Poll, Polled
+
+TIMEOUT_S = 5.0
+DRAIN_S = 0.05
+"""How long a static member serves outstanding callbacks before it closes."""
+
+ENDS_EVERY_S = 1.0
+"""How often the ends of partitions are noted for metrics."""
+
+MEMBER_S = 0.05
+"""How often the group membership is read while the assignment does not change. The client asks
+another thread and holds Python's lock meanwhile. With an older generation, the broker only answers
+that it is old."""
+
+HEARTBEAT_MS = 200
+SETTLE_S = 2.0
+"""A new member without partitions after this time is a standby."""
+
+REJOIN_S = 0.2
+"""How long a poll waits for metadata of the topic."""
+
+WAKE_S = 2.0
+"""For this long after an assignment changed, a poll that finds nothing wakes the fetching
+thread."""
+
+FATAL = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
+"""Errors that are reported once; after them the consumer returns nothing for ever."""
+
+NOTICED = FATAL | {KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION}
+
+FAILED = frozenset({KafkaError._TRANSPORT, KafkaError._SSL})
+"""Errors of one broker. librdkafka continues with the others, or reports that none is left."""
+
+
+def _is_fatal(error: KafkaError) -> bool:
+    return error.fatal() or error.code() in FATAL
+
+
+PASSING = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._RESOLVE,
+        KafkaError._PARTITION_EOF,
+        KafkaError._MAX_POLL_EXCEEDED,
+    }
+)
+"""Errors that librdkafka recovers from by itself. A loss of partitions is reported separately."""
+
+
+class Fenced(Exception):
+    """This worker cannot continue: another process uses its `instance_id`."""
+
+
+class Input:
+    """A member of a consumer group that reads one topic from offsets that the machine chooses."""
+
+    def __init__(
+        self, settings: Settings, topic: str, group: str, stop: threading.Event | None = None,
+        *, calm: bool = False,
+    ) -> None:  # fmt: skip
+        """`calm`: fetch only while nothing waits in the client's queue, so that responses are few
+        and large."""
+        self.topic = topic
+        self._deadlines = Deadlines(stop)
+        self._lost: set[int] = set()
+        self._gained: set[int] = set()
+        self._owned: set[int] = set()
+        self._reading: set[int] = set()
+        """Owned partitions that were sought. Nothing is fetched of the others."""
+        self._paused: set[int] = set()
+        """Those of `_reading` that are paused because the machine does not want them now."""
+        self._next: dict[int, int] = {}
+        """The next offset of each partition that is read. The client forgets it when assignments
+        change."""
+        self._moved_s = -math.inf
+        """When partitions were last assigned or revoked."""
+        self._unreadable = Unreadable()
+        self._ends: dict[int, int] = {}
+        """The high watermark of each partition. The dict is replaced, never changed, because
+        metrics read it in another thread."""
+        self._ends_due_s = 0.0
+        self._member: str | None = None
+        """The member id in the group at the last poll; None if the worker was no member."""
+        self._metadata: Any = None
+        self._noted_s = -math.inf
+        """When the membership was last read."""
+        self._rejoins = False
+        """Whether the group may soon ask its members to rejoin."""
+        self._joined_s = math.inf
+        """Since when the worker is a member of the group, monotonic seconds."""
+        self._noticed: KafkaError | None = None
+        """An error that the client reported by callback and that no poll has raised yet."""
+        self._why = ""
+        """The last error of one broker, which explains why all are down."""
+        self.on_committed: Callable[[Mapping[int, int]], None] = lambda _: None
+        """Receives the committed offsets whenever they are read."""
+        options = client_options(settings) | {
+            "group.id": settings.topic_prefix + group,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": settings.session_timeout_ms,
+            # Members learn of a rebalance at their next heartbeat, and all wait for the last one.
+            "heartbeat.interval.ms": min(settings.session_timeout_ms // 4, HEARTBEAT_MS),
+            "queued.max.messages.kbytes": 65_536,
+            # The first batch comes whole, however large it is. Little may follow it, because the
+            # client decompresses a whole response at once.
+            "fetch.message.max.bytes": 2**20,
+            "fetch.wait.max.ms": 100,
+            "fetch.error.backoff.ms": 10,  # after an unreadable batch; default 500
+            "fetch.queue.backoff.ms": 10,  # while the queue holds records; default 1000
+            "error_cb": self._notice,
+        }
+        if calm:
+            options["queued.min.messages"] = 1
+        self._static = bool(settings.instance_id)
+        if self._static:
+            options["group.instance.id"] = settings.instance_id
+        self.consumer = Consumer(options, logger=QUIET)
+        self._subscribed = False
+
+    def _notice(self, error: KafkaError) -> None:
+        is_over = self._noticed is not None and _is_fatal(self._noticed)
+        if error.code() in NOTICED and not is_over:
+            self._noticed = error
+        elif error.code() in FAILED:
+            self._why = error.str()
+
+    def _subscribe(self) -> None:
+        """Join the group. This happens at the first poll, because a member that does not poll
+        delays the others."""
+        self.consumer.subscribe(
+            [self.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
+        )
+        self._subscribed = True
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._joined_s = min(self._joined_s, time.monotonic())
+        self._rejoins = True
+        self._moved_s = time.monotonic()
+        numbers = {each.partition for each in partitions}
+        self._gained |= numbers
+        self._owned |= numbers
+        # Nothing is read before the machine has chosen an offset. The empty assignment tells
+        # librdkafka that the application assigns the partitions itself.
+        consumer.incremental_assign([])
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._rejoins = True
+        self._moved_s = time.monotonic()
+        numbers = {each.partition for each in partitions}
+        consumer.incremental_unassign(self._tps(dict.fromkeys(numbers & self._reading, 0)))
+        self._lost |= numbers
+        for mine in (self._gained, self._owned, self._reading, self._paused):
+            mine -= numbers
+
+    def poll(self, wish: Poll) -> Polled:
+        """Poll once: wait for a first record, and take the others that are there."""
+        try:
+            if not self._subscribed:
+                self._subscribe()
+            self._rest(self._reading if wish.full else self._reading & wish.resting)
+            first = self.consumer.poll(wish.timeout_s)
+            rest = [] if wish.full else self._others(first, wish)
+            if first is None and not wish.full and time.monotonic() < self._moved_s + WAKE_S:
+                self._wake(self._reading - self._paused)
+            if max(self._moved_s, time.monotonic() - MEMBER_S) >= self._noted_s:
+                self._note_membership()
+            self._note_ends()
+            if self._rejoins:
+                self._hurry_to_rejoin()
+        except KafkaException as error:
+            raise self._named(error.args[0]) from None
+        messages = rest if first is None else [first, *rest]
+        self._raise_noticed(messages)
+        self._unreadable.begin()
+        records = [r for each in messages if (r := self._record(each)) is not None]
+        self._next |= {each.partition: each.offset + 1 for each in records}
+        self._skip_unreadable()
+        polled = Polled(time.monotonic(), frozenset(self._lost), frozenset(self._gained), records)
+        self._lost.clear()
+        self._gained.clear()
+        return polled
+
+    def _others(self, first: Message | None, wish: Poll) -> list[Message]:
+        """The records after the first: wait until there are enough or the time to gather is over,
+        then take all that are there."""
+        awaited = wish.enough - 1 if first is not None and wish.gather_s else 0
+        come = self.consumer.consume(awaited, wish.gather_s) if awaited > 0 else []
+        return come + self.consumer.consume(POLL_RECORDS - len(come), 0.0)
+
+    def _raise_noticed(self, messages: Sequence[Message]) -> None:
+        """Raise the error that the client reported by callback. A fatal one among the messages goes
+        first, because it is reported only once."""
+        if self._noticed is None:
+            return
+        noticed, self._noticed = self._noticed, None
+        if noticed.code() == KafkaError._ALL_BROKERS_DOWN and self._why:
+            noticed = KafkaError(noticed.code(), f"{noticed.str()}: {self._why}")
+            self._why = ""
+        errors = [error for each in messages if (error := each.error()) is not None]
+        raise self._named(next(filter(_is_fatal, errors), noticed))
+
+    def _rest(self, wanted: set[int]) -> None:
+        """Pause these partitions, and resume the others."""
+        if wanted - self._paused:
+            self.consumer.pause(self._tps(dict.fromkeys(wanted - self._paused, 0)))
+        if back := self._paused - wanted:
+            self.consumer.resume(self._tps(dict.fromkeys(back, 0)))
+            self._wake(back)
+        self._paused = set(wanted)
+
+    def _wake(self, partitions: Set[int]) -> None:
+        """Wake librdkafka's fetching thread for these partitions.
+
+        While partitions are paused or move, the thread sleeps, and it notices a change only within
+        a second. A seek wakes it, even a seek to the present position.
+        """
+        for each in self._tps({p: self._next[p] for p in partitions}):
+            with suppress(
+                KafkaException
+            ):  # the partition is being moved: fetching begins when that ends
+                self.consumer.seek(each)
+
+    def _hurry_to_rejoin(self) -> None:
+        """Let librdkafka rejoin the group at once, by a metadata response. By itself it joins once
+        a second, and moving a partition takes two joins."""
+        self._rejoins = False
+        with suppress(KafkaException):
+            self.consumer.list_topics(self.topic, REJOIN_S)
+
+    def _note_membership(self) -> None:
+        """Read member id and metadata in the group, which hold while the assignment is what the
+        machine knows."""
+        metadata = self.consumer.consumer_group_metadata()
+        self._noted_s = time.monotonic()
+        # Read after the metadata: a client that has no member id gets one only in a later poll.
+        self._member = self.consumer.memberid() or None
+        self._metadata = metadata if self._member else None
+        if self._member is None:
+            self._joined_s = math.inf
+
+    @property
+    def joined(self) -> bool:
+        """Whether the worker is a member of the group, with or without partitions."""
+        return self._joined_s < math.inf
+
+    @property
+    def settled(self) -> bool:
+        """Whether the worker owns partitions, or has been a member for SETTLE_S: a new member's
+        first assignment is empty, because others must release partitions first."""
+        return bool(self._owned) or time.monotonic() > self._joined_s + SETTLE_S
+
+    def membership(self) -> Any:
+        """The group metadata of the last poll, for a transaction. Raises LogTrouble if the worker
+        is no member."""
+        if self._metadata is None:
+            raise LogTrouble("kafka: this worker is no longer a member of its group")
+        return self._metadata
+
+    def _named(self, error: KafkaError) -> Exception:
+        if _is_fatal(error):
+            return Fenced(f"kafka: {error.str()}")
+        return trouble_of(error)
+
+    def _record(self, message: Message) -> Record | None:
+        error = message.error()
+        if error is None:
+            return record_of(message)
+        if error.code() in PASSING:
+            return None
+        if error.code() == KafkaError._BAD_COMPRESSION:
+            return self._unreadable.record(message)
+        raise self._named(error)
+
+    def _skip_unreadable(self) -> None:
+        skips = {p: o for p, o in self._unreadable.skips.items() if p in self._reading}
+        self._next |= skips
+        try:
+            for each in self._tps(skips):
+                self._seek_one(each)
+        except KafkaException as error:
+            raise trouble_of(error) from None
+
+    def _tps(self, offsets: Mapping[int, int]) -> list[TopicPartition]:
+        return [TopicPartition(self.topic, p, o) for p, o in offsets.items()]
+
+    def committed(self, partitions: frozenset[int]) -> dict[int, int | None]:
+        """The committed offsets, once no transaction is pending on them; None: never committed."""
+        asked = self._tps(dict.fromkeys(partitions, 0))
+        reply: Any = self._deadlines.call(
+            TIMEOUT_S, lambda slice_s: self.consumer.committed(asked, timeout=slice_s)
+        )
+        for each in reply:
+            if each.error is not None:
+                raise trouble_of(each.error)
+        found = {each.partition: each.offset if each.offset >= 0 else None for each in reply}
+        self.on_committed({partition: offset or 0 for partition, offset in found.items()})
+        return found
+
+    def seek(self, offsets: Mapping[int, int]) -> None:
+        """Read from these offsets, and drop what was fetched before.
+
+        A kept partition is never unassigned: during a rebalance, librdkafka would take that as its
+        answer, and other members would own partitions whose loss the machine was not told of.
+        """
+        self._unreadable.begin_at(offsets)
+        mine = {p: o for p, o in offsets.items() if p in self._owned}
+        begun = {p: o for p, o in mine.items() if p in self._reading}
+        try:
+            self.consumer.incremental_assign(
+                self._tps({p: o for p, o in mine.items() if p not in begun})
+            )
+            self._reading |= mine.keys()
+            self._next |= mine
+            for each in self._tps(begun):
+                self._seek_one(each)
+            # All of them: a partition that was lost while it was paused comes back paused.
+            self.consumer.resume(self._tps(mine))
+        except KafkaException as error:
+            raise trouble_of(error) from None
+        self._paused -= mine.keys()
+
+    def _seek_one(self, to: TopicPartition) -> None:
+        try:
+            self.consumer.seek(to)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._STATE:
+                raise
+            # The client stopped fetching it, as after an offset out of range. Only a new assignment
+            # starts it again.
+            self.consumer.incremental_unassign([to])
+            self.consumer.incremental_assign([to])
+
+    def unopened(self) -> list[int]:
+        """Partitions that are owned and not yet read."""
+        return sorted(self._owned - self._reading)
+
+    def lag(self) -> dict[int, int]:
+        """The high watermark of each partition that is read, at most about ENDS_EVERY_S old."""
+        return self._ends
+
+    def _note_ends(self) -> None:
+        """Note high watermarks for `lag`. This runs in the polling thread: the client serves one
+        thread at a time, and a call from another thread would starve beside one that always
+        polls."""
+        if time.monotonic() < self._ends_due_s:
+            return
+        self._ends_due_s = time.monotonic() + ENDS_EVERY_S
+        ends = {}
+        for partition in self._reading:
+            with suppress(KafkaException):  # nothing has been fetched yet
+                _, end = self.consumer.get_watermark_offsets(
+                    TopicPartition(self.topic, partition), cached=True
+                )
+                if end >= 0:
+                    ends[partition] = end
+        self._ends = ends
+
+    def close(self) -> None:
+        """Leave the group and close the consumer.
+
+        The member first gives up all partitions, then closes. librdkafka hangs for ever, in a
+        callback that holds Python's lock, if a rebalance comes while it closes. A static member
+        does not leave the group: its successor of the same name takes its partitions over.
+        """
+        if self._subscribed:
+            if not self._static:
+                self.consumer.unsubscribe()
+            end_s = time.monotonic() + (DRAIN_S if self._static else LAST_MOMENTS_S)
+            while self._owned and time.monotonic() < end_s:
+                self.consumer.poll(0.01)
+        self.consumer.close()

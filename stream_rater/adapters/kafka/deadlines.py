@@ -1,0 +1,60 @@
+"""Waits for Kafka in slices, so that a worker that is asked to stop does not wait much longer."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from stream_rater.adapters.access import trouble_of
+from stream_rater.contract.errors import LogTrouble
+
+T = TypeVar("T")
+
+SLICE_S = 0.25
+"""The length of a slice: how soon a wait notices that the worker is asked to stop."""
+
+LAST_MOMENTS_S = 3.0
+"""The longest that a wait still takes once the worker is asked to stop."""
+
+
+def _may_be_repeated(error: KafkaException) -> bool:
+    """Whether the error means only that one call timed out, or that it may be retried."""
+    inner = error.args[0]
+    return isinstance(inner, KafkaError) and (
+        inner.code() == KafkaError._TIMED_OUT or inner.retriable()
+    )
+
+
+class Deadlines:
+    """Waits up to a time-out, or up to LAST_MOMENTS_S once the worker is asked to stop."""
+
+    def __init__(self, stop: threading.Event | None = None) -> None:
+        self._stop = stop or threading.Event()
+
+    def slices(self, timeout_s: float) -> Iterator[float]:
+        """Yield the seconds of each slice until the time-out is over."""
+        end_s = time.monotonic() + timeout_s
+        is_stopping = False
+        while (left_s := end_s - time.monotonic()) > 0.0:
+            if self._stop.is_set() and not is_stopping:
+                is_stopping = True
+                left_s = min(left_s, LAST_MOMENTS_S)
+                end_s = time.monotonic() + left_s
+            yield min(SLICE_S, left_s)
+
+    def call(self, timeout_s: float, action: Callable[[float], T]) -> T:
+        """Call `action` with a slice until it succeeds or the time is over. Raises LogTrouble or
+        Denied."""
+        trouble: Exception = LogTrouble("kafka: no time was left for the call")
+        for slice_s in self.slices(timeout_s):
+            next_s = time.monotonic() + slice_s
+            try:
+                return action(slice_s)
+            except KafkaException as error:
+                trouble = trouble_of(error)
+                if not _may_be_repeated(error):
+                    break
+            time.sleep(max(0.0, next_s - time.monotonic()))  # where the call returned early
+        raise trouble

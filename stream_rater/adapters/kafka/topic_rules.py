@@ -1,0 +1,275 @@
+"""The rules for the configuration of the topics, and the messages about topics that break them.
+
+Nothing here asks Kafka: a description of each topic comes in, and lines come out. A refusal is for
+a setting that would lose rounds or ratings, or stop the service. A warning is for a setting that
+might. Each line names the topic, the setting, its value, the required value, the reason, and the
+command that repairs it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from stream_rater.adapters.access import LARGEST_RESPONSE_BYTES
+from stream_rater.config.settings import Settings
+from stream_rater.contract.events import (
+    LADDERS_NOTED,
+    PERFORMANCE_ESTIMATED,
+    RATING_CHANGED,
+    ROUND_COMPLETED,
+    ROUND_REJECTED,
+)
+from stream_rater.contract.sizes import LEAST_BYTES
+
+DAY_MS = 86_400_000
+MESSAGE_BYTES = 16 * 2**20
+"""The message size with which topics are created. Rounds may be that large, and notes of older
+releases, which `erase` copies."""
+ENVELOPE_BYTES = 64 * 1024
+"""The most bytes that a rejection has in addition to the rejected record: its headers and the
+batch's."""
+LARGEST_ROUND_BYTES = LARGEST_RESPONSE_BYTES - ENVELOPE_BYTES
+"""The largest record that a reader can read."""
+
+MANY_COPIES = 3
+"""With this many replicas, one may be unavailable and two are left."""
+
+POLICY = "cleanup.policy"
+RETENTION_MS = "retention.ms"
+RETENTION_BYTES = "retention.bytes"
+TIMESTAMPS = "message.timestamp.type"
+LARGEST = "max.message.bytes"
+MIN_INSYNC = "min.insync.replicas"
+
+DELETE, COMPACT = "delete", "compact"
+FOR_EVER = "-1"
+BROKERS_CLOCK = "LogAppendTime"
+
+UNKNOWN = "not returned by the broker"
+"""Shown in place of a value that the broker does not return."""
+
+
+class Found(NamedTuple):
+    """The description of a topic, from Kafka."""
+
+    partitions: int
+    copies: int
+    """The number of replicas of the partition that has the fewest."""
+    configuration: Mapping[str, str]
+
+
+class Judgement(NamedTuple):
+    """The messages about the topics, one line each."""
+
+    refusals: list[str]
+    warnings: list[str]
+
+
+class Rule(NamedTuple):
+    """A rule for one setting of a topic."""
+
+    setting: str
+    must: str
+    why: str
+    fits: Callable[[str], bool]
+
+
+def wanted(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
+    """The partitions and the configuration with which the service creates each topic.
+
+    Every setting that has a rule is named, because a broker's defaults may differ.
+    """
+    large = {LARGEST: str(MESSAGE_BYTES)}
+    rejections = {LARGEST: str(MESSAGE_BYTES + ENVELOPE_BYTES)}
+    made: dict[str, tuple[int, dict[str, str]]] = {
+        ROUND_COMPLETED: (settings.partitions, _deleted(FOR_EVER) | large),
+        PERFORMANCE_ESTIMATED: (settings.shards, _deleted(str(7 * DAY_MS)) | large),
+        RATING_CHANGED: (settings.shards, {POLICY: COMPACT, TIMESTAMPS: BROKERS_CLOCK} | large),
+        ROUND_REJECTED: (1, _deleted(str(30 * DAY_MS)) | rejections),
+        LADDERS_NOTED: (1, _deleted(FOR_EVER) | large),
+    }
+    if settings.replication >= MANY_COPIES:
+        for _, configuration in made.values():
+            configuration[MIN_INSYNC] = "2"
+    return {settings.topic_prefix + topic: each for topic, each in made.items()}
+
+
+def _deleted(after_ms: str) -> dict[str, str]:
+    """The configuration of a topic whose records are deleted by their age alone, by the broker's
+    clock."""
+    return {
+        POLICY: DELETE,
+        RETENTION_MS: after_ms,
+        RETENTION_BYTES: FOR_EVER,
+        TIMESTAMPS: BROKERS_CLOCK,
+    }
+
+
+# --- what is judged ------------------------------------------------------------------------------
+
+
+def _exactly(setting: str, value: str, why: str) -> Rule:
+    return Rule(setting, value, why, lambda held: held == value)
+
+
+def _a_day(why: str) -> Rule:
+    must = f"{FOR_EVER} or at least {DAY_MS} (a day)"
+    return Rule(RETENTION_MS, must, why, lambda held: held == FOR_EVER or _number(held) >= DAY_MS)
+
+
+def _number(held: str) -> int:
+    """A number as Kafka writes it; -1 if it is none."""
+    return int(held) if held.isdecimal() else -1
+
+
+ALL_OF_IT = "it is the source of truth, and `rebuild` and `verify` read all of it"
+OUTAGE = "it must outlive the longest outage of Redis"
+DELETED_EARLY = "a worker's wrong clock would let Kafka delete records early"
+
+REFUSED: Mapping[str, tuple[Rule, ...]] = {
+    ROUND_COMPLETED: (
+        _exactly(POLICY, DELETE, "compaction keeps one round of each ladder"),
+        _exactly(RETENTION_MS, FOR_EVER, ALL_OF_IT),
+        _exactly(RETENTION_BYTES, FOR_EVER, ALL_OF_IT),
+        _exactly(
+            TIMESTAMPS, BROKERS_CLOCK, "a round's time is checked against when Kafka received it"
+        ),
+    ),
+    PERFORMANCE_ESTIMATED: (
+        _exactly(POLICY, DELETE, "parts have no key to compact by"),
+        _a_day(OUTAGE),
+        _exactly(RETENTION_BYTES, FOR_EVER, OUTAGE),
+    ),
+    RATING_CHANGED: (
+        _exactly(POLICY, COMPACT, "the last rating of each player must be kept, however old"),
+    ),
+    ROUND_REJECTED: (
+        _exactly(POLICY, DELETE, "compaction keeps one rejection of each key"),
+        _a_day("operators need time to look at rejections"),
+    ),
+    LADDERS_NOTED: (
+        _exactly(POLICY, DELETE, "every note counts, and compaction would remove some"),
+        _exactly(RETENTION_MS, FOR_EVER, "it says how all rounds were rated"),
+        _exactly(RETENTION_BYTES, FOR_EVER, "it says how all rounds were rated"),
+    ),
+}
+"""Rules whose violation is refused."""
+
+WARNED: Mapping[str, tuple[Rule, ...]] = {
+    PERFORMANCE_ESTIMATED: (_exactly(TIMESTAMPS, BROKERS_CLOCK, DELETED_EARLY),),
+    RATING_CHANGED: (
+        _exactly(
+            TIMESTAMPS, BROKERS_CLOCK, "a worker's wrong clock would decide when Kafka compacts"
+        ),
+    ),
+    ROUND_REJECTED: (_exactly(TIMESTAMPS, BROKERS_CLOCK, DELETED_EARLY),),
+}
+"""Rules whose violation is a warning."""
+
+
+def judged(settings: Settings, found: Mapping[str, Found]) -> Judgement:
+    """All messages about the topics. `found` describes each topic, by its name with the prefix."""
+    return Judgement(
+        [
+            *_unequal(settings, found),
+            *_violations(settings, found, REFUSED, "must be"),
+            *_sizes(settings, found),
+        ],
+        [*_violations(settings, found, WARNED, "should be"), *_fragile(settings, found)],
+    )
+
+
+def _violations(
+    settings: Settings, found: Mapping[str, Found], rules: Mapping[str, tuple[Rule, ...]], verb: str
+) -> Iterator[str]:
+    """A message for each rule that is broken."""
+    made = wanted(settings)
+    for topic, its_rules in rules.items():
+        name = settings.topic_prefix + topic
+        for setting, must, why, fits in its_rules:
+            held = found[name].configuration.get(setting, UNKNOWN)
+            if not fits(held):
+                command = configured(settings, name, setting, made[name][1][setting])
+                yield f"{name}: {setting} is {held}, {verb} {must}: {why}: {command}"
+
+
+def _unequal(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
+    """A message if the topics with one partition for each shard differ in partitions. Kafka can
+    only add partitions, so the topic with fewer gets more."""
+    parts, changed = (settings.topic_prefix + t for t in (PERFORMANCE_ESTIMATED, RATING_CHANGED))
+    fewer, more = sorted((parts, changed), key=lambda name: found[name].partitions)
+    if found[fewer].partitions < found[more].partitions:
+        command = f"kafka-topics.sh --bootstrap-server {settings.kafka} --alter --topic {fewer}"
+        yield (
+            f"{parts} has {found[parts].partitions} partitions and {changed} has "
+            f"{found[changed].partitions}, and both must have one for each shard: "
+            f"run `{command} --partitions {found[more].partitions}`"
+        )
+
+
+def _sizes(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
+    """Messages about message sizes: every record that round-completed accepts must be readable, and
+    every message that a worker may have to write must fit into its topic (`contract.sizes`)."""
+    rounds, parts, changed, rejected, noted = (
+        settings.topic_prefix + topic
+        for topic in (
+            ROUND_COMPLETED, PERFORMANCE_ESTIMATED, RATING_CHANGED, ROUND_REJECTED, LADDERS_NOTED
+        )
+    )  # fmt: skip
+    size = size_of(found[rounds].configuration)
+    for name, enough in ((parts, size), (rejected, size + ENVELOPE_BYTES)):
+        held = size_of(found[name].configuration)
+        if held < size:
+            yield (
+                f"{name}: {LARGEST} is {held}, must be at least the {size} of {rounds}: "
+                f"a record of that topic must fit whole into this one: "
+                f"{configured(settings, name, LARGEST, str(enough))}"
+            )
+    for name in (parts, changed, rejected, noted):
+        held = size_of(found[name].configuration)
+        if held < LEAST_BYTES and not (name in (parts, rejected) and held < size):
+            yield (
+                f"{name}: {LARGEST} is {held}, must be at least {LEAST_BYTES}: a message that a "
+                "worker cannot write stops it: "
+                f"{configured(settings, name, LARGEST, str(MESSAGE_BYTES))}"
+            )
+    if size > LARGEST_ROUND_BYTES:
+        yield (
+            f"{rounds}: {LARGEST} is {size}, must be at most {LARGEST_ROUND_BYTES}: no more is "
+            f"read at once: {configured(settings, rounds, LARGEST, str(LARGEST_ROUND_BYTES))}"
+        )
+
+
+def size_of(configuration: Mapping[str, str]) -> int:
+    """The largest record that a topic accepts, in bytes."""
+    return int(configuration.get(LARGEST, MESSAGE_BYTES))
+
+
+def _fragile(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
+    """Messages about topics that have enough replicas, but count a record as written with one of
+    them."""
+    for name, (_, copies, configuration) in found.items():
+        held = configuration.get(MIN_INSYNC, "1")
+        if copies >= MANY_COPIES and int(held) < 2:
+            yield (
+                f"{name}: {MIN_INSYNC} is {held}, should be 2: a record that only one broker has "
+                f"counts as written, and is lost with that broker: "
+                f"{configured(settings, name, MIN_INSYNC, '2')}"
+            )
+
+
+def enlarged(settings: Settings, name: str, size: int) -> str:
+    """Why a message of this size was not taken by a topic, and the advice to let the topic take
+    it."""
+    enough = max(MESSAGE_BYTES, size + ENVELOPE_BYTES)
+    return (
+        f"{name} does not take a message of {size} bytes, and nothing goes on before it does: "
+        f"{configured(settings, name, LARGEST, str(enough))}"
+    )
+
+
+def configured(settings: Settings, name: str, setting: str, value: str) -> str:
+    """The advice to run the command that gives a topic's setting this value."""
+    return (
+        f"run `kafka-configs.sh --bootstrap-server {settings.kafka} --alter --entity-type topics "
+        f"--entity-name {name} --add-config {setting}={value}`"
+    )

@@ -1,0 +1,393 @@
+"""The five topics: their names, their creation and checks, and what the service asks Kafka about
+them."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import confluent_kafka.admin as admin_api
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.cimpl import NewTopic
+
+from stream_rater.adapters.access import (
+    DENIALS,
+    LARGEST_RESPONSE_BYTES,
+    QUIET,
+    client_options,
+    trouble_of,
+)
+from stream_rater.adapters.kafka.admin_results import (
+    TIMEOUT_S,
+    copies_of,
+    knows_no_topic,
+    offset_of,
+    result_of,
+)
+from stream_rater.adapters.kafka.topic_rules import (
+    ENVELOPE_BYTES,
+    MESSAGE_BYTES,
+    Found,
+    judged,
+    size_of,
+    wanted,
+)
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.settings import Settings, origin
+from stream_rater.contract import events
+from stream_rater.contract.errors import Denied, LogTrouble
+
+REQUEST_TIMEOUT_S = 5.0
+"""The time-out of requests that a state machine waits for."""
+NEWS_S = 0.05
+"""How long to wait before a broker that does not know a new topic is asked again."""
+ABANDONED_S = 15.0
+"""How long a transaction may stay open after its time-out: brokers look for such transactions every
+10 s."""
+
+_SPEC: Any = admin_api.OffsetSpec
+LATEST: Any = _SPEC.latest()
+EARLIEST: Any = _SPEC.earliest()
+READ_COMMITTED: Any = IsolationLevel.READ_COMMITTED
+
+
+class TopicMismatch(Exception):
+    """A topic cannot be used. The text is one line with its name and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The names of the topics, with the configured prefix."""
+
+    rounds: str
+    parts: str
+    changed: str
+    rejected: str
+    notes: str
+    """The notes about ladders."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Topics":
+        """The names for these settings."""
+        prefix = settings.topic_prefix
+        return cls(
+            rounds=prefix + events.ROUND_COMPLETED,
+            parts=prefix + events.PERFORMANCE_ESTIMATED,
+            changed=prefix + events.RATING_CHANGED,
+            rejected=prefix + events.ROUND_REJECTED,
+            notes=prefix + events.LADDERS_NOTED,
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all five topics."""
+        return astuple(self)
+
+
+class Admin:
+    """Requests to Kafka's admin API."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._connection_error: KafkaError | None = None
+        """Why the client could not connect, if it reported a reason by callback."""
+        options = client_options(settings) | {"error_cb": self._note_connection_error}
+        try:
+            self._client = admin_api.AdminClient(options, logger=QUIET)
+        except KafkaException as error:
+            raise BadConfiguration(f"kafka: {error.args[0].str()}") from None
+        self.topics = Topics.of(settings)
+        self._created: set[str] = set()
+        """Topics that `create_topics` created. Not every broker may know them yet."""
+        self._readers: dict[str, Consumer] = {}
+        """Consumers that read committed offsets, by group."""
+        self.largest_rejection = MESSAGE_BYTES
+        """The most bytes of key and value that round-rejected accepts, by its configuration."""
+        self.warnings: list[str] = []
+        """The warnings of `check_topics`, one line each."""
+
+    def _note_connection_error(self, error: KafkaError) -> None:
+        if error.code() in DENIALS or error.code() == KafkaError._SSL:
+            self._connection_error = error
+
+    def create_topics(self) -> None:
+        """Create the topics that do not exist. A service without the right to create topics needs
+        them all to exist."""
+        there = self.partitions()
+        new = [
+            NewTopic(
+                name, num_partitions=count, replication_factor=self._settings.replication,
+                config=config,
+            )
+            for name, (count, config) in wanted(self._settings).items()
+            if name not in there
+        ]  # fmt: skip
+        if not new:
+            return
+        futures = self._client.create_topics(new, operation_timeout=TIMEOUT_S)
+        for name, future in futures.items():
+            self._await_creation(name, future)
+        self._created |= futures.keys()
+        self._await_leaders()
+
+    def _await_creation(self, name: str, future: "Future[Any]") -> None:
+        error = future.exception(TIMEOUT_S)
+        code = error.args[0].code() if isinstance(error, KafkaException) else None
+        if code in DENIALS:
+            raise Denied(
+                f"kafka: {name} does not exist, or may not be seen by this service, and this "
+                "service may not create it"
+            )
+        if code != KafkaError.TOPIC_ALREADY_EXISTS:
+            result_of(future)
+
+    def _await_leaders(self) -> None:
+        """Wait until each partition has a leader that knows that it leads."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while not self._are_led() and time.monotonic() < deadline_s:
+            time.sleep(NEWS_S)
+
+    def _are_led(self) -> bool:
+        with suppress(LogTrouble):
+            return bool([self.ends(*each) for each in self.partitions().items()])
+        return False
+
+    def partitions(self) -> dict[str, int]:
+        """The number of partitions of each of our topics."""
+        return {name: len(known.partitions) for name, known in self._known().items()}
+
+    def _known(self) -> dict[str, Any]:
+        """The metadata of our topics. Topics that this service created are waited for."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while not self._created <= (known := self._listed()).keys():
+            if time.monotonic() > deadline_s:
+                break
+            time.sleep(NEWS_S)
+        return known
+
+    def _listed(self) -> dict[str, Any]:
+        """The metadata of our topics, from one broker."""
+        try:
+            known = self._client.list_topics(timeout=TIMEOUT_S).topics
+        except KafkaException as error:
+            raise self._unreachable(error.args[0]) from None
+        return {name: known[name] for name in self.topics.names if name in known}
+
+    def _described(self, topic: str, ask: "Callable[[], Future[Any]]") -> Any:
+        """The description of a topic. A topic that this service created is waited for."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while True:
+            asked = ask()
+            try:
+                return result_of(asked)
+            except LogTrouble:
+                over = topic not in self._created or time.monotonic() > deadline_s
+                if over or not knows_no_topic(asked):
+                    raise
+            time.sleep(NEWS_S)
+
+    def _unreachable(self, error: KafkaError) -> LogTrouble | Denied:
+        """The exception for a client that cannot connect, with the reason if the client reported
+        one."""
+        self._client.poll(0)  # calls `_note_connection_error`
+        reason = self._connection_error or error
+        kind = Denied if reason.code() in DENIALS else LogTrouble
+        told = f"kafka at {self._settings.kafka}: {reason.str()}"
+        if reason is error:  # nothing answered there
+            told += f" {origin('kafka', self._settings.kafka)}"
+        return kind(told)
+
+    def partitions_of(self, *names: str) -> list[int]:
+        """The number of partitions of these topics. Raises TopicMismatch if one does not exist."""
+        known = self._known()
+        return [len(known[name].partitions) for name in self._all_of(known, names)]
+
+    def _all_of(self, known: Mapping[str, Any], names: Sequence[str]) -> Sequence[str]:
+        """These names. Raises TopicMismatch if Kafka does not know one of them."""
+        for name in names:
+            if name not in known:
+                raise TopicMismatch(
+                    f"topic {name} does not exist, or may not be seen by this service"
+                )
+        return names
+
+    def check_topics(self) -> dict[str, int]:
+        """The number of partitions by topic, after all rules were checked. Sets `warnings`. Raises
+        TopicMismatch if a topic cannot be used."""
+        known = self._known()
+        found = {
+            name: Found(
+                len(known[name].partitions), min(of for _, of in copies_of(known[name])),
+                self.configuration(name),
+            )
+            for name in self._all_of(known, self.topics.names)
+        }  # fmt: skip
+        refusals, self.warnings = judged(self._settings, found)
+        if refusals:
+            first, *others = refusals
+            more = f" ({len(others)} more refusals follow)" if others else ""
+            raise TopicMismatch(f"{first}{more}")
+        largest = min(size_of(found[self.topics.rejected].configuration), LARGEST_RESPONSE_BYTES)
+        self.largest_rejection = max(largest - ENVELOPE_BYTES, 0)
+        return {name: each.partitions for name, each in found.items()}
+
+    def configuration(self, topic: str) -> Mapping[str, str]:
+        """A topic's configuration by Kafka's names, with the values that it has from the
+        brokers."""
+        resource = admin_api.ConfigResource(admin_api.ResourceType.TOPIC, topic)
+        try:
+            entries = self._described(
+                topic, lambda: self._client.describe_configs([resource])[resource]
+            )
+        except Denied:
+            raise Denied(f"kafka: this service may not read the configuration of {topic}") from None
+        return {name: entry.value for name, entry in entries.items()}
+
+    def copies(self, topic: str) -> list[tuple[int, int]]:
+        """For each partition of an existing topic, the number of in-sync replicas and of all
+        replicas."""
+        return copies_of(self._known()[topic])
+
+    def topic_id(self, topic: str) -> str:
+        """The id of a topic, which differs from that of a deleted topic of the same name."""
+        asked = TopicCollection([topic])
+        described = self._described(topic, lambda: self._client.describe_topics(asked)[topic])
+        return str(described.topic_id)
+
+    def ends(self, topic: str, partitions: int) -> list[int]:
+        """The end offset of each partition, whether transactions are pending or not."""
+        return self._offsets(topic, partitions, LATEST)
+
+    def all_ends(self, topic: str) -> list[int]:
+        """The end offset of each partition that the topic has now, whether transactions are pending
+        or not."""
+        try:
+            known = self._client.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
+        except KafkaException as error:
+            raise self._unreachable(error.args[0]) from None
+        if known.error is not None:
+            raise trouble_of(known.error)
+        return self.ends(topic, len(known.partitions))
+
+    def stable_ends(self, topic: str, partitions: int) -> list[int]:
+        """The last stable offset of each partition, which is as far as readers of committed records
+        get."""
+        return self._offsets(topic, partitions, LATEST, isolation_level=READ_COMMITTED)
+
+    def starts(self, topic: str, partitions: int) -> list[int]:
+        """The first offset of each partition."""
+        return self._offsets(topic, partitions, EARLIEST)
+
+    def members(self, group: str) -> int:
+        """The number of members of a group."""
+        return len(self._members(group))
+
+    def owners(self, group: str, topic: str) -> dict[int, str]:
+        """The member that owns each partition of a topic: its name and its host."""
+        return {
+            tp.partition: f"{each.group_instance_id or each.client_id} at {each.host}"
+            for each in self._members(group)
+            for tp in each.assignment.topic_partitions
+            if tp.topic == topic
+        }
+
+    def _members(self, group: str) -> Sequence[Any]:
+        name = self._settings.topic_prefix + group
+        described = self._client.describe_consumer_groups(
+            [name], request_timeout=REQUEST_TIMEOUT_S
+        )[name]
+        error = described.exception(TIMEOUT_S)
+        if isinstance(error, KafkaException) and (
+            error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
+        ):
+            return ()
+        members: Sequence[Any] = result_of(described).members
+        return members
+
+    def committed(self, group: str, topic: str, partitions: int) -> dict[int, int | None]:
+        """A group's stable committed offsets; None: never committed. Waits for a transaction that a
+        dead worker left open, and raises LogTrouble if it stays open."""
+        deadline_s = time.monotonic() + self._settings.transaction_timeout_ms / 1000.0 + ABANDONED_S
+        while True:
+            try:
+                return self._stable(group, topic, partitions)
+            except LogTrouble as trouble:
+                if time.monotonic() > deadline_s:
+                    raise LogTrouble(f"{trouble}: is a transaction of {group} open?") from None
+            time.sleep(0.1)  # where the call returned early
+
+    def _stable(self, group: str, topic: str, partitions: int) -> dict[int, int | None]:
+        """A group's stable committed offsets. Raises LogTrouble while a transaction is open.
+
+        It asks as a consumer that joins no group: librdkafka's admin client ends the process with a
+        failed assertion if a broker goes away while it asks for a group's offsets (its issues 4605
+        and 5397).
+        """
+        asked, reader = [TopicPartition(topic, p) for p in range(partitions)], self._reader(group)
+        try:
+            found = reader.committed(asked, timeout=REQUEST_TIMEOUT_S)
+        except KafkaException as error:
+            refusal = reader.poll(0.0)  # from the coordinator; the call itself only timed out
+            raise trouble_of(refusal.error() if refusal is not None else error) from None
+        for each in found:
+            if each.error is not None:
+                raise trouble_of(each.error)
+        return {tp.partition: tp.offset if tp.offset >= 0 else None for tp in found}
+
+    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Commit offsets for a group that has no members."""
+        ends = [TopicPartition(topic, p, offset) for p, offset in offsets.items()]
+        if not ends:
+            return
+        try:
+            done = self._reader(group).commit(offsets=ends, asynchronous=False)
+        except KafkaException as error:
+            raise trouble_of(error) from None
+        for each in done or ():
+            if each.error is not None:
+                raise trouble_of(each.error)
+
+    def _reader(self, group: str) -> Consumer:
+        if group not in self._readers:
+            name = self._settings.topic_prefix + group
+            options = client_options(self._settings)
+            options |= {"group.id": name, "isolation.level": "read_committed"}
+            self._readers[group] = Consumer(options, logger=QUIET)
+        return self._readers[group]
+
+    def behind(self, group: str, topic: str, partitions: int) -> int:
+        """How many records of a topic a group has not committed. Waits for open transactions."""
+        committed = self.committed(group, topic, partitions)
+        ends = self.ends(topic, partitions)
+        starts_ = self.starts(topic, partitions)
+        return sum(
+            max(0, end - max(committed[p] or 0, start))
+            for p, (start, end) in enumerate(zip(starts_, ends, strict=True))
+        )
+
+    def _offsets(self, topic: str, partitions: int, spec: Any, **options: Any) -> list[int]:
+        """The offsets of each partition. Asks twice, because the client may know only a former
+        leader."""
+        with suppress(LogTrouble):
+            return self._listed_offsets(topic, partitions, spec, **options)
+        self._forget_leaders(topic)
+        return self._listed_offsets(topic, partitions, spec, **options)
+
+    def _listed_offsets(self, topic: str, partitions: int, spec: Any, **options: Any) -> list[int]:
+        asked = {TopicPartition(topic, p): spec for p in range(partitions)}
+        found = self._client.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S, **options)
+        by_partition = {tp.partition: offset_of(future) for tp, future in found.items()}
+        return [by_partition[p] for p in range(partitions)]
+
+    def _forget_leaders(self, topic: str) -> None:
+        with suppress(KafkaException):  # otherwise the client asks the former leader for minutes
+            self._client.list_topics(topic, timeout=REQUEST_TIMEOUT_S)

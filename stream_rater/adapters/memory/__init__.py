@@ -1,0 +1,1 @@
+"""Kafka and Redis in memory, for the simulator, the demo and tests."""

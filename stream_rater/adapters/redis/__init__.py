@@ -1,0 +1,1 @@
+"""Redis: the store of beliefs, its function library, its checks and its keys."""

@@ -1,0 +1,180 @@
+"""The metadata of the store on Redis: which shards, buckets and topics it was laid out for, and by
+which kernel version.
+
+`rebuild` deletes the shards' keys and writes them again; the metadata is kept apart from them.
+"""
+
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+from urllib.parse import unquote
+
+import redis
+
+from stream_rater.adapters.redis.keys import position_key
+from stream_rater.pipeline.ports import UNFINISHED
+
+LAYOUT_KEY = "stream-rater:layout"
+LADDERS_KEY = "stream-rater:ladders"
+"""Where releases before the topic `ladders-noted` kept the ladders' histories, one entry in each
+field."""
+KERNEL = "kernel"
+"""Field of the layout: the kernel version of the first workers, or of the last rebuild."""
+REBUILDING = "rebuilding"
+"""Field of the layout that exists while a rebuild is in progress, or after it was abandoned."""
+WINDOW = "duplicate_window"
+"""Field of the layout: the duplicate window by which rounds are judged."""
+OF_THE_ROUNDS = frozenset({"partitions", "topic"})
+"""The fields about `round-completed`, whose offsets order the rounds of each ladder."""
+WAY_OUT = "restore the setting, or stop all workers and run `stream-rater rebuild --replace`"
+NO_WAY_BACK = (
+    "offsets no longer order the rounds. Begin with another topic_prefix and an empty database, "
+    "and submit the rounds again"
+)
+ERASED = (
+    "if `stream-rater erase` has written the log anew, set topic_prefix to that of the new topics, "
+    "and delete the old ones, which hold the id. Otherwise "
+)
+EPOCH_BYTES = 8
+"""Of the random word that each rebuild gives all shards."""
+KEY = re.compile(rb"\{\d+\}:(position|belief:.*)", re.DOTALL)
+"""A key that belongs to a shard."""
+
+
+class LayoutMismatch(Exception):
+    """The store was laid out for other shards, buckets or topics. The text names the remedy."""
+
+
+def _cure(name: str) -> str:
+    """What to do where this field of the layout differs."""
+    if name not in OF_THE_ROUNDS:
+        return WAY_OUT
+    return f"{ERASED}{NO_WAY_BACK}" if name == "topic" else NO_WAY_BACK
+
+
+class StoreMetadata:
+    """Reads and writes the metadata. `guard` runs a call to Redis and turns its errors into
+    StoreTrouble."""
+
+    def __init__(self, client: "redis.Redis", guard: Callable[[Callable[[], Any]], Any]) -> None:
+        self._client = client
+        self._guard = guard
+
+    def check(self, layout: Mapping[str, str]) -> None:
+        """Store the layout on first use. Raises LayoutMismatch if the store was laid out
+        otherwise."""
+        self._guard(lambda: self._check(layout))
+
+    def _check(self, layout: Mapping[str, str]) -> None:
+        if self._client.hexists(LAYOUT_KEY, REBUILDING):
+            raise LayoutMismatch(
+                "a rebuild of the store is unfinished: run `stream-rater rebuild --replace`"
+            )
+        for name, value in layout.items():
+            self._client.hsetnx(LAYOUT_KEY, name, value)
+            held: Any = self._client.hget(LAYOUT_KEY, name)
+            if held is not None and held != value.encode():
+                raise LayoutMismatch(
+                    f"the store was laid out with {name} = {held.decode()}, this service has "
+                    f"{value}: {_cure(name)}"
+                )
+
+    def check_held(self, layout: Mapping[str, str]) -> None:
+        """Raises LayoutMismatch unless workers have laid the store out like this. Writes
+        nothing."""
+        names = [REBUILDING, *layout]
+        found: Any = self._guard(partial(self._client.hmget, LAYOUT_KEY, names))
+        rebuilding, *held = found
+        if rebuilding is not None:
+            raise LayoutMismatch("the store is being rebuilt: try again when it is finished")
+        for (name, wanted), value in zip(layout.items(), held, strict=True):
+            if value is None:
+                raise LayoutMismatch(
+                    "this Redis holds no ratings of this release: set STREAM_RATER_REDIS to that "
+                    "of the workers"
+                )
+            if value.decode() != wanted:
+                raise LayoutMismatch(
+                    f"the store was laid out with {name} = {value.decode()}, here it is {wanted}: "
+                    "set what the workers have"
+                )
+
+    def check_window(self, window: int) -> None:
+        """Raises LayoutMismatch if workers judge by another duplicate window. Writes nothing."""
+        held: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, WINDOW))
+        if held is not None and int(held) != window:
+            raise LayoutMismatch(
+                f"the workers have {WINDOW} = {held.decode()}, here it is {window}: set what the "
+                "workers have: nothing was compared"
+            )
+
+    def check_rebuildable(self, layout: Mapping[str, str]) -> None:
+        """Raises LayoutMismatch if offsets no longer order the rounds, which a rebuild cannot
+        repair."""
+        for name in OF_THE_ROUNDS & layout.keys():
+            held: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, name))
+            if held is not None and held.decode() != layout[name]:
+                raise LayoutMismatch(
+                    f"the store was laid out with {name} = {held.decode()}, this service has "
+                    f"{layout[name]}: {_cure(name)}"
+                )
+
+    def old_notes(self) -> dict[str, list[str]]:
+        """The ladders' histories, as an older release stored them here."""
+        held: dict[bytes, bytes] = self._guard(partial(self._client.hgetall, LADDERS_KEY))
+        found: dict[str, dict[int, str]] = {}
+        for field, entry in held.items():
+            ladder, _, number = field.decode().rpartition(":")
+            found.setdefault(unquote(ladder), {})[int(number)] = entry.decode()
+        return {each: [entries[i] for i in sorted(entries)] for each, entries in found.items()}
+
+    def begin(self, kernel: int) -> None:
+        """Store the kernel version of the first ratings, if none is stored."""
+        self._guard(partial(self._client.hsetnx, LAYOUT_KEY, KERNEL, kernel))
+
+    def begun_by(self, kernel: int) -> int:
+        """The kernel version of the oldest ratings in the store, or `kernel` if none is stored."""
+        held: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, KERNEL))
+        return kernel if held is None else int(held)
+
+    def is_empty(self) -> bool:
+        """Whether the store has no key of a shard."""
+
+        def found() -> bool:
+            keys = self._client.scan_iter(match="{*}:*", count=10_000)
+            return any(KEY.fullmatch(key) for key in keys)
+
+        return not self._guard(found)
+
+    def begin_rebuild(self, shards: int) -> bytes:
+        """Mark the store and each shard as unfinished, then delete the shards' other keys. Returns
+        the epoch that begins here: from now on no call of an older one is carried out."""
+        epoch = secrets.token_hex(EPOCH_BYTES).encode()
+
+        def clear() -> None:
+            self._client.hset(LAYOUT_KEY, REBUILDING, "1")
+            unfinished = {position_key(shard).encode() for shard in range(shards)}
+            for key in unfinished:
+                self._client.hset(key, "epoch", epoch)
+                for name in ("applied", "start"):
+                    self._client.hset(key, name, UNFINISHED)
+            for key in self._client.scan_iter(match="{*}:*", count=10_000):
+                if KEY.fullmatch(key) and key not in unfinished:
+                    self._client.unlink(key)
+            self._client.unlink(LADDERS_KEY)
+
+        self._guard(clear)
+        return epoch
+
+    def end_rebuild(self, layout: Mapping[str, str], kernel: int) -> None:
+        """Store the new layout, and end the rebuild. Workers may then use the store."""
+
+        def finish() -> None:
+            for name, value in layout.items():
+                self._client.hset(LAYOUT_KEY, name, value)
+            self._client.hset(LAYOUT_KEY, KERNEL, kernel)
+            self._client.hdel(LAYOUT_KEY, REBUILDING)
+
+        self._guard(finish)

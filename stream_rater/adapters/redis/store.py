@@ -1,0 +1,283 @@
+"""The store on Redis: beliefs are fields of small hashes. Plain commands in a transaction read
+them, and a Redis Function writes them.
+
+Reads and writes are atomic for each shard. All shards of an effect share one round trip. Nothing is
+retried here: the outcome of a failed call is unknown, and the state machines find it out.
+
+Plain commands read at half the cost of a function, because Lua allocates and hashes a string for
+everything that passes through it. Compare-and-set needs a function, or one more round trip.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from importlib import resources
+from typing import Any
+
+import redis
+from redis.exceptions import MovedError, NoPermissionError
+
+from stream_rater.adapters.redis.checkpoints import RedisCheckpoints
+from stream_rater.adapters.redis.checks import check
+from stream_rater.adapters.redis.client import (
+    FAILURES,
+    Call,
+    CallBatch,
+    Client,
+    at_one_instant,
+    bulk,
+    called,
+    connect,
+    find_again,
+    is_denial,
+    nothing,
+    of_words,
+    servers,
+)
+from stream_rater.adapters.redis.encoding import reads, writes
+from stream_rater.adapters.redis.keys import belief_key, ladder_of, position_key
+from stream_rater.adapters.redis.metadata import LayoutMismatch, StoreMetadata
+from stream_rater.columns.arrays import Ints
+from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.config.settings import Settings, origin
+from stream_rater.contract.errors import Denied, StoreTrouble
+from stream_rater.contract.record import Player
+from stream_rater.pipeline.ports import Application, Held, Position, Priors
+from stream_rater.rating.record import HEADER_SIZE
+
+LIBRARY = "stream_rater_5"
+NO_CONNECTION = " connecting to "
+"""In the client's message if no connection could be made."""
+NO_HEADER = bytes(HEADER_SIZE)
+POSITION = "applied", "start", "fresh", "epoch", "tail"
+
+
+def _reason(error: Exception) -> str:
+    """The error of Redis without the command, which holds ids and binary data."""
+    if isinstance(error, MovedError):
+        return "redis: this is a node of a Redis Cluster: set STREAM_RATER_REDIS_CLUSTER=true"
+    return f"redis: {str(error).rpartition(' caused error: ')[2]}"
+
+
+def _load(server: Client, code: str) -> None:
+    """Load the functions into one server, unless it has them. Raises LayoutMismatch if it has
+    others."""
+    if _loaded_code(server) is None:
+        try:
+            server.function_load(code, replace=False)
+        except redis.ResponseError as error:
+            if "already exists" not in str(error):  # another worker loaded them first
+                raise
+    if _loaded_code(server) != code:
+        raise LayoutMismatch(
+            f"Redis has a function library {LIBRARY} that differs from this release's: "
+            f"stop the other workers and run `redis-cli FUNCTION DELETE {LIBRARY}`"
+        )
+
+
+def _loaded_code(server: Client) -> str | None:
+    libraries = server.function_list(library=LIBRARY, withcode=True)
+    if not libraries:
+        return None
+    fields: list[Any] = libraries[0]
+    code: bytes = dict(zip(fields[::2], fields[1::2], strict=True))[b"library_code"]
+    return code.decode()
+
+
+def _belief_keys(server: Client) -> Iterator[list[bytes]]:
+    """Yield the keys of hashes of beliefs on one server, some at a time."""
+    keys = server.scan_iter(
+        match="{*}:belief:?*:*", count=10_000
+    )  # not REBUILT, whose ladder is empty
+    while batch := list(itertools.islice(keys, 1000)):
+        yield batch
+
+
+def _count_on(server: Client) -> int:
+    """The number of beliefs on one server."""
+    total = 0
+    for batch in _belief_keys(server):
+        pipeline = server.pipeline(transaction=False)
+        for key in batch:
+            pipeline.hlen(key)
+        total += sum(pipeline.execute())
+    return total
+
+
+def _beliefs_on(server: Client) -> Iterator[list[tuple[Player, bytes]]]:
+    """Yield the beliefs on one server, some at a time."""
+    for batch in _belief_keys(server):
+        pipeline = server.pipeline(transaction=False)
+        for key in batch:
+            pipeline.hgetall(key)
+        yield [
+            ((ladder_of(key.decode()), player.decode("utf-8", "surrogatepass")), data)
+            for key, held in zip(batch, pipeline.execute(), strict=True)
+            for player, data in held.items()
+        ]
+
+
+def _position(reply: Sequence[bytes | None]) -> Position:
+    applied, start, fresh, epoch, tail = reply
+    of, _, checksum = (tail or b"").partition(b":")
+    known = int(checksum) if checksum and of == applied else None
+    return Position(int(applied or 0), int(start or 0), fresh or b"", epoch or b"", known)
+
+
+def _tail(position: Position) -> bytes:
+    """The field `tail`: `applied` and the checksum of the record before it; empty if unknown."""
+    return b"" if position.tail is None else b"%d:%d" % (position.applied, position.tail)
+
+
+@cache
+def _read_position(shard: int) -> bytes:
+    """The encoded command that reads a shard's position."""
+    return of_words(2 + len(POSITION), bulk("HMGET", position_key(shard), *POSITION))
+
+
+def _headers(records: Sequence[bytes | None]) -> bytes:
+    return b"".join([each[:HEADER_SIZE] if each else NO_HEADER for each in records])
+
+
+def _in_order(order: Ints, values: Sequence[Sequence[bytes | None]]) -> list[bytes | None]:
+    """Move values from the order of the commands to the order of the players."""
+    found: list[bytes | None] = [None] * len(order)
+    for i, value in zip(order.tolist(), itertools.chain.from_iterable(values), strict=True):
+        found[i] = value
+    return found
+
+
+class RedisStore:
+    """Reads and writes positions and beliefs of all shards."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._client = connect(settings)
+        self._origin = origin("redis", settings.redis)
+        self._buckets = settings.buckets
+        self.layout = StoreMetadata(self._client, self._guard)
+        self.checkpoints = RedisCheckpoints(self._client, self._guard)
+
+    # --- at start ---
+
+    def prepare(self) -> list[str]:
+        """Check the servers' settings and load the functions. Returns warnings, one line each.
+
+        Raises StoreMismatch if a server would delete ratings, StoreTrouble, or Denied.
+        """
+        found = self._guard(lambda: [check(server) for server in servers(self._client)])
+        self._guard(self._load_functions)
+        return list(dict.fromkeys(itertools.chain(*found)))
+
+    def _load_functions(self) -> None:
+        code = resources.files(__package__).joinpath("functions.lua").read_text()
+        for server in servers(self._client):
+            _load(server, code)
+
+    def check_layout(self, layout: Mapping[str, str]) -> None:
+        """Store the layout on first use. Raises LayoutMismatch if the store was laid out
+        otherwise."""
+        self.layout.check(layout)
+
+    # --- the protocol's calls ---
+
+    def read_priors(self, players: Mapping[int, PlayerColumn]) -> dict[int, Priors]:
+        """The `applied` and the players' belief headers of each shard. Raises StoreTrouble or
+        Denied."""
+        return {
+            shard: Priors(position.applied, _headers(records))
+            for shard, (position, records) in self._read(players).items()
+        }
+
+    def read(self, players: Mapping[int, PlayerColumn]) -> dict[int, Held]:
+        """The position and the players' whole records of each shard. Raises StoreTrouble or
+        Denied."""
+        return {shard: Held(*found) for shard, found in self._read(players).items()}
+
+    def _read(
+        self, players: Mapping[int, PlayerColumn]
+    ) -> dict[int, tuple[Position, list[bytes | None]]]:
+        """The position and the players' records of each shard, read atomically for each shard."""
+        asked = [reads(shard, wanted, self._buckets) for shard, wanted in players.items()]
+        batches = [
+            CallBatch(position_key(shard), (_read_position(shard), each.data), 1 + each.commands)
+            for shard, each in zip(players, asked, strict=True)
+        ]
+        replies = self._guard(lambda: at_one_instant(self._client, batches))
+        return {
+            shard: (_position(position), _in_order(each.order, values))
+            for shard, each, (position, *values) in zip(players, asked, replies, strict=True)
+        }
+
+    def apply(
+        self, applications: Mapping[int, Application], meanwhile: Callable[[], None] = nothing
+    ) -> dict[int, bool]:
+        """Write to each shard by compare-and-set; by shard, whether it was written. `meanwhile`
+        runs while Redis works. Raises StoreTrouble or Denied."""
+        calls = itertools.starmap(self._call, applications.items())
+        function = f"{LIBRARY}_apply"
+        replies = self._guard(lambda: called(self._client, function, calls, meanwhile))
+        return {shard: reply == 1 for shard, reply in zip(applications, replies, strict=True)}
+
+    def _call(self, shard: int, application: Application) -> Call:
+        """A call of the function: every key that it touches, declared, and the arguments."""
+        position, packed = application.position, writes(shard, application.beliefs, self._buckets)
+        key = position_key(shard)
+        return Call(
+            key,
+            1 + packed.hashes,
+            bulk(key) + packed.keys,
+            (
+                b"%d" % position.start, b"%d" % position.applied, position.fresh, packed.beliefs,
+                position.epoch, b"" if application.absent is None else b"%d" % application.absent,
+                _tail(position),
+            ),
+        )  # fmt: skip
+
+    def encoding(self, shard: int, player: Player) -> str:
+        """The encoding in which Redis holds the hash of a player's belief; empty if Redis does not
+        say."""
+        ladder, name = player
+        key = belief_key(shard, ladder, name.encode(), self._buckets)
+        try:
+            encoding: Any = self._client.object("encoding", key)
+        except FAILURES:  # used for a metric only
+            return ""
+        return encoding.decode() if encoding else ""
+
+    def _guard(self, action: Any) -> Any:
+        """Run an action, and raise what Redis raises as StoreTrouble or Denied."""
+        try:
+            return action()
+        except (redis.AuthenticationError, NoPermissionError) as error:
+            raise Denied(_reason(error)) from None
+        except redis.ResponseError as error:
+            if is_denial(error):
+                raise Denied(_reason(error)) from None
+            if "Function not found" in str(error):
+                self._guard(self._load_functions)
+            if isinstance(error, redis.ReadOnlyError):
+                self._guard(lambda: find_again(self._client))
+            raise StoreTrouble(_reason(error)) from None
+        except FAILURES as error:
+            where = f" {self._origin}" if NO_CONNECTION in str(error) else ""
+            raise StoreTrouble(f"{_reason(error)}{where}") from None
+
+    # --- for operators ---
+
+    def count_beliefs(self) -> int:
+        """The number of beliefs in the store."""
+
+        counted: int = self._guard(lambda: sum(map(_count_on, servers(self._client))))
+        return counted
+
+    def beliefs(self) -> Iterator[list[tuple[Player, bytes]]]:
+        """Yield every belief in the store, some at a time; a player may come twice. Raises
+        StoreTrouble or Denied."""
+        for server in self._guard(lambda: servers(self._client)):
+            batches = _beliefs_on(server)
+            while (some := self._guard(partial(next, batches, None))) is not None:
+                yield some
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()

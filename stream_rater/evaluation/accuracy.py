@@ -1,0 +1,293 @@
+"""Measures how well the ratings before a round predict it, round by round.
+
+Entries are compared in order of rating before the round and in order of place in it. Entries that
+did not finish are one tie for last. The first two measures are taken over the *experienced*
+entries, ranked again among themselves, and once more over all entries; rounds in which all of these
+tie are left out. An entry is experienced if it played LEAST_ROUNDS rounds before; of a team, every
+member.
+
+- pair inversion: 100 (1 - inversions / pairs), %; pairs tied in place or in rating count as
+  correct;
+- rank deviation: 100 sum |i - nearest place in the tie range of entry i| / (n (n - 1)), %, where i
+  is the position by rating. Entries equal in rating keep their order in the round, so they count as
+  correct, too.
+
+The other measures are taken over all pairs of entries that are not tied in place:
+
+- Kendall's tau as B. Kerby defines it: the share of pairs in which the lower rated entry was placed
+  better; pairs of equal rating count half;
+- log loss and Brier score of the predicted probability that the better placed entry is better
+  (`chances`). Where draws are outcomes, two entries that share a place drew, and both scores are
+  over three outcomes (`chances_with_draws`). Elsewhere a pair that drew is left out, and the draw
+  margin plays no part: then the question is who performed better. Two entries that did not finish
+  are no draw, and are left out in any case.
+
+Averages over rounds weigh a round by its number of entries n; Kendall's tau weighs it by its pairs.
+(Paper, section 6.3, except Kendall's tau and the two scores.)
+
+Entries are sorted by rating once, and inversions are counted from the positions (`ranks`). In
+rounds of more than EXACT entries, not all pairs are scored for log loss and Brier score, but those
+that are d places apart for STRIDES distances d. The distances are the same on every run and spread
+evenly, so that each entry meets as many others, near and far. On Codeforces this changes the log
+loss of a whole evaluation by 0.0004.
+"""
+
+import numpy as np
+
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import giving, inlined, kernel
+from stream_rater.evaluation.measures import FIELDS, MEASURES, OF_PAIRS, WEIGHT_OF
+from stream_rater.evaluation.ranks import by_rating, inversions
+from stream_rater.rating.elementary import exp, log
+from stream_rater.rating.elo_mmr.performance import C, team
+from stream_rater.rating.model import DID_NOT_FINISH, Places
+from stream_rater.rating.normal import below
+from stream_rater.rating.systems.places import tie_bounds
+
+LEAST_ROUNDS = 5
+EXACT = 64
+"""Rounds of up to this many entries have every pair scored."""
+STRIDES = 16
+SURE = 1e-15
+"""Probabilities are clipped to [SURE, 1 - SURE]."""
+TOGETHER = 8
+"""How many probabilities are multiplied before one logarithm is taken: 1e-15 to the eighth power is
+still a normal float."""
+
+
+def averages(scores: Floats) -> dict[str, float | None]:
+    """The average of each measure over (R, len(FIELDS)) scores of rounds; None if all weights are
+    0."""
+    return {measure: average(scores, measure) for measure in MEASURES}
+
+
+def average(scores: Floats, measure: str) -> float | None:
+    """The average of one measure over such scores."""
+    values, weights = values_and_weights(scores, measure)
+    total = float(weights.sum())
+    return float(values @ weights) / total if total > 0.0 else None
+
+
+def values_and_weights(scores: Floats, measure: str) -> tuple[Floats, Floats]:
+    """(R,) a measure of each round, and (R,) the weight of each round in the average."""
+    weight = FIELDS.index(WEIGHT_OF[measure])
+    return scores[:, FIELDS.index(measure)], scores[:, weight]
+
+
+@kernel
+def compare(place: Places, mu: Floats, order: Ints) -> tuple[float, float, float, float]:
+    """Compare the order of places with the order of ratings. `order` is `by_rating(mu)`; entries
+    come in order of place.
+
+    Returns the pair inversion and the rank deviation in %, the number of pairs not tied in place,
+    and the share of these that the ratings predicted wrongly. If all entries tie, everything is 0
+    and means nothing.
+    """
+    n = len(place)
+    lo, hi = tie_bounds(place)
+    pairs = 0.5 * n * (n - 1)
+    untied, first = pairs, 0
+    while first < n:
+        size = hi[first] + 1 - first
+        untied -= 0.5 * size * (size - 1)
+        first += size
+    if untied == 0.0:
+        return 0.0, 0.0, 0.0, 0.0
+    position = np.empty(n, np.int64)
+    deviation, equal, same_rating, same_both = 0.0, 0.0, 0, 0
+    for i in range(n):
+        entry = order[i]
+        position[entry] = i
+        deviation += max(lo[entry] - i, 0) + max(i - hi[entry], 0)
+        if i > 0 and mu[entry] == mu[order[i - 1]]:
+            same_rating += 1
+            same_both = same_both + 1 if place[entry] == place[order[i - 1]] else 0
+            equal += same_rating - same_both
+        else:
+            same_rating = same_both = 0
+    wrong = inversions(place, position)
+    foretold = 100.0 * (1.0 - wrong / pairs)
+    return foretold, 100.0 * deviation / (n * (n - 1.0)), untied, (wrong + 0.5 * equal) / untied
+
+
+@giving
+def distances_of(n: int) -> Ints:
+    """The distances d at which pairs of n entries are scored: all, or STRIDES of them."""
+    if n <= EXACT:
+        return np.arange(1, n)
+    found = np.empty(STRIDES, np.int64)
+    for k in range(STRIDES):
+        found[k] = 1 + (2 * k + 1) * (n - 1) // (2 * STRIDES)
+    return found
+
+
+@inlined
+def _foretell(
+    place: Places, mu: Floats, variance: Floats, other_place: Places, other_mu: Floats,
+    other_variance: Floats, gaussian: bool, product: Floats, square: Floats, scored: Ints,
+) -> None:  # fmt: skip
+    """Score entries against others that come later: multiply p into `product`, and add (1 - p)^2 to
+    `square`.
+
+    The loop runs over arrays, so that the processor works on several entries at once.
+    """
+    for i in range(len(place)):
+        z = (mu[i] - other_mu[i]) / np.sqrt(variance[i] + other_variance[i])
+        p = below(z) if gaussian else 1.0 / (1.0 + exp(-C * z))
+        p = min(max(p, SURE), 1.0 - SURE)
+        tied = place[i] == other_place[i]
+        p = 1.0 if tied else p
+        product[i] *= p
+        square[i] += (1.0 - p) * (1.0 - p)
+        scored[i] += 0 if tied else 1
+
+
+@kernel
+def chances(
+    place: Places, mu: Floats, variance: Floats, gaussian: bool
+) -> tuple[float, float, int]:
+    """The mean log loss and Brier score of P(better placed entry is better), and the number of
+    pairs.
+
+    The probability is F((mu_i - mu_j) / sqrt(variance_i + variance_j)), where F is the normal or
+    the logistic distribution function of variance 1. Pairs tied in place are left out.
+    """
+    n, surprise = len(place), 0.0
+    product, square, scored = np.ones(n), np.zeros(n), np.zeros(n, np.int64)
+    distances = distances_of(n)
+    for k in range(len(distances)):
+        d = distances[k]
+        _foretell(
+            place[: n - d], mu[: n - d], variance[: n - d], place[d:], mu[d:], variance[d:],
+            gaussian, product[: n - d], square[: n - d], scored[: n - d],
+        )  # fmt: skip
+        if (k + 1) % TOGETHER == 0 or k + 1 == len(distances):
+            for i in range(n):
+                surprise -= log(product[i])
+                product[i] = 1.0
+    pairs = int(np.sum(scored))
+    squares: float = np.sum(square)
+    if pairs == 0:  # all pairs at these distances are tied
+        return 0.0, 0.0, 0
+    return surprise / pairs, squares / pairs, pairs
+
+
+@kernel
+def chances_with_draws(
+    place: Places, mu: Floats, variance: Floats, gaussian: bool, margin: float
+) -> tuple[float, float, int]:
+    """The mean log loss and Brier score of three outcomes, and the number of pairs: one entry is
+    better than the other by more than `margin`, or worse, or they draw.
+
+    The Brier score is half the sum of (p - happened)^2. Pairs of which neither finished are left
+    out.
+    """
+    n, surprise, square, pairs = len(place), 0.0, 0.0, 0
+    for d in distances_of(n):
+        for i in range(n - d):
+            j = i + d
+            if place[i] == DID_NOT_FINISH:
+                continue
+            spread = np.sqrt(variance[i] + variance[j])
+            better, worse = (mu[i] - mu[j] - margin) / spread, (mu[j] - mu[i] - margin) / spread
+            win = below(better) if gaussian else 1.0 / (1.0 + exp(-C * better))
+            loss = below(worse) if gaussian else 1.0 / (1.0 + exp(-C * worse))
+            draw = max(1.0 - win - loss, 0.0)
+            p = draw if place[i] == place[j] else win
+            surprise -= log(min(max(p, SURE), 1.0 - SURE))
+            square += 0.5 * (win * win + loss * loss + draw * draw + 1.0) - p
+            pairs += 1
+    if pairs == 0:
+        return 0.0, 0.0, 0
+    return surprise / pairs, square / pairs, pairs
+
+
+@giving
+def _not_foretold(place: Places, untied: int) -> tuple[int, int]:
+    """How many of the pairs that could be scored drew, and of how many neither finished. `untied`
+    of them were not tied."""
+    n, finished, total, unfinished = len(place), len(place), 0, 0
+    while finished > 0 and place[finished - 1] == DID_NOT_FINISH:
+        finished -= 1
+    if n <= EXACT:
+        unfinished = (n - finished) * (n - finished - 1) // 2
+        return n * (n - 1) // 2 - unfinished - untied, unfinished
+    for d in distances_of(n):
+        total += n - d
+        unfinished += max(n - finished - d, 0)
+    return total - unfinished - untied, unfinished
+
+
+@giving
+def _experienced(rounds: Ints, order: Ints) -> tuple[Ints, Ints]:
+    """The experienced entries in order of place, and their indices among these in order of
+    rating."""
+    n = len(rounds)
+    among, entries, known = np.empty(n, np.int64), np.empty(n, np.int64), 0
+    for i in range(n):
+        among[i], entries[known] = known, i
+        known += rounds[i] >= LEAST_ROUNDS
+    chosen, at = np.empty(known, np.int64), 0
+    for i in order:
+        if rounds[i] >= LEAST_ROUNDS:
+            chosen[at] = among[i]
+            at += 1
+    return entries[:known], chosen
+
+
+@giving
+def _score_round(
+    place: Places, mu: Floats, variance: Floats, rounds: Ints, shown: Floats, gaussian: bool,
+    margin: float, out: Floats,
+) -> None:  # fmt: skip
+    n, order = len(place), by_rating(shown)
+    some, some_order = _experienced(rounds, order)
+    inversion, deviation, untied, _ = compare(place[some], shown[some], some_order)
+    if untied > 0.0:
+        out[0], out[1], out[2] = len(some), inversion, deviation
+    inversion, deviation, untied, wrong = compare(place, shown, order)
+    surprise, square, scored = 0.0, 0.0, 0
+    if untied > 0.0:
+        out[3], out[4], out[5], out[6], out[7] = n, inversion, deviation, untied, wrong
+        surprise, square, scored = chances(place, mu, variance, gaussian)
+    drawn, out[13] = _not_foretold(place, scored)
+    out[12] = drawn
+    if margin > 0.0:
+        surprise, square, scored = chances_with_draws(place, mu, variance, gaussian, margin)
+    if scored > 0:
+        out[8], out[9], out[10], out[11] = n, surprise, square, scored
+
+
+@kernel
+def score(
+    round_starts: Ints, place: Places, entry_starts: Ints, share: Floats, mu: Floats,
+    sigma: Floats, rounds: Ints, initial_mu: float, noise: float, sigmas: float, gaussian: bool,
+    margin: float, shown: Floats,
+) -> Floats:  # fmt: skip
+    """(R, OF_PAIRS) scores of the rounds of a wave, from its players' beliefs before it
+    (model.Wave).
+
+    The variance of an entry is the sum of share^2 (sigmas sigma^2 + noise) over its members. Draws
+    are outcomes if there is a `margin`. Entries are in order of `shown` (E,), or of their mean
+    performance if that is empty.
+    """
+    entries = len(place)
+    entry_mu, variance = np.empty(entries), np.empty(entries)
+    played = np.empty(entries, np.int64)
+    for e in range(entries):
+        i, j = entry_starts[e], entry_starts[e + 1]
+        if j - i == 1 and share[i] == 1.0:
+            entry_mu[e], played[e] = mu[i], rounds[i]
+            variance[e] = sigmas * sigma[i] * sigma[i] + noise
+        else:
+            spread = sigmas * sigma[i:j] * sigma[i:j] + noise
+            entry_mu[e], variance[e] = team(initial_mu, share[i:j], mu[i:j], spread)
+            played[e] = np.min(rounds[i:j])
+    out = np.zeros((len(round_starts) - 1, OF_PAIRS))
+    for r in range(len(out)):
+        a, b = round_starts[r], round_starts[r + 1]
+        by = shown[a:b] if len(shown) else entry_mu[a:b]
+        _score_round(
+            place[a:b], entry_mu[a:b], variance[a:b], played[a:b], by, gaussian, margin, out[r]
+        )
+    return out

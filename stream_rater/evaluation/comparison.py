@@ -1,0 +1,163 @@
+"""Compares configurations on the same rounds and outcomes (`alike`): a row of measures for each."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+from time import perf_counter
+from typing import Any
+
+import msgspec
+
+from stream_rater.evaluation.accuracy import averages
+from stream_rater.evaluation.alike import alike, counted, draws_of
+from stream_rater.evaluation.bootstrap import Difference, differences
+from stream_rater.evaluation.evaluation import MOST_SIDES, Outcome, evaluate
+from stream_rater.evaluation.measures import FIELDS, MEASURES
+from stream_rater.evaluation.season import Session
+from stream_rater.evaluation.warming import warm
+from stream_rater.evaluation.winners import Bin
+from stream_rater.rating.parameters import RatingConfig
+
+Named = tuple[str, RatingConfig]
+"""A name and its configuration."""
+
+
+Watched = Callable[[str, Sequence[Session]], Iterable[Session]]
+"""Rounds that a configuration, named so, goes through; gives the same, and may show progress."""
+
+
+def unwatched(_: str, sessions: Sequence[Session]) -> Iterable[Session]:
+    """Nobody looks."""
+    return sessions
+
+
+class Row(msgspec.Struct, kw_only=True):
+    """The results of one configuration on one file, as `evaluate --format json` writes them.
+
+    Measures are None if no round was scored. Times are those of this configuration alone.
+    """
+
+    file: str
+    config: str
+    system: str
+    rounds: int
+    scored_rounds: int
+    """Without the first ones, which only build experience."""
+    rounds_scored: int
+    """Of these, the rounds that have a log loss. Of all configurations on a file, the same."""
+    pairs_scored: int
+    """Pairs of entries that have a log loss."""
+    draws_scored: int
+    """Of these, the draws: log loss and Brier score are then over three outcomes."""
+    draws_left_out: int
+    """Pairs that drew and have no log loss."""
+    unfinished_left_out: int
+    """Pairs of which neither finished."""
+    winners_scored: int
+    """Rounds whose winner is scored."""
+    results: int
+    """Of all rounds together: one for each player of each round."""
+    players: int
+    """`results` under its first name."""
+    pair_inversion: float | None
+    rank_deviation: float | None
+    pair_inversion_all: float | None
+    rank_deviation_all: float | None
+    kendall_tau: float | None
+    log_loss: float | None
+    brier: float | None
+    winner_log_loss: float | None
+    winner_brier: float | None
+    seconds: float
+    """Seconds for reading, rating and scoring."""
+    rating_seconds: float
+    rounds_per_second: float
+    players_per_second: float
+    calibration: list[Bin]
+    """How often sides won, by their probability to win."""
+    differences: dict[str, Difference | None] | None = None
+    """The differences from the first configuration on the same file, by measure; None for the first
+    one."""
+
+
+def compare(
+    file: str, sessions: Iterable[Session], configs: Sequence[Named], train: float,
+    watched: Watched = unwatched, variance_factor: float = 1.0, most_sides: int = MOST_SIDES,
+    *, shown: bool = False,
+) -> list[Row]:  # fmt: skip
+    """Evaluate each configuration on the rounds of a file. The first `train` of the rounds are
+    rated and not scored. `watched` sees each configuration's way through them. `shown`: entries are
+    in order of their displayed ratings; else in that of mu."""
+    began_s, reading_s = perf_counter(), 0.0
+    alone = len(configs) == 1
+    listed: Sequence[Session] | None = None if alone else list(sessions)
+    if not alone:
+        reading_s = perf_counter() - began_s
+    draws = draws_of(config for _, config in configs)
+    outcomes: list[Outcome] = []
+    if alone:
+        peeked, sessions = _peeked(sessions)
+        reading_s = perf_counter() - began_s
+    for name, config in configs:
+        warm(config, peeked if listed is None else listed, most_sides=most_sides, draws=draws,
+             shown=shown)  # fmt: skip
+        played = sessions if listed is None else watched(name, listed)
+        outcomes.append(evaluate(
+            played, config, threads=True, variance_factor=variance_factor, most_sides=most_sides,
+            draws=draws, shown=shown,
+        ))  # fmt: skip
+    outcomes = outcomes_alike(outcomes)
+    rows = [
+        _row(file, name, outcome, train, reading_s)
+        for (name, _), outcome in zip(configs, outcomes, strict=True)
+    ]
+    for row, outcome in zip(rows[1:], outcomes[1:], strict=True):
+        pair = outcome.scored(train), outcomes[0].scored(train)
+        row.differences = differences(*pair, MEASURES)
+    return rows
+
+
+def _peeked(sessions: Iterable[Session]) -> tuple[list[Session], Iterable[Session]]:
+    """The first of these, and all of them."""
+    rest = iter(sessions)
+    first = list(islice(rest, 1))
+    return first, chain(first, rest)
+
+
+def outcomes_alike(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The outcomes of one season, with the scores that all have."""
+    assert len({each.draws for each in outcomes}) == 1, "the same outcomes"
+    found = []
+    for outcome, scores in zip(outcomes, alike([each.scores for each in outcomes]), strict=True):
+        decided = scores[:, FIELDS.index("decided")] > 0.0
+        foretold = outcome.foretold.of(decided[outcome.foretold.round])
+        found.append(replace(outcome, scores=scores, foretold=foretold))
+    return found
+
+
+def _row(file: str, name: str, outcome: Outcome, train: float, reading_s: float) -> Row:
+    scored = outcome.scored(train)
+    of = counted(scored, draws=outcome.draws)
+    seconds = outcome.seconds + reading_s
+    measures: dict[str, Any] = averages(scored)
+    return Row(
+        file=file,
+        config=name,
+        system=str(outcome.config.__struct_config__.tag),
+        rounds=len(outcome.scores),
+        scored_rounds=len(scored),
+        rounds_scored=of.rounds,
+        pairs_scored=of.pairs,
+        draws_scored=of.drawn,
+        draws_left_out=of.drawn_left_out,
+        unfinished_left_out=of.unfinished_left_out,
+        winners_scored=of.winners,
+        results=int(outcome.players.sum()),
+        players=int(outcome.players.sum()),
+        seconds=seconds,
+        rating_seconds=outcome.rating_s,
+        rounds_per_second=len(outcome.scores) / seconds,
+        players_per_second=float(outcome.players.sum()) / seconds,
+        calibration=outcome.calibration(train),
+        **measures,
+    )

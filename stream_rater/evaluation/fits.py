@@ -1,0 +1,202 @@
+"""Tunes a system on the first part of a game, and scores it on the others (see `games`)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stream_rater.columns.arrays import Floats
+from stream_rater.evaluation import sides
+from stream_rater.evaluation.accuracy import average
+from stream_rater.evaluation.contestants import Peer, System
+from stream_rater.evaluation.game import Game
+from stream_rater.evaluation.season import Session
+from stream_rater.evaluation.sides import Run, factors_of, scores_of, total_loss, variance_factor
+from stream_rater.evaluation.spaces import Dimension, place
+from stream_rater.evaluation.tuning import PRIOR, UNDEFINED, at_ends, penalty, search
+from stream_rater.evaluation.warming import timed
+
+LOG_LOSS, ORDER, ORDER_OF_ALL = "log_loss", "pair_inversion", "pair_inversion_all"
+"""Measures to tune by; the last one where nobody has played enough rounds for the second."""
+DEFAULT = "default"
+OUT_OF_RANGE = (ArithmeticError, MemoryError, ValueError)
+"""What a system may raise where its parameters let ratings run away, as Thurstone's steps can."""
+AIMS = (LOG_LOSS, ORDER)
+
+
+@dataclass(slots=True)
+class Fit:
+    """A system to tune on the first part of a game."""
+
+    system: System
+    first: Sequence[Session]
+    aim: str
+    prior: float | None = PRIOR
+    """None: the likeliest parameters."""
+    runs: dict[tuple[float, ...], Floats] | None = None
+    """Scores by point, if they are to be kept: two aims share those of the same points."""
+    apart: bool = False
+    """Whether each point is scored with the variance factor that suits it best. Then parameters are
+    chosen for who is better, and how sure to be is fitted apart."""
+
+    @property
+    def space(self) -> tuple[Dimension, ...]:
+        """The dimensions."""
+        return self.system.space
+
+    def start(self) -> list[float]:
+        """The point of the first guess."""
+        return [place(each, each.start) for each in self.space]
+
+    def config(self, point: Sequence[float]) -> Any:
+        """The configuration at a point of the unit cube."""
+        return self.system.config(
+            {each.name: each.at(x) for each, x in zip(self.space, point, strict=True)}
+        )
+
+    def cost(self, point: Sequence[float]) -> float:
+        """The total loss and the prior's part."""
+        try:
+            scores = self._scores(tuple(point))
+        except OUT_OF_RANGE:
+            return UNDEFINED
+        loss = total_loss(scores, self.aim)
+        if loss is None and self.aim == ORDER:
+            loss = total_loss(scores, ORDER_OF_ALL)
+        if loss is None or not np.isfinite(loss):
+            return UNDEFINED
+        return loss + self._penalty(point)
+
+    def _scores(self, point: tuple[float, ...]) -> Floats:
+        """(R, OF_PAIRS) those of the first part by the configuration at this point."""
+        found = self.runs.get(point) if self.runs is not None else None
+        if found is None:
+            run = self.system.play(self.first, self.config(point))
+            found = scores_of(run, variance_factor(run) if self.apart else 1.0)
+            if self.runs is not None:
+                self.runs[point] = found
+        return found
+
+    def _penalty(self, point: Sequence[float]) -> float:
+        return 0.0 if self.prior is None else penalty(point, self.start(), self.prior)
+
+
+class Variant(msgspec.Struct, frozen=True, kw_only=True):
+    """One configuration of a system on a game. Measures are those of the other rounds, None where
+    nothing was scored."""
+
+    tuned_for: str
+    config: dict[str, Any]
+    variance_factor: float
+    """By the rounds to tune on; 1 by default."""
+    last_factor: float
+    """That of the last rounds: by all before the last of `sides.REFITS` parts."""
+    first_log_loss: float | None
+    """Of the rounds to tune on."""
+    pair_inversion: float | None
+    pair_inversion_all: float | None
+    log_loss: float | None
+    brier: float | None
+    calibration_error: float | None
+    us_update: float
+    """Time to rate one player in one round."""
+    failed_rounds: int
+    at_ends: tuple[str, ...] = ()
+    """The parameters that ended at an end of their range."""
+
+
+class Gain(msgspec.Struct, frozen=True, kw_only=True):
+    """What tuning for log loss does to the log loss of the other rounds, step by step."""
+
+    default: float | None
+    default_with_factor: float | None
+    without_prior: float | None
+    """As the likeliest parameters have it, with their factor; None of peers."""
+    with_factor: float | None
+    """With prior and variance factor."""
+    refitted: float | None
+    """With the factor fitted again as rounds come in: what is scored."""
+
+
+class Fitted(msgspec.Struct, frozen=True, kw_only=True):
+    """A system on a game."""
+
+    system: str
+    variants: list[Variant]
+    gain: Gain
+
+    def of(self, aim: str) -> Variant:
+        """The variant tuned for this."""
+        return next(each for each in self.variants if each.tuned_for == aim)
+
+
+Scored = dict[str, Floats]
+"""(R, OF_PAIRS) the scores of the other rounds, by what the system was tuned for."""
+
+
+def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
+    """Tune a system on the first part of a game, and score it on the others."""
+    first, runs = game.first, dict[tuple[float, ...], Floats]()
+    problem = Fit(system, first, LOG_LOSS, runs=runs, apart=True)
+    configs, ends = {DEFAULT: problem.config(problem.start())}, dict[str, tuple[str, ...]]()
+    for aim in AIMS:
+        problem = Fit(system, first, aim, runs=runs, apart=True)
+        point = search(problem, trials, workers=1)
+        configs[aim], ends[aim] = problem.config(point), at_ends(problem.space, point)
+    variants, gains = list[Variant](), dict[str, float | None]()
+    scored: Scored = {}
+    for aim, config in configs.items():
+        run = timed(partial(system.play, game.sessions, config))
+        early, rest = run.before(game.boundary), run.after(game.boundary)
+        factor = variance_factor(early)
+        gains[aim] = average(scores_of(rest), LOG_LOSS)
+        gains[f"{aim} with factor"] = average(scores_of(rest, factor), LOG_LOSS)
+        factors = np.ones(len(rest.sides.number))
+        if aim == DEFAULT:
+            factor = 1.0
+        else:
+            factors = factors_of(run, game.boundary)
+        told = rest.less_sure(factors)
+        scored[aim] = scores_of(told)
+        gains[f"{aim} refitted"] = average(scored[aim], LOG_LOSS)
+        last = float(factors[np.argmax(rest.sides.number)]) if len(factors) else factor
+        made = _variant(system, aim, config, (factor, last), early, run, told, scored[aim])
+        variants.append(msgspec.structs.replace(made, at_ends=ends.get(aim, ())))
+    gain = Gain(
+        default=gains[DEFAULT], default_with_factor=gains[f"{DEFAULT} with factor"],
+        without_prior=_without_prior(system, game, trials, runs),
+        with_factor=gains[f"{LOG_LOSS} with factor"],
+        refitted=gains[f"{LOG_LOSS} refitted"],
+    )  # fmt: skip
+    return Fitted(system=system.name, variants=variants, gain=gain), scored
+
+
+def _variant(
+    system: System, aim: str, config: Any, factors: tuple[float, float], early: Run, run: Run,
+    told: Run, scores: Floats,
+) -> Variant:  # fmt: skip
+    factor, last = factors
+    return Variant(
+        tuned_for=aim, config=system.told(config), variance_factor=factor, last_factor=last,
+        first_log_loss=average(scores_of(early, factor), LOG_LOSS),
+        pair_inversion=average(scores, ORDER),
+        pair_inversion_all=average(scores, ORDER_OF_ALL),
+        log_loss=average(scores, LOG_LOSS), brier=average(scores, "brier"),
+        calibration_error=sides.calibration_error(told),
+        us_update=1e6 * run.seconds / max(run.results, 1), failed_rounds=run.failed,
+    )  # fmt: skip
+
+
+def _without_prior(
+    system: System, game: Game, trials: int, runs: dict[tuple[float, ...], Floats]
+) -> float | None:
+    if isinstance(system, Peer):
+        return None
+    problem = Fit(system, game.first, LOG_LOSS, None, runs, apart=True)
+    config = problem.config(search(problem, trials, workers=1))
+    run = system.play(game.sessions, config)
+    early, rest = run.before(game.boundary), run.after(game.boundary)
+    return average(scores_of(rest, variance_factor(early)), LOG_LOSS)

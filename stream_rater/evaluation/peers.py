@@ -1,0 +1,189 @@
+"""Other packages' rating systems, played through the same rounds as ours.
+
+They are no dependency: `peer_module` finds them where they are installed, or in the folder `peers`
+of the environment. What a peer believes of a side is by its own model of a match of two sides:
+
+| peer | mean of a side | variance of a side |
+|---|---|---|
+| openskill.py (`predict_win`) | sum of mu | beta^2 + sum of sigma^2 |
+| trueskill | sum of mu | sum of (beta^2 + sigma^2) |
+
+Differences are normal. Ratings start at 0. Members' shares are left out, as are a round's weight
+and its time. Entries that did not finish tie for last.
+
+Both packages depend on ratios of sigma, beta and tau only, so sigma keeps its default and the
+others are tuned.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stream_rater.columns.ranges import bounds
+from stream_rater.evaluation.season import Session
+from stream_rater.evaluation.sides import Run, Sides, joined
+from stream_rater.evaluation.spaces import Dimension
+from stream_rater.rating.model import DID_NOT_FINISH, LAST
+
+PEERS = Path(sys.prefix) / "peers"
+"""Where the project's own benchmarks install them."""
+
+SIGMA = 25.0 / 3.0
+"""Both packages' default."""
+
+BETA = Dimension("beta", 0.5, 60.0, 25.0 / 6.0)
+TAU = Dimension("tau", 0.004, 4.0, 25.0 / 300.0)
+DRAW = Dimension("draw_probability", 0.001, 0.5, 0.1)
+
+SPACES: dict[str, tuple[Dimension, ...]] = {
+    "openskill-plackett-luce": (BETA, TAU),
+    "openskill-thurstone-mosteller": (BETA, TAU),
+    "trueskill-package": (BETA, TAU, DRAW),
+}
+"""The dimensions of each peer. Their first guesses are the packages' defaults."""
+
+MODULES = {
+    "openskill-plackett-luce": "openskill.models",
+    "openskill-thurstone-mosteller": "openskill.models",
+    "trueskill-package": "trueskill",
+}
+
+FAILURES = (ArithmeticError, ValueError)
+"""What the packages raise where their numbers leave the range of floats."""
+
+
+class PeerConfig(msgspec.Struct, frozen=True):
+    """A peer and its parameters."""
+
+    peer: str
+    beta: float
+    tau: float
+    draw_probability: float = 0.1
+
+
+def peer_module(module: str) -> Any:
+    """Import a peer's module; ImportError where it is not installed.
+
+    The path is as it was afterwards: PEERS has other versions of packages that we use.
+    """
+    before = sys.path[:]
+    sys.path.append(str(PEERS))
+    try:
+        return importlib.import_module(module)
+    finally:
+        sys.path[:] = before
+
+
+def missing() -> list[str]:
+    """The peers that are not installed."""
+    found = []
+    for peer, module in MODULES.items():
+        try:
+            peer_module(module)
+        except ImportError:
+            found.append(peer)
+    return found
+
+
+Rate = Callable[[list[list[Any]], list[int]], Any]
+"""Rates teams of ratings with these ranks; gives the new ratings in the same order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A peer with its parameters, ready to rate."""
+
+    newcomer: Callable[[], Any]
+    rate: Rate
+    beta_of_members: bool
+    """Whether each member of a side has a variance of beta^2; else the side has it once."""
+
+
+def model_of(config: PeerConfig) -> Model:
+    """The package's model. Raises ImportError where it is not installed."""
+    module = peer_module(MODULES[config.peer])
+    given: dict[str, Any] = {"mu": 0.0, "sigma": SIGMA, "beta": config.beta, "tau": config.tau}
+    if config.peer == "trueskill-package":
+        chance = config.draw_probability
+        environment = module.TrueSkill(draw_probability=chance, **given)
+        return Model(environment.create_rating, _ranked(environment.rate), True)
+    kind = "PlackettLuce" if config.peer.endswith("luce") else "ThurstoneMostellerFull"
+    model = getattr(module, kind)(**given)
+    return Model(lambda: model.rating(mu=0.0, sigma=SIGMA), _ranked(model.rate), False)
+
+
+def _ranked(rate: Any) -> Rate:
+    return lambda teams, ranks: rate(teams, ranks=ranks)
+
+
+class Peer:
+    """The ratings of one peer during a season."""
+
+    def __init__(self, config: PeerConfig) -> None:
+        self.seconds, self.failed = 0.0, 0
+        self._model, self._beta2 = model_of(config), config.beta**2
+        self._ladders: dict[str, dict[int, tuple[Any, int]]] = {}
+
+    def play(self, session: Session) -> tuple[Sides, int] | None:
+        """Rate a session's rounds. Gives what was believed before each, and their players; None
+        if no round teaches anything."""
+        rated, indices = session.rating(skip_all_tied=False)
+        if rated is None:
+            return None
+        held = self._ladders.setdefault(session.ladder, {})
+        told: list[tuple[float, float, int]] = []
+        rows, members = rated.rows.tolist(), rated.rounds.members.tolist()
+        place, player, entry = rated.rounds.place, 0, 0
+        ranks = np.where(place == DID_NOT_FINISH, LAST, place).tolist()
+        for entries in rated.rounds.entries.tolist():
+            teams = []
+            for size in members[entry : entry + entries]:
+                teams.append(rows[player : player + size])
+                player += size
+            told += self._round(held, teams, ranks[entry : entry + entries])
+            entry += entries
+        mu, variance, played = (np.array(each) for each in zip(*told, strict=True))
+        starts = bounds(rated.rounds.entries)
+        sides = Sides(session.numbers[indices], starts, place, mu, variance, played)
+        return sides, len(rows)
+
+    def _round(
+        self, held: dict[int, tuple[Any, int]], teams: list[list[int]], ranks: list[int]
+    ) -> list[tuple[float, float, int]]:
+        """Rate one round. Gives mean, variance and rounds before of each side."""
+        began_s = perf_counter()
+        fresh = self._model.newcomer
+        before = [[held.get(row) or (fresh(), 0) for row in team] for team in teams]
+        ratings = [[rating for rating, _ in team] for team in before]
+        try:
+            after = self._model.rate(ratings, ranks)
+        except FAILURES:
+            after, self.failed = ratings, self.failed + 1
+        for team, counts, rated in zip(teams, before, after, strict=True):
+            for row, (_, played), rating in zip(team, counts, rated, strict=True):
+                held[row] = rating, played + 1
+        self.seconds += perf_counter() - began_s
+        return [self._side(team) for team in before]
+
+    def _side(self, team: list[tuple[Any, int]]) -> tuple[float, float, int]:
+        noises = len(team) if self._model.beta_of_members else 1
+        return (
+            sum(rating.mu for rating, _ in team),
+            sum(rating.sigma**2 for rating, _ in team) + noises * self._beta2,
+            min(played for _, played in team),
+        )
+
+
+def of_peer(sessions: Iterable[Session], config: PeerConfig) -> Run:
+    """A season by a peer."""
+    peer = Peer(config)
+    played = [each for session in sessions if (each := peer.play(session)) is not None]
+    results = sum(count for _, count in played)
+    return Run(joined([sides for sides, _ in played]), True, peer.seconds, results, peer.failed)

@@ -1,0 +1,126 @@
+"""Proposes parameters for a ladder, with the gain to expect: tuned on the first part of its rounds,
+and compared with the present parameters on the others.
+
+The parameters are the most probable ones by the first part (`fits`). The gain is measured by the
+paired bootstrap, on rounds that the search has not seen.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_rater.columns.arrays import Floats
+from stream_rater.evaluation.accuracy import average
+from stream_rater.evaluation.alike import Counted, alike, counted, draws_of
+from stream_rater.evaluation.bootstrap import Difference, differences
+from stream_rater.evaluation.contestants import Ours, System
+from stream_rater.evaluation.evaluation import evaluate, trained
+from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, Fit
+from stream_rater.evaluation.measures import FIELDS, WEIGHT_OF
+from stream_rater.evaluation.present import Present, system_of
+from stream_rater.evaluation.research.games import verdict
+from stream_rater.evaluation.season import Session, before
+from stream_rater.evaluation.tuning import at_ends, search
+from stream_rater.rating.parameters import RatingConfig
+
+LEAST_ROUNDS = 20
+"""To tune on, and to compare on. With fewer the bootstrap's interval is too narrow."""
+
+ADOPT, NO_DIFFERENCE = "adopt it", "no difference that the rounds show"
+KEEP = "it is worse, keep what you have"
+
+
+class TooFewRounds(Exception):
+    """A part of the rounds is too short to tune or to compare on. The text is one line."""
+
+
+class Compared(NamedTuple):
+    """A measure of the rounds that were not tuned on."""
+
+    measure: str
+    now: float
+    """By the present parameters."""
+    tuned: float
+    difference: Difference
+    """Tuned less present."""
+
+    @property
+    def verdict(self) -> str:
+        """What the interval says of the tuned parameters: `games.VERDICTS`."""
+        return verdict(self.measure, self.difference)
+
+
+class Proposal(NamedTuple):
+    """Parameters, and what they gain."""
+
+    rating: RatingConfig
+    first: int
+    """Rounds to tune on."""
+    rest: int
+    """Rounds to compare on."""
+    compared: list[Compared]
+    """By log loss, then by order: that of all sides where nobody has played enough rounds."""
+    of: Counted | None = None
+    """What is compared: the same of both."""
+    at_ends: tuple[str, ...] = ()
+    """The parameters that ended at an end of their range."""
+
+    @property
+    def verdict(self) -> str:
+        """ADOPT if a measure is better and none is worse, KEEP if one is worse, else
+        NO_DIFFERENCE."""
+        found = {each.verdict for each in self.compared}
+        if "worse" in found:
+            return KEEP
+        return ADOPT if "better" in found else NO_DIFFERENCE
+
+
+def propose(
+    present: RatingConfig, system: str, sessions: Sequence[Session], aim: str = LOG_LOSS, *,
+    train: float, trials: int, workers: int, tell: Callable[[], None] = lambda: None,
+) -> Proposal:  # fmt: skip
+    """Parameters of this system for one ladder's rounds, tuned on their first `train` by `aim`, one
+    of `fits.AIMS`. Of the ladder's own system the search begins with the present parameters.
+
+    `tell` is called after each trial. Raises TooFewRounds, or MissingExtra without SciPy.
+    """
+    own: System = Present(present) if system == system_of(present) else Ours(system)
+    guess = own.config({each.name: each.start for each in own.space})
+    draws = draws_of([present, guess])
+    base = _scores(sessions, present, draws=draws)
+    first = trained(len(base), train)
+    _check_enough(base, first)
+    problem = Fit(own, before(sessions, first), aim)
+    point = search(problem, trials, workers, tell)
+    found: RatingConfig = problem.config(point)
+    base, tuned = alike([base, _scores(sessions, found, draws=draws)])
+    compared = list(_compared(base[first:], tuned[first:]))
+    of = counted(base[first:], draws=draws)
+    ends = at_ends(own.space, point)
+    return Proposal(found, first, len(base) - first, compared, of, ends)
+
+
+def _scores(sessions: Sequence[Session], config: RatingConfig, *, draws: bool) -> Floats:
+    """(R, len(FIELDS)) the scores of all rounds, without those of winners."""
+    return evaluate(sessions, config, most_sides=0, draws=draws).scores
+
+
+def _check_enough(scores: Floats, first: int) -> None:
+    scored = scores[:, FIELDS.index(WEIGHT_OF[LOG_LOSS])] > 0.0
+    counts = [int(np.count_nonzero(part)) for part in (scored[:first], scored[first:])]
+    if min(counts) < LEAST_ROUNDS:
+        raise TooFewRounds(
+            f"{counts[0]} rounds to tune on and {counts[1]} to compare on say who was better, and "
+            f"{LEAST_ROUNDS} of each are needed"
+        )
+
+
+def _compared(base: Floats, tuned: Floats) -> list[Compared]:
+    gaps = differences(tuned, base, [LOG_LOSS, ORDER, ORDER_OF_ALL])
+    found = []
+    for measure in (LOG_LOSS, ORDER if gaps[ORDER] is not None else ORDER_OF_ALL):
+        gap, now, then = gaps[measure], average(base, measure), average(tuned, measure)
+        if gap is not None and now is not None and then is not None:
+            found.append(Compared(measure, now, then, gap))
+    return found

@@ -1,0 +1,206 @@
+"""Repeats the experiments of the Elo-MMR paper: accuracy, time, farming and small rounds.
+
+Each part is computed here; `figures` writes it as Markdown and pictures.
+
+- *accuracy* (Table 2) and *time* (Table 3): each system is tuned on the first TRAIN of each data
+  set and scored on the rest. It is tuned once, by pair inversion; the paper tunes it for each
+  measure. As in `games`, the most probable parameters are taken: those that fit best follow the
+  noise of a short first part to the ends of their ranges. All systems are scored on the same rounds
+  and outcomes (`alike`), and all kernels are there before a time counts (`warming`).
+- *farming* (Figure 2): `farming`, on a given data set and player.
+- *sizes* (Figure 3): the rounds of the largest data set, split at random into small rounds.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_rater.evaluation.accuracy import averages
+from stream_rater.evaluation.alike import Counted, counted, draws_of
+from stream_rater.evaluation.bootstrap import Difference, difference
+from stream_rater.evaluation.comparison import outcomes_alike
+from stream_rater.evaluation.contestants import Ours
+from stream_rater.evaluation.evaluation import MOST_SIDES, Outcome, evaluate, trained
+from stream_rater.evaluation.fits import Fit
+from stream_rater.evaluation.research import farming, synthetic
+from stream_rater.evaluation.research.farming import Careers
+from stream_rater.evaluation.research.synthetic import Kind
+from stream_rater.evaluation.season import Session, before, in_blocks, split
+from stream_rater.evaluation.spaces import SPACES, configuration, start
+from stream_rater.evaluation.tuning import at_ends, search
+from stream_rater.evaluation.warming import timed, warm
+from stream_rater.rating.parameters import EloMMR, RatingConfig, Topcoder
+
+TRAIN = 0.1
+MEASURE = "pair_inversion"
+"""The measure to tune by. It includes newcomers where nobody has played enough rounds yet, as in
+synth-large."""
+REFERENCE = "elo-mmr"
+"""The system with which the others are compared."""
+SEED = 1
+
+FARMING_SYSTEMS: dict[str, RatingConfig] = {
+    "topcoder": Topcoder(),
+    "elo-mmr": EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0),
+}
+"""The default parameters of the paper, whose name for this Elo-MMR is Elo-MMR(1)."""
+
+MADE_UP_FARM = Kind(players=200, rounds=120, per_round=200)
+MADE_UP_THRESHOLD = 2200.0
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """The size of an experiment."""
+
+    rounds: int | None
+    """The number of first rounds of each data set; None for all."""
+    trials: int
+    """The number of configurations tried for each system and data set."""
+    sizes: tuple[int, ...]
+    """The numbers of players in a round, for Figure 3."""
+    synthetic: Mapping[str, Kind]
+
+
+THE_PAPERS = {"synth-small": synthetic.SMALL, "synth-large": synthetic.LARGE}
+"""The synthetic seasons that the paper has figures for."""
+
+FULL = Effort(None, 150, (5, 10, 20, 50, 100, 200, 500, 1000), THE_PAPERS)
+QUICK = Effort(
+    80, 6, (5, 20),
+    {"synth-small": Kind(60, 200, 5), "synth-large": Kind(150, 20, 150)},
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """A named data set."""
+
+    name: str
+    sessions: Sequence[Session]
+
+    @property
+    def rounds(self) -> int:
+        """How many."""
+        return sum(len(session.rounds) for session in self.sessions)
+
+    def sizes(self) -> list[int]:
+        """The number of entries of each round."""
+        return [int(size) for session in self.sessions for size in session.rounds.entries]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The results of one system on one data set."""
+
+    data: str
+    system: str
+    outcome: Outcome
+    measures: Mapping[str, float | None]
+    against: Difference | None
+    """The pair inversion minus that of the reference."""
+    of: Counted
+    """What is scored: the same of all systems."""
+    at_ends: tuple[str, ...] = ()
+    """The parameters that ended at an end of their range."""
+
+
+Say = Callable[[str], None]
+
+
+def made_up(effort: Effort) -> list[DataSet]:
+    """The synthetic data sets."""
+    return [
+        DataSet(name, list(in_blocks(synthetic.season(kind, SEED))))
+        for name, kind in effort.synthetic.items()
+    ]
+
+
+def first_guess(system: str) -> RatingConfig:
+    """The configuration of a system before tuning."""
+    return configuration(system, start(SPACES[system]))
+
+
+class Tuned(NamedTuple):
+    """A system after tuning."""
+
+    config: RatingConfig
+    at_ends: tuple[str, ...]
+    """The parameters that ended at an end of their range."""
+
+
+def tuned(data: DataSet, system: str, trials: int, workers: int) -> Tuned:
+    """A system after tuning on the first part of a data set."""
+    first = before(data.sessions, trained(data.rounds, TRAIN))
+    problem = Fit(Ours(system), first, MEASURE)
+    point = search(problem, trials, workers)
+    return Tuned(problem.config(point), at_ends(problem.space, point))
+
+
+def accuracy(
+    data: DataSet, systems: Sequence[str], effort: Effort, workers: int, say: Say
+) -> list[Entry]:
+    """Tables 2 and 3: evaluate every system on a data set."""
+    found: dict[str, Tuned] = {}
+    for system in systems:
+        say(f"{data.name}: {system}")
+        found[system] = tuned(data, system, effort.trials, workers)
+    draws = draws_of(each.config for each in found.values())
+    played = [_played(data, each.config, draws=draws) for each in found.values()]
+    outcomes = dict(zip(found, outcomes_alike(played), strict=True))
+    base = outcomes.get(REFERENCE)
+    return [
+        Entry(
+            data.name,
+            system,
+            outcome,
+            averages(outcome.scored(TRAIN)),
+            None
+            if base is None or outcome is base
+            else difference(outcome.scored(TRAIN), base.scored(TRAIN), MEASURE),
+            counted(outcome.scored(TRAIN), draws=draws),
+            found[system].at_ends,
+        )
+        for system, outcome in outcomes.items()
+    ]
+
+
+def _played(data: DataSet, config: RatingConfig, *, draws: bool) -> Outcome:
+    """A season by one configuration, whose time has no compiling in it."""
+    warm(config, data.sessions, most_sides=MOST_SIDES, draws=draws)
+    return timed(lambda: evaluate(data.sessions, config, draws=draws))
+
+
+def sizes(
+    data: DataSet, configs: Mapping[str, RatingConfig], effort: Effort, say: Say
+) -> dict[str, list[float | None]]:
+    """Figure 3: the pair inversion of each system, for each size of rounds."""
+    found: dict[str, list[float | None]] = {system: [] for system in configs}
+    for size in effort.sizes:
+        rng = np.random.default_rng(SEED)
+        small = [split(session, size, rng) for session in data.sessions]
+        for system, config in configs.items():
+            say(f"{data.name}, rounds of {size}: {system}")
+            found[system].append(averages(evaluate(small, config).scored(TRAIN))[MEASURE])
+    return found
+
+
+def farm(data: DataSet, row: int, threshold: float) -> dict[str, Careers]:
+    """Figure 2: the honest and the farmed careers of the player in this row."""
+    return farming.compare(data.sessions, row, FARMING_SYSTEMS, threshold)
+
+
+def made_up_farm() -> tuple[DataSet, int]:
+    """A synthetic season for Figure 2, and the row of its best player."""
+    sessions = list(synthetic.season(MADE_UP_FARM, 3))  # one round each
+    places = np.zeros(MADE_UP_FARM.players)
+    for session in sessions:
+        places[session.rows] += np.arange(len(session.rows))
+    return DataSet("made up", sessions), int(np.argmin(places))
+
+
+def plain(data: DataSet) -> bool:
+    """Whether a data set has no teams. Rounds with teams cannot be split."""
+    return all(len(session.rounds.place) == len(session.rounds.share) for session in data.sessions)

@@ -1,0 +1,190 @@
+"""Writes the repeated experiments as Markdown tables and pictures."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stream_rater.evaluation.comparison import Row
+from stream_rater.evaluation.research.evidence import REFERENCE, TRAIN, DataSet, Entry
+from stream_rater.evaluation.research.farming import FARMED, HARVEST, HONEST, Careers
+from stream_rater.evaluation.tuning import lab_extra, without_defaults
+
+PAPER = {
+    "synth-large": {"codeforces": (84.0, 11.1), "topcoder": (84.1, 11.0),
+                    "trueskill": (83.3, 11.6), "elo-mmx": (84.0, 11.1), "elo-mmr": (84.0, 11.1)},
+    "synth-small": {"codeforces": (83.4, 15.2), "topcoder": (83.4, 15.2),
+                    "trueskill": (83.3, 15.3), "elo-mmx": (83.6, 15.0), "elo-mmr": (83.7, 15.0)},
+}  # fmt: skip
+"""The paper's Table 2 for synthetic seasons made in the same way: pair inversion and rank
+deviation, %."""
+
+CHOSEN = (
+    "The two-moment filter, its noise, and the first guesses of it and of Elo-MMR were chosen by "
+    "the files cwl, formula-one, map-rando and codeforces: on these they are no test."
+)
+"""Which files had a part in choosing what is compared."""
+
+Lines = Iterable[str]
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A Markdown table."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def number(value: float | None, digits: int) -> str:
+    """A number, or a dash where there is none."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def datasets(data: Sequence[DataSet]) -> list[str]:
+    """Table 1: the data sets."""
+    rows = []
+    for each in data:
+        sizes = each.sizes()
+        rows.append([each.name, f"{len(sizes):,}", f"{sum(sizes) / max(len(sizes), 1):,.0f}"])
+    return ["## Data sets (Table 1)", "", *table(["", "rounds", "entries a round"], rows), ""]
+
+
+def accuracy(entries: Sequence[Entry], *, beside_paper: bool) -> list[str]:
+    """Table 2 with differences from the reference, the paper's figures if `beside_paper`, and the
+    tuned parameters."""
+    rows, parameters, of = [], [], dict[str, str]()
+    for entry in entries:
+        of[entry.data] = entry.of.told()
+        gap = "–"
+        if entry.against is not None:
+            d = entry.against
+            gap = f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]" + (" noise" if d.noise else "")
+        rows.append([
+            entry.data, entry.system, ", ".join(entry.at_ends) or "–",
+            number(entry.measures["pair_inversion"], 3), gap,
+            number(entry.measures["rank_deviation"], 3),
+            number(entry.measures["kendall_tau"], 4), number(entry.measures["log_loss"], 4),
+            number(entry.measures["brier"], 4),
+            *([papers(entry)] if beside_paper else []),
+        ])  # fmt: skip
+        config = msgspec.json.encode(without_defaults(entry.outcome.config)).decode()
+        parameters.append(f"- {entry.data}: `{config}`")
+    return [
+        "## Accuracy (Table 2)", "",
+        f"Each system is tuned on the first {TRAIN:.0%} of the rounds and scored on the others. "
+        f"The difference is to {REFERENCE}, with its 95 % interval (paired bootstrap over rounds).",
+        "A parameter that ended at an end of its range may have followed the noise of a short "
+        "first part: do not trust that row.", "",
+        CHOSEN, "",
+        *(f"- {data}: {told}." for data, told in of.items()), "",
+        *table(["data", "system", "at an end of its range", "pair inversion %", "difference",
+                "rank deviation %", "Kendall tau", "log loss", "Brier",
+                *(["paper"] if beside_paper else [])], rows),
+        "", "Parameters found:", "", *parameters, "",
+    ]  # fmt: skip
+
+
+def papers(entry: Entry) -> str:
+    """The paper's figures for a system on a data set of this name."""
+    paper = PAPER.get(entry.data, {}).get(entry.system)
+    return "–" if paper is None else f"{paper[0]} / {paper[1]}"
+
+
+def times(entries: Sequence[Entry]) -> list[str]:
+    """Table 3: the seconds spent on rating alone."""
+    rows = []
+    for entry in entries:
+        players, seconds = float(entry.outcome.players.sum()), entry.outcome.rating_s
+        speed = f"{1e6 * seconds / max(players, 1.0):.2f}"
+        rows.append([entry.data, entry.system, number(seconds, 2), speed])
+    headings = ["data", "system", "seconds", "µs a player and round"]
+    return ["## Time (Table 3)", "", "Rating alone, one thread.", "", *table(headings, rows), ""]
+
+
+def farming(careers: Mapping[str, Careers], out: Path, whose: str) -> list[str]:
+    """Figure 2: the honest and the farmed ratings."""
+    plots = pyplot()
+    figure, axes = plots.subplots(1, len(careers), figsize=(5.5 * len(careers), 4), squeeze=False)
+    for ax, (system, career) in zip(axes[0], careers.items(), strict=True):
+        ax.plot(career.honest, label="honest")
+        ax.plot(career.farmed, label="farming")
+        ax.axvspan(HONEST, HONEST + FARMED, alpha=0.12)
+        ax.set(title=system, xlabel="own round", ylabel="rating")
+        ax.legend()
+    _save(plots, figure, out / "farming.png")
+    rows = [
+        [system, number(c.honest[-1], 0), number(c.farmed[-1], 0), f"{c.gain:+.0f}",
+         f"{max(f - h for f, h in zip(c.farmed, c.honest, strict=True)):+.0f}"]
+        for system, c in careers.items()
+    ]  # fmt: skip
+    return [
+        "## Farming volatility (Figure 2)", "",
+        f"{whose}: {HONEST} honest rounds, {FARMED} with a fall to last place whenever the "
+        f"Topcoder rating is high, {HARVEST} honest ones.", "",
+        *table(["system", "honest", "farmed", "gain", "most ever ahead"], rows),
+        "", "![ratings after each round](farming.png)", "",
+    ]  # fmt: skip
+
+
+def by_size(found: Mapping[str, Sequence[float | None]], at: Sequence[int], out: Path,
+            name: str, *, tuned: bool) -> list[str]:  # fmt: skip
+    """Figure 3: the pair inversion by size of the rounds. `tuned`: the systems were, on these."""
+    plots = pyplot()
+    figure, ax = plots.subplots(figsize=(6, 4))
+    for system, values in found.items():
+        ax.plot(at, [float("nan") if v is None else v for v in values], marker="o", label=system)
+    ax.set(xscale="log", xlabel="entries in a round", ylabel="pair inversion, %")
+    ax.legend()
+    _save(plots, figure, out / "sizes.png")
+    rows = [[system, *(number(v, 2) for v in values)] for system, values in found.items()]
+    by = "are tuned on its first rounds" if tuned else "have their first guesses"
+    return [
+        "## Small rounds (Figure 3)", "",
+        f"Rounds of {name}, each dealt at random into rounds of so many entries: pair inversion, "
+        f"%. The systems {by}.", "", *table(["system", *map(str, at)], rows), "",
+        "![pair inversion by size](sizes.png)", "",
+    ]  # fmt: skip
+
+
+LEAST_SIDES = 20
+"""A bin with fewer sides says too little to be drawn."""
+
+
+def reliability(rows: Sequence[Row], out: Path) -> None:
+    """A reliability diagram for each file: how often sides won, by their probability to win, with
+    95 % intervals. Raises MissingExtra and OSError."""
+    plots = pyplot()
+    files = list(dict.fromkeys(row.file for row in rows))
+    figure, axes = plots.subplots(1, len(files), figsize=(5 * len(files), 5), squeeze=False)
+    for ax, file in zip(axes[0], files, strict=True):
+        ax.plot([0, 1], [0, 1], color="grey", linestyle=":", label="as foretold")
+        for row in rows:
+            if row.file != file:
+                continue
+            bins = [each for each in row.calibration if each.sides >= LEAST_SIDES]
+            at, won = ([getattr(each, n) for each in bins] for n in ("foretold", "won"))
+            reach = [
+                [each.won - each.won_low for each in bins],
+                [each.won_high - each.won for each in bins],
+            ]
+            ax.errorbar(at, won, reach, marker="o", markersize=4, capsize=2, label=row.config)
+        ax.set(title=file, xlabel="probability to win", ylabel="part that won", aspect="equal",
+               xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))  # fmt: skip
+        ax.legend()
+    _save(plots, figure, out)
+
+
+def pyplot() -> Any:
+    """The module matplotlib.pyplot, set up without a display. Raises MissingExtra."""
+    with lab_extra():
+        import matplotlib as mpl
+
+        mpl.use("Agg")
+        from matplotlib import pyplot
+    return pyplot
+
+
+def _save(plots: Any, figure: Any, path: Path) -> None:
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    plots.close(figure)

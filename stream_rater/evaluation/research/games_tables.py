@@ -1,0 +1,192 @@
+"""Writes the comparison of systems on games as Markdown."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from stream_rater.evaluation.fits import AIMS, DEFAULT
+from stream_rater.evaluation.game import TRAIN
+from stream_rater.evaluation.research.evidence import Effort
+from stream_rater.evaluation.research.figures import CHOSEN, number, table
+from stream_rater.evaluation.research.games import REFERENCE, VERDICTS, Result
+
+AIM = {DEFAULT: "default", "log_loss": "log loss", "pair_inversion": "order"}
+MEASURE = {"log_loss": "log loss", "pair_inversion": "order, %",
+           "pair_inversion_all": "order of all, %"}  # fmt: skip
+DIGITS = {"log_loss": 4, "pair_inversion": 2, "pair_inversion_all": 2}
+
+
+FEW = 30
+"""Fewer rounds to tune on say little."""
+
+
+def notes(effort: Effort, absent: Sequence[str]) -> list[str]:
+    """What was bounded, and which peers are not installed."""
+    told = [f"{effort.trials} configurations were tried for each system and aim."]
+    if effort.rounds is not None:
+        told.append(f"Of each file, the first {effort.rounds:,} rounds at most were read.")
+    if absent:
+        told.append(f"Not installed, and left out: {', '.join(absent)}.")
+    return told
+
+
+def _few(results: Sequence[Result]) -> list[str]:
+    first = {each.game: each.rounds - each.scored_rounds for each in results}
+    return [
+        f"{game}: {count} rounds to tune on, which say little."
+        for game, count in first.items() if count < FEW
+    ]  # fmt: skip
+
+
+def _left_out(results: Sequence[Result]) -> list[str]:
+    """What no system is scored on, so that all are scored on the same."""
+    return [
+        f"{each.game}: {each.pairs_scored:,} pairs are scored; left out are {each.draws_left_out:,}"
+        f" that drew and {each.unfinished_left_out:,} of which neither finished."
+        for each in results if each.draws_left_out or each.unfinished_left_out
+    ]  # fmt: skip
+
+
+def _at_ends(results: Sequence[Result]) -> list[str]:
+    """What was tuned to an end of its range may be an artefact of a short first part."""
+    return [
+        f"{each.game}: {fitted.system}, tuned for {AIM[v.tuned_for]}, ended at an end of the range "
+        f"of {', '.join(v.at_ends)}."
+        for each in results for fitted in each.systems for v in fitted.variants if v.at_ends
+    ]  # fmt: skip
+
+
+def _failed(results: Sequence[Result]) -> list[str]:
+    """A package may fail on a round, as where its numbers leave the range of floats."""
+    return [
+        f"{each.game}: {fitted.system} ({AIM[v.tuned_for]}) failed on {v.failed_rounds:,} of "
+        f"{each.rounds:,} rounds. They changed none of its ratings."
+        for each in results for fitted in each.systems for v in fitted.variants if v.failed_rounds
+    ]  # fmt: skip
+
+
+def as_json(results: Sequence[Result], notes: Sequence[str]) -> bytes:
+    """All there is, for machines."""
+    whole = msgspec.json.encode({"notes": notes, "games": results})
+    return msgspec.json.format(whole) + b"\n"
+
+
+def page(results: Sequence[Result], notes: Sequence[str]) -> list[str]:
+    """All tables; `notes` tell what was bounded and what is missing."""
+    return [
+        "## Games", "",
+        f"Each system is tuned on the first {TRAIN:.0%} of the rounds and scored on the others, by "
+        "the same code.", "",
+        *(
+            f"- {note}" for note in (
+                *notes, *_few(results), *_left_out(results), *_at_ends(results), *_failed(results)
+            )
+        ), "",
+        *against_peers(results), *counts(results), *systems(results), *gains(results),
+        *parameters(results),
+    ]  # fmt: skip
+
+
+def against_peers(results: Sequence[Result]) -> list[str]:
+    """Ours against each peer."""
+    rows = []
+    for each in results:
+        for v in each.of_chosen():
+            digits, d = DIGITS[v.measure], v.difference
+            interval = f"{d.mean:+.{digits}f} [{d.low:+.{digits}f}, {d.high:+.{digits}f}]"
+            rows.append([each.game, v.ours, v.peer, MEASURE[v.measure], AIM[v.tuned_for], interval,
+                         v.verdict])  # fmt: skip
+    return [
+        "### Ours against the peers", "",
+        f"Ours is {REFERENCE} on all games; where it does not take part, the one with the least "
+        "log loss on the first part. The difference is ours less the peer's on the other rounds, "
+        "with its 95 % interval (paired bootstrap over rounds). Less log loss is better, and more "
+        "pairs in the right order are.", "",
+        CHOSEN, "",
+        *table(["game", "ours", "peer", "measure", "tuned for", "difference", "ours is"], rows), "",
+    ]  # fmt: skip
+
+
+AT_FIRST = "the least log loss on the first part"
+
+
+def verdict_counts(results: Sequence[Result]) -> dict[str, Counter[str]]:
+    """How often each of our systems is better than a peer, and so on, over all games and measures;
+    and whichever has the least log loss on a game's first part."""
+    found: dict[str, Counter[str]] = {}
+    for each in results:
+        for v in each.verdicts:
+            found.setdefault(v.ours, Counter())[v.verdict] += 1
+    at_first = [v for each in results for v in each.verdicts if v.ours == each.least_at_first]
+    if at_first:
+        found[AT_FIRST] = Counter(v.verdict for v in at_first)
+    return found
+
+
+def counts(results: Sequence[Result]) -> list[str]:
+    """Each of ours as the one for all games."""
+    rows = [
+        [system, *(str(count[told]) for told in VERDICTS)]
+        for system, count in verdict_counts(results).items()
+    ]
+    return [
+        "### Each of ours against all peers", "",
+        "How often each of our systems is better or worse than a peer, over all games and the "
+        "comparisons above, if it were the one for all.", "",
+        *table(["ours", *VERDICTS], rows), "",
+    ]  # fmt: skip
+
+
+def systems(results: Sequence[Result]) -> list[str]:
+    """Every system in each of its three configurations."""
+    rows = []
+    for each in results:
+        for fitted in each.systems:
+            name = f"**{fitted.system}**" if fitted.system == each.ours else fitted.system
+            for v in fitted.variants:
+                rows.append([
+                    each.game, name, AIM[v.tuned_for], number(v.pair_inversion, 2),
+                    number(v.pair_inversion_all, 2), number(v.log_loss, 4), number(v.brier, 4),
+                    number(v.calibration_error, 4), number(v.us_update, 2),
+                ])  # fmt: skip
+    return [
+        "### Systems", "",
+        "Order is the pairs in the right order, of sides that played five rounds before, and of "
+        "all. The log loss of a coin is 0.6931, its Brier score 0.25. Tuned systems have the "
+        "variance factor that suits all rounds so far.", "",
+        *table(["game", "system", "tuned for", "order, %", "order of all, %", "log loss", "Brier",
+                "calibration error", "µs an update"], rows), "",
+    ]  # fmt: skip
+
+
+def gains(results: Sequence[Result]) -> list[str]:
+    """What the prior and the factor gain."""
+    rows = []
+    for each in results:
+        for fitted in each.systems:
+            gain = fitted.gain
+            steps = (gain.default, gain.default_with_factor, gain.without_prior, gain.with_factor,
+                     gain.refitted)  # fmt: skip
+            rows.append([each.game, fitted.system, *(number(step, 4) for step in steps)])
+    return [
+        "### What tuning gains", "",
+        "Log loss on the other rounds. By the first guess, and by it with the first part's "
+        "variance factor; tuned without the prior, and tuned with it, both with the first part's "
+        "factor; the latter with the factor fitted again as rounds come in.", "",
+        *table(["game", "system", "default", "default, factor", "no prior, factor", "prior, factor",
+                "prior, factor again"], rows), "",
+    ]  # fmt: skip
+
+
+def parameters(results: Sequence[Result]) -> list[str]:
+    """What was found."""
+    lines = []
+    for each in results:
+        for fitted in each.systems:
+            for aim in AIMS:
+                v = fitted.of(aim)
+                config = msgspec.json.encode(v.config).decode()
+                lines.append(f"- {each.game}, {AIM[aim]}: `{config}`, variance factor "
+                             f"{v.variance_factor:.3f}, at last {v.last_factor:.3f}")  # fmt: skip
+    return ["### Parameters found", "", *lines, ""]

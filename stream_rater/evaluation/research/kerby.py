@@ -1,0 +1,146 @@
+"""The tables of B. Kerby's note: which of its methods foretells rounds best, by Kendall's tau.
+
+Tau is the share of pairs, not tied in rank, in which the lower rated entry was placed better; pairs
+of equal rating count half. Ratings are those displayed: the note's best predictor is TrueSkill's mu
+less two sigmas. Methods have the note's parameters, which it chose by its own first season: so on
+these very rounds its figures are not a forecast. Each season begins anew.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stream_rater.evaluation.accuracy import averages
+from stream_rater.evaluation.evaluation import evaluate
+from stream_rater.evaluation.measures import FIELDS
+from stream_rater.evaluation.research.evidence import DataSet
+from stream_rater.evaluation.research.figures import number, table
+from stream_rater.evaluation.season import Session, before
+from stream_rater.rating.parameters import (
+    MinusSigma,
+    PairwiseElo,
+    PlackettLuce,
+    RatingConfig,
+    Thurstone,
+    TrueSkill,
+)
+
+RHO = (0.0, 1.0, 2.0)
+PL_RATES = tuple(zip(RHO, (0.6, 0.13, 0.09), strict=True))
+GAUSSIAN_RATES = tuple(zip(RHO, (0.65, 0.09, 0.07), strict=True))
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of the note."""
+
+    config: RatingConfig
+    season_1: float | None
+    """Kendall tau as the note gives it, of Map Rando's first season."""
+    later: float | None = None
+    """Of the later ones."""
+
+
+def _trueskill(sigma: float, beta: float, tau: float, display: MinusSigma | None) -> TrueSkill:
+    return TrueSkill(
+        beta=beta, sigma_drift=tau, draw_margin=0.01, initial_mu=25.0, initial_sigma=sigma,
+        display=display or "mu",
+    )  # fmt: skip
+
+
+LCB = MinusSigma(minus_sigma=2.0)
+
+METHODS = {
+    "pairwise sum": Method(PairwiseElo(learning_rate=0.07, initial_mu=0), 0.2396),
+    "pairwise average": Method(
+        PairwiseElo(learning_rate=0.75, pairs="average", initial_mu=0), 0.2423
+    ),
+    "plackett-luce": Method(PlackettLuce(learning_rate=0.32, initial_mu=0), 0.2394),
+    "thurstone": Method(Thurstone(learning_rate=0.26, initial_mu=0), 0.2367),
+    "trueskill mu": Method(_trueskill(3.7, 2.3, 0.18, None), 0.2411),
+    "trueskill mu - 2 sigma": Method(_trueskill(5.0, 2.5, 0.12, LCB), 0.2148, 0.1732),
+    "pairwise sum, anchor": Method(
+        PairwiseElo(learning_rate=0.07, initial_mu=-1.6, anchor=0), 0.2251
+    ),
+    "pairwise average, anchor": Method(
+        PairwiseElo(learning_rate=0.63, pairs="average", initial_mu=-2.5, anchor=0), 0.2275
+    ),
+    "plackett-luce, anchor": Method(
+        PlackettLuce(learning_rate=0.18, initial_mu=-2.7, anchor=0), 0.2229
+    ),
+    "thurstone, anchor": Method(Thurstone(learning_rate=0.11, initial_mu=-1.3, anchor=0), 0.2234),
+    "plackett-luce, anchor, rates": Method(
+        PlackettLuce(learning_rate=PL_RATES, initial_mu=0.25, anchor=1.35), None
+    ),
+    "thurstone, anchor, rates": Method(
+        Thurstone(learning_rate=GAUSSIAN_RATES, initial_mu=0.3, anchor=0.9), None
+    ),
+    "plackett-luce, anchor, rates, floor": Method(
+        PlackettLuce(learning_rate=PL_RATES, initial_mu=0.25, anchor=1.35, floor=0), 0.2177, 0.1813
+    ),
+    "thurstone, anchor, rates, floor": Method(
+        Thurstone(learning_rate=GAUSSIAN_RATES, initial_mu=0.3, anchor=0.9, floor=0), 0.2211, 0.1808
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Rounds that every method begins anew on."""
+
+    name: str
+    rounds: int
+    pairs: int
+    """Not tied in rank: the same for every method."""
+    taus: dict[str, float | None]
+    """By method; None without such a pair."""
+
+
+def seasons(data: DataSet, first: int | None) -> list[tuple[str, list[Session]]]:
+    """The whole file; or the `first` rounds and the later ones, by their names."""
+    if first is None:
+        return [(data.name, list(data.sessions))]
+    later = []
+    for session in data.sessions:
+        chosen = np.flatnonzero(session.numbers >= first)
+        if len(chosen):
+            later.append(session.take(chosen))
+    return [
+        (f"{data.name}, season 1", before(data.sessions, first)), (f"{data.name}, later", later),
+    ]  # fmt: skip
+
+
+def column(name: str, rounds: Sequence[Session], say: Callable[[str], None]) -> Column:
+    """Every method on these rounds."""
+    taus, pairs = dict[str, float | None](), 0
+    for method, each in METHODS.items():
+        say(f"{name}: {method}")
+        scores = evaluate(rounds, each.config, most_sides=0, draws=False, shown=True).scores
+        taus[method] = averages(scores)["kendall_tau"]
+        pairs = int(scores[:, FIELDS.index("pairs")].sum())
+    return Column(name, sum(len(each.rounds) for each in rounds), pairs, taus)
+
+
+def columns(data: Sequence[DataSet], first: int | None, say: Callable[[str], None]) -> list[Column]:
+    """Every method on the seasons of every file."""
+    return [column(*each, say) for one in data for each in seasons(one, first)]
+
+
+def tables(found: Sequence[Column]) -> list[str]:
+    """One table: a row for each method, the note's figures first."""
+    rows = [
+        [method, number(each.season_1, 4), number(each.later, 4),
+         *(number(one.taus[method], 4) for one in found)]
+        for method, each in METHODS.items()
+    ]  # fmt: skip
+    headings = ["method", "note, season 1", "note, later", *(one.name for one in found)]
+    return [
+        "## Kerby's methods", "",
+        "Kendall's tau by the displayed ratings: the share of pairs in which the lower rated was "
+        "placed better, equal ratings half. Less is better. The methods have the parameters of the "
+        "note, which it chose by season 1 of Map Rando; its figures are of that file. Each season "
+        "begins anew.", "",
+        *(f"- {one.name}: {one.rounds:,} rounds, {one.pairs:,} pairs." for one in found), "",
+        *table(headings, rows), "",
+    ]  # fmt: skip

@@ -1,0 +1,318 @@
+"""Rounds as the laboratory replays them: players are rows instead of names, rounds come in turns.
+
+A file's rounds are read a block at a time. Those of one ladder in a block are a session: they are
+rated in one call, and so are its turns, one after the other (`rating.elo_mmr.fold`).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from msgspec import structs
+
+from stream_rater.columns.arrays import Ints
+from stream_rater.columns.ranges import bounds, spread
+from stream_rater.columns.strings import StringColumn
+from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.contract.record import Record
+from stream_rater.rating.model import DID_NOT_FINISH, LAST, Places
+from stream_rater.rating.parameters import Climbing, RatingConfig
+from stream_rater.replay.player_index import PlayerIndex
+from stream_rater.replay.sequential import Judge, Unjudged, batches_of
+from stream_rater.replay.turns import turns_of
+from stream_rater.replay.verdicts import Verdicts
+from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.corrections import places_of
+from stream_rater.rounds.validation import Invalid
+
+NO_NAMES = StringColumn.of([])
+
+BLOCK_BYTES = 2**20
+"""Records are read together while they have no more bytes than this."""
+
+BLOCK_ROUNDS = 1000
+"""Rounds that were made up are joined into blocks of so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Rounds of one ladder, turn by turn. Those of a turn share no player, and those of one player
+    are in the order of the season."""
+
+    ladder: str
+    players: int
+    """The number of rows that the ladder has, including those of this session."""
+    rows: Ints
+    """(P,) the row of each player, round by round, in order of place."""
+    rounds: RoundBatch
+    """(R,) the rounds; without names, unless a system needs them."""
+    turns: Ints
+    """(T+1,) turn t has the rounds turns[t] : turns[t + 1]."""
+    numbers: Ints
+    """(R,) which round of the season each is, from 0."""
+
+    @classmethod
+    def of(
+        cls, ladder: str, players: int, rows: Ints, rounds: RoundBatch, numbers: Ints
+    ) -> "Session":
+        """Rounds in the order of the season, put into turns."""
+        starts = bounds(rounds.sizes)
+        turns = turns_of(starts, rows, players)
+        chosen = spread(starts[turns.order], rounds.sizes[turns.order])
+        return cls(
+            ladder, players, rows[chosen], rounds.take(turns.order), turns.bounds,
+            numbers[turns.order],
+        )  # fmt: skip
+
+    def take(self, chosen: Ints) -> "Session":
+        """These rounds only; their indices rise."""
+        sizes = self.rounds.sizes
+        return Session(
+            self.ladder, self.players, self.rows[spread(bounds(sizes)[chosen], sizes[chosen])],
+            self.rounds.take(chosen), np.unique(np.searchsorted(chosen, self.turns)),
+            self.numbers[chosen],
+        )  # fmt: skip
+
+    def rating(self, *, skip_all_tied: bool) -> tuple["Session | None", Ints]:
+        """The rounds that change ratings, or None if none does, and their indices."""
+        chosen = np.flatnonzero(self.rounds.rates(np.full(len(self.rounds), skip_all_tied)))
+        if len(chosen) == len(self.rounds):
+            return self, chosen
+        return (self.take(chosen) if len(chosen) else None), chosen
+
+
+def sessions_of(
+    records: Iterable[Record], window: int, reject: Callable[[int, Invalid], None],
+    rolls: dict[str, PlayerIndex] | None = None, seen: Callable[[RoundBatch], None] | None = None,
+    rounds: int | None = None, verdicts: Verdicts | None = None, judge: Judge | None = None,
+    only: str | None = None, named: bool = False,
+) -> Iterator[Session]:  # fmt: skip
+    """Yield the valid rounds, a block at a time and a session for each ladder of it. `reject`
+    receives the offset and the error of each other record.
+
+    `rolls`, if given, receives the index of each ladder's players, and `seen` the rounds in order.
+    Only the first `rounds` are read, if that is given; of the ladder `only`, if that is. `judge`
+    says which rounds are valid; without one those of any ladder are. The rounds are without names
+    unless `named`, which configurations need that treat some players by name (`by_name`).
+
+    Rounds are as the corrections among the records make them: there, a round that teaches nothing
+    any more has never been. `verdicts` are those on the corrections; without them a correction
+    raises Unjudged.
+    """
+    rolls = {} if rolls is None else rolls
+    judge, number = judge or Judge(ANY_LADDER, window), 0
+    for some in batches_of(records, BLOCK_BYTES):
+        reported, refused = _parted(some, verdicts)
+        decoded = judge.decode(reported)
+        for record, refusal in zip(reported, decoded.refusals, strict=True):
+            if refusal is not None:
+                refused[record.offset] = refusal
+        for offset in sorted(refused):
+            reject(offset, refused[offset])
+        found = decoded.rounds
+        if verdicts is not None:
+            found = _edited(found, [each.offset for each in decoded.valid(reported)], verdicts)
+        if only is not None:
+            own = [i for i, head in enumerate(found.heads) if head.ladder == only]
+            found = found.take(np.array(own, np.int64))
+        if rounds is not None and number + len(found) > rounds:
+            found = found.slice(0, rounds - number)
+        if seen is not None:
+            seen(found)
+        yield from _sessions(found, number, rolls, named=named)
+        number += len(found)
+        if number == rounds:
+            return
+
+
+def _parted(
+    records: list[Record], verdicts: Verdicts | None
+) -> tuple[list[Record], dict[int, Invalid]]:
+    """The rounds among these records; and by offset, why corrections are refused. Raises
+    Unjudged."""
+    places = places_of(records)
+    if not places:
+        return records, {}
+    if verdicts is None:
+        raise Unjudged
+    corrections = [records[i] for i in places]
+    left = sorted(set(range(len(records))).difference(places))
+    refused = {each.offset: why for each in corrections if (why := verdicts.on(each)) is not None}
+    return [records[i] for i in left], refused
+
+
+def _edited(rounds: RoundBatch, offsets: Sequence[int], verdicts: Verdicts) -> RoundBatch:
+    """The rounds, which were read at these (R,) offsets, as the corrections make them; without
+    those that teach nothing any more."""
+    ladders: dict[str, list[int]] = {}
+    for i, head in enumerate(rounds.heads):
+        if verdicts.of(head.ladder).change_rounds:
+            ladders.setdefault(head.ladder, []).append(i)
+    left, read_at = np.ones(len(rounds), np.bool_), np.array(offsets, np.int64)
+    pieces, places = list[RoundBatch](), list[Ints]()
+    for ladder, indices in ladders.items():
+        chosen = np.array(indices, np.int64)
+        own, counts = verdicts.of(ladder).apply(rounds.take(chosen), read_at[chosen])
+        left[chosen] = False
+        pieces.append(own.take(np.flatnonzero(counts)))
+        places.append(chosen[counts])
+    if not pieces:
+        return rounds
+    others = np.flatnonzero(left)
+    order = np.argsort(np.concatenate([others, *places]), kind="stable")
+    return RoundBatch.concat([rounds.take(others), *pieces]).take(order)
+
+
+def by_name(configs: Iterable[RatingConfig]) -> bool:
+    """Whether any of these treats some players by name."""
+    return any(isinstance(each, Climbing) and each.fixed for each in configs)
+
+
+def _sessions(
+    rounds: RoundBatch, first: int, rolls: dict[str, PlayerIndex], *, named: bool
+) -> Iterator[Session]:
+    """Yield a session for each ladder of these rounds, which are those from number `first` on."""
+    ladders: dict[str, list[int]] = {}
+    for i, head in enumerate(rounds.heads):
+        ladders.setdefault(head.ladder, []).append(i)
+    for ladder, indices in ladders.items():
+        chosen = np.array(indices, np.int64)
+        own = rounds if len(ladders) == 1 else rounds.take(chosen)
+        roll = rolls.get(ladder)
+        if roll is None:
+            roll = rolls[ladder] = PlayerIndex()
+        rows = roll.rows(own.names)
+        kept = own if named else structs.replace(own, names=NO_NAMES)
+        yield Session.of(ladder, len(roll), rows, kept, first + chosen)
+
+
+def singly(sessions: Iterable[Session]) -> list[Session]:
+    """Each round as a session of its own, in the order of the season."""
+    found: list[tuple[int, Session]] = []
+    for session in sessions:
+        numbers = session.numbers.tolist()
+        found += [(number, session.take(np.array([i]))) for i, number in enumerate(numbers)]
+    return [session for _, session in sorted(found, key=lambda each: each[0])]
+
+
+def before(sessions: Iterable[Session], number: int) -> list[Session]:
+    """The rounds before the one of this number."""
+    found = []
+    for session in sessions:
+        chosen = np.flatnonzero(session.numbers < number)
+        if len(chosen):
+            found.append(session if len(chosen) == len(session.rounds) else session.take(chosen))
+    return found
+
+
+def in_blocks(sessions: Iterable[Session]) -> Iterator[Session]:
+    """Sessions of one round and one ladder, joined: as a file's would be."""
+    held: list[Session] = []
+    for session in sessions:
+        held.append(session)
+        if len(held) == BLOCK_ROUNDS:
+            yield _joined(held)
+            held = []
+    if held:
+        yield _joined(held)
+
+
+def _joined(sessions: Sequence[Session]) -> Session:
+    return Session.of(
+        sessions[-1].ladder, sessions[-1].players, np.concatenate([each.rows for each in sessions]),
+        RoundBatch.concat([each.rounds for each in sessions]),
+        np.concatenate([each.numbers for each in sessions]),
+    )  # fmt: skip
+
+
+def split(session: Session, size: int, rng: np.random.Generator) -> Session:
+    """A copy of a session whose rounds are split at random into rounds of at most `size` entries.
+
+    Entries keep their order (paper, section 6.5). A rest of fewer than two entries is left out.
+    Rounds with teams cannot be split. The parts of a round have its number.
+    """
+
+    def deal(whole: RoundBatch, dealt: Ints) -> Iterator[tuple[Ints, RoundBatch]]:
+        for first in range(0, len(dealt), size):
+            chosen = np.sort(dealt[first : first + size])
+            if len(chosen) >= 2:
+                yield chosen, _with_entries(whole, chosen)
+
+    return _dealt(session, deal, rng)
+
+
+def deal_teams(session: Session, size: int, rng: np.random.Generator) -> Session:
+    """A copy of a session whose rounds are dealt at random into rounds of two teams of `size`.
+
+    The team whose members' places among all of them add up to less is better; members who tie have
+    the mean of their places. A rest too small for two teams is left out. Rounds with teams cannot
+    be dealt. The parts of a round have its number.
+    """
+
+    def deal(whole: RoundBatch, dealt: Ints) -> Iterator[tuple[Ints, RoundBatch]]:
+        for first in range(0, len(dealt) - 2 * size + 1, 2 * size):
+            chosen = dealt[first : first + 2 * size]
+            sums = _doubled_ranks(whole.place[chosen]).reshape(2, size).sum(axis=1)
+            better = np.argsort(sums, kind="stable")
+            place = np.array([1, 1 if sums[0] == sums[1] else 2], whole.place.dtype)
+            teams = chosen.reshape(2, size)[better].ravel()
+            yield teams, _of_two_teams(whole, place, teams)
+
+    return _dealt(session, deal, rng)
+
+
+Deal = Callable[[RoundBatch, Ints], Iterator[tuple[Ints, RoundBatch]]]
+"""Makes rounds of one round, without teams, and its entries in a random order; tells whose they
+are."""
+
+
+def _dealt(session: Session, deal: Deal, rng: np.random.Generator) -> Session:
+    rows, rounds, start, parts = [], [], 0, [0]
+    for each in session.rounds:
+        whole = each.batch
+        entries = len(whole.place)
+        assert entries == len(whole.share), "a round with teams cannot be dealt"
+        for chosen, made in deal(whole, rng.permutation(entries)):
+            rows.append(session.rows[start + chosen])
+            rounds.append(made)
+        start += entries
+        parts.append(len(rounds))
+    return _in_parts(session, rows, rounds, parts)
+
+
+def _doubled_ranks(place: Places) -> Ints:
+    """Twice the rank of each of these places among them, so that the mean of a tie is whole."""
+    place = np.where(place == DID_NOT_FINISH, LAST, place)
+    less = (place[:, None] > place[None, :]).sum(axis=1)
+    equal = (place[:, None] == place[None, :]).sum(axis=1)
+    found: Ints = 2 * less + equal + 1
+    return found
+
+
+def _of_two_teams(whole: RoundBatch, place: Places, entries: Ints) -> RoundBatch:
+    """One round, without names, of these players in two teams of the same size."""
+    return structs.replace(
+        whole, entries=np.array([2]), sizes=np.array([len(entries)]), place=place,
+        members=np.full(2, len(entries) // 2), share=whole.share[entries],
+    )  # fmt: skip
+
+
+def _in_parts(
+    session: Session, rows: list[Ints], rounds: list[RoundBatch], parts: list[int]
+) -> Session:
+    """The session with these rounds instead; `parts` has the bounds of those of each round."""
+    ends = np.array(parts)
+    return replace(
+        session, rows=np.concatenate(rows) if rows else session.rows[:0],
+        rounds=RoundBatch.concat(rounds) if rounds else session.rounds.slice(0, 0),
+        turns=np.unique(ends[session.turns]), numbers=np.repeat(session.numbers, np.diff(ends)),
+    )  # fmt: skip
+
+
+def _with_entries(whole: RoundBatch, entries: Ints) -> RoundBatch:
+    """One round, without teams and names, reduced to these entries."""
+    size = np.array([len(entries)])
+    return structs.replace(
+        whole, entries=size, sizes=size, place=whole.place[entries],
+        members=whole.members[entries], share=whole.share[entries],
+    )  # fmt: skip

@@ -1,0 +1,242 @@
+"""Tunes hyperparameters: searches for those that predict the first part of a season best.
+
+SciPy does the optimising. Differential evolution comes first: the measures are piecewise constant
+in the parameters, so there is no gradient; they have several valleys; and a whole population can be
+tried at once on all cores. Nelder and Mead's simplex starts from the best point, because it needs
+fewer trials near the end.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+
+from stream_rater.columns.arrays import Floats
+from stream_rater.evaluation.accuracy import averages
+from stream_rater.evaluation.evaluation import MOST_SIDES, evaluate
+from stream_rater.evaluation.measures import FIELDS, OF_HUNDRED, WEIGHT_OF, better
+from stream_rater.evaluation.season import Session
+from stream_rater.evaluation.sharing import sharing
+from stream_rater.evaluation.spaces import Dimension, configuration, place
+from stream_rater.rating.parameters import RatingConfig
+
+SEED = 1
+FOR_EVOLUTION = 0.7
+"""The share of the trials that differential evolution gets; the simplex gets the rest."""
+UNDEFINED = 1e9
+"""The cost of a trial whose measure has no value."""
+PRIOR = 0.15
+"""Standard deviation of a parameter around its first guess, in parts of its range."""
+END = 0.01
+"""A parameter is at an end of its range if it is no further from it, in parts of the range."""
+
+
+class MissingExtra(Exception):
+    """A package of the extra `lab` is not installed."""
+
+
+@contextmanager
+def lab_extra() -> Iterator[None]:
+    """For imports of what the extra `lab` brings: MissingExtra where one fails."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtra(f"{error.name} is not installed: stream-rater[lab] brings it") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A system to tune, the rounds to tune it on, and the measure to tune it by."""
+
+    system: str
+    space: tuple[Dimension, ...]
+    measure: str
+    sessions: Sequence[Session]
+
+    def config(self, point: Sequence[float]) -> RatingConfig:
+        """The configuration at a point of the unit cube."""
+        return configuration(
+            self.system, {d.name: d.at(x) for d, x in zip(self.space, point, strict=True)}
+        )
+
+    def cost(self, point: Sequence[float]) -> float:
+        """The cost at a point: the measure, signed so that less is better."""
+        most = MOST_SIDES if self.measure.startswith("winner") else 0
+        outcome = evaluate(self.sessions, self.config(point), most_sides=most)
+        value = averages(outcome.scores)[self.measure]
+        if value is None or not np.isfinite(value):
+            return UNDEFINED
+        return -better(self.measure) * value
+
+    def start(self) -> list[float]:
+        """The point of the first guess."""
+        return [place(each, each.start) for each in self.space]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A problem with a prior: its most probable parameters, not those that fit best.
+
+    What is minimised is the total loss by the measure and the prior's part, as in `games`. A round
+    of n entries counts as n / 2 pairs, which is how many of its pairs share no entry, or once if
+    its winner is what is foretold.
+    """
+
+    problem: Problem
+    count: float
+    """What the total loss is of: so many pairs, or rounds."""
+
+    @classmethod
+    def of(cls, problem: Problem) -> "Held":
+        """`problem` with as many pairs or rounds as its first guess is scored on."""
+        measure = problem.measure
+        most = MOST_SIDES if measure.startswith("winner") else 0
+        scores = evaluate(problem.sessions, problem.config(problem.start()), most_sides=most).scores
+        if measure.startswith("winner"):
+            return cls(problem, float(scores[:, FIELDS.index("decided")].sum()))
+        weight = "entries" if measure == "kendall_tau" else WEIGHT_OF[measure]
+        return cls(problem, 0.5 * float(scores[:, FIELDS.index(weight)].sum()))
+
+    @property
+    def space(self) -> tuple[Dimension, ...]:
+        """That of the problem."""
+        return self.problem.space
+
+    def start(self) -> list[float]:
+        """The point of the first guess."""
+        return self.problem.start()
+
+    def cost(self, point: Sequence[float]) -> float:
+        """The total loss at a point, and the prior's part; less is better."""
+        cost = self.problem.cost(point)
+        if cost == UNDEFINED:
+            return UNDEFINED
+        unit = 0.01 if self.problem.measure in OF_HUNDRED else 1.0
+        return self.count * unit * cost + penalty(point, self.start(), PRIOR)
+
+
+def penalty(point: Sequence[float], start: Sequence[float], prior: float) -> float:
+    """Minus the logarithm of the prior's density at a point: normal, around the first guess."""
+    gaps = np.array(point) - np.array(start)
+    return float(gaps @ gaps) / (2.0 * prior**2)
+
+
+def at_ends(space: Sequence[Dimension], point: Sequence[float]) -> tuple[str, ...]:
+    """The parameters that ended at an end of their range and did not begin there: what suits the
+    rounds may lie outside, or the rounds may say too little."""
+    found = []
+    for each, x in zip(space, point, strict=True):
+        begun = place(each, each.start)
+        if any(abs(x - end) <= END < abs(begun - end) for end in (0.0, 1.0)):
+            found.append(each.name)
+    return tuple(found)
+
+
+class Searched(Protocol):
+    """What a search needs to know."""
+
+    @property
+    def space(self) -> tuple[Dimension, ...]:
+        """The dimensions of the points."""
+
+    def cost(self, point: Sequence[float]) -> float:
+        """The cost at a point of the unit cube; less is better."""
+
+    def start(self) -> list[float]:
+        """The point to begin with."""
+
+
+Costs = Callable[[Iterable[Sequence[float]]], Iterable[float]]
+"""Of many points, in their order."""
+
+
+class _Trials:
+    """Runs and reports trials, and remembers the best point."""
+
+    def __init__(self, costs: Costs, tell: Callable[[], None]) -> None:
+        self._costs, self._tell = costs, tell
+        self.best: tuple[float, list[float]] = (np.inf, [])
+
+    def all(self, _: object, points: Iterable[Sequence[float]]) -> list[float]:
+        """The costs of many points, evaluated in parallel."""
+        listed = [list(map(float, point)) for point in points]
+        costs: list[float] = []
+        for point, cost in zip(listed, self._costs(listed), strict=True):
+            costs.append(cost)
+            if cost < self.best[0]:  # the first of equal ones, so that the first guess stays
+                self.best = cost, point
+            self._tell()
+        return costs
+
+    def one(self, point: Floats) -> float:
+        """The cost of one point."""
+        return self.all(None, [point.tolist()])[0]
+
+
+def tune(
+    problem: Problem, trials: int, workers: int, tell: Callable[[], None] = lambda: None
+) -> RatingConfig:
+    """The best configuration found in about `trials` trials; never worse than the first guess.
+    Raises MissingExtra without SciPy."""
+    return problem.config(search(problem, trials, workers, tell))
+
+
+def search(
+    problem: Searched, trials: int, workers: int, tell: Callable[[], None] = lambda: None
+) -> list[float]:
+    """The best point found in about `trials` trials; never worse than the one to begin with.
+
+    The result depends on the number of trials, not on `workers`, the number of processes that share
+    the work. `tell` is called after each trial. Raises MissingExtra without SciPy.
+    """
+    with lab_extra():
+        from scipy import optimize
+        from scipy.stats import qmc
+    dimensions = len(problem.space)
+    size = max(min(3 * dimensions + 2, trials // 3), 5)
+    population = qmc.LatinHypercube(dimensions, rng=SEED).random(size)
+    population[0] = problem.start()
+    with sharing(problem, workers) as run:
+        found = _Trials(partial(run, _cost), tell)
+        generations = max(int(FOR_EVOLUTION * trials) // size - 1, 0)
+        optimize.differential_evolution(
+            _unused, [(0.0, 1.0)] * dimensions, init=population, maxiter=generations, tol=0.0,
+            polish=False, updating="deferred", workers=found.all, rng=SEED,
+        )  # fmt: skip
+        optimize.minimize(
+            found.one, found.best[1], method="Nelder-Mead", bounds=[(0.0, 1.0)] * dimensions,
+            options={
+                "maxfev": max(trials - size * (generations + 1), 1), "xatol": 1e-3, "fatol": 1e-6,
+                "initial_simplex": _simplex(np.array(found.best[1])),
+            },
+        )  # fmt: skip
+    return found.best[1]
+
+
+def _unused(_: Floats) -> float:
+    raise AssertionError("costs come from the map")
+
+
+def _simplex(best: Floats) -> Floats:
+    """The best point, and for each dimension a point a tenth of the range away from it, inside the
+    range."""
+    step = np.where(best < 0.5, 0.1, -0.1)
+    return np.vstack([best, best + np.diag(step)])
+
+
+def _cost(problem: Searched, point: Sequence[float]) -> float:
+    return problem.cost(point)
+
+
+def without_defaults(config: RatingConfig) -> dict[str, Any]:
+    """A configuration as a table, with its system and without values that equal their default."""
+    defaults = {each.encode_name: each.default for each in msgspec.structs.fields(config)}
+    table: dict[str, Any] = msgspec.to_builtins(config)
+    return {
+        name: value for name, value in table.items()
+        if name not in defaults or getattr(config, name) != defaults[name]
+    }  # fmt: skip

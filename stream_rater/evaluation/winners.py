@@ -1,0 +1,119 @@
+"""Measures how well the probabilities to win foretell who wins a round, of sides of any size.
+
+Each side is given a probability to be better than all others (`wins`). The winner of a round is the
+side that has the first place alone. Where draws are outcomes (`alike`), a shared first place is one
+more outcome. Elsewhere a round whose first place is shared is left out.
+
+- log loss of the winner: -ln p of what happened;
+- Brier score of the winner: half the sum of (p - happened)^2 over all outcomes; with two sides it
+  is (1 - p)^2 of the winner.
+
+Both weigh all rounds the same. The calibration compares probabilities with what happened: of all
+sides that were given about p, a part of p should win.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from stream_rater.columns.arrays import Flags, Floats, Ints
+from stream_rater.columns.kernels import kernel
+from stream_rater.rating.elementary import log
+from stream_rater.rating.model import Places
+from stream_rater.rating.prediction.wins import ANY
+
+SURE = 1e-9
+"""Lesser probabilities of what happened count as this much: `wins` is no more exact."""
+EDGES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Of the bins of probability. Rounds of many sides have most of theirs near 0."""
+Z_95 = 1.959964
+"""A normal value is within so many standard deviations with probability 95 %."""
+
+
+class Foretold(NamedTuple):
+    """What was foretold of S sides of scored rounds, and what happened."""
+
+    round: Ints
+    """(S,) the round's number in the season."""
+    win: Floats
+    """(S,) the probability to win."""
+    won: Flags
+    """(S,)"""
+
+    def from_round(self, first: int) -> "Foretold":
+        """Without the rounds before this one."""
+        return self.of(self.round >= first)
+
+    def of(self, kept: Flags) -> "Foretold":
+        """Without the sides that are not `kept` (S,)."""
+        return Foretold(self.round[kept], self.win[kept], self.won[kept])
+
+
+class Bin(msgspec.Struct, frozen=True):
+    """The sides of scored rounds whose probability to win lies between two edges."""
+
+    low: float
+    high: float
+    sides: int
+    foretold: float
+    """The mean of their probabilities."""
+    won: float
+    """The part of them that won."""
+    won_low: float
+    won_high: float
+    """Its 95 % interval (Wilson), as if the sides were independent."""
+
+
+@kernel
+def score(round_starts: Ints, place: Places, win: Floats, draws: bool, most: int = ANY) -> Floats:
+    """(R, 3) the scores of the rounds of a wave: 1, log loss, Brier score; or zeros of a round that
+    has no winner, or more than `most` sides. `win` (E,) are the probabilities of the entries, which
+    come in order of place.
+    """
+    out = np.zeros((len(round_starts) - 1, 3))
+    for r in range(len(out)):
+        a, b = round_starts[r], round_starts[r + 1]
+        if b - a < 2 or b - a > most or (place[a] == place[a + 1] and not draws):
+            continue
+        nobody = max(1.0 - np.sum(win[a:b]), 0.0) if draws else 0.0
+        square = nobody * nobody + np.sum(win[a:b] * win[a:b])
+        p = nobody if place[a] == place[a + 1] else win[a]
+        out[r, 0] = 1.0
+        out[r, 1] = -log(min(max(p, SURE), 1.0))
+        out[r, 2] = 0.5 * (square + 1.0 - 2.0 * p)
+    return out
+
+
+def foretold(round_starts: Ints, place: Places, win: Floats, scored: Flags) -> Foretold:
+    """What was foretold of the entries of a wave, and what happened. `scored` (R,) are its rounds
+    with a score; the numbers given are those in the wave."""
+    sizes = np.diff(round_starts)
+    number = np.repeat(np.arange(len(sizes)), sizes)
+    won = np.zeros(len(win), bool)
+    first = round_starts[:-1][scored]
+    won[first] = place[first] != place[first + 1]
+    kept = scored[number]
+    return Foretold(number[kept], win[kept], won[kept])
+
+
+def calibration(of: Foretold) -> list[Bin]:
+    """The bins that have a side, in order of probability."""
+    chosen = np.digitize(of.win, EDGES[1:-1])
+    count = len(EDGES) - 1
+    sides = np.bincount(chosen, minlength=count).tolist()
+    sums = np.bincount(chosen, of.win, count).tolist()
+    wins = np.bincount(chosen, of.won, count).tolist()
+    return [
+        Bin(EDGES[i], EDGES[i + 1], n, sums[i] / n, wins[i] / n, *_interval(wins[i] / n, n))
+        for i, n in enumerate(sides)
+        if n
+    ]
+
+
+def _interval(part: float, n: int) -> tuple[float, float]:
+    """Wilson's, of a part of n."""
+    square = Z_95**2 / n
+    centre = (part + 0.5 * square) / (1.0 + square)
+    half = (part * (1.0 - part) * square + 0.25 * square**2) ** 0.5 / (1.0 + square)
+    return max(centre - half, 0.0), min(centre + half, 1.0)

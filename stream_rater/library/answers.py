@@ -1,0 +1,144 @@
+"""What a ladder's pool and replay say, as columns."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import numpy as np
+
+from stream_rater.columns.arrays import Flags, Floats, Ints
+from stream_rater.columns.ranges import bounds
+from stream_rater.contract.events import EPOCH
+from stream_rater.library.messages import Sides
+from stream_rater.library.results import Belief, Leaderboard, Players, Prediction, RoundResult
+from stream_rater.library.tables import objects
+from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.prediction.balance import even_teams
+from stream_rater.rating.prediction.forecast import deviations, of_round
+from stream_rater.rating.seasons import seen
+from stream_rater.rating.stages import ratings
+from stream_rater.replay.edits import Edits
+from stream_rater.replay.pool import Pool
+from stream_rater.replay.rating_changes import numbers_of
+from stream_rater.replay.sequential import Rated
+from stream_rater.replay.what_if import believed, by_sides
+
+NOBODY = np.empty(0, np.int64)
+
+
+def text_of(time_s: int) -> str:
+    """Unix seconds as RFC 3339 writes them."""
+    return (EPOCH + timedelta(seconds=time_s)).isoformat().replace("+00:00", "Z")
+
+
+# --- a round ---
+
+
+def round_result(
+    round_id: str, completed_at: str, sides: Sides, rated: Rated | None, edits: Edits
+) -> RoundResult:
+    """What a round did, by its players in the order of the sides, without those whom corrections
+    took out."""
+    if rated is None:
+        return _in_order(round_id, completed_at, NOBODY, NOBODY, None)
+    order, side = by_sides(rated, sides.players, edits)
+    return _in_order(round_id, completed_at, order, side, rated)
+
+
+def _in_order(
+    round_id: str, completed_at: str, order: Ints, side: Ints, rated: Rated | None
+) -> RoundResult:
+    """The columns of a round's P players, in this (P,) order of those that were rated."""
+    names, rank, rounds, fewest = list[str](), NOBODY, NOBODY, 0
+    numbers = np.empty((0, 7))
+    if rated is not None:
+        names, fewest = rated.rounds.names.texts(), rated.rule.provisional_rounds
+        rank = np.repeat(rated.rounds.place, rated.rounds.members).astype(np.int64)
+        rounds, numbers = rated.folded.wave.rounds + 1, numbers_of(rated)
+    mu, sigma, before_mu, before_sigma, performance, rating, before = numbers[order].T.copy()
+    return RoundResult(
+        round_id=round_id, completed_at=completed_at, player=objects(names)[order], side=side,
+        rank=rank[order], mu=mu, sigma=sigma, previous_mu=before_mu, previous_sigma=before_sigma,
+        performance=performance, rating=rating, previous_rating=before, rounds=rounds[order],
+        provisional=rounds[order] < fewest,
+    )  # fmt: skip
+
+
+# --- beliefs ---
+
+
+def newcomer(pool: Pool, player: str) -> Belief:
+    """What is believed of somebody who has not played yet."""
+    rule = pool.rule
+    mu, sigma = rule.initial_mu, rule.initial_sigma
+    provisional = rule.provisional_rounds > 0
+    return Belief(player, mu, sigma, rule.rating(mu, sigma), 0, provisional, None)
+
+
+def belief(pool: Pool, player: str, row: int) -> Belief:
+    """What is believed of the player in this row."""
+    values = (column.tolist()[0] for column in _columns(pool, np.array([row])))
+    mu, sigma, rating, rounds, provisional, time_s = values
+    return Belief(player, mu, sigma, rating, rounds, provisional, text_of(time_s))
+
+
+def players_in(pool: Pool, rows: Ints | None = None) -> Players:
+    """What is believed of the players in these rows, or of all."""
+    rows = np.arange(len(pool)) if rows is None else rows
+    mu, sigma, rating, rounds, provisional, time = _columns(pool, rows)
+    return Players(
+        player=objects(pool.names.take(rows).texts()), mu=mu, sigma=sigma, rating=rating,
+        rounds=rounds, provisional=provisional, last_completed_at=time.astype("datetime64[s]"),
+    )  # fmt: skip
+
+
+def _columns(pool: Pool, rows: Ints) -> tuple[Floats, Floats, Floats, Ints, Flags, Ints]:
+    """mu, sigma, rating, rounds, whether it is provisional, and the time of the last round."""
+    header = pool.headers(rows)
+    mu, sigma = (column.copy() for column in seen(pool.rule, header))
+    rounds: Ints = header["rounds"].astype(np.int64)
+    provisional: Flags = rounds < pool.rule.provisional_rounds
+    return mu, sigma, _shown(pool, mu, sigma), rounds, provisional, header["time"].copy()
+
+
+def _shown(pool: Pool, mu: Floats, sigma: Floats) -> Floats:
+    """(N,) displayed ratings."""
+    return ratings([pool.rule], np.zeros(len(mu), np.int64), mu, sigma)
+
+
+def leaderboard(pool: Pool, most: int | None) -> Leaderboard:
+    """The best `most` players, or all: by rating, then by id."""
+    rows = np.arange(len(pool))
+    rating = _shown(pool, *seen(pool.rule, pool.headers(rows)))
+    most = len(pool) if most is None else min(max(most, 0), len(pool))
+    if most < len(pool):
+        least = -np.partition(-rating, most)[most]
+        rows = rows[rating >= least]
+    names = pool.names.take(rows).texts()
+    order = sorted(range(len(rows)), key=lambda i: (-rating[rows[i]], names[i]))[:most]
+    found = players_in(pool, rows[np.array(order, np.int64)])
+    better = np.searchsorted(-found.rating, -found.rating, "left")
+    return Leaderboard(**found.columns(), rank=better + 1)
+
+
+# --- predictions ---
+
+
+def prediction(
+    config: RatingConfig, pool: Pool, sides: Sequence[tuple[str, ...]],
+    shares: Sequence[tuple[float, ...] | None], variance_factor: float,
+) -> Prediction:  # fmt: skip
+    """What to expect of a round with these sides; newcomers begin as in a round."""
+    players = believed(pool, [player for side in sides for player in side])
+    share = np.concatenate([
+        np.ones(len(side)) if parts is None else np.array(parts)
+        for side, parts in zip(sides, shares, strict=True)
+    ])  # fmt: skip
+    starts = bounds(np.array([len(side) for side in sides], np.int64))
+    found = of_round(config, starts, share, players, variance_factor)
+    return Prediction(players=objects(list(sides)), **found._asdict())
+
+
+def balanced(pool: Pool, players: Sequence[str], teams: int) -> list[tuple[str, ...]]:
+    """The most even teams of these players."""
+    found = even_teams(players, deviations(pool.rating, believed(pool, players), teams), teams)
+    return [tuple(players[i] for i in members) for members in found]

@@ -1,0 +1,83 @@
+"""The parameters of a rating system as keywords."""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+
+from stream_rater.config.files import with_systems
+from stream_rater.config.ladders import DEFAULT_RATING
+from stream_rater.rating.parameters import (
+    BadParameters,
+    MinusSigma,
+    RatingConfig,
+    from_builtins,
+)
+
+DEFAULT_SYSTEM = "elo-mmr"
+
+
+class Parameters(TypedDict, total=False):
+    """Those of all systems; each system has some of them (`docs/reference/ladders.md`)."""
+
+    weight_limit: float
+    sigma_limit: float
+    beta: float
+    gamma: float
+    rho: float | Literal["inf"]
+    ties: Literal["full", "split"]
+    drift_per_day: float
+    newcomer_weights: tuple[float, ...] | list[float]
+    delta: float
+    weight: float
+    newcomer_weight: float
+    sigma_drift: float
+    kappa: float
+    draw_margin: float
+    tolerance: float
+    newcomer_offset: float
+    newcomer_field: float
+    learning_rate: float | tuple[tuple[float, float], ...] | list[list[float]]
+    scale: float
+    anchor: float | None
+    fixed: tuple[str, ...] | list[str]
+    model: Literal["logistic", "gaussian"]
+    pairs: Literal["sum", "average"]
+    initial_mu: float
+    initial_sigma: float
+    history: int | Literal["full"]
+    display: Literal["mu"] | MinusSigma | dict[str, float] | None
+    floor: float | None
+    provisional_rounds: int
+    skip_all_tied: bool
+    dnf: Literal["tied-last", "not-compared"]
+
+
+def rating_of(system: str, parameters: Mapping[str, Any]) -> RatingConfig:
+    """The rating configuration; that of a service without a ladders file if there is no parameter.
+
+    Raises BadParameters with the place of the mistake and the cure.
+    """
+    if system == DEFAULT_SYSTEM and not parameters:
+        return DEFAULT_RATING
+    plain = {name: _plain(value) for name, value in parameters.items()}
+    try:
+        return from_builtins({"system": system, **plain})
+    except BadParameters as error:
+        raise BadParameters(f"Ladder: {_cured(str(error), parameters)}") from None
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy's as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _cured(mistake: str, parameters: Mapping[str, Any]) -> str:
+    """The mistake, and what was perhaps meant by a name that no system has."""
+    known = list(Parameters.__annotations__)
+    for name in parameters:
+        if name not in known:
+            (nearest,) = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+            return f"{mistake}; the nearest is {nearest}"
+    return with_systems(mistake)

@@ -1,0 +1,266 @@
+"""Rates what a ladder is given: its log, and the replay of the log.
+
+The log is the truth. What a failed call has begun is thrown away, and the replay is made anew from
+the log when it is next needed. So a call that raises changes nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from stream_rater.config.ladders import Ladder, one_ladder
+from stream_rater.config.settings import Settings
+from stream_rater.contract.record import Record
+from stream_rater.library import messages
+from stream_rater.library.errors import OtherLadder
+from stream_rater.library.log import Log, RoundsFile
+from stream_rater.library.results import FileResult, RefusedLine
+from stream_rater.rating.parameters import RatingConfig
+from stream_rater.replay.corrected import with_verdicts
+from stream_rater.replay.edits import Edits
+from stream_rater.replay.pool import Pool
+from stream_rater.replay.sequential import Rated, RatedBatch, Replay, batches_of
+from stream_rater.replay.verdicts import NO_VERDICTS, Verdicts
+from stream_rater.replay.what_if import what_if
+from stream_rater.rounds.corrections import places_of
+from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
+from stream_rater.rounds.validation import Invalid
+
+UNNAMED = "notebook"
+"""The ladder of rounds that are given, until a file names another one."""
+
+WINDOW = Settings().duplicate_window
+"""Within so many records a round id counts once, as in the service."""
+
+MOST_REFUSALS = 1000
+"""So many refused lines of a file are kept."""
+
+
+class _Work:
+    """The replay of a ladder's log so far."""
+
+    def __init__(self, ladder: str, rating: RatingConfig, verdicts: Verdicts | None) -> None:
+        self.ladder = ladder
+        self.edits: Edits = (verdicts or NO_VERDICTS).of(ladder)
+        self.latest_s = 0
+        """When the latest of its rounds was completed, Unix seconds."""
+        self._nobody = Pool(Ladder(rating=rating))
+        self._replay = Replay(one_ladder(rating), WINDOW, verdicts=verdicts)
+
+    @property
+    def pool(self) -> Pool:
+        """The ladder's pool; an empty one before its first round."""
+        return self._replay.pools.get(self.ladder, self._nobody)
+
+    def feed(self, records: Sequence[Record]) -> tuple[RatedBatch, list[Rated]]:
+        """Rate the rounds in these records; also, what was rated of the ladder. Raises Unjudged."""
+        batch = self._replay.feed(records)
+        own = [each for each in batch.rated if each.pool is self.pool]
+        for each in own:
+            self.latest_s = max(self.latest_s, int(each.rounds.time.max()))
+        return batch, own
+
+
+class Rater:
+    """A ladder's log and replay."""
+
+    def __init__(self, rating: RatingConfig) -> None:
+        self.rating = rating
+        self.ladder = UNNAMED
+        """Its id."""
+        self._is_named = False
+        self._log = Log()
+        self._held: _Work | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the replay, whose tables hold for this process only."""
+        return {**vars(self), "_held": None}
+
+    @property
+    def end(self) -> int:
+        """The offset of what is rated next."""
+        return self._log.end
+
+    @property
+    def _work(self) -> _Work:
+        """The replay of the whole log; made anew if a call has failed."""
+        if self._held is None:
+            log, ladder = self._log, self.ladder
+            self._held = with_verdicts(
+                lambda verdicts: self._replayed(log, ladder, verdicts), log.records,
+                one_ladder(self.rating), WINDOW,
+            )  # fmt: skip
+        return self._held
+
+    def _replayed(self, log: Log, ladder: str, verdicts: Verdicts | None) -> _Work:
+        work = _Work(ladder, self.rating, verdicts)
+        for some in batches_of(log.records()):
+            work.feed(some)
+        return work
+
+    @property
+    def pool(self) -> Pool:
+        """The beliefs of the ladder's players."""
+        return self._work.pool
+
+    @property
+    def edits(self) -> Edits:
+        """The corrections of the ladder."""
+        return self._work.edits
+
+    @property
+    def latest_s(self) -> int:
+        """When the latest round that was rated was completed, Unix seconds; 0 before the first."""
+        return self._work.latest_s
+
+    # --- one round ---
+
+    def check(self, message: bytes) -> None:
+        """Raise InvalidRound for a round that cannot be rated."""
+        try:
+            RoundDecoder(one_ladder(self.rating)).read(messages.record_of(0, message))
+        except Invalid as invalid:
+            raise messages.refusal_of(invalid) from None
+
+    def rate(self, message: bytes) -> Rated | None:
+        """Rate a round of the ladder; None if it teaches nothing. Raises InvalidRound."""
+        work, self._held = self._work, None
+        batch, own = work.feed([messages.record_of(self._log.end, message)])
+        self._held = work
+        (refusal,) = batch.decoded.refusals
+        if refusal is not None:
+            raise messages.refusal_of(refusal)
+        self._log.add_round(message)
+        return own[0] if own else None
+
+    def what_if(self, message: bytes) -> Rated | None:
+        """What rating a round of the ladder would do; None if it teaches nothing. Raises
+        InvalidRound."""
+        work = self._work
+        record = messages.record_of(self._log.end, message)
+        decoded = RoundDecoder(one_ladder(self.rating)).decode([record])
+        if (refusal := decoded.refusals[0]) is not None:
+            raise messages.refusal_of(refusal)
+        return what_if(work.pool, work.edits, decoded.rounds)
+
+    # --- a file ---
+
+    def rate_file(self, path: Path, ladder: str | None) -> FileResult:
+        """Rate the rounds of a file, as its corrections make them: those of this ladder, or all of
+        its rounds, which must be of one.
+
+        Raises OSError where it cannot be read, and OtherLadder.
+        """
+        file = RoundsFile(path)
+        name = ladder or (self.ladder if self._is_named else self._ladder_of(file))
+        if self._is_named and name != self.ladder:
+            raise OtherLadder(
+                f"{path}: ladder {name!r}, but this one is {self.ladder!r}: make another Ladder "
+                "for it"
+            )
+        log = self._log if name == self.ladder else self._log.renamed(name)
+        first = log.end
+        tally = _Tally(file, first, name, chosen=ladder is not None)
+
+        def run(verdicts: Verdicts | None) -> _Work:
+            work = self._replayed(log, name, verdicts)
+            self._feed(work, file.records(first), tally)
+            return work
+
+        if first and log is self._log and not self._reaches_back(file, tally):
+            work, self._held = self._work, None
+            self._feed(work, file.records(first), tally)
+        else:
+            work = with_verdicts(
+                run, lambda: chain(log.records(), file.records(first)), one_ladder(self.rating),
+                WINDOW,
+            )  # fmt: skip
+        log.add_file(file)
+        self._log, self._held = log, work
+        self.ladder, self._is_named = name, self._is_named or tally.rounds > 0
+        return tally.result()
+
+    def _reaches_back(self, file: RoundsFile, tally: "_Tally") -> bool:
+        """Whether a file has corrections, which change what was rated before. Raises what rating it
+        would raise, so that nothing has to be undone."""
+        decoder = RoundDecoder(one_ladder(self.rating))
+        for some in batches_of(file.records(tally.first)):
+            if places_of(some):
+                return True
+            tally.check(some, decoder.decode(some))
+        return False
+
+    @staticmethod
+    def _feed(work: _Work, records: Iterator[Record], tally: "_Tally") -> None:
+        tally.begin()
+        for some in batches_of(records):
+            tally.add(*work.feed(some))
+
+    def _ladder_of(self, file: RoundsFile) -> str:
+        """The ladder of a file's first valid round; this one's if there is none."""
+        decoder = RoundDecoder(one_ladder(self.rating))
+        for record in file.records(0):
+            if not places_of([record]) and (rounds := decoder.decode([record]).rounds):
+                return rounds.heads[0].ladder
+        return self.ladder
+
+
+class _Tally:
+    """Counts what rating a file does."""
+
+    def __init__(self, file: RoundsFile, first: int, ladder: str, *, chosen: bool) -> None:
+        """`chosen`: rounds of other ladders are passed over, otherwise they are a mistake."""
+        self.first = first
+        """The offset of the file's first line."""
+        self._file = file
+        self._ladder = ladder
+        self._chosen = chosen
+        self.begin()
+
+    def begin(self) -> None:
+        """The file is read from its start."""
+        self.rounds = self._updates = self._corrections = self._others = self._refused = 0
+        self._refusals: list[RefusedLine] = []
+
+    def check(self, records: Sequence[Record], decoded: DecodedRounds) -> None:
+        """Raise OtherLadder where a round is of another ladder and none was chosen."""
+        heads = decoded.rounds.heads
+        other = next((i for i, head in enumerate(heads) if head.ladder != self._ladder), None)
+        if other is not None and not self._chosen:
+            line = self._line(decoded.valid(records)[other])
+            raise OtherLadder(
+                f"{self._file.path}:{line}: a round of ladder {heads[other].ladder!r} among those "
+                f"of {self._ladder!r}: say which to rate, as ladder={self._ladder!r}"
+            )
+
+    def add(self, batch: RatedBatch, own: Sequence[Rated]) -> None:
+        """Count some lines. Raises OtherLadder as `check` does."""
+        self.check(batch.records, batch.decoded)
+        heads = batch.decoded.rounds.heads
+        rounds = sum(head.ladder == self._ladder for head in heads)
+        self.rounds += rounds
+        self._others += len(heads) - rounds
+        self._updates += sum(len(each.rows) for each in own)
+        self._corrections += sum(refusal is None for _, refusal in batch.corrections)
+        self._note(batch.corrections)  # which begin a batch
+        self._note(zip(batch.records, batch.decoded.refusals, strict=True))
+
+    def _note(self, judged: Iterable[tuple[Record, Invalid | None]]) -> None:
+        for record, refusal in judged:
+            if refusal is None:
+                continue
+            self._refused += 1
+            if self._refused <= MOST_REFUSALS:
+                line = RefusedLine(self._line(record), refusal.code, str(refusal))
+                self._refusals.append(line)
+
+    def _line(self, record: Record) -> int:
+        return record.offset - self.first + 1
+
+    def result(self) -> FileResult:
+        """All of it."""
+        return FileResult(
+            str(self._file.path), self._ladder, self.rounds, self._updates, self._corrections,
+            self._others, self._refused, tuple(self._refusals),
+        )  # fmt: skip

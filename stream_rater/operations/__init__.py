@@ -1,0 +1,1 @@
+"""What an operator runs beside the service: rebuild, verify, erase, checkpoint."""

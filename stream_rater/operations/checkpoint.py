@@ -1,0 +1,125 @@
+"""`stream-rater checkpoint`: what corrections of recent rounds begin with, made ahead of time."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stream_rater.adapters.kafka.rereader import Rereader
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.redis.store import RedisStore
+from stream_rater.adapters.same_ladders import disagreement, noted_ladders
+from stream_rater.columns.sharding import partition_of
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.files import service_ladders
+from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import Settings
+from stream_rater.contract.events import shown
+from stream_rater.contract.groups import ESTIMATORS
+from stream_rater.pipeline.corrections.correction_job import CorrectionJob
+from stream_rater.pipeline.corrections.correction_ports import (
+    Checkpoints,
+    DropCheckpoint,
+    KeepCheckpoint,
+    ReadAgain,
+    ReadPiece,
+    WritePiece,
+)
+from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
+from stream_rater.pipeline.corrections.judged_log import Judged
+from stream_rater.pipeline.ladder_history import LadderLog
+from stream_rater.pipeline.ports import LogStarts
+from stream_rater.runtime import selfcheck
+from stream_rater.runtime.failures import named_failures
+from stream_rater.runtime.progress import progress
+
+
+def checkpoint(settings: Settings, named: Sequence[str]) -> None:
+    """Make a checkpoint of each of these ladders, or of all that have rounds: of all rounds that
+    are finished now. Workers may run meanwhile."""
+    ladders = service_ladders(settings)
+    with named_failures():
+        selfcheck.check()
+        admin = Admin(settings)
+        topic = admin.topics.rounds
+        (partitions,) = admin.partitions_of(topic)
+        finished = admin.committed(ESTIMATORS, topic, partitions)
+        notes = noted_ladders(settings, admin)  # after the offsets: it knows all before them
+        maker = _Maker(settings, admin, ladders, notes, partitions)
+        try:
+            for ladder in named or sorted(notes.ladders):
+                if ladder not in notes.ladders:
+                    raise BadConfiguration(f"ladder {ladder!r} has no rounds: name one that has")
+                maker.make(ladder, finished[partition_of(ladder, partitions)] or 0)
+        finally:
+            maker.close()
+
+
+class _Maker:
+    """Makes checkpoints of ladders, one after the other."""
+
+    def __init__(
+        self, settings: Settings, admin: Admin, ladders: Ladders, notes: LadderLog, partitions: int
+    ) -> None:
+        self._settings = settings
+        self._ladders = ladders
+        self._notes = notes
+        self._partitions = partitions
+        self._store = RedisStore(settings)
+        self._failures: list[str] = []
+        self._store.checkpoints.on_failure = self._failures.append
+        self._log = Rereader(settings, admin.topics.rounds)
+        kept, topic = self._store.checkpoints, admin.topics.rounds
+        self._actions: dict[type, Callable[[Any], Any]] = {
+            LogStarts: lambda _: admin.starts(topic, partitions),
+            ReadAgain: lambda e: self._log.read(e.partition, e.first, e.end),
+            Checkpoints: lambda e: kept.heads(e.ladder),
+            ReadPiece: lambda e: kept.read(e.ladder, e.name, e.number),
+            WritePiece: lambda e: kept.write(e.ladder, e.name, e.number, e.data),
+            KeepCheckpoint: lambda e: kept.keep(e.ladder, e.name, e.head),
+            DropCheckpoint: lambda e: kept.drop(e.ladder, e.name, e.pieces),
+        }
+
+    def make(self, ladder: str, end: int) -> None:
+        """Make one at this offset of the ladder's partition, and say so."""
+        if why := disagreement(self._settings, self._ladders, self._notes, only=ladder):
+            raise BadConfiguration(f"{why}: no checkpoint was made")
+        self._failures.clear()
+        began_s = time.monotonic()
+        partition = partition_of(ladder, self._partitions)
+        accepted = LadderEdits(self._notes.corrections.get(ladder, ())).accepted(end)
+        log = Judged(self._ladders, self._settings.duplicate_window, self._partitions)
+        job = CorrectionJob(ladder, partition, end, None, (), accepted, log)
+        self._run(job, ladder)
+        if job.deleted_before:
+            raise Failed(
+                f"partition {partition} of round-completed starts at {job.deleted_before}: the "
+                "rounds before it were deleted, and ratings cannot be computed without them"
+            )
+        if job.made is None and self._failures:
+            raise Failed(f"ladder {shown(ladder)!r}: no checkpoint was made: {self._failures[0]}")
+        place = f"before offset {end} of partition {partition}"
+        if job.made is None:
+            told = f"there is one of all rounds {place}"
+        else:
+            took_s = time.monotonic() - began_s
+            told = f"{job.made:,} players, of the rounds {place}, in {took_s:.1f} s"
+        print(f"ladder {shown(ladder)!r}: {told}")
+
+    def _run(self, job: CorrectionJob, label: str) -> None:
+        with progress(percent=True) as bar:
+            task = bar.add_task(shown(label), total=1.0)
+            done = False
+            while not done:
+                step, outcome = job.step(), None
+                try:
+                    while True:
+                        effect = step.send(outcome)
+                        outcome = self._actions[type(effect)](effect)
+                except StopIteration as ended:
+                    done = ended.value
+                bar.update(task, completed=job.progress)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._log.close()
+        self._store.close()

@@ -1,0 +1,241 @@
+"""What a rebuild does about corrections.
+
+- Corrections that were worked in edit the log that it replays. Those that were not, or only in
+  part, are left to the workers, as rounds are.
+- The parts of a correction that was worked in may wait to be applied. Whoever is in them is
+  replayed once more, without this correction and those behind it: the store does not know it yet.
+- A correction in progress may have reached some players. Their parts hold their records, whole.
+- What is noted of corrections is restated as the replay finds it. So the notes belong to the log
+  that was replayed, even if their topic was lost, or comes from a copy of another age.
+- A correction that was too small to be told is told with the player's next event. The topic
+  `rating-changed` knows what was last told.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
+from stream_rater.config.ladders import Ladders
+from stream_rater.contract.events import RatingChanged
+from stream_rater.contract.record import Player, Record
+from stream_rater.operations.cutoff import Cutoff
+from stream_rater.pipeline.corrections.correction_ports import Noted, NotedCorrection
+from stream_rater.pipeline.corrections.noting import note_of
+from stream_rater.rating import record as belief_record
+from stream_rater.rating import stages
+from stream_rater.rating.model import Beliefs, newcomers
+from stream_rater.rating.parameters import Season
+from stream_rater.replay.corrected import judged
+from stream_rater.replay.verdicts import Verdicts
+from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.corrections import decode, kind_of
+from stream_rater.rounds.validation import Invalid
+
+
+class Told(NamedTuple):
+    """What subscribers last heard of a player."""
+
+    offset: int
+    mu: float
+    sigma: float
+
+
+class Edition(NamedTuple):
+    """One replay of the log: by which corrections, and for whom."""
+
+    verdicts: Verdicts
+    """Those on the corrections that count (`corrected.judged`)."""
+    limits: Mapping[str, int]
+    """By ladder, the offset of the first correction that does not count though it was worked in.
+    The edition is for the players who await just this one."""
+
+
+def editions(
+    again: Callable[[], Iterable[Record]], ladders: Ladders, window: int, partitions: int,
+    reach: Cutoff,
+) -> list[Edition]:  # fmt: skip
+    """The editions of the log. The first one has all corrections that were worked in, and is for
+    all players who await none."""
+    waiting: dict[str, set[int]] = {}
+    for (ladder, _), offset in reach.awaiting().items():
+        waiting.setdefault(ladder, set()).add(offset)
+    most = max(map(len, waiting.values()), default=0)
+    each_limits: list[dict[str, int]] = [{}] + [
+        {ladder: sorted(some)[i] for ladder, some in waiting.items() if i < len(some)}
+        for i in range(most)
+    ]
+    found = []
+    for limits in each_limits:
+
+        def done(limits: Mapping[str, int] = limits) -> Iterator[Record]:
+            for record in again():
+                if not kind_of(record) or _is_done(record, ladders, partitions, reach, limits):
+                    yield record
+
+        found.append(Edition(judged(done, ladders, window, partitions), limits))
+    return found
+
+
+def _is_done(
+    record: Record, ladders: Ladders, partitions: int, reach: Cutoff, limits: Mapping[str, int]
+) -> bool:
+    """Whether the work on the correction in a record is done: its offset is committed, or a later
+    part of its ladder was sent; and it is within the limits."""
+    try:
+        ladder = decode(record, ladders, partitions).ladder
+    except Invalid:
+        return True
+    sent = max(reach.scattered(record.partition), reach.furthest(ladder))
+    return record.offset < min(sent, limits.get(ladder, sent))
+
+
+def to_restate(worked_in: Verdicts, noted: Noted, judge_all: Callable[[], Verdicts]) -> Noted:
+    """By ladder, its corrections as a replay of the log finds them, where the notes say something
+    else: they may be those of another log, or lost with their topic.
+
+    `worked_in`: the verdicts on the corrections that were worked in. `judge_all`: those on all
+    corrections in the log. Of a correction in progress the notes stay, if the log agrees.
+    """
+    found = _notes_by(worked_in)
+    known = {(ladder, each.place) for ladder, some in found.items() for each in some}
+    others = {(ladder, each.place) for ladder, some in noted.items() for each in some} - known
+    if others:
+        known |= others
+        found = {
+            ladder: [each for each in some if (ladder, each.place) in known]
+            for ladder, some in _notes_by(judge_all()).items()
+        }
+    every = {ladder: found.get(ladder, []) for ladder in dict.fromkeys((*found, *noted))}
+    return {each: some for each, some in every.items() if some != list(noted.get(each, ()))}
+
+
+def _notes_by(verdicts: Verdicts) -> dict[str, list[NotedCorrection]]:
+    """By ladder, what the workers note by these verdicts."""
+    return {each: [note_of(*one) for one in some] for each, some in verdicts.worked_in.items()}
+
+
+def last_told(changes: Iterable[RatingChanged], ladders: Iterable[str]) -> dict[Player, Told]:
+    """What was last told of each player of these ladders, by their events in any order."""
+    found: dict[Player, Told] = {}
+    wanted = set(ladders)
+    for each in changes:
+        player = each.ladder, each.player
+        if each.ladder in wanted and (player not in found or found[player].offset < each.offset):
+            found[player] = Told(each.offset, each.mu, each.sigma)
+    return found
+
+
+def edited(rounds: RoundBatch, offsets: Ints, verdicts: Verdicts) -> tuple[RoundBatch, Ints, Flags]:
+    """Rounds as the corrections make them: (R,) the number of each among those given, and whether
+    it still has two entries."""
+    ladders = {ladder for ladder, each in verdicts.edits.items() if each.change_rounds}
+    own = dict[str, list[int]]()
+    for i, head in enumerate(rounds.heads):
+        own.setdefault(head.ladder if head.ladder in ladders else "", []).append(i)
+    if not any(own):
+        return rounds, np.arange(len(rounds)), np.ones(len(rounds), np.bool_)
+    pieces, numbers, counts = list[RoundBatch](), list[Ints](), list[Flags]()
+    for ladder, places in own.items():
+        chosen: Ints = np.array(places, np.int64)
+        some, stays = rounds.take(chosen), np.ones(len(chosen), np.bool_)
+        if ladder:
+            some, stays = verdicts.of(ladder).apply(some, offsets[chosen])
+        pieces.append(some)
+        numbers.append(chosen)
+        counts.append(stays)
+    return RoundBatch.concat(pieces), np.concatenate(numbers), np.concatenate(counts)
+
+
+class Marks:
+    """Puts into rebuilt beliefs what corrections left there."""
+
+    def __init__(
+        self, told: Mapping[Player, Told], reach: Cutoff, edition: Edition, ladders: Ladders
+    ) -> None:  # fmt: skip
+        """`told`: what was last told of the players of ladders with corrections."""
+        self._awaiting = reach.awaiting()
+        self._limits = edition.limits
+        self._told = {player: each for player, each in told.items() if self._has(player)}
+        self._sent = {player: each for player, each in reach.corrected.items() if self._has(player)}
+        self._reach = reach
+        self._corrected = edition.verdicts.edits.keys()
+        self._ladders = ladders
+
+    def _has(self, player: Player) -> bool:
+        """Whether the edition is for this player."""
+        awaited = self._awaiting.get(player)
+        return not self._limits if awaited is None else awaited == self._limits.get(player[0])
+
+    def put(self, beliefs: BeliefColumn) -> BeliefColumn:
+        """Those of these beliefs, which a replay has found, that are its to find.
+
+        The replay knows all corrections that are done. Of who was told nothing, and whose parts
+        wait, the store holds nothing yet.
+        """
+        players = PlayerColumn.of([player for player, _ in beliefs])
+        waits = self._reach.only_waits(players).tolist()
+        both = zip(beliefs, waits, strict=True)
+        own = [(player, data, wait) for (player, data), wait in both if self._has(player)]
+        return BeliefColumn.of(
+            [
+                (player, self._marked(player, data))
+                for player, data, wait in own
+                if not wait or player[0] not in self._corrected or player in self._told
+            ]
+        )
+
+    def rest(self) -> Iterator[BeliefColumn]:
+        """The beliefs of players whom no round is left of."""
+        found = []
+        for player in [*dict.fromkeys([*self._told, *self._sent])]:
+            data = self._newcomer(player)
+            marked = self._marked(player, data)
+            if marked != data:
+                found.append((player, marked))
+        if found:
+            yield BeliefColumn.of(found)
+
+    def _initial(self, player: Player) -> Told:
+        terms = self._ladders.find(player[0])
+        assert terms is not None, "it has corrections"
+        rule = stages.rule_of(terms.rating)
+        return Told(-1, rule.initial_mu, rule.initial_sigma)
+
+    def _newcomer(self, player: Player) -> bytes:
+        _, mu, sigma = self._initial(player)
+        return belief_record.encode(newcomers(1, 1, mu, sigma, coded=True))[0]
+
+    def _marked(self, player: Player, data: bytes) -> bytes:
+        if player[0] not in self._corrected and player not in self._sent:
+            return data
+        applied = int(self._reach.applied_offsets(PlayerColumn.of([player]))[0])
+        applied = max(applied, self._told[player].offset if player in self._told else applied)
+        told, sent = self._told.pop(player, None), self._sent.pop(player, None)
+        beliefs = belief_record.decode([data], 0, 0.0, 1.0)
+        if sent is not None and sent[0] > int(beliefs.header["last"][0]):
+            beliefs = belief_record.decode([sent[1]], 0, 0.0, 1.0)
+            beliefs.header["last"] = sent[0]
+        head = beliefs.header[0]
+        head["last"] = max(int(head["last"]), applied)  # a round that is gone must not come again
+        if told is None and player[0] in self._corrected:
+            told = self._initial(player)
+        if told is None or (told.mu, told.sigma) == (float(head["mu"]), float(head["sigma"])):
+            return _encoded(beliefs)
+        head["previous_mu"], head["previous_sigma"], head["untold"] = told.mu, told.sigma, 1
+        return _encoded(beliefs)
+
+
+def _encoded(beliefs: Beliefs) -> bytes:
+    return belief_record.encode(beliefs)[0]
+
+
+def starts_of(verdicts: Verdicts) -> Mapping[str, Sequence[tuple[int, Season]]]:
+    """By ladder, the offsets at which seasons start, and the seasons."""
+    return {
+        ladder: [(each.offset, each.season) for each in edits.seasons]
+        for ladder, edits in verdicts.edits.items()
+        if edits.seasons
+    }

@@ -1,0 +1,330 @@
+"""Finds each player's cut-off: the last round that the store holds when `applied` is g. `rebuild`
+replays up to it.
+
+g is the updaters' committed offset: all parts before it are published, and none from it on is. The
+cut-off of a player depends on the player's parts:
+
+- parts before g: the largest source offset in them;
+- no part before g, but later ones: the offset before the smallest source offset in those;
+- no part at all (parts are kept for days only): all rounds before the estimators' committed offset,
+  because those were wholly scattered, and long ago;
+- parts before g only in another shard, from when there were fewer shards: as if there were none
+  before g, but at least the largest source offset in them. Later parts, in the player's present
+  shard, may have been deleted before them.
+
+If any part was deleted, those that are left may be older ones that were sent again. Then the last
+event of a player, which `rating-changed` keeps for ever, tells what was published at least.
+
+A part is ignored by updaters, and tells nothing, if it was cut for fewer shards than there are, or
+than a mark before it names. If such a part waits before any such mark, it must not belong to a
+committed round: nobody would send it again. Updaters of as many shards must apply it first. A part
+behind such a mark was sent by a process that the group had already excluded. The next owner of its
+rounds sent them again, for the number of shards at that time.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+
+import numpy as np
+
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.columns.sharding import partition_of, shards_of_names
+from stream_rater.contract.record import Player, Record, checksum
+from stream_rater.operations.bulk_replay import Census
+from stream_rater.operations.proof import Proof
+from stream_rater.pipeline.parts import corrections, decoder, schema
+from stream_rater.pipeline.parts.decoder import PartBatch, PartView
+from stream_rater.pipeline.parts.rows import players_in
+from stream_rater.pipeline.parts.schema import NotAPart, Rebuilt, UnknownPart
+from stream_rater.rounds.fastjson import runs
+
+NONE_BEFORE, NONE_AFTER = -1, 2**62
+ANY_KERNEL = 2**62
+"""No kernel version is newer."""
+
+AT_ONCE = 10_000
+"""The most events that are noted at a time."""
+
+Offsets = Mapping[int, int]
+"""The committed offset of every partition; 0 where nothing was committed."""
+
+
+def pieces_of(pieces: Sequence[PartView | None]) -> PartBatch:
+    """The batch of parts that were decoded together, of which there is one."""
+    return next(each.part_batch for each in pieces if each is not None)
+
+
+class Misplaced(ValueError):
+    """A part waits in a shard that is no longer its players' shard."""
+
+
+class _Noted:
+    """The largest (or the smallest) offset noted for each row."""
+
+    def __init__(self, census: Census, pick: np.ufunc, none: int) -> None:
+        self._census = census
+        self._pick = pick
+        self._none = none
+        self._found = np.empty(0, np.int64)
+
+    def note(self, rows: Ints, offsets: Ints) -> None:
+        """Note an offset for each of these rows."""
+        self._make_room()
+        self._pick.at(self._found, rows, offsets)
+
+    def _make_room(self) -> None:
+        """Make room for each row of the census."""
+        known = len(self._census)
+        if known > len(self._found):
+            more = max(known, 2 * len(self._found)) - len(self._found)
+            self._found = np.append(self._found, np.full(more, self._none, np.int64))
+
+    def of(self, rows: Ints) -> Ints:
+        """The noted offset of each row, or `none`."""
+        self._make_room()
+        return self._found[rows]
+
+    def least(self) -> int:
+        """The smallest noted offset; NONE_AFTER if nothing was noted."""
+        noted = self._found[self._found != self._none]
+        return int(noted.min()) if len(noted) else NONE_AFTER
+
+
+class Cutoff:
+    """The cut-off of each player: the source offset of the last round that counts."""
+
+    def __init__(
+        self, applied: Offsets, scattered: Offsets, shards: int, kernel: int = KERNEL_VERSION
+    ) -> None:
+        self.census = Census()
+        self._applied = applied
+        self._scattered = np.array([scattered[p] for p in range(len(scattered))], np.int64)
+        self._shards = shards
+        self._kernel = kernel
+        self._before = _Noted(self.census, np.maximum, NONE_BEFORE)
+        """The largest source offset before g, in the player's own shard."""
+        self._elsewhere = _Noted(self.census, np.maximum, NONE_BEFORE)
+        """The largest source offset before g, in shards that were formerly the player's."""
+        self._after = _Noted(self.census, np.minimum, NONE_AFTER)
+        """The smallest source offset from g on."""
+        self._told = _Noted(self.census, np.maximum, NONE_BEFORE)
+        """The largest source offset that subscribers were told."""
+        self._marked: dict[int, int] = {}
+        """By shard, the number of shards that its last mark names."""
+        self.tails: dict[int, int] = {}
+        """By shard, the checksum of the last record before g."""
+        self.proof = Proof()
+        """Of the parts from g on."""
+        self.with_parts: set[int] = set()
+        """The shards that have parts."""
+        self._furthest: dict[str, int] = {}
+        """By ladder, the largest source offset of any part."""
+        self.corrected: dict[Player, tuple[int, bytes]] = {}
+        """The records in correction parts before g, and the offset of the correction: of each
+        player the one that the store had taken."""
+        self._corrections: dict[Player, list[int]] = {}
+        """The offsets of corrections that are in waiting parts, by player."""
+        self._ignored: list[tuple[PlayerColumn, Ints]] = []
+        """The players and source offsets of ignored parts that may be the only ones of their
+        rounds."""
+
+    def note(self, records: Sequence[Record]) -> None:
+        """Note records of `performance-estimated`. Raises UnknownPart or Misplaced."""
+        for each in records:
+            if each.offset == self._applied.get(each.partition, 0) - 1 and not each.unreadable:
+                self.tails[each.partition] = checksum(each.value)
+        left = iter(records)
+        for some in runs([each.value or b"" for each in records], decoder.TOGETHER_BYTES):
+            self._note_together(list(islice(left, len(some))), decoder.read_all(some, self._kernel))
+
+    def _note_together(self, records: Sequence[Record], pieces: Sequence[PartView | None]) -> None:
+        """Note the parts in some records, which were decoded as one batch."""
+        read, sizes, counts = list[Record](), list[int](), list[bool]()
+        alone = list[bool]()
+        for piece, each in zip(pieces, records, strict=True):
+            if piece is None:
+                self._note_alone(each)
+                continue
+            counts.append(self._counts(piece.shards, each))
+            alone.append(not counts[-1] and not self._sent_again(piece.shards, each))
+            sizes.append(len(piece))
+            self.with_parts.add(each.partition)
+            if counts[-1]:
+                read.append(each)
+        if not counts:
+            return
+        players, offsets = players_in(pieces_of(pieces))
+        left = np.flatnonzero(np.repeat(alone, sizes))
+        if len(left):
+            self._ignored.append((players.take(left), offsets[left]))
+        if read:
+            rows = np.flatnonzero(np.repeat(counts, sizes))
+            own = [size for size, count in zip(sizes, counts, strict=True) if count]
+            self._note(read, own, players.take(rows), offsets[rows])
+            waits = rows[np.repeat([self._waits(each) for each in read], own)]
+            whose = self.census.rows(players.take(waits))
+            self.proof.note(pieces_of(pieces), waits, whose, offsets[waits])
+
+    def note_told(self, told: Iterable[tuple[Player, int]]) -> None:
+        """Note the source offsets of published events, by player."""
+        left = iter(told)
+        while some := list(islice(left, AT_ONCE)):
+            rows = self.census.rows(PlayerColumn.of([player for player, _ in some]))
+            self._told.note(rows, np.array([offset for _, offset in some], np.int64))
+
+    def check(self) -> None:
+        """Call this once all parts are noted. Raises Misplaced if an ignored part belongs to a
+        committed round, and no applied part does."""
+        for players, offsets in self._ignored:
+            ladders = [partition_of(each, len(self._scattered)) for each in players.ladders.texts]
+            partition = np.array(ladders, np.int64)[players.ladder]
+            rows = self.census.rows(players)
+            there = np.maximum(self._before.of(rows), self._elsewhere.of(rows)) >= offsets
+            there |= self._after.of(rows) <= offsets
+            lost = ~there & (offsets < self._scattered[partition])
+            if lost.any():
+                where = int(np.argmax(lost))
+                raise Misplaced(
+                    f"a part of the round at offset {offsets[where]} of partition "
+                    f"{partition[where]} was cut for fewer than {self._shards} shards and was not "
+                    "applied"
+                )
+
+    def _counts(self, cut_for: int, record: Record) -> bool:
+        """Whether updaters apply, or have applied, a part that was cut for `cut_for` shards (0:
+        unknown)."""
+        now = self._shards if self._waits(record) else self._marked.get(record.partition, 0)
+        return not 0 < cut_for < now
+
+    def _sent_again(self, cut_for: int, record: Record) -> bool:
+        """Whether a part that was cut for `cut_for` shards lies behind a mark that names more."""
+        return 0 < cut_for < self._marked.get(record.partition, 0)
+
+    def _note_alone(self, record: Record) -> None:
+        """Note a record that is not in the present form of parts: a part of an older kernel, a
+        mark, or no part."""
+        if record.unreadable:
+            raise UnknownPart(f"offset {record.offset}: {record.unreadable}")
+        try:
+            if corrections.is_correction(record.value or b""):
+                self._note_correction(record)
+                return
+            part = schema.decode(record.value or b"", self._newest(record), oldest=0)
+        except Rebuilt as mark:
+            self._marked[record.partition] = mark.shards
+            return
+        except NotAPart:
+            return
+        self.with_parts.add(record.partition)
+        rounds = [part.rounds[i] for i in part.round_index.tolist()]
+        ladders = [each.ladder for each in rounds]
+        offsets = np.array([each.offset for each in rounds], np.int64)
+        players = PlayerColumn.of(list(zip(ladders, part.players, strict=True)))
+        if self._counts(part.shards, record):
+            self._note([record], [len(rounds)], players, offsets)
+        elif not self._sent_again(part.shards, record):
+            self._ignored.append((players, offsets))
+
+    def _newest(self, record: Record) -> int:
+        """The newest kernel version that a part may be of. What waits must be of one that updaters
+        of this release apply; what was applied only says how far players had come."""
+        return self._kernel if self._waits(record) else ANY_KERNEL
+
+    def _note_correction(self, record: Record) -> None:
+        """Note a correction part: its rows are of the correction's offset."""
+        part = corrections.decode(record.value or b"", self._newest(record), oldest=0)
+        self.with_parts.add(record.partition)
+        if not self._counts(part.shards, record):
+            return  # its sender's successor works the correction in again
+        players = [(part.ladder, each) for each in part.players]
+        offsets = np.full(len(players), part.offset)
+        self._note([record], [len(players)], PlayerColumn.of(players), offsets)
+        if self._waits(record):
+            for player in players:
+                self._corrections.setdefault(player, []).append(part.offset)
+        else:
+            for player, data in zip(players, part.records, strict=True):
+                self._take(player, part.offset, data)
+
+    def _take(self, player: Player, offset: int, data: bytes) -> None:
+        """Note a record that a correction part before g had. A row was not fresh if the player had
+        one of this correction already, or of a later one: a worker that was paused sent it again,
+        perhaps one of another kernel version."""
+        held = self.corrected.get(player)
+        if held is None or offset > held[0]:
+            self.corrected[player] = offset, data
+
+    def awaiting(self) -> dict[Player, int]:
+        """The players whom waiting parts will correct, and the offset of the first correction that
+        does. One that was applied already does not."""
+        players = list(self._corrections)
+        applied = self.applied_offsets(PlayerColumn.of(players)).tolist()
+        found = {}
+        for player, last in zip(players, applied, strict=True):
+            if new := [each for each in self._corrections[player] if each > last]:
+                found[player] = min(new)
+        return found
+
+    def scattered(self, partition: int) -> int:
+        """The estimators' committed offset of a partition."""
+        return int(self._scattered[partition])
+
+    def only_waits(self, players: PlayerColumn) -> Flags:
+        """(P,) whether all parts that are left of each player wait to be applied."""
+        rows = self.census.rows(players)
+        waits: Flags = self._after.of(rows) < NONE_AFTER
+        waits &= self.applied_offsets(players) == NONE_BEFORE
+        return waits
+
+    def applied_offsets(self, players: PlayerColumn) -> Ints:
+        """(P,) the largest source offset in each player's parts that are applied; -1 without."""
+        rows = self.census.rows(players)
+        return np.maximum(self._before.of(rows), self._elsewhere.of(rows))
+
+    def furthest(self, ladder: str) -> int:
+        """The largest source offset of any part of a ladder; -1 without any."""
+        return self._furthest.get(ladder, -1)
+
+    def _note(
+        self, records: Sequence[Record], sizes: Sequence[int], players: PlayerColumn, offsets: Ints
+    ) -> None:
+        """Note the rows of the records' parts, `sizes` of each, by player and source offset."""
+        shard = np.repeat(np.array([each.partition for each in records]), sizes)
+        waits = np.repeat(np.array([self._waits(each) for each in records]), sizes)
+        at_home = shards_of_names(players.names, self._shards) == shard
+        misplaced = waits & ~at_home
+        if misplaced.any():
+            which = np.searchsorted(np.cumsum(sizes), np.argmax(misplaced), side="right")
+            each = records[int(which)]
+            raise Misplaced(
+                f"the part at offset {each.offset} of shard {each.partition} waits to be applied, "
+                f"and its players belong to other shards among {self._shards}"
+            )
+        rows = self.census.rows(players)
+        for number, ladder in enumerate(players.ladders.texts):
+            own = offsets[players.ladder == number]
+            self._furthest[ladder] = max(self.furthest(ladder), int(own.max(initial=-1)))
+        for noted, chosen in (
+            (self._before, at_home & ~waits), (self._after, waits), (self._elsewhere, ~at_home),
+        ):  # fmt: skip
+            if chosen.any():
+                noted.note(rows[chosen], offsets[chosen])
+
+    def _waits(self, record: Record) -> bool:
+        """Whether the record is at or after g."""
+        return record.offset >= self._applied.get(record.partition, 0)
+
+    def of(self, rows: Ints, partitions: Ints) -> Ints:
+        """(P,) the cut-off of the players in these rows of the census, whose rounds are in these
+        partitions."""
+        before, after = self._before.of(rows), self._after.of(rows)
+        kept = np.where(after < NONE_AFTER, after, self._scattered[partitions]) - 1
+        reached = np.where(before > NONE_BEFORE, before, kept)
+        return np.maximum(np.maximum(reached, self._elsewhere.of(rows)), self._told.of(rows))
+
+    def least(self) -> int:
+        """A lower bound of all players' cut-offs."""
+        after = min(self._after.least(), int(self._scattered.min()))
+        return min(self._before.least(), after - 1)

@@ -1,0 +1,327 @@
+"""`stream-rater erase`: writes the log anew under a pseudonym, as a new generation of the topics.
+
+1. Refuse what could not be undone or compared (`erasure_checks`), and look for the player in the
+   log.
+2. Copy what was accepted, what was told and the notes to the topics of the new prefix.
+3. Rebuild the store from these topics, and compare each belief with the one before.
+4. Tell subscribers of the old topics that the player is gone, and delete these topics if asked to.
+
+Nothing in the old topics is changed before step 4. If it is interrupted before, `rebuild --replace`
+under the old prefix brings the old store back.
+"""
+
+import secrets
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+
+import msgspec
+from msgspec import structs
+
+from stream_rater.adapters.kafka.copier import ANYWHERE, Copier, delete_topics
+from stream_rater.adapters.kafka.reader import read_all, read_batches
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.redis.index_keys import drop_index
+from stream_rater.adapters.redis.store import RedisStore
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.sharding import shards_of
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.files import service_ladders
+from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import PREFIX, Settings
+from stream_rater.contract.errors import Denied, Trouble
+from stream_rater.contract.events import shown
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.record import Record
+from stream_rater.operations import erasure_checks
+from stream_rater.operations.digests import Digests, difference, digests_of
+from stream_rater.operations.erasure_checks import Generation
+from stream_rater.operations.rebuild import write_anew
+from stream_rater.operations.rewriting import Accepted, Pseudonym, Rewriting, Survey
+from stream_rater.rating.record import UnknownRecord
+from stream_rater.replay.corrected import with_verdicts
+from stream_rater.replay.verdicts import Verdicts
+from stream_rater.rounds.validation import id_mistake
+from stream_rater.runtime import malloc, selfcheck
+from stream_rater.runtime.failures import named_failures
+from stream_rater.runtime.progress import counted, track_batches
+from stream_rater.runtime.service import layout_of
+
+RANDOM_BYTES = 8
+"""Of a pseudonym that nobody has chosen."""
+
+OUT_OF_REACH = (
+    "out of reach, and to be done by hand: snapshots, backups and the append-only file of Redis; "
+    "backups of Kafka; what subscribers have stored; logs. A game backend that reports the old id "
+    "again makes a new player"
+)
+
+
+def erase(
+    settings: Settings, player: str, prefix: str, name: str | None, *, delete_old: bool,
+    dry_run: bool,
+) -> None:  # fmt: skip
+    """Put a pseudonym in the place of a player's id, in topics of another prefix."""
+    to = pseudonym_of(player, name)
+    if prefix == settings.topic_prefix:
+        raise BadConfiguration(
+            f"--to: {prefix!r} is the prefix of the present topics: name another one"
+        )
+    ladders = service_ladders(settings)
+    malloc.keep()
+    with named_failures():
+        selfcheck.check()
+        work = Erasure(settings, prefix, ladders, to)
+        work.check_topics()
+        if not dry_run:
+            work.check_idle()
+        survey = work.look()
+        _announce(survey, to, prefix)
+        if dry_run:
+            print("--dry-run: nothing was copied")
+            return
+        with _else(work.after_copying):
+            work.copy(survey)
+        with _else(work.after_rebuilding):
+            beliefs = work.switch()
+        print(f"{counted(beliefs, 'belief')}, all equal to those before, bit for bit")
+        with _else(work.after_all):
+            work.conclude(delete_old=delete_old)
+    print(OUT_OF_REACH)
+
+
+def pseudonym_of(player: str, name: str | None) -> Pseudonym:
+    """The pseudonym of a player: the name, or a random one. Raises BadConfiguration."""
+    if name is None:
+        name = f"erased-{secrets.token_hex(RANDOM_BYTES)}"
+    for what, each in (("PLAYER", player), ("--pseudonym", name)):
+        try:
+            mistake = id_mistake(each)
+            each.encode()
+        except UnicodeEncodeError:
+            mistake = "not UTF-8"
+        if mistake:
+            raise BadConfiguration(f"{what}: bad-id: {mistake}: give the id of a player")
+    if name == player:
+        raise BadConfiguration(f"--pseudonym: {name!r} is the player's id: name another one")
+    return Pseudonym(player, name)
+
+
+@contextmanager
+def _else(cure: str) -> Iterator[None]:
+    """A failure is told with what is to be done about it."""
+    try:
+        yield
+    except (Trouble, Denied, Failed) as error:
+        raise Failed(f"{error}: {cure}") from None
+
+
+def _announce(survey: Survey, to: Pseudonym, prefix: str) -> None:
+    """Say on standard output what is found, and on standard error what stays."""
+    found = f"{counted(survey.rounds, 'round')} and {counted(survey.corrections, 'correction')}"
+    print(f"player {shown(to.player)!r} is to be {shown(to.name)!r}: {found} name the player")
+    print(
+        f"of {counted(survey.accepted + survey.rejected, 'record')}, {survey.rejected:,} were "
+        f"rejected: they stay empty in the topics of {prefix!r}"
+    )
+    for place in survey.places:
+        print(f"warning: the id stays in {shown(place)}", file=sys.stderr)
+    if more := survey.left - len(survey.places):
+        print(f"warning: and in {counted(more, 'record')} more", file=sys.stderr)
+
+
+class Erasure:
+    """The work, step by step."""
+
+    def __init__(self, settings: Settings, prefix: str, ladders: Ladders, to: Pseudonym) -> None:
+        self._to = to
+        self._ladders = ladders
+        self._old = Generation(settings, Admin(settings))
+        self._partitions = self._old.admin.check_topics()
+        self._rounds, self._shards = (
+            self._partitions[name] for name in (self._old.topics.rounds, self._old.topics.parts)
+        )
+        like = msgspec.structs.replace(
+            settings, topic_prefix=prefix, partitions=self._rounds, shards=self._shards
+        )
+        self._new = Generation(like, Admin(like))
+        self._store = RedisStore(settings)
+        self._ends: Mapping[int, int] = {}
+        """Where each partition of the rounds ends."""
+        self._corrected: frozenset[str] = frozenset()
+        """The ladders with corrections."""
+        self._keys: dict[tuple[int, bytes | None], None] = {}
+        """Partition and key of the player's events."""
+
+    # --- what to do after a failure ---
+
+    @property
+    def after_copying(self) -> str:
+        """While records are copied."""
+        return (
+            "the old topics and Redis are as they were: delete the topics of "
+            f"{self._new.prefix!r}, or name another prefix, and run it again"
+        )
+
+    @property
+    def after_rebuilding(self) -> str:
+        """While the store is rebuilt."""
+        return (
+            "the old topics are as they were: run `stream-rater rebuild --replace` with "
+            f"{PREFIX}TOPIC_PREFIX={self._old.prefix!r} to have the ratings back"
+        )
+
+    @property
+    def after_all(self) -> str:
+        """Once only the old topics are left to do."""
+        return f"all else is done, and the old topics hold the id: {self._next_step}"
+
+    @property
+    def _next_step(self) -> str:
+        names = "|".join(self._old.topics.names).replace(".", r"\.")
+        return (
+            f"give game backends, workers and subscribers {PREFIX}TOPIC_PREFIX="
+            f"{self._new.prefix!r}, then run `kafka-topics.sh --bootstrap-server "
+            f"{self._old.settings.kafka} --delete --topic '{names}'`"
+        )
+
+    # --- 1 ---
+
+    def check_topics(self) -> None:
+        """Refuse topics or a ladders file that will not do, as far as workers may run."""
+        erasure_checks.check_free(self._new, self._old, self._partitions)
+        self._corrected = erasure_checks.check_notes(self._old, self._ladders)
+
+    def check_idle(self) -> None:
+        """Refuse a store and a log on which something is left to do."""
+        store, old = self._store, self._old
+        erasure_checks.check_idle(old, self._new)
+        store.prepare()
+        store.check_layout(layout_of(old.settings, old.admin, self._partitions))
+        erasure_checks.check_kernel(store.layout.begun_by(KERNEL_VERSION))
+        erasure_checks.check_waiting(old)
+        self._ends = erasure_checks.check_drained(old, self._partitions)
+
+    def look(self) -> Survey:
+        """What the log says of the player. Raises Failed if that is nothing, or if the pseudonym is
+        in use."""
+        again = partial(read_all, self._old.settings, self._old.topics.rounds, self._rounds)
+        window = self._old.settings.duplicate_window
+        found = with_verdicts(self._survey, again, self._ladders, window, self._rounds)
+        erasure_checks.check_found(found, self._to)
+        return found
+
+    def _survey(self, verdicts: Verdicts | None) -> Survey:
+        survey, accepted = Survey(verdicts), self._accepted(verdicts)
+        for some in self._all(self._old.topics.rounds, self._rounds, "rounds"):
+            survey.read(some, accepted.of(some), self._to)
+        return survey
+
+    def _accepted(self, verdicts: Verdicts | None) -> Accepted:
+        window = self._old.settings.duplicate_window
+        return Accepted(self._ladders, window, self._rounds, verdicts)
+
+    def _all(self, topic: str, partitions: int, label: str) -> Iterator[list[Record]]:
+        """All records of an old topic, some at a time, with a progress bar."""
+        settings, admin = self._old.settings, self._old.admin
+        total = sum(admin.ends(topic, partitions)) - sum(admin.starts(topic, partitions))
+        return track_batches(read_batches(settings, topic, partitions), label, total)
+
+    # --- 2 ---
+
+    def copy(self, survey: Survey) -> None:
+        """Fill the new topics, and say how far the groups of workers are there."""
+        new = self._new
+        new.admin.create_topics()
+        erasure_checks.check_sizes(new, self._old)
+        new.admin.check_topics()
+        for topic, records in (
+            (new.topics.rounds, self._rewritten(survey)),
+            (new.topics.changed, self._renamed_events()),
+            (new.topics.notes, self._renamed_notes()),
+        ):
+            Copier(new.settings, topic).write(records)
+        new.admin.commit(ESTIMATORS, new.topics.rounds, self._ends)
+        new.admin.commit(UPDATERS, new.topics.parts, dict.fromkeys(range(self._shards), 0))
+        self._check_quiet()
+
+    def _rewritten(self, survey: Survey) -> Iterator[Record]:
+        accepted, rewriting = self._accepted(survey.verdicts), Rewriting(self._to)
+        for some in self._all(self._old.topics.rounds, self._rounds, "copying rounds"):
+            yield from rewriting.feed(some, accepted.of(some))
+        yield from rewriting.rest(self._ends)
+
+    def _renamed_events(self) -> Iterator[Record]:
+        home = int(shards_of([self._to.name], self._shards)[0])
+        for some in self._all(self._old.topics.changed, self._shards, "copying ratings"):
+            for record in some:
+                kept = structs.replace(record, offset=ANYWHERE)
+                if self._to.is_key(record.key):
+                    self._keys[record.partition, record.key] = None
+                    kept = structs.replace(self._to.event(kept), partition=home)
+                yield kept
+
+    def _renamed_notes(self) -> Iterator[Record]:
+        for record in read_all(self._old.settings, self._old.topics.notes, 1):
+            for message in self._to.notes(record.value or b""):
+                yield Record(0, ANYWHERE, message)
+
+    def _check_quiet(self) -> None:
+        """No worker may have come, and no record."""
+        erasure_checks.check_idle(self._old, self._new)
+        erasure_checks.check_quiet(self._old, self._ends)
+
+    # --- 3 ---
+
+    def switch(self) -> int:
+        """Rebuild the store from the new topics. Returns the number of beliefs, which are those of
+        before. Raises Failed if they are not."""
+        new, store = self._new, self._store
+        before = self._digests("beliefs before")
+        store.checkpoints.drop_all()  # they know the id, and look like those of the new log
+        drop_index(self._old.settings)  # it knows the id, too, and is of the old topics
+        write_anew(new.admin, new.settings, self._ladders, store, self._new_partitions)
+        after = self._digests("beliefs after")
+        erasure_checks.check_equal(difference(self._under_new_name(before), after), len(after))
+        self._check_quiet()
+        layout = layout_of(new.settings, new.admin, self._new_partitions)
+        store.layout.end_rebuild(layout, KERNEL_VERSION)
+        return len(after)
+
+    @property
+    def _new_partitions(self) -> dict[str, int]:
+        names = zip(self._new.topics.names, self._old.topics.names, strict=True)
+        return {new: self._partitions[old] for new, old in names}
+
+    def _digests(self, label: str) -> Digests:
+        found: Digests = {}
+        try:
+            for some in track_batches(self._store.beliefs(), label):
+                found |= digests_of(some, self._corrected)
+        except UnknownRecord as error:
+            raise Failed(str(error)) from None
+        return found
+
+    def _under_new_name(self, before: Digests) -> Digests:
+        player, name = self._to.player, self._to.name
+        return {(of, name if who == player else who): each for (of, who), each in before.items()}
+
+    # --- 4 ---
+
+    def conclude(self, *, delete_old: bool) -> None:
+        """Tell subscribers of the old topics that the player is gone, and delete the topics or say
+        how."""
+        old = self._old
+        gone = (Record(partition, ANYWHERE, None, key=key) for partition, key in self._keys)
+        told = Copier(old.settings, old.topics.changed).write(gone)
+        print(f"{old.topics.changed}: {counted(told, 'tombstone')} written for the player")
+        if delete_old:
+            delete_topics(old.settings, old.topics.names)
+            print(f"deleted: {', '.join(old.topics.names)}")
+            print(
+                "next: give game backends, workers and subscribers "
+                f"{PREFIX}TOPIC_PREFIX={self._new.prefix!r}"
+            )
+        else:
+            print(f"the old topics still hold the id. Next: {self._next_step}")

@@ -1,0 +1,181 @@
+"""What `erase` refuses: each in one line, with its place and the cure."""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from stream_rater.adapters.kafka.rereader import Rereader
+from stream_rater.adapters.kafka.topic_rules import LARGEST, configured, size_of
+from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.adapters.same_ladders import disagreement, noted_ladders
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import Settings
+from stream_rater.contract.events import shown
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.operations import rebuild
+from stream_rater.operations.digests import Difference
+from stream_rater.operations.rebuild import check_rounds_kept
+from stream_rater.operations.rewriting import Pseudonym, Survey, reordered
+from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
+from stream_rater.runtime.progress import counted
+
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]*")
+
+IN_THE_END = 2**62
+"""An offset after all records."""
+
+
+class Generation(NamedTuple):
+    """The topics of one prefix."""
+
+    settings: Settings
+    admin: Admin
+
+    @property
+    def prefix(self) -> str:
+        """The prefix."""
+        return self.settings.topic_prefix
+
+    @property
+    def topics(self) -> Topics:
+        """The names of the topics."""
+        return self.admin.topics
+
+
+def check_free(new: Generation, old: Generation, partitions: Mapping[str, int]) -> None:
+    """The new topics must not exist, or be as empty as new ones. `partitions` are the old ones'."""
+    if not TOPIC_NAME.fullmatch(new.prefix):
+        raise BadConfiguration(
+            f"--to: {new.prefix!r} cannot begin the name of a topic: use letters, digits, '.', '_' "
+            "and '-'"
+        )
+    twins = dict(zip(new.topics.names, old.topics.names, strict=True))
+    for name, count in new.admin.partitions().items():
+        if any(new.admin.ends(name, count)):
+            raise BadConfiguration(
+                f"--to: topic {name} holds records, or has held some: name another prefix, or "
+                f"delete the topics of {new.prefix!r}"
+            )
+        if count != partitions[twins[name]]:
+            raise BadConfiguration(
+                f"--to: topic {name} has {count} partitions, and {twins[name]} has "
+                f"{partitions[twins[name]]}: delete it: it will be created as it must be"
+            )
+
+
+def check_idle(*generations: Generation) -> None:
+    """No worker may run."""
+    for each in generations:
+        rebuild.check_idle(each.admin, each.settings)
+
+
+def check_kernel(begun_by: int) -> None:
+    """The ratings must be those of this release's kernels: a rebuild gives no others."""
+    if begun_by != KERNEL_VERSION:
+        raise Failed(
+            f"ratings go back to kernel version {begun_by}, this release has {KERNEL_VERSION}: run "
+            "`stream-rater rebuild --replace` first, which computes all of them anew"
+        )
+
+
+def check_notes(old: Generation, ladders: Ladders) -> frozenset[str]:
+    """The ladders file must be that of the workers. Returns the ladders with corrections."""
+    ladder_log = noted_ladders(old.settings, old.admin)
+    if why := disagreement(old.settings, ladders, ladder_log):
+        raise BadConfiguration(f"{why}: nothing was erased")
+    return frozenset(ladder_log.corrections)
+
+
+def check_waiting(old: Generation) -> None:
+    """No correction may wait."""
+    for ladder, noted in noted_ladders(old.settings, old.admin).corrections.items():
+        if waiting := LadderEdits(noted).waiting(IN_THE_END):
+            told = counted(len(waiting), "correction")
+            raise Failed(
+                f"ladder {ladder!r}, offset {waiting[0].offset}: {told} waiting for "
+                "corrections-applied: start workers, send `stream-rater correct apply`, stop them "
+                "again, and run it again"
+            )
+
+
+def check_drained(old: Generation, partitions: Mapping[str, int]) -> dict[int, int]:
+    """All rounds must be finished, and all parts applied. Returns the ends of the rounds'
+    partitions.
+
+    The end of a game backend's transaction takes an offset, too. No worker finishes it.
+    """
+    topics, admin = old.topics, old.admin
+    rounds = Rereader(old.settings, topics.rounds)
+    check_rounds_kept(admin.starts(topics.rounds, partitions[topics.rounds]))
+    for group, topic in ((ESTIMATORS, topics.rounds), (UPDATERS, topics.parts)):
+        count = partitions[topic]
+        committed, starts = admin.committed(group, topic, count), admin.starts(topic, count)
+        for p, end in enumerate(admin.ends(topic, count)):
+            done = max(committed[p] or 0, starts[p])
+            if end > done and (group == UPDATERS or rounds.read(p, done, end)):
+                raise Failed(
+                    f"{topic}, partition {p}: {counted(end - done, 'record')} not finished: stop "
+                    "the reports of rounds, start workers, wait until `stream-rater verify` finds "
+                    "all equal, stop them, and run it again"
+                )
+    return dict(enumerate(admin.ends(topics.rounds, partitions[topics.rounds])))
+
+
+def check_quiet(old: Generation, ends: Mapping[int, int]) -> None:
+    """No record may have come to the old topic since."""
+    for partition, end in enumerate(old.admin.ends(old.topics.rounds, len(ends))):
+        if end != ends[partition]:
+            raise Failed(
+                f"{old.topics.rounds}, partition {partition}: "
+                f"{counted(end - ends[partition], 'record')} came meanwhile: stop the reports of "
+                "rounds, and let workers of the old topics finish these"
+            )
+
+
+def check_found(survey: Survey, to: Pseudonym) -> None:
+    """A record must name the player, and none the pseudonym, which must decide as the id did."""
+    if not (survey.rounds or survey.corrections):
+        raise Failed(
+            f"unknown-player: no accepted record names {shown(to.player)!r}: `stream-rater watch "
+            "--from-start` tells the ids of players"
+        )
+    if survey.taken:
+        raise BadConfiguration(
+            f"--pseudonym: {shown(to.name)!r} is a player already ({survey.taken}): name another"
+        )
+
+    if survey.verdicts is not None and (found := reordered(survey.verdicts, to)):
+        ladder, other = map(shown, found)
+        raise BadConfiguration(
+            f"--pseudonym: on ladder {ladder!r} the player and {other!r} were merged into one, and "
+            "where both stand in a round the lesser name stays: name a pseudonym that comes "
+            f"{'after' if found[1] < to.player else 'before'} {other!r}, as the id does"
+        )
+
+
+def check_sizes(new: Generation, old: Generation) -> None:
+    """Each new topic must take the records of the old one."""
+    for topic, twin in zip(new.topics.names, old.topics.names, strict=True):
+        held, needed = (
+            size_of(each.admin.configuration(name)) for each, name in ((new, topic), (old, twin))
+        )
+        if held < needed:
+            command = configured(new.settings, topic, LARGEST, str(needed))
+            raise BadConfiguration(
+                f"{topic}: {LARGEST} is {held}, and that of {twin} is {needed}: {command}, and run "
+                "it again"
+            )
+
+
+def check_equal(found: Difference, count: int) -> None:
+    """Each belief must be what it was."""
+    if (first := found.first) is None:
+        return
+    ladder, player = map(shown, first)
+    raise Failed(
+        f"of {counted(count, 'belief')} rebuilt from the new topics, {len(found.differing)} are "
+        f"different, {len(found.missing)} missing and {len(found.surplus)} too many, first ladder "
+        f"{ladder!r}, player {player!r}: Redis was not what the log says before: nothing was erased"
+    )

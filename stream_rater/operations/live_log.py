@@ -1,0 +1,56 @@
+"""The log of a ladder on Kafka, as a command reads it more than once."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+
+from stream_rater.adapters.kafka.reader import read_partition
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.same_ladders import disagreement, noted_ladders
+from stream_rater.columns.sharding import partition_of
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import Settings
+from stream_rater.contract.record import Record
+from stream_rater.runtime.progress import track
+
+BY_FILE = "give a file that has them, by --file"
+
+
+def ends_of(admin: Admin) -> Callable[[str], int]:
+    """Tells where the partition of a ladder ended when it was first asked."""
+
+    @cache
+    def ends() -> Sequence[int]:
+        (partitions,) = admin.partitions_of(admin.topics.rounds)
+        return admin.ends(admin.topics.rounds, partitions)
+
+    return lambda ladder: ends()[partition_of(ladder, len(ends()))]
+
+
+def live_log(
+    settings: Settings, ladders: Ladders, ladder: str, cure: str = BY_FILE
+) -> tuple[Callable[[], Iterator[Record]], int, int]:
+    """The records that the ladder's partition holds now, from the first one on, each time; the
+    partition, and of how many it is. What comes later is not read.
+
+    Raises BadConfiguration if the ladders file is not that of the workers, Failed with the cure if
+    rounds were deleted.
+    """
+    admin = Admin(settings)
+    topic = admin.topics.rounds
+    (partitions,) = admin.partitions_of(topic)
+    if why := disagreement(settings, ladders, noted_ladders(settings, admin), only=ladder):
+        raise BadConfiguration(f"{why}: nothing was rated")
+    partition = partition_of(ladder, partitions)
+    start = admin.starts(topic, partitions)[partition]
+    end = admin.stable_ends(topic, partitions)[partition]
+    if start > 0:
+        raise Failed(
+            f"{topic}, partition {partition} starts at {start}: the rounds before it were deleted, "
+            f"and ratings cannot be computed without them: {cure}"
+        )
+
+    def again() -> Iterator[Record]:
+        return track(read_partition(settings, topic, partition, end), topic, end)
+
+    return again, partition, partitions

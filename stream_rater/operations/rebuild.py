@@ -1,0 +1,287 @@
+"""`stream-rater rebuild`: the store anew from the log."""
+
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+
+import msgspec
+
+from stream_rater.adapters.kafka.ladder_notes import LadderNotes
+from stream_rater.adapters.kafka.producers import Parts
+from stream_rater.adapters.kafka.reader import read_all, read_batches
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.redis.store import RedisStore
+from stream_rater.adapters.same_ladders import disagreement, noted_ladders
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.files import service_ladders
+from stream_rater.config.ladders import TEMPLATE, Ladders
+from stream_rater.config.settings import Settings
+from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.record import Player, Record
+from stream_rater.operations.corrected_rebuild import Marks, Told, editions, last_told, to_restate
+from stream_rater.operations.cutoff import Cutoff, Misplaced
+from stream_rater.operations.rebuild_store import InUse, Rebuild, Rebuilds, fill, passed, tails_at
+from stream_rater.pipeline.ladder_history import notes, restated_corrections
+from stream_rater.pipeline.parts.schema import UnknownPart, mark
+from stream_rater.replay.corrected import judged
+from stream_rater.replay.sequential import Unjudged
+from stream_rater.runtime import malloc, selfcheck
+from stream_rater.runtime.failures import named_failures
+from stream_rater.runtime.progress import counted, track_batches
+from stream_rater.runtime.service import layout_of
+
+
+def rebuild(settings: Settings, *, replace: bool) -> None:
+    """Replay the log into an empty store, or with `replace` into any."""
+    ladders = service_ladders(settings)
+    began_s = time.monotonic()
+    malloc.keep()
+    with named_failures():
+        selfcheck.check()
+        admin = Admin(settings)
+        admin.create_topics()
+        partitions = admin.check_topics()
+        layout = layout_of(settings, admin, partitions)
+        store = RedisStore(settings)
+        store.prepare()
+        check_idle(admin, settings)
+        store.layout.check_rebuildable(layout)
+        if not (replace or store.layout.is_empty()):
+            raise BadConfiguration("the store holds ratings: give --replace to rebuild it anew")
+        if not replace and (why := disagreement(settings, ladders, noted_ladders(settings, admin))):
+            raise BadConfiguration(
+                f"{why}, or give --replace to rate all rounds again by other parameters"
+            )
+        work = write_anew(admin, settings, ladders, store, partitions)
+        store.layout.end_rebuild(layout, KERNEL_VERSION)
+        store.close()
+    if work.unproven:
+        print(f"warning: {unproven(work.unproven)}", file=sys.stderr)
+    took_s = time.monotonic() - began_s
+    print(
+        f"{work.rounds} rounds replayed, {work.written} beliefs written in {took_s:.1f} s "
+        f"({work.updates / took_s:,.0f} updates a second)"
+    )
+
+
+def unproven(offsets: Collection[int]) -> str:
+    """What to do about parts that wait and do not say what the replay says of these rounds."""
+    return (
+        f"parts of {counted(len(offsets), 'round')}, the first at offset {min(offsets)}, wait to "
+        "be applied, and were computed from other beliefs or by other parameters than these: start "
+        "the workers, wait until `stream-rater verify` compares, stop them, and run `stream-rater "
+        "rebuild --replace` once more"
+    )
+
+
+def write_anew(
+    admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
+    partitions: Mapping[str, int],
+) -> Rebuilds:  # fmt: skip
+    """Write the store anew from the log, and note by which histories and corrections that was. The
+    store stays marked as unfinished. Raises Failed."""
+    try:
+        work = _rebuild(admin, settings, ladders, store, partitions)
+    except (UnknownPart, Misplaced, InUse) as error:
+        raise Failed(str(error)) from None
+    log = LadderNotes(settings, admin)
+    named = (each for each in ladders.ladders if each != TEMPLATE)
+    noted = log.read()
+    every = dict.fromkeys((*work.ladders, *named, *noted.ladders))
+    log.write(notes("restated", {ladder: ladders.history(ladder) for ladder in every}))
+    rounds = admin.topics.rounds
+    again = partial(read_all, settings, rounds, partitions[rounds])
+    judge_all = partial(judged, again, ladders, settings.duplicate_window, partitions[rounds])
+    log.write(restated_corrections(to_restate(work.verdicts, noted.corrections, judge_all)))
+    log.close()
+    return work
+
+
+def _rebuild(
+    admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
+    partitions: Mapping[str, int],
+) -> Rebuilds:  # fmt: skip
+    """Read everything; only then delete what there is, and write."""
+    rounds, parts = admin.topics.rounds, admin.topics.parts
+    shards = partitions[parts]
+    published = admin.committed(UPDATERS, parts, shards)
+    applied = {shard: offset or 0 for shard, offset in published.items()}
+    finished = admin.committed(ESTIMATORS, rounds, partitions[rounds])
+    parts_start = admin.starts(parts, shards)
+    check_kept(parts_start, applied)
+    check_rounds_kept(admin.starts(rounds, partitions[rounds]))
+    check_remembered(finished, admin.ends(rounds, partitions[rounds]), parts_start)
+    scattered = {partition: offset or 0 for partition, offset in finished.items()}
+    reach, ends = Cutoff(applied, scattered, shards), admin.ends(parts, shards)
+    for some in _all(admin, settings, parts, shards, "parts"):
+        reach.note(some)
+    reach.check()
+    if any(parts_start):
+        reach.note_told(_published(admin, settings))
+    check_published(published, reach.with_parts)
+    work = _replayed(admin, settings, ladders, partitions[rounds], reach)
+    check_idle(admin, settings)
+    marks = _mark(settings, parts, shards)
+    check_quiet(marks, ends)
+    moved = passed(applied, marks)
+    admin.commit(UPDATERS, parts, moved)
+    applied |= moved
+    tails = tails_at(applied, moved, reach)
+    epoch = store.layout.begin_rebuild(shards)
+    check_idle(admin, settings)
+    fill(track_batches(work.beliefs(), "beliefs"), applied, marks, tails, epoch, store.apply)
+    if _committed(admin, UPDATERS, parts, shards) != applied:
+        raise InUse("workers ran while the store was being rebuilt: stop them, run it again")
+    return work
+
+
+def _replayed(
+    admin: Admin, settings: Settings, ladders: Ladders, partitions: int, reach: Cutoff
+) -> Rebuilds:
+    """The replay of all rounds, as corrections make them."""
+    rounds, window = admin.topics.rounds, settings.duplicate_window
+
+    def fed(work: Rebuild, label: str) -> Rebuild:
+        for some in _all(admin, settings, rounds, partitions, label):
+            work.feed(some)
+        return work
+
+    try:
+        return Rebuilds([fed(Rebuild(ladders, window, partitions, reach), "rounds")])
+    except Unjudged:
+        again = partial(read_all, settings, rounds, partitions)
+    works = list[Rebuild]()
+    told: Mapping[Player, Told] = {}
+    found = editions(again, ladders, window, partitions, reach)
+    for each in found:
+        told = told or _told(admin, settings, each.verdicts.edits)
+        marks = Marks(told, reach, each, ladders)
+        work = Rebuild(ladders, window, partitions, reach, each.verdicts, marks)
+        works.append(fed(work, "corrected rounds"))
+    return Rebuilds(works, found[0].verdicts)
+
+
+def _told(admin: Admin, settings: Settings, ladders: Collection[str]) -> Mapping[Player, Told]:
+    """What was last told of the players of ladders with corrections. A record without a value says
+    that its player was erased."""
+    if not ladders:
+        return {}
+    topic = admin.topics.changed
+    (count,) = admin.partitions_of(topic)
+    values = (each.value for each in read_all(settings, topic, count))
+    return last_told(map(rating_changed_from_json, filter(None, values)), ladders)
+
+
+def _published(admin: Admin, settings: Settings) -> Iterator[tuple[Player, int]]:
+    """The players and source offsets of all published events."""
+    topic = admin.topics.changed
+    (count,) = admin.partitions_of(topic)
+    for some in _all(admin, settings, topic, count, "ratings"):
+        for each in some:
+            if each.value:
+                told = _published_from_json(each.value)
+                yield (told.ladder, told.player), told.offset
+
+
+class Published(msgspec.Struct):
+    """What a rebuild needs of an event."""
+
+    ladder: str
+    player: str
+    offset: int
+
+
+_published_from_json = msgspec.json.Decoder(Published).decode
+
+
+def _mark(settings: Settings, topic: str, shards: int) -> dict[int, int]:
+    """Tell each shard's log of the rebuild; the marks' offsets.
+
+    From now on the store as it was, and any copy of it, is refused.
+    """
+    marks = Parts(settings, topic).scatter([(shard, mark(shards)) for shard in range(shards)])
+    return dict(enumerate(marks))
+
+
+def _all(
+    admin: Admin, settings: Settings, topic: str, partitions: int, label: str
+) -> Iterator[list[Record]]:
+    """All records of a topic, some at a time, with a progress bar."""
+    total = sum(admin.ends(topic, partitions)) - sum(admin.starts(topic, partitions))
+    return track_batches(read_batches(settings, topic, partitions), label, total)
+
+
+def check_idle(admin: Admin, settings: Settings) -> None:
+    """No worker may be in a group."""
+    for group in (ESTIMATORS, UPDATERS):
+        members = admin.members(group)
+        if members:
+            raise Failed(
+                f"{members} workers are in the group {settings.topic_prefix}{group}: stop them "
+                f"first (one that was killed leaves after {settings.session_timeout_ms} ms)"
+            )
+
+
+def _committed(admin: Admin, group: str, topic: str, partitions: int) -> dict[int, int]:
+    """Where workers of a group go on, by partition."""
+    found = admin.committed(group, topic, partitions)
+    return {partition: offset or 0 for partition, offset in found.items()}
+
+
+def check_kept(starts: Sequence[int], applied: Mapping[int, int]) -> None:
+    """Parts that were never published must still be there."""
+    for shard, start in enumerate(starts):
+        if start > applied[shard]:
+            raise Failed(
+                f"shard {shard} starts at {start}, after the committed offset {applied[shard]}: "
+                f"commit {start} for it to go on without the events in between"
+            )
+
+
+def check_quiet(marks: Mapping[int, int], ends: Sequence[int]) -> None:
+    """Nothing may come between what was read and its mark."""
+    for shard, offset in marks.items():
+        if offset != ends[shard]:
+            raise InUse(
+                f"somebody wrote to shard {shard} while it was read, a worker that was paused "
+                "perhaps: run it again"
+            )
+
+
+def check_published(published: Mapping[int, int | None], with_parts: Collection[int]) -> None:
+    """The updaters' offsets tell what was published: what is behind them will be, again perhaps."""
+    for shard, offset in published.items():
+        if offset is None and shard in with_parts:
+            raise Failed(
+                f"shard {shard} has no committed offset any more (Kafka's "
+                "offsets.retention.minutes): nobody knows which of its events were published: "
+                "commit the offset after the last part whose were for the updaters' group, 0 if "
+                "none was"
+            )
+
+
+def check_rounds_kept(starts: Sequence[int]) -> None:
+    """Every round counts: a replay of those that are left would give other ratings."""
+    for partition, start in enumerate(starts):
+        if start > 0:
+            raise Failed(
+                f"partition {partition} of the rounds starts at {start}: the rounds before it were "
+                "deleted, and ratings cannot be computed without them: restore a snapshot of "
+                "Redis, or begin with another topic_prefix and submit the rounds there"
+            )
+
+
+def check_remembered(
+    finished: Mapping[int, int | None], ends: Sequence[int], parts_start: Sequence[int]
+) -> None:
+    """Where parts were deleted, only the estimators' offsets tell which rounds were rated."""
+    for partition, offset in finished.items():
+        if offset is None and ends[partition] and any(parts_start):
+            raise Failed(
+                f"partition {partition} of the rounds has no committed offset any more (Kafka's "
+                "offsets.retention.minutes), and parts were deleted: nobody knows which rounds "
+                "were rated: commit the offset after the last of them for the estimators' group"
+            )

@@ -1,0 +1,311 @@
+"""Rewrites a log under a pseudonym: what `erase` makes of each record.
+
+Each record keeps its partition and its offset. So the `last` of a belief, the offsets in events, in
+notes and in the ladders file say the same of both logs, and the duplicate window reaches as far. A
+rejected record teaches nothing and may hold the id: an empty record, which is rejected, too, takes
+its place. Another one stands wherever the log has no record, as at the end of a transaction.
+
+A record that does not name the player stays as it is, byte for byte. In the others the player's id
+is replaced, and all other fields keep their bytes.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Raw, structs
+
+from stream_rater.config.ladders import Ladders
+from stream_rater.contract.events import UNDECODABLE, escape, header
+from stream_rater.contract.record import Player, Record
+from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
+from stream_rater.pipeline.ladder_history import Note, correction_notes
+from stream_rater.replay.sequential import Judge, Unjudged
+from stream_rater.replay.verdicts import Verdicts
+from stream_rater.rounds.corrections import kind_of, places_of
+
+Fields = dict[str, Raw]
+
+NAMES = "player", "into"
+"""Fields of a correction that name a player."""
+OF_ENTRIES = frozenset({"player", "team", "rank", "dnf", "shares"})
+OTHERS = frozenset({"ladder", "completed_at", "from", "until", "event_type", "standings", *NAMES})
+"""Fields that hold no text of a producer's own."""
+
+
+MOST_PLACES = 20
+"""Places that a survey keeps."""
+
+
+class _Codec(NamedTuple):
+    """Takes messages apart, and leaves the bytes of their fields as they are."""
+
+    fields: Callable[[bytes], Fields]
+    entries: Callable[[bytes], list[Fields]]
+    name: Callable[[bytes], str | None]
+    team: Callable[[bytes], list[str] | None]
+    anything: Callable[[bytes], Any]
+    encode: Callable[[Any], bytes]
+
+    @classmethod
+    def of(cls, form: Any) -> "_Codec":
+        """That of `msgspec.json` or `msgspec.msgpack`."""
+        return cls(
+            form.Decoder(Fields).decode, form.Decoder(list[Fields]).decode,
+            form.Decoder(str | None).decode, form.Decoder(list[str] | None).decode,
+            form.Decoder().decode, form.Encoder().encode,
+        )  # fmt: skip
+
+
+_JSON, _MSGPACK = _Codec.of(msgspec.json), _Codec.of(msgspec.msgpack)
+_note = msgspec.json.Decoder(Note).decode
+
+
+def _codec_of(record: Record) -> _Codec:
+    return _MSGPACK if "msgpack" in header(record.headers, "content-type").lower() else _JSON
+
+
+class Pseudonym:
+    """Puts another name in the place of a player's id. Records are accepted ones."""
+
+    def __init__(self, player: str, name: str) -> None:
+        self.player = player
+        self.name = name
+        self._bytes = player.encode()
+        self._escaped = escape(player)
+        self._word = re.compile(rf"(?<![^\W_]){re.escape(player)}(?![^\W_])").search
+
+    # --- round-completed ---
+
+    def names(self, record: Record) -> bool:
+        """Whether a round or a correction names the player."""
+        return self.record(record) is not record
+
+    def record(self, record: Record) -> Record:
+        """A round or a correction with the new name; the same object if it does not name the
+        player."""
+        value = record.value or b""
+        if self._bytes not in value and b"\\" not in value:  # an escape may spell the id
+            return record
+        codec = _codec_of(record)
+        fields = codec.fields(value)
+        found = bool(kind_of(record)) and self._rename(codec, fields, NAMES)
+        if "standings" in fields:
+            entries = codec.entries(fields["standings"])
+            if sum([self._rename_entry(codec, each) for each in entries]):
+                fields["standings"], found = Raw(codec.encode(entries)), True
+        return structs.replace(record, value=codec.encode(fields)) if found else record
+
+    def _rename(self, codec: _Codec, fields: Fields, names: Sequence[str]) -> bool:
+        """Put the new name into these fields. Returns whether any has named the player."""
+        own = [name for name in names if name in fields and codec.name(fields[name]) == self.player]
+        fields |= dict.fromkeys(own, Raw(codec.encode(self.name)))
+        return bool(own)
+
+    def _rename_entry(self, codec: _Codec, entry: Fields) -> bool:
+        found = self._rename(codec, entry, ("player",))
+        team = codec.team(entry["team"]) if "team" in entry else None
+        if team is not None and self.player in team:
+            now = [self.name if each == self.player else each for each in team]
+            entry["team"], found = Raw(codec.encode(now)), True
+        return found
+
+    def elsewhere(self, record: Record) -> str:
+        """Where the id still stands as a word in a renamed record: a field that may hold any text,
+        or a header; empty if it does not."""
+        value = record.value or b""
+        if self._bytes in value or b"\\" in value:
+            for name, text in _free_texts(_codec_of(record), value):
+                if self._word(text):
+                    return name
+        for name, content in record.headers:
+            if content and self._bytes in content and self._word(content.decode(errors="replace")):
+                return f"header {name}"
+        return ""
+
+    # --- rating-changed and ladders-noted ---
+
+    def is_key(self, key: bytes | None) -> bool:
+        """Whether this is a key of the player's in `rating-changed`."""
+        return key is not None and key.partition(b":")[2] == self._escaped.encode()
+
+    def event(self, record: Record) -> Record:
+        """A record of `rating-changed` with one of the player's keys, under the new name."""
+        key = (record.key or b"").partition(b":")[0] + f":{escape(self.name)}".encode()
+        if record.value is None:
+            return structs.replace(record, key=key)
+        fields = _JSON.fields(record.value)
+        self._rename(_JSON, fields, ("player",))
+        event_id = self._event_id(_JSON.name(fields["event_id"]) or "")
+        fields["event_id"] = Raw(_JSON.encode(event_id))
+        headers = [
+            (name, event_id.encode() if name == "ce_id" else each) for name, each in record.headers
+        ]
+        return structs.replace(record, key=key, value=_JSON.encode(fields), headers=headers)
+
+    def _event_id(self, event_id: str) -> str:
+        """An event's id, the last part of which is the player."""
+        return f"{event_id.rpartition(':')[0]}:{escape(self.name)}"
+
+    def notes(self, message: bytes) -> list[bytes]:
+        """A record of `ladders-noted` under the new name; none if it is no note.
+
+        Corrections that were restated, too, become notes of any corrections: the rebuild that
+        follows restates them, wherever that makes a difference.
+        """
+        try:
+            note = _note(message)
+        except UNDECODABLE:
+            return []
+        noted = {
+            ladder: [self._noted(each) for each in some]
+            for ladder, some in note.corrections.items()
+        }
+        if noted == {ladder: list(some) for ladder, some in note.corrections.items()}:
+            return [message]
+        return correction_notes(noted)
+
+    def _noted(self, noted: NotedCorrection) -> NotedCorrection:
+        fields = _JSON.fields(noted.correction)
+        if not self._rename(_JSON, fields, NAMES):
+            return noted
+        return structs.replace(noted, correction=Raw(_JSON.encode(fields)))
+
+
+def _free_texts(codec: _Codec, value: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the texts in fields that may hold any, each with the name of its field."""
+    fields = codec.fields(value)
+    free = [(name, each) for name, each in fields.items() if name not in OTHERS]
+    for entry in codec.entries(fields["standings"]) if "standings" in fields else ():
+        free += [(f"standings[].{n}", each) for n, each in entry.items() if n not in OF_ENTRIES]
+    for name, each in free:
+        try:
+            found = codec.anything(each)
+        except UNDECODABLE:  # nobody reads this field
+            found = bytes(each).decode(errors="replace")
+        yield from ((name, text) for text in _texts(found))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in a decoded value."""
+    match value:
+        case str():
+            yield value
+        case list():
+            for each in value:
+                yield from _texts(each)
+        case dict():
+            for key, each in value.items():
+                yield from _texts(key)
+                yield from _texts(each)
+
+
+class Accepted:
+    """Tells which records of `round-completed` were accepted."""
+
+    def __init__(
+        self, ladders: Ladders, window: int, partitions: int, verdicts: Verdicts | None
+    ) -> None:
+        """`verdicts`: those on the log's corrections, if it has any."""
+        self._judge = Judge(ladders, window, partitions)
+        self._verdicts = verdicts
+
+    def of(self, records: Sequence[Record]) -> list[bool]:
+        """(n,) whether each of the next records was accepted. Raises Unjudged."""
+        corrections = set(places_of(records))
+        if corrections and self._verdicts is None:
+            raise Unjudged
+        rounds = [each for i, each in enumerate(records) if i not in corrections]
+        refusals = iter(self._judge.decode(rounds).refusals)
+        return [
+            self._verdicts.on(each) is None
+            if i in corrections and self._verdicts is not None
+            else next(refusals) is None
+            for i, each in enumerate(records)
+        ]
+
+
+@dataclass
+class Survey:
+    """What the accepted records say of the player."""
+
+    verdicts: Verdicts | None
+    rounds: int = 0
+    """How many rounds name the player."""
+    corrections: int = 0
+    """How many corrections do."""
+    accepted: int = 0
+    rejected: int = 0
+    taken: str = ""
+    """A place where the pseudonym stands already; empty if there is none."""
+    left: int = 0
+    """In how many records the id stands in another field, which stays as it is."""
+    places: list[str] = field(default_factory=list)
+    """Where it does, in the first of these."""
+
+    def read(self, records: Sequence[Record], accepted: Sequence[bool], to: Pseudonym) -> None:
+        """Look through the next records."""
+        back = Pseudonym(to.name, to.player)
+        for record, counts in zip(records, accepted, strict=True):
+            if not counts:
+                self.rejected += 1
+                continue
+            self.accepted += 1
+            renamed = to.record(record)
+            if renamed is not record:
+                self.corrections += bool(kind_of(record))
+                self.rounds += not kind_of(record)
+            place = f"partition {record.partition}, offset {record.offset}"
+            if not self.taken and back.names(record):
+                self.taken = place
+            if where := to.elsewhere(renamed):
+                self.left += 1
+                self.places += [f"{place}: {where}"] if self.left <= MOST_PLACES else []
+
+
+def reordered(verdicts: Verdicts, to: Pseudonym) -> Player | None:
+    """A ladder and a name before which the player's id comes and the pseudonym does not, or the
+    other way round; only where it matters.
+
+    Of merged accounts that meet in a round, the one with the least name stays (`replay.edits`).
+    """
+    for ladder, edits in verdicts.edits.items():
+        fate = edits.fates.get(to.player)
+        if fate is None or fate.now == to.player:
+            continue
+        for other in edits.names_of(fate.now):
+            if other not in (fate.now, to.player) and (other < to.player) != (other < to.name):
+                return ladder, other
+    return None
+
+
+class Rewriting:
+    """Yields the records of the new log, those of each partition in order and without a gap."""
+
+    def __init__(self, to: Pseudonym) -> None:
+        self._to = to
+        self._next: dict[int, int] = {}
+        """By partition."""
+
+    def feed(self, records: Sequence[Record], accepted: Sequence[bool]) -> Iterator[Record]:
+        """Yield what stands in the places of the next records, and before them."""
+        for record, counts in zip(records, accepted, strict=True):
+            yield from self._up_to(record.partition, record.offset)
+            yield self._to.record(record) if counts else _empty(record.partition, record.offset)
+            self._next[record.partition] = record.offset + 1
+
+    def rest(self, ends: Mapping[int, int]) -> Iterator[Record]:
+        """Yield what stands behind the last records, before the end of each partition."""
+        for partition, end in ends.items():
+            yield from self._up_to(partition, end)
+
+    def _up_to(self, partition: int, end: int) -> Iterator[Record]:
+        for offset in range(self._next.get(partition, 0), end):
+            yield _empty(partition, offset)
+        self._next[partition] = max(end, self._next.get(partition, 0))
+
+
+def _empty(partition: int, offset: int) -> Record:
+    return Record(partition, offset, None)

@@ -1,0 +1,210 @@
+"""Verifies the store: compares every belief with the sequential replay of the log, bit for bit.
+
+A log with corrections is replayed as they edit it. What a correction has written differs from the
+replay in what it tells of the past: see `same_belief`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.columns.sharding import shards_of
+from stream_rater.config.ladders import Ladders
+from stream_rater.contract.corrections import RoundAmended
+from stream_rater.contract.record import Player, Record
+from stream_rater.pipeline.ports import Held
+from stream_rater.rating import record
+from stream_rater.replay.corrected import with_verdicts
+from stream_rater.replay.pool import Pool
+from stream_rater.replay.sequential import RatedBatch, Replay
+from stream_rater.replay.verdicts import NO_VERDICTS, Verdicts
+from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.corrections import decode
+
+BATCH = 5000
+
+UNTOLD = frozenset({"previous_mu", "previous_sigma", "untold"})
+"""Fields of a belief that say what was last told of its player, where a correction was not told."""
+
+TOLD = UNTOLD | {"last", "previous_time", "previous_season"}
+"""Fields that a correction sets in its own way."""
+
+Read = Callable[[Mapping[int, PlayerColumn]], Mapping[int, Held]]
+"""Reads the players' records by shard, as `RedisStore.read` does."""
+
+
+@dataclass
+class Verdict:
+    """The result of a comparison."""
+
+    rounds: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    """How many records were rejected, by error code; corrections, too."""
+    beliefs: int = 0
+    missing: list[Player] = field(default_factory=list)
+    differing: list[Player] = field(default_factory=list)
+
+    @property
+    def equal(self) -> bool:
+        """Whether every belief exists and is equal."""
+        return not self.missing and not self.differing
+
+
+def same_belief(found: bytes | None, due: bytes | None, corrected: Collection[int]) -> bool:
+    """Whether a stored record says what the replay of the edited log says; None is no belief.
+
+    `corrected` are the offsets of the ladder's accepted corrections. A belief that the last of them
+    has written has its offset as `last`, and TOLD need not be equal. A rebuild leaves `last` as it
+    was where a correction was not told, and UNTOLD need not be equal. A belief of no rounds is as
+    good as none.
+    """
+    if found == due:
+        return True
+    try:
+        beliefs = record.decode([found, due], 0, 0.0, 1.0)
+    except record.UnknownRecord:
+        return False
+    ours, theirs = beliefs.header
+    if not ours["rounds"] and not theirs["rounds"]:
+        return True
+    if found is None or due is None:
+        return False
+    free: Collection[str] = UNTOLD if ours["untold"] and corrected else ()
+    free = TOLD if int(ours["last"]) in corrected else free
+    names = [name for name in beliefs.header.dtype.names or () if name not in free]
+    factors = beliefs.factors[:, : ours["count"]]
+    return all(ours[name] == theirs[name] for name in names) and bool(
+        (factors[0] == factors[1]).all()
+    )
+
+
+def compare(
+    again: Callable[[], Iterable[Record]], ladders: Ladders, window: int, partitions: int,
+    shards: int, read: Read,
+) -> Verdict:  # fmt: skip
+    """Replay the records of `round-completed`, which has `partitions` partitions, and compare each
+    belief with the store's. `again` yields the records from the first one on, each time."""
+
+    def run(verdicts: Verdicts | None) -> _Replayed:
+        replayed = _Replayed(ladders, window, partitions, verdicts)
+        replayed.run(again())
+        return replayed
+
+    replayed = with_verdicts(run, again, ladders, window, partitions)
+    verdict, store = replayed.verdict, _Store(shards, read)
+    for ladder, pool in replayed.replay.pools.items():
+        corrected = replayed.corrected.get(ladder, set())
+        for players, due in _batches(pool):
+            held = store.of(ladder, players)
+            _compare(verdict, ladder, corrected, zip(players, held, due, strict=True))
+    for ladder, players in replayed.gone():
+        held = store.of(ladder, players)
+        left = [(who, found, None) for who, found in zip(players, held, strict=True) if found]
+        _compare(verdict, ladder, (), left)
+    return verdict
+
+
+class _Replayed:
+    """The replay of a whole log, and what is to be known of its corrections."""
+
+    def __init__(
+        self, ladders: Ladders, window: int, partitions: int, verdicts: Verdicts | None
+    ) -> None:
+        self.replay = Replay(ladders, window, partitions, verdicts)
+        self.verdict = Verdict()
+        self.corrected: dict[str, set[int]] = {}
+        """By ladder, the offsets of accepted corrections."""
+        self._ladders = ladders
+        self._verdicts = verdicts or NO_VERDICTS
+        self._touched: dict[str, set[str]] = {}
+        """By ladder, the players of rounds that corrections touch: of them some may have no round
+        any more."""
+
+    def run(self, records: Iterable[Record]) -> None:
+        """Replay the log. Raises Unjudged."""
+        for batch in self.replay.run(records):
+            self.verdict.rounds += len(batch.decoded.rounds)
+            refusals = [*batch.decoded.refusals, *(refusal for _, refusal in batch.corrections)]
+            self.verdict.rejected.update(each.code for each in refusals if each is not None)
+            self._note_corrections(batch)
+            if self._verdicts.edits:
+                self._note_touched(batch)
+
+    def _note_corrections(self, batch: RatedBatch) -> None:
+        for each, refusal in batch.corrections:
+            if refusal is not None:
+                continue
+            correction = decode(each, self._ladders)
+            self.corrected.setdefault(correction.ladder, set()).add(each.offset)
+            if isinstance(correction, RoundAmended):
+                players = (
+                    name for entry in correction.standings
+                    for name in (entry.team or (entry.player,)) if name is not None
+                )  # fmt: skip
+                self._touched.setdefault(correction.ladder, set()).update(players)
+
+    def _note_touched(self, batch: RatedBatch) -> None:
+        rounds: RoundBatch = batch.decoded.rounds
+        offsets = np.array([each.offset for each in batch.decoded.valid(batch.records)], np.int64)
+        ladders: dict[str, list[int]] = {}
+        for i, head in enumerate(rounds.heads):
+            if self._verdicts.of(head.ladder).change_rounds:
+                ladders.setdefault(head.ladder, []).append(i)
+        for ladder, indices in ladders.items():
+            chosen = np.array(indices, np.int64)
+            own = rounds.take(chosen)
+            touched = own.take(self._verdicts.of(ladder).touched(own, offsets[chosen]))
+            self._touched.setdefault(ladder, set()).update(touched.names.texts())
+
+    def gone(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield a ladder, and some players who have no round of it any more, at a time."""
+        for ladder, players in self._touched.items():
+            pool = self.replay.pools.get(ladder, ())
+            gone = sorted(each for each in players if each not in pool)
+            for start in range(0, len(gone), BATCH):
+                yield ladder, gone[start : start + BATCH]
+
+
+class _Store:
+    """The store, asked for players of one ladder."""
+
+    def __init__(self, shards: int, read: Read) -> None:
+        self._shards = shards
+        self._read = read
+
+    def of(self, ladder: str, players: Sequence[str]) -> list[bytes | None]:
+        """The records of these players, in this order."""
+        asked: dict[int, list[Player]] = {}
+        for player, shard in zip(players, shards_of(players, self._shards).tolist(), strict=True):
+            asked.setdefault(shard, []).append((ladder, player))
+        held = self._read({shard: PlayerColumn.of(wanted) for shard, wanted in asked.items()})
+        found = {
+            whose: each
+            for shard, wanted in asked.items()
+            for whose, each in zip(wanted, held[shard].records, strict=True)
+        }
+        return [found[ladder, player] for player in players]
+
+
+def _batches(pool: Pool) -> Iterator[tuple[list[str], list[bytes]]]:
+    """Yield some players with their records at a time."""
+    players = pool.players()
+    for start in range(0, len(players), BATCH):
+        some = players[start : start + BATCH]
+        yield some, pool.records(np.arange(start, start + len(some)))
+
+
+def _compare(
+    verdict: Verdict, ladder: str, corrected: Collection[int],
+    beliefs: Iterable[tuple[str, bytes | None, bytes | None]],
+) -> None:  # fmt: skip
+    """Compare beliefs: who, the record in the store, and that of the replay."""
+    for player, found, due in beliefs:
+        verdict.beliefs += 1
+        if found is None:
+            verdict.missing.append((ladder, player))
+        elif not same_belief(found, due, corrected):
+            verdict.differing.append((ladder, player))

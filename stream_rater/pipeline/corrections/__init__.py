@@ -1,0 +1,1 @@
+"""Corrections in the stream: queued, replayed from a checkpoint, sent as parts."""

@@ -1,0 +1,188 @@
+"""The work on one correction in the estimator: judge it, note it, and send the new records.
+
+When a correction is worked in, and which rounds wait for it, is in `corrections`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_rater.columns import player_map
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.player_map import Fingerprints
+from stream_rater.columns.sharding import shards_of
+from stream_rater.columns.strings import StringColumn
+from stream_rater.contract.corrections import (
+    Batched,
+    Correction,
+    CorrectionsApplied,
+    name_of,
+)
+from stream_rater.contract.record import Record
+from stream_rater.contract.sizes import MOST_BYTES
+from stream_rater.pipeline.corrections.ahead import Queue
+from stream_rater.pipeline.corrections.corrected_players import Corrected
+from stream_rater.pipeline.corrections.correction_job import CorrectionJob
+from stream_rater.pipeline.corrections.correction_ports import NoteCorrections, NotedCorrection
+from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
+from stream_rater.pipeline.corrections.hearing import Refusals
+from stream_rater.pipeline.corrections.judged_log import Judged, Proposed
+from stream_rater.pipeline.corrections.noting import note_of
+from stream_rater.pipeline.estimator.estimation import part_ends
+from stream_rater.pipeline.parts import corrections as parts_
+from stream_rater.pipeline.parts.corrections import CorrectionPart
+from stream_rater.pipeline.ports import Scatter, Step, ask
+from stream_rater.rounds.corrections import round_in
+
+THRESHOLD = 0.5
+"""Points by which a displayed rating must move for a correction to be told at once."""
+
+HEADS = 10
+"""The most bytes that MessagePack puts before an id and a record."""
+
+
+TOGETHER_BYTES = 2**18
+"""The most bytes of corrections that are finished together: one message notes them all."""
+
+
+class How(NamedTuple):
+    """How correction parts are cut and told."""
+
+    shards: int
+    rows_per_part: int
+    """The most rows in a message."""
+    threshold: float = THRESHOLD
+    """As in CorrectionPart."""
+
+
+class Met(NamedTuple):
+    """A correction that was polled and waits to be worked in."""
+
+    record: Record
+    correction: Correction
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The ladder, and the offset."""
+        return self.correction.ladder, self.record.offset
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is only noted, for `corrections-applied` to work it in."""
+        return isinstance(self.correction, Batched) and self.correction.batched
+
+
+class Parts(NamedTuple):
+    """Correction parts that are sent together."""
+
+    messages: list[tuple[int, bytes]]
+    players: dict[int, Fingerprints]
+    """By shard."""
+
+
+class Work:
+    """One correction that is worked in."""
+
+    job_kind = CorrectionJob
+
+    def __init__(
+        self, met: Met, edits: LadderEdits, log: Judged, how: How, queues: Sequence[Queue] = (),
+        refusals: Refusals | None = None, behind: Sequence[Met] = (),
+    ) -> None:  # fmt: skip
+        """`queues` and `refusals`: as in CorrectionJob. `behind`: others that are only noted, or
+        refused, as this one is, and are finished with it."""
+        self._met = met
+        self.run = [met, *behind]
+        """All that are finished with it."""
+        self._how = how
+        self._noted = False
+        self._parts: Iterator[Parts] = iter(())
+        self.waits = met.waits
+        correction, place = met.correction, met.record.offset
+        applied = isinstance(correction, CorrectionsApplied)
+        self._refusal = log.refusal(Proposed(*met))
+        """Why its ladder takes no corrections. It is asked here, where all workers agree on what
+        the ladders file says of this offset, and not when the correction is met."""
+        self.job = self.job_kind(
+            correction.ladder, met.record.partition, place, [] if applied else [Proposed(*met)],
+            edits.waiting(place) if applied else (),
+            () if self.waits else edits.accepted(place), log, queues, refusals,
+        )  # fmt: skip
+
+    def step(
+        self, sent: Callable[[Mapping[int, int], Mapping[int, Fingerprints]], None]
+    ) -> Step[bool]:
+        """The next piece of the work; returns whether all is done. `sent` is told the ends of
+        parts, and the players in them, by shard, once the parts are acknowledged."""
+        if self._refusal is not None:
+            self.job.refused = [(self._met.record, self._refusal)]
+            return True
+        if not self._noted:
+            if self.waits or (yield from self.job.step()):
+                if notes := self.notes():
+                    yield from ask(NoteCorrections({self.job.ladder: notes}))
+                self._noted, self._parts = True, self._encoded()
+            return False
+        parts = next(self._parts, None)
+        if parts is None:
+            return True
+        if not parts.messages:
+            return False
+        offsets = yield from ask(Scatter(parts.messages))
+        sent(part_ends(parts.messages, offsets), parts.players)
+        return False
+
+    def notes(self) -> list[NotedCorrection]:
+        """What is to be noted."""
+        record, correction = self._met
+        if self._refusal is not None:
+            return []
+        if self.waits:
+            return [note_of(each.record.offset, each.correction, -1) for each in self.run]
+        at = self.job.at
+        notes = [note_of(each.record.offset, each.correction, at) for each in self.job.accepted]
+        if isinstance(correction, CorrectionsApplied):
+            notes.append(note_of(record.offset, correction, at))
+        return notes
+
+    def _encoded(self) -> Iterator[Parts]:
+        for some in self.job.corrected():
+            if not some.players:
+                yield Parts([], {})
+                continue
+            shards = shards_of(some.players, self._how.shards)
+            messages = [
+                (shard, parts_.encode(self._part(some, rows)))
+                for shard in np.unique(shards).tolist()
+                for rows in self._cut(some, np.flatnonzero(shards == shard).tolist())
+            ]
+            yield Parts(messages, self._fingerprints(some))
+
+    def _cut(self, some: Corrected, rows: Sequence[int]) -> Iterator[Sequence[int]]:
+        """These rows in order, as many at a time as one message may have."""
+        most_bytes = MOST_BYTES - len(parts_.encode(self._part(some, [])))
+        first = size = 0
+        for i, row in enumerate(rows):
+            own = len(some.players[row].encode()) + len(some.records[row]) + HEADS
+            if first < i and (i == first + self._how.rows_per_part or size + own > most_bytes):
+                yield rows[first:i]
+                first, size = i, 0
+            size += own
+        yield rows[first:]
+
+    def _part(self, some: Corrected, rows: Sequence[int]) -> CorrectionPart:
+        record, correction = self._met
+        return CorrectionPart(
+            version=parts_.CORRECTION, kernel=KERNEL_VERSION, shards=self._how.shards,
+            offset=record.offset, ladder=correction.ladder, cause=name_of(correction),
+            round_id=round_in(correction), completed_at=self.job.completed_at, rule=self.job.rule,
+            threshold=self._how.threshold, players=[some.players[i] for i in rows],
+            records=[some.records[i] for i in rows],
+        )  # fmt: skip
+
+    def _fingerprints(self, some: Corrected) -> dict[int, Fingerprints]:
+        names, sizes = StringColumn.of(some.players), [len(some.players)]
+        prints = player_map.fingerprints(names, [self.job.ladder], sizes, self._how.shards)
+        shards = player_map.shards_in(prints)
+        return {shard: prints[shards == shard] for shard in np.unique(shards).tolist()}

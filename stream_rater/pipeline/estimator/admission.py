@@ -1,0 +1,119 @@
+"""Step 2: which polled records count, and the rounds that they bring into the backlog."""
+
+from collections.abc import Sequence
+from itertools import compress
+
+import numpy as np
+
+from stream_rater.contract.record import Record
+from stream_rater.pipeline.corrections.correction_work import How, Met
+from stream_rater.pipeline.corrections.corrections import Corrections
+from stream_rater.pipeline.corrections.judged_log import Judged
+from stream_rater.pipeline.estimator import estimation
+from stream_rater.pipeline.estimator.estimation import PendingRounds
+from stream_rater.pipeline.estimator.input_partition import InputPartition, finish
+from stream_rater.pipeline.estimator.rejection_limiter import RejectionLimiter
+from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.ports import Rejection
+from stream_rater.rounds.batch import RoundHead
+from stream_rater.rounds.corrections import places_of
+from stream_rater.rounds.decoder import RoundDecoder
+from stream_rater.rounds.validation import Invalid
+
+
+class Admission:
+    """Judges the records of the owned partitions."""
+
+    def __init__(
+        self, log: Judged, how: How, limiter: RejectionLimiter, observer: Observer
+    ) -> None:
+        self.decoder = RoundDecoder(log.ladders, log.partitions)
+        self._log = log
+        self._how = how
+        self._limiter = limiter
+        self._observer = observer
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget all partitions."""
+        self.inputs: dict[int, InputPartition] = {}
+        self.corrections = Corrections(self._log, self._how)
+
+    def drop(self, partitions: frozenset[int]) -> None:
+        """Drop partitions."""
+        for partition in partitions:
+            self.inputs.pop(partition, None)
+        self.corrections.drop(partitions)
+
+    def read(self, records: Sequence[Record], now_s: float) -> PendingRounds:
+        """Judge records, in order. Returns the rounds that are to be rated; those that change
+        nothing are counted as done, and those that wait for a correction are put aside."""
+        places = places_of(records)
+        if not places:
+            return self._rounds(records, now_s)
+        found, first = list[PendingRounds](), 0
+        for i in places:
+            found.append(self._rounds(records[first:i], now_s))
+            self._meet(records[i], now_s)
+            first = i + 1
+        found.append(self._rounds(records[first:], now_s))
+        return PendingRounds.concat(found)
+
+    def _rounds(self, records: Sequence[Record], now_s: float) -> PendingRounds:
+        """Judge records without corrections."""
+        decoded = self.decoder.decode(records)
+        heads = iter(decoded.rounds.heads)
+        found = [next(heads) if refusal is None else refusal for refusal in decoded.refusals]
+        counts = [self._counts(*each, now_s) for each in zip(records, found, strict=True)]
+        valid = [refusal is None for refusal in decoded.refusals]
+        pending = estimation.pending_rounds(decoded.valid(records), decoded, self._how.shards)
+        kept = np.flatnonzero(list(compress(counts, valid)))
+        pending = pending.take(kept)
+        if unknown := int(np.count_nonzero(decoded.unknown[kept])):
+            self._observer.unknown_fields(unknown)
+        self._observer.rounds_accepted(list(compress(records, counts)), pending.rounds.heads)
+        return self.teaching(*self.corrections.admit(pending))
+
+    def teaching(self, pending: PendingRounds, done: PendingRounds) -> PendingRounds:
+        """The rounds that teach something. The others are counted as done, as are those in
+        `done`."""
+        teach = self.decoder.rates(pending.rounds, pending.rule)
+        finish(self.inputs, done)
+        finish(self.inputs, pending.take(np.flatnonzero(~teach)))
+        return pending.take(np.flatnonzero(teach))
+
+    def _counts(self, record: Record, found: RoundHead | Invalid, now_s: float) -> bool:
+        """Whether the round in a record counts; reports a rejection."""
+        source = self.inputs.get(record.partition)
+        verdict = source is not None and source.judge(record, found)
+        if isinstance(verdict, Rejection):
+            self._rejected(record.partition, verdict, now_s)
+            return False
+        return verdict
+
+    def _rejected(self, partition: int, rejection: Rejection, now_s: float) -> None:
+        self._limiter.rejected(partition, now_s)
+        self._observer.round_rejected(rejection)
+
+    def _meet(self, record: Record, now_s: float) -> None:
+        """Judge a correction as far as it can be judged alone, and put it in the queue."""
+        try:
+            correction = self._log.correction(record)
+        except Invalid as invalid:
+            self._counts(record, invalid, now_s)
+            return
+        source = self.inputs.get(record.partition)
+        if source is not None and source.meet(record):
+            self.corrections.meet(record, correction)
+
+    def finish(self, met: Met, now_s: float) -> PendingRounds:
+        """The work on a correction is done: reject what the log does not bear out, together with
+        what is committed up to it. Returns the rounds that waited for it."""
+        partition, source = met.record.partition, self.inputs[met.record.partition]
+        for each, refused in self.corrections.finished(met):
+            offset = each.record.offset
+            for record, invalid in refused:
+                self._rejected(partition, source.reject(record, invalid, offset), now_s)
+            self._observer.corrected(each.correction.ladder, partition, offset, len(refused))
+            source.finish([offset])
+        return self.teaching(*self.corrections.finish(met))

@@ -1,0 +1,145 @@
+"""The rounds that were read and not yet scattered, as columns, and the choice of the next wave."""
+
+from collections.abc import Callable, Collection, Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.player_map import Fingerprints
+from stream_rater.pipeline.estimator.estimation import PendingRounds
+from stream_rater.pipeline.estimator.waves import Waves
+
+BLOCK = 2000
+"""The most players in a block. New rounds are merged into the last block while it stays within this
+size, and begin another block otherwise, so that no row is copied often."""
+LOOKED_AT = 1000
+"""How many candidate rounds are examined in one call."""
+
+NO_SIZES, NOBODY = np.empty(0, np.int64), np.empty(0, np.uint64)
+
+
+class Backlog:
+    """The backlog of one estimator, whose waves have at most `wave_players` players."""
+
+    def __init__(self, wave_players: int) -> None:
+        self._wave_players = wave_players
+        self._waves = Waves()
+        self._blocks: list[PendingRounds] = []
+        """Pending rounds in blocks, by rising ticket."""
+        self._dead = 0
+        """How many players in the blocks belong to finished rounds."""
+        self._issued = 0
+        """How many tickets were issued."""
+        self.waiting = 0
+        """Players of all unfinished rounds. An oversize round counts as `wave_players`, as many as
+        are in memory at a time."""
+        self.oversize = 0
+        """How many unfinished rounds are larger than a wave."""
+
+    def __len__(self) -> int:
+        return len(self._waves)
+
+    def add(self, pending: PendingRounds) -> None:
+        """Append rounds, and give them the next tickets."""
+        if not len(pending):
+            return
+        pending.tickets = np.arange(self._issued, self._issued + len(pending))
+        self._issued += len(pending)
+        self._enter(pending)
+
+    def _enter(self, pending: PendingRounds) -> None:
+        self._waves.add(pending.tickets, pending.sizes, pending.fingerprints)
+        self._count(pending, 1)
+        self._hold(pending)
+
+    def _hold(self, pending: PendingRounds) -> None:
+        if self._blocks and self._blocks[-1].count + pending.count <= BLOCK:
+            pending = PendingRounds.concat([self._blocks.pop(), pending])
+        self._blocks.append(pending)
+
+    def _count(self, pending: PendingRounds, more: int) -> None:
+        self.waiting += more * int(np.minimum(pending.sizes, self._wave_players).sum())
+        self.oversize += more * int(np.count_nonzero(pending.sizes > self._wave_players))
+
+    def wave(
+        self, fitting: Callable[[Ints], Ints], ready: Callable[[Fingerprints, Ints], Flags]
+    ) -> PendingRounds:
+        """Choose the next wave: candidates in order of their tickets, up to `wave_players` players
+        in all.
+
+        `fitting` keeps the tickets that may be in a wave. `ready` takes players and the number of
+        players of each round, and says for each round whether all its players are ready.
+        """
+        candidates, chosen, room = self._waves.candidates(), [NO_SIZES], self._wave_players
+        for first in range(0, len(candidates), LOOKED_AT):
+            some = fitting(candidates[first : first + LOOKED_AT])
+            sizes = self.sizes(some)
+            can = ready(self.players(some), sizes)
+            some, ends = some[can], np.cumsum(sizes[can])
+            count = int(np.searchsorted(ends, room, "right"))
+            chosen.append(some[:count])
+            if count < len(some):
+                break
+            room -= int(ends[-1]) if count else 0
+        return self.take(np.concatenate(chosen))
+
+    def _found(self, tickets: Ints) -> Iterator[tuple[PendingRounds, Ints]]:
+        """Blocks that hold rounds with these tickets, and the places of these rounds in each block.
+        The tickets must rise."""
+        ends = np.searchsorted(tickets, [each.tickets[-1] for each in self._blocks], "right")
+        for block, (first, last) in zip(self._blocks, pairwise([0, *ends.tolist()]), strict=True):
+            if last > first:
+                yield block, np.searchsorted(block.tickets, tickets[first:last])
+
+    def sizes(self, tickets: Ints) -> Ints:
+        """(R,) the number of players of each round. The tickets must rise."""
+        found = [block.sizes[places] for block, places in self._found(tickets)]
+        return np.concatenate([NO_SIZES, *found])
+
+    def players(self, tickets: Ints) -> Fingerprints:
+        """(P,) the players of the rounds with these tickets, round by round. The tickets must
+        rise."""
+        found = [block.players(places) for block, places in self._found(tickets)]
+        return np.concatenate([NOBODY, *found])
+
+    def take(self, tickets: Ints) -> PendingRounds:
+        """The rounds with these tickets. The tickets must rise."""
+        return PendingRounds.concat([block.take(at) for block, at in self._found(tickets)])
+
+    def has_later(self, pending: PendingRounds) -> Flags:
+        """(P,) whether another round waits for each player of these candidates."""
+        return self._waves.has_later(pending.tickets, pending.sizes, pending.fingerprints)
+
+    def have(self, tickets: Ints) -> Flags:
+        """(R,) whether each of these rounds is in the backlog and unfinished."""
+        return self._waves.have(tickets)
+
+    def finish(self, pending: PendingRounds) -> None:
+        """Remove these rounds, which must be candidates: nothing is left to do for them."""
+        self._waves.finish(pending.tickets, pending.sizes, pending.fingerprints)
+        self._count(pending, -1)
+        self._dead += pending.count
+        held = sum(each.count for each in self._blocks)
+        if self._dead == held:
+            self._blocks, self._dead = [], 0
+        elif self._dead > max(BLOCK, held // 2):
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Drop the rows of finished rounds."""
+        blocks, self._blocks, self._dead = self._blocks, [], 0
+        for block in blocks:
+            left = block.take(np.flatnonzero(self.have(block.tickets)))
+            if len(left):
+                self._hold(left)
+
+    def drop(self, partitions: Collection[int]) -> None:
+        """Drop the rounds of these partitions. The other rounds keep their tickets."""
+        self._tidy()
+        blocks, self._blocks = self._blocks, []
+        self._waves, self.waiting, self.oversize = Waves(), 0, 0
+        for block in blocks:
+            kept = block.take(np.flatnonzero(~np.isin(block.partitions, list(partitions))))
+            if len(kept):
+                self._enter(kept)

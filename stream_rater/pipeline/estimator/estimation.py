@@ -1,0 +1,400 @@
+"""The pure half of stage 1's state machine: from a wave's rounds and priors to parts.
+
+Rounds of several ladders share a wave; those of one configuration are estimated in one call. The
+evidence of a round does not depend on the other rounds of the wave. So a successor that cuts its
+waves otherwise than its predecessor produces the same bits.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import structs
+
+from stream_rater.columns import player_map
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.kernels import kernel
+from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.columns.player_map import Fingerprints
+from stream_rater.columns.ranges import bounds, spread
+from stream_rater.contract.record import Record
+from stream_rater.contract.sizes import MOST_BYTES
+from stream_rater.contract.tracecontext import Trace, trace_of
+from stream_rater.pipeline.observer import Traced
+from stream_rater.pipeline.parts import schema
+from stream_rater.pipeline.parts.schema import Part, RoundInPart
+from stream_rater.pipeline.ports import Priors
+from stream_rater.pipeline.updater import stage_2
+from stream_rater.rating import record, stages
+from stream_rater.rating.model import BEGAN, HEADER, Evidence, Table
+from stream_rater.rating.parameters import RatingConfig, Season
+from stream_rater.rating.record import UnknownRecord
+from stream_rater.rating.seasons import draw_headers
+from stream_rater.rating.stages import RatingRule
+from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.decoder import DecodedRounds
+
+SeasonsOf = Callable[[str, int], tuple[Season, ...]]
+"""Which seasons have started on a ladder before a round at an offset, in order."""
+
+Kind = tuple[int, tuple[Season, ...]]
+"""What the rounds of one rule have in common: the number of their configuration, and the seasons
+that have started."""
+
+
+def never(_: str, __: int) -> tuple[Season, ...]:
+    """On no ladder one has started."""
+    return ()
+
+
+def distinct(numbers: Ints) -> tuple[list[int], Ints]:
+    """The distinct values among small non-negative numbers, rising, and (n,) the index of each
+    number among them."""
+    if len(numbers) and (numbers == numbers[0]).all():
+        return [int(numbers[0])], np.zeros(len(numbers), np.int64)
+    which = np.bincount(numbers) > 0
+    return np.flatnonzero(which).tolist(), (np.cumsum(which) - 1)[numbers]
+
+
+class PendingRounds:
+    """R valid rounds that pass the steps together, with all their P players as one column, round by
+    round."""
+
+    def __init__(
+        self, rounds: RoundBatch, rule: Ints, partitions: Ints, offsets: Ints,
+        traces: Sequence[Trace | None], fingerprints: Fingerprints, tickets: Ints,
+    ) -> None:  # fmt: skip
+        """`rule` (R,): the number of each round's rating configuration. `partitions`, `offsets`,
+        `traces` (R,): where each round was read, and its trace context. `fingerprints` (P,): the
+        players. `tickets` (R,): each round's ticket in the backlog, once it has one."""
+        self.rounds = rounds
+        self.rule = rule
+        self.partitions = partitions
+        self.offsets = offsets
+        self.traces = traces
+        self.fingerprints = fingerprints
+        self.tickets = tickets
+
+    def __len__(self) -> int:
+        return len(self.rounds)
+
+    @property
+    def sizes(self) -> Ints:
+        """(R,) the number of players of each round."""
+        return self.rounds.sizes
+
+    @property
+    def count(self) -> int:
+        """The number of players of all rounds, P."""
+        return len(self.fingerprints)
+
+    @cached_property
+    def by_shard(self) -> tuple[Ints, list[tuple[int, slice]]]:
+        """An order of the players by shard, and the slice of each shard in that order."""
+        return player_map.by_shard(self.fingerprints)
+
+    def per_player(self, column: npt.ArrayLike) -> Ints:
+        """(P,) a value of each round, repeated for each of its players."""
+        repeated: Ints = np.repeat(np.asarray(column), self.sizes)
+        return repeated
+
+    def players(self, places: Ints) -> Fingerprints:
+        """The fingerprints of the players of the rounds at these places."""
+        return self.fingerprints[spread(bounds(self.sizes)[places], self.sizes[places])]
+
+    def take(self, places: Ints) -> "PendingRounds":
+        """The rounds at these places, which must rise."""
+        if len(places) == len(self):
+            return self
+        if not len(places):
+            return NO_ROUNDS
+        return PendingRounds(
+            self.rounds.take(places), self.rule[places], self.partitions[places],
+            self.offsets[places], [self.traces[i] for i in places.tolist()],
+            self.players(places), self.tickets[places],
+        )  # fmt: skip
+
+    def slice(self, first: int, last: int) -> "PendingRounds":
+        """A single round reduced to the players [first, last). Its entries are left out."""
+        last = min(last, self.count)
+        rounds = structs.replace(
+            self.rounds, sizes=np.array([last - first]), names=self.rounds.names.slice(first, last)
+        )
+        return PendingRounds(
+            rounds, self.rule, self.partitions, self.offsets, self.traces,
+            self.fingerprints[first:last], self.tickets,
+        )  # fmt: skip
+
+    @classmethod
+    def concat(cls, some: Sequence["PendingRounds"]) -> "PendingRounds":
+        """The rounds of all these in turn."""
+        if len(some) == 1:
+            return some[0]
+        return cls(
+            RoundBatch.concat([each.rounds for each in some]),
+            np.concatenate([_NONE, *(each.rule for each in some)]),
+            np.concatenate([_NONE, *(each.partitions for each in some)]),
+            np.concatenate([_NONE, *(each.offsets for each in some)]),
+            [trace for each in some for trace in each.traces],
+            np.concatenate([_NOBODY, *(each.fingerprints for each in some)]),
+            np.concatenate([_NONE, *(each.tickets for each in some)]),
+        )
+
+
+def pending_rounds(records: Sequence[Record], decoded: DecodedRounds, shards: int) -> PendingRounds:
+    """Pending rounds from decoded rounds and the records that they were read from, one each. They
+    have no tickets yet."""
+    found, sizes = decoded.rounds, decoded.rounds.sizes
+    ladders = [head.ladder for head in found.heads]
+    return PendingRounds(
+        found,
+        decoded.rule,
+        np.array([each.partition for each in records], np.int64),
+        np.array([each.offset for each in records], np.int64),
+        [trace_of(each.headers) for each in records],
+        player_map.fingerprints(found.names, ladders, sizes, shards),
+        np.full(len(found), player_map.NOTHING),
+    )
+
+
+_NONE, _NOBODY = np.empty(0, np.int64), np.empty(0, np.uint64)
+NO_ROUNDS = PendingRounds.concat([])
+
+
+def asked(pending: PendingRounds) -> dict[int, PlayerColumn]:
+    """The players of these rounds by shard, in the order of the rounds."""
+    order, cuts = pending.by_shard
+    everybody = pending.rounds.players().take(order)
+    return {shard: everybody[where] for shard, where in cuts}
+
+
+def by_shard(pending: PendingRounds) -> dict[int, Fingerprints]:
+    """The fingerprints of the rounds' players by shard, in the order of the rounds."""
+    order, cuts = pending.by_shard
+    players = pending.fingerprints[order]
+    return {shard: players[where] for shard, where in cuts}
+
+
+def headers_of(pending: PendingRounds, read: Mapping[int, Priors]) -> tuple[Table, dict[int, str]]:
+    """(P,) headers of the rounds' players, from the headers that were read of each shard; and by
+    shard why its headers cannot be decoded. The headers of such a shard are zeros here."""
+    order, cuts = pending.by_shard
+    encoded = [read[shard].headers for shard, _ in cuts]
+    sizes = [record.HEADER_SIZE * (where.stop - where.start) for _, where in cuts]
+    if list(map(len, encoded)) == sizes:
+        with suppress(UnknownRecord):
+            return _in_order_of_rounds(record.read_headers(b"".join(encoded)), order), {}
+    held, unreadable = np.zeros(len(order), HEADER), dict[int, str]()
+    for (shard, where), each in zip(cuts, encoded, strict=True):
+        try:
+            held[where] = record.read_headers(each)
+        except UnknownRecord as error:
+            unreadable[shard] = str(error)
+    return _in_order_of_rounds(held, order), unreadable
+
+
+@kernel
+def _in_order_of_rounds(held: Table, order: Ints) -> Table:
+    """Move headers from the order by shard back to the order of the rounds."""
+    headers = np.empty_like(held)
+    for i in range(len(order)):
+        headers[order[i]] = held[i]
+    return headers
+
+
+class Classified(NamedTuple):
+    """Step 5's verdict on some rounds. Those with a prior that does not count are in neither."""
+
+    ready: PendingRounds
+    """The rounds to scatter."""
+    rows: Ints | slice
+    """The rows of their players among those of all rounds."""
+    scattered: PendingRounds
+    """The rounds that were scattered before."""
+
+
+def classified(pending: PendingRounds, headers: Table, accepted: Flags) -> Classified:
+    """Step 5: split rounds into those to scatter and those that were scattered. Overwrites
+    `headers` by the remembered priors where they count."""
+    known, scattered = _classified(headers, accepted, pending.offsets, pending.sizes)
+    chosen = known & ~scattered
+    ready = pending.take(np.flatnonzero(chosen))
+    rows = slice(None) if ready is pending else np.flatnonzero(pending.per_player(chosen))
+    return Classified(ready, rows, pending.take(np.flatnonzero(known & scattered)))
+
+
+@kernel
+def _classified(headers: Table, accepted: Flags, offsets: Ints, sizes: Ints) -> tuple[Flags, Flags]:
+    """(R,) whether all priors of a round count, and (R,) whether a belief shows that the round was
+    scattered.
+
+    Where a belief already includes this very round, its header is overwritten by the remembered
+    prior.
+    """
+    known, scattered = np.ones(len(sizes), np.bool_), np.zeros(len(sizes), np.bool_)
+    i = 0
+    for r in range(len(sizes)):
+        for _ in range(sizes[r]):
+            belief = headers[i]
+            known[r] &= accepted[i]
+            if belief.version != 0:
+                scattered[r] |= belief.last > offsets[r]
+                if belief.last == offsets[r]:
+                    belief.mu, belief.sigma = belief.previous_mu, belief.previous_sigma
+                    belief.time, belief.season = belief.previous_time, belief.previous_season
+                    belief.rounds -= 1
+            i += 1
+    return known, scattered
+
+
+def estimate(
+    pending: PendingRounds, priors: Table, ratings: Sequence[RatingConfig], shards: int,
+    seasons: SeasonsOf = never,
+) -> Part:  # fmt: skip
+    """Estimate the rounds: all rows as one part, to be cut for `shards` shards. `priors` are (P,)
+    in the order of the rows; they are overwritten by what stage 1 sees of them. `ratings` are by
+    the number of a rule; `seasons` tells which have started before a round."""
+    kinds, rule = _kinds(pending, seasons)
+    rules: list[RatingRule] = []
+    place = np.empty(len(priors), np.int32)
+    evidence = np.empty((len(priors), BEGAN))
+    for number, (of, started) in enumerate(kinds):
+        rating, chosen = ratings[of], rule == number
+        mine = pending.take(np.flatnonzero(chosen))
+        rows = slice(None) if mine is pending else pending.per_player(chosen)
+        own = priors[rows]
+        rules.append(stages.rule_of(rating, started))
+        _rate_newcomers(own, rules[number].initial_mu, rules[number].initial_sigma)
+        draw_headers(rules[number], own)
+        place[rows] = np.repeat(mine.rounds.place, mine.rounds.members)
+        found = stages.estimate(rating, mine.rounds.wave(own))
+        if found.shape[1] > evidence.shape[1]:
+            evidence = np.column_stack((evidence, np.full(len(priors), np.nan)))
+        evidence[rows, : found.shape[1]] = found
+    return Part(
+        rules=rules,
+        rounds=_rounds_in_part(pending, rule),
+        round_index=pending.per_player(np.arange(len(pending))),
+        place=place,
+        evidence=evidence,
+        names=pending.rounds.names,
+        shards=shards,
+    )
+
+
+def _kinds(pending: PendingRounds, seasons: SeasonsOf) -> tuple[list[Kind], Ints]:
+    """The kinds of rounds that are estimated in one call each, and (R,) the index of each round's
+    kind."""
+    if seasons is never:
+        numbers, rule = distinct(pending.rule)
+        return [(number, ()) for number in numbers], rule
+    places = zip(pending.rounds.heads, pending.offsets.tolist(), strict=True)
+    started = [seasons(head.ladder, offset) for head, offset in places]
+    kinds = dict[Kind, int]()
+    keys = zip(pending.rule.tolist(), started, strict=True)
+    rule = np.array([kinds.setdefault(key, len(kinds)) for key in keys], np.int64)
+    return list(kinds), rule
+
+
+@kernel
+def _rate_newcomers(priors: Table, mu: float, sigma: float) -> None:
+    """Set the initial rating where there is no belief, or one without rounds. Stage 1 reads
+    nothing else of it."""
+    for i in range(len(priors)):
+        if priors[i].rounds == 0:
+            priors[i].mu, priors[i].sigma = mu, sigma
+
+
+def _rounds_in_part(pending: PendingRounds, rule: Ints) -> list[RoundInPart]:
+    columns = pending.offsets.tolist(), rule.tolist(), pending.rounds.time.tolist()
+    return [
+        RoundInPart(offset, rule, time, head.round_id, head.ladder, head.completed_at, trace)
+        for head, trace, offset, rule, time in zip(
+            pending.rounds.heads, pending.traces, *columns, strict=True
+        )
+    ]
+
+
+class _Sent(NamedTuple):
+    """Rows of a part, as stage 2 takes them (`stage_2.Rated`)."""
+
+    rules: Sequence[RatingRule]
+    rule: Ints
+    offset: Ints
+    time: Ints
+    evidence: Evidence
+
+
+def posteriors(
+    part: Part, pending: PendingRounds, rows: Ints, records: Sequence[bytes | None]
+) -> list[bytes]:
+    """The records that the store will hold of the players in these rows, once it has applied the
+    part. `records` are those before it; one that has the round already stays. Raises
+    UnknownRecord."""
+    rule = pending.per_player([each.rule for each in part.rounds])[rows]
+    offset = pending.per_player(pending.offsets)[rows]
+    beliefs = stage_2.decoded(part.rules, rule, records)
+    new = np.flatnonzero(beliefs.header["last"] < offset)
+    sent = _Sent(
+        part.rules, rule[new], offset[new], pending.per_player(pending.rounds.time)[rows[new]],
+        part.evidence[rows[new]],
+    )  # fmt: skip
+    stage_2.update(beliefs, new, sent)
+    return record.encode(beliefs)
+
+
+def messages(part: Part, pending: PendingRounds, most_rows: int) -> list[tuple[int, bytes]]:
+    """Encode the part's rows by shard, as (shard, message) of at most `most_rows` rows each, and of
+    at most MOST_BYTES if they have several rows."""
+    order, by_shard = pending.by_shard
+    shards, cuts = list[int](), list[int]()
+    for shard, where in by_shard:
+        ends = [*range(where.start + most_rows, where.stop, most_rows), where.stop]
+        shards += [shard] * len(ends)
+        cuts += ends
+    encoded = schema.encode_pieces(part, order, cuts)
+    if max(map(len, encoded), default=0) <= MOST_BYTES:
+        return list(zip(shards, encoded, strict=True))
+    rows = np.split(order, cuts[:-1])
+    return [
+        (shard, message)
+        for shard, own, whole in zip(shards, rows, encoded, strict=True)
+        for message in ([whole] if len(whole) <= MOST_BYTES else _cut(part, own))
+    ]
+
+
+def _cut(part: Part, rows: Ints) -> list[bytes]:
+    """Messages of these rows, cut in halves until each fits. A message has all rules of its part,
+    so those that no row needs are left out."""
+    own = part.take(rows)
+    needed, rule = np.unique([each.rule for each in own.rounds], return_inverse=True)
+    rounds = [
+        structs.replace(each, rule=number)
+        for each, number in zip(own.rounds, rule.tolist(), strict=True)
+    ]
+    rules = [own.rules[number] for number in needed.tolist()]
+    message = schema.encode(dataclasses.replace(own, rules=rules, rounds=rounds))
+    if len(message) <= MOST_BYTES or len(rows) == 1:
+        return [message]
+    half = len(rows) // 2
+    return [*_cut(part, rows[:half]), *_cut(part, rows[half:])]
+
+
+def part_ends(messages: Sequence[tuple[int, bytes]], offsets: Sequence[int]) -> dict[int, int]:
+    """By shard, the offset after its last message. `offsets` are those of the sent messages."""
+    ends: dict[int, int] = {}
+    for (shard, _), offset in zip(messages, offsets, strict=True):
+        ends[shard] = max(ends.get(shard, 0), offset + 1)
+    return ends
+
+
+def traced(pending: PendingRounds) -> Iterator[Traced]:
+    """The rounds that carry a trace context."""
+    places = zip(pending.partitions.tolist(), pending.offsets.tolist(), strict=True)
+    for head, trace, place in zip(pending.rounds.heads, pending.traces, places, strict=True):
+        if trace is not None:
+            yield Traced(trace, head.ladder, head.round_id, *place)

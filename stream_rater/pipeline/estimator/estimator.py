@@ -1,0 +1,399 @@
+"""Stage 1's state machine: from `round-completed` to parts. These are steps 1 to 7 of the protocol.
+
+1. On assignment, forget all state and fetch the committed offset c. Then set floor[s] to the end of
+   the parts of shard s, for every shard. Read the records at [c - W, c) again for their round ids
+   (`input_partition`).
+2. The verdict on a record is a pure function of the record and the W offsets before it
+   (`rounds.validation`, `rounds.duplicates`).
+3. A candidate is a round that shares no player with an earlier round that is not scattered yet
+   (`backlog`), and whose ladder all workers rate by the same parameters (`agreement`).
+4. Read a shard's `applied` and the priors in one call (`priors`). If `applied` < floor[s], the
+   shard is not ready. Otherwise floor[s] rises to `applied`. This lazy rule covers takeover,
+   rollback and failover (`progress`).
+5. For a round at offset o, look at `last` in the belief of each of its players. If any `last` > o,
+   the round was wholly scattered: produce nothing, but let all its players await what the log holds
+   now. If `last` == o, use the prior before it. Otherwise use the current prior. A player's prior
+   is read only after the part that the player awaits was seen applied, or it is held.
+6. Produce the parts. The round is scattered once all of them are acknowledged. From then on its
+   players await the end of their parts. The beliefs of those for whom another round waits are
+   computed and held (`held_beliefs`), until the player's next round, a lost partition or a failure.
+7. Commit the contiguous prefix of finished offsets at intervals, in one transaction with the
+   rejections among them. After a failed effect, get a new producer and go back to step 1.
+"""
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from typing import NoReturn
+
+import numpy as np
+
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.player_map import Fingerprints
+from stream_rater.config.ladders import Ladders
+from stream_rater.contract.errors import Repartitioned, Trouble
+from stream_rater.pipeline.corrections.correction_ports import NotedCorrections
+from stream_rater.pipeline.corrections.correction_work import THRESHOLD, How
+from stream_rater.pipeline.corrections.judged_log import Judged
+from stream_rater.pipeline.estimator import estimation
+from stream_rater.pipeline.estimator.admission import Admission
+from stream_rater.pipeline.estimator.agreement import Agreement
+from stream_rater.pipeline.estimator.backlog import Backlog
+from stream_rater.pipeline.estimator.belief_cache import HeldBeliefs
+from stream_rater.pipeline.estimator.estimation import NO_ROUNDS, PendingRounds
+from stream_rater.pipeline.estimator.input_partition import (
+    InputPartition,
+    behind,
+    commit_finished,
+    committed_by,
+    finish,
+    hold_much,
+)
+from stream_rater.pipeline.estimator.oversize_round import OversizeRound
+from stream_rater.pipeline.estimator.poll_backoff import (
+    COMMIT_EVERY_S,
+    IDLE_S,
+    LONGEST_IN_FLIGHT_S,
+    READ_AHEAD,
+    PollBackoff,
+    too_many,
+)
+from stream_rater.pipeline.estimator.priors import PriorReader, PriorsRead, read_positions, to_hold
+from stream_rater.pipeline.estimator.progress import InFlightWindow, Progress
+from stream_rater.pipeline.estimator.rejection_limiter import RejectionLimiter
+from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.parts.schema import Part
+from stream_rater.pipeline.ports import (
+    REGROUPING_S,
+    LogStarts,
+    NewProducer,
+    Poll,
+    Scatter,
+    Seek,
+    Step,
+    ask,
+    pause_s,
+    shard_ends,
+)
+from stream_rater.pipeline.same_history import Strangers
+from stream_rater.rating.model import Table
+from stream_rater.rounds.duplicates import DuplicateWindow
+
+ROWS_PER_PART = 5000
+"""The most rows in a message, and the most players in a piece of an oversize round."""
+
+REFUSED_S = 5.0
+"""How long a shard with unreadable beliefs, or a ladder that disagrees with the notes, is not tried
+again."""
+
+
+class Estimator:
+    """Owns some of the `partitions` of `round-completed`. Drive it with `run()`."""
+
+    def __init__(
+        self, ladders: Ladders, shards: int, partitions: int, *, window: int = 100_000,
+        wave_players: int = 20_000, rows_per_part: int = ROWS_PER_PART,
+        rejects_per_second: float = 0.0, observer: Observer | None = None, idle_s: float = IDLE_S,
+        commit_every_s: float = COMMIT_EVERY_S, threshold: float = THRESHOLD,
+        checkpoint_every: int = 0,
+    ) -> None:  # fmt: skip
+        self._agreement = Agreement(ladders)
+        self._shards = shards
+        self._partitions = partitions
+        self._window = window
+        self._wave_players = wave_players
+        self._rows_per_part = rows_per_part
+        self._piece_players = min(wave_players, rows_per_part)
+        self._observer = observer or Observer()
+        self._idle_s = idle_s
+        self._commit_every_s = commit_every_s
+        self._committed_s = -math.inf
+        """When offsets were last committed."""
+        self._owned: frozenset[int] = frozenset()
+        self._to_open: frozenset[int] = frozenset()
+        """The newly owned partitions, which step 1 has not opened yet."""
+        self._now_s = 0.0
+        self._limiter = RejectionLimiter(rejects_per_second)
+        log = Judged(ladders, window, partitions, checkpoint_every)
+        how = How(shards, rows_per_part, threshold)
+        self._admission = Admission(log, how, self._limiter, self._observer)
+        self._prior_reader = PriorReader(shards, self._observer)
+        self._forget_everything()
+
+    def _forget_everything(self) -> None:
+        self._admission.forget()
+        self._oversize: OversizeRound | None = None
+        """The oversize round in progress."""
+        self._backlog = Backlog(self._wave_players)
+        self._held = HeldBeliefs()
+        self._progress = Progress(self._shards)
+        self._strangers = Strangers(self._shards, self._observer)
+        self._in_flight = InFlightWindow(self._progress, LONGEST_IN_FLIGHT_S)
+        """The waves that were sent and not seen applied."""
+        self._backoff = PollBackoff(self._idle_s)
+        self._may_find_wave = True
+        """Whether a wave may be found now: something changed since the candidates were examined."""
+
+    @property
+    def _inputs(self) -> dict[int, InputPartition]:
+        return self._admission.inputs
+
+    def run(self) -> Step[NoReturn]:
+        """Run steps 1 to 7 for ever."""
+        troubles = 0
+        while True:
+            try:
+                if troubles:
+                    yield from self._start_over(troubles)
+                yield from self._open(self._to_open)
+                yield from self._read_on()
+                if not self._to_open:
+                    yield from self._rate_wave()
+                    yield from self._rate_oversize()
+                    yield from self._correct()
+                    yield from self._commit()
+                troubles = 0
+            except Trouble as trouble:
+                self._observer.started_over(str(trouble))
+                troubles += 1
+
+    def _start_over(self, troubles: int) -> Step[None]:
+        """Pause, then open all owned partitions again with a new producer."""
+        self._forget_everything()
+        yield from self._poll(pause_s(troubles), full=True)
+        self._to_open = self._owned
+        yield from ask(NewProducer())
+
+    # --- step 1 ---
+
+    def _open(self, partitions: frozenset[int]) -> Step[None]:
+        if not partitions:
+            return
+        if 0 < self._partitions <= (newest := max(partitions)):
+            raise Repartitioned(newest, self._partitions)
+        committed = yield from committed_by(partitions)
+        yield from self._raise_floors()
+        starts = yield from ask(LogStarts(partitions))
+        offsets = {}
+        for partition in partitions:
+            c, start = committed[partition], starts[partition]
+            if c is not None and c < start:
+                self._observer.rounds_missing(partition, c, start)
+            c = max(c or 0, start)
+            offsets[partition] = self._window_start(c, start)
+            self._inputs[partition] = InputPartition(
+                DuplicateWindow(self._window), start=offsets[partition], committed=c
+            )
+        self._to_open = frozenset()
+        self._admission.corrections.noted((yield from ask(NotedCorrections())))
+        self._observer.reading_back(partitions)
+        yield from ask(Seek(offsets))
+
+    def _window_start(self, c: int, log_start: int) -> int:
+        return max(log_start, c - self._window)
+
+    def _raise_floors(self) -> Step[None]:
+        yield from self._strangers.take_over(self._progress, self._now_s)
+
+    # --- polls ---
+
+    def _read_on(self) -> Step[None]:
+        """Poll once and admit the rounds."""
+        timeout_s = self._backoff.timeout_s(
+            waiting=bool(self._backlog), in_flight=len(self._progress)
+        )
+        most = READ_AHEAD * self._wave_players
+        full = self._backlog.waiting > most or hold_much(self._inputs.values(), most)
+        yield from self._poll(timeout_s, full=full)
+        yield from self._strangers.look_again(self._progress, self._now_s)
+
+    def _poll(self, timeout_s: float, *, full: bool) -> Step[None]:
+        gather_s = self._backoff.gather_s
+        polled = yield from ask(
+            Poll(timeout_s, full=full, resting=self._limiter.at_rest, gather_s=gather_s)
+        )
+        self._now_s = polled.now_s
+        self._progress.retry(polled.now_s)
+        self._may_find_wave = self._agreement.retry(polled.now_s) or self._may_find_wave
+        if polled.lost or polled.gained:
+            self._owned = (self._owned - polled.lost) | polled.gained
+            self._to_open = (self._to_open - polled.lost) | polled.gained
+            self._observer.owned(self._owned)
+            self._drop(polled.lost | polled.gained)
+            self._limiter.forget(polled.lost | polled.gained)
+        if polled.records:
+            self._admit(self._admission.read(polled.records, self._now_s))
+        idle = not full and not polled.records
+        self._observer.reading_back(behind(self._inputs, idle=idle))
+        self._limiter.rest(self._now_s, self._observer.partitions_resting)
+
+    def _drop(self, partitions: frozenset[int]) -> None:
+        """Drop partitions. The awaits of their players stay, because they hold whoever owns the
+        partitions."""
+        self._admission.drop(partitions)
+        if self._oversize is not None and self._oversize.partition in partitions:
+            self._oversize = None
+        self._held = HeldBeliefs()  # from now on others rate some of these ladders
+        self._backlog.drop(partitions)
+        self._may_find_wave = True
+
+    # --- steps 2 and 3 ---
+
+    def _admit(self, pending: PendingRounds) -> None:
+        """Add rounds that teach something to the backlog."""
+        self._backlog.add(pending)
+        self._may_find_wave = True
+
+    def _wave(self) -> PendingRounds:
+        """Choose the next wave; it is empty while too many players are in flight."""
+        if not (self._may_find_wave or self._progress.moved) or self._send_no_more():
+            return NO_ROUNDS
+        self._progress.moved = False
+        wave = self._backlog.wave(self._fitting, self._ready)
+        self._may_find_wave = len(wave) > 0
+        self._backoff.chose_wave(len(wave), wave.count)
+        return wave
+
+    def _send_no_more(self) -> bool:
+        return too_many(self._progress, self._in_flight, self._wave_players, self._now_s)
+
+    def _ready(self, players: Fingerprints, sizes: Ints) -> Flags:
+        """(R,) whether each round's players await nothing, or their beliefs are held."""
+        return self._progress.ready(players, sizes, self._held.may_hold(players))
+
+    def _fitting(self, tickets: Ints) -> Ints:
+        """Keep the tickets that may be in a wave. If an oversize round is among them and none is in
+        progress, begin it."""
+        if not self._backlog.oversize and self._agreement.is_full:
+            return tickets
+        large = self._backlog.sizes(tickets) > self._wave_players
+        for ticket in tickets[large]:
+            if self._oversize is not None:
+                break
+            whole = self._backlog.take(np.array([ticket]))
+            if self._agreement.allowed(whole).all():
+                self._oversize = OversizeRound(whole, self._piece_players, self._progress)
+        small = tickets[~large]
+        if self._agreement.is_full:
+            return small
+        return small[self._agreement.allowed(self._backlog.take(small))]
+
+    def _agreed(self, wave: PendingRounds) -> Step[PendingRounds]:
+        """Keep the rounds of a wave whose ladders' notes agree with this worker's file."""
+        return (yield from self._agreement.agreed(wave, self._until_s, self._observer))
+
+    @property
+    def _until_s(self) -> float:  # what is refused now is not tried again
+        return self._now_s + REFUSED_S
+
+    # --- steps 4 to 6 ---
+
+    def _rate_wave(self) -> Step[None]:
+        if not self._backlog:
+            return
+        self._backoff.began_turn()
+        wave = yield from self._agreed(self._wave())
+        if not wave:
+            yield from read_positions(self._progress)
+            return
+        read = yield from self._read_wave(wave)
+        ready, rows, resumed = estimation.classified(wave, read.headers, read.accepted)
+        if ready:
+            yield from self._scatter(ready, rows, read)
+        if resumed:
+            yield from self._resume(resumed)
+        if ready or resumed:
+            self._backoff.progressed()
+
+    def _read_wave(self, wave: PendingRounds) -> Step[PriorsRead]:
+        """The priors of a wave's players: those that are held, and the store's."""
+        rows, read = to_hold(self._backlog, wave), self._prior_reader.read_beside
+        return (yield from read(wave, self._held, rows, self._progress, self._until_s))
+
+    def _read_piece(self, piece: PendingRounds) -> Step[PriorsRead]:
+        """The store's priors of a piece."""
+        return (yield from self._prior_reader.read(piece, self._progress, self._until_s))
+
+    def _scatter(self, ready: PendingRounds, rows: Ints | slice, read: PriorsRead) -> Step[None]:
+        """Estimate and send rounds, whose players are in these rows of what was read."""
+        with self._observer.at_work(estimation.traced(ready)):
+            part = self._estimate(ready, read.headers[rows])
+            messages = estimation.messages(part, ready, self._rows_per_part)
+            offsets = yield from ask(Scatter(messages))
+        self._finish(ready, estimation.part_ends(messages, offsets))
+        self._hold(ready, part, read.records_at(rows))
+        self._observer.rounds_scattered(len(ready), ready.count)
+
+    def _hold(self, sent: PendingRounds, part: Part, records: Mapping[int, bytes | None]) -> None:
+        """Hold the beliefs after these rounds, all of whose parts are acknowledged."""
+        if records:
+            self._held.sent(sent, part, records)
+            self._backoff.held_beliefs()
+        self._held.keep(self._progress.awaits)
+
+    def _estimate(self, pending: PendingRounds, priors: Table) -> Part:
+        ratings, seasons = self._admission.decoder.ratings, self._admission.corrections.seasons
+        return estimation.estimate(pending, priors, ratings, self._shards, seasons)
+
+    def _resume(self, resumed: PendingRounds) -> Step[None]:
+        """Finish rounds that were found scattered: their parts are in the log, before its present
+        end."""
+        self._finish(resumed, dict(enumerate((yield from shard_ends(self._shards)))))
+        self._observer.rounds_resumed(len(resumed))
+
+    def _finish(self, pending: PendingRounds, part_ends: Mapping[int, int]) -> None:
+        """Finish rounds that are wholly scattered: their players await the ends of these parts."""
+        self._in_flight.sent(part_ends, estimation.by_shard(pending), self._now_s)
+        self._close(pending)
+
+    def _close(self, pending: PendingRounds) -> None:
+        """Remove rounds from the backlog, and count them as done. What is held of their players is
+        from before them."""
+        self._held.drop(pending.fingerprints)
+        self._backlog.finish(pending)
+        self._may_find_wave = True
+        finish(self._inputs, pending)
+
+    def _rate_oversize(self) -> Step[None]:
+        """Read or send the next piece of the oversize round (`oversize_round`)."""
+        oversize = self._oversize
+        if oversize is None or not oversize.is_due():
+            return
+        self._backoff.progressed(hurry=not oversize.is_read)
+        done = yield from self._agreed(oversize.whole)
+        if done and oversize.is_read:
+            yield from oversize.send(self._rows_per_part)
+        elif done:
+            yield from oversize.read(self._read_piece, self._estimate, self._observer)
+        if not done or oversize.is_scattered or oversize.is_sent:
+            self._oversize = None
+        if oversize.is_scattered:
+            yield from self._resume(done)
+        elif oversize.is_sent:
+            self._close(done)
+            self._observer.rounds_scattered(1, done.count)
+
+    # --- corrections ---
+
+    def _correct(self) -> Step[None]:
+        """Do the next piece of the work on a correction that is due (`corrections`)."""
+        corrections, until_s, observer = self._admission.corrections, self._until_s, self._observer
+        agreed_at = partial(self._agreement.agreed_at, until_s=until_s, observer=observer)
+        for met in () if self._send_no_more() else corrections.due(self._inputs):
+            if (yield from corrections.begin(met, self._inputs, agreed_at)):
+                self._backoff.corrected()
+                piece = corrections.work_on(met, self._in_flight, self._now_s, observer)
+                if (yield from piece):
+                    self._held = HeldBeliefs()
+                    self._admit(self._admission.finish(met, self._now_s))
+
+    # --- step 7 ---
+
+    def _commit(self) -> Step[None]:
+        if self._now_s - self._committed_s < self._commit_every_s:
+            return
+        poll = partial(self._poll, REGROUPING_S, full=True)
+        done = yield from commit_finished(self._inputs, poll)
+        if done is not None:
+            self._committed_s = self._now_s
+            self._observer.positions(done.offsets)

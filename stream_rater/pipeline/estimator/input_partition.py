@@ -1,0 +1,200 @@
+"""The state of one owned partition of `round-completed`: what was read, and what may be
+committed."""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import takewhile
+
+from stream_rater.contract.errors import OffsetsForgotten
+from stream_rater.contract.record import Record
+from stream_rater.pipeline.estimator.estimation import PendingRounds, distinct
+from stream_rater.pipeline.ports import (
+    CommitSource,
+    Committed,
+    LookForOffsets,
+    Rejection,
+    Step,
+    ask,
+    insist,
+)
+from stream_rater.rounds.batch import RoundHead
+from stream_rater.rounds.duplicates import DuplicateWindow
+from stream_rater.rounds.validation import Invalid
+
+REJECTED_BYTES = 64 * 2**20
+
+
+class InputPartition:
+    """Judges records in order from before the committed offset c, and tracks those from c on.
+
+    Records at offsets [c - W, c) are read for their round ids only. Gaps between offsets are
+    allowed: Kafka's transaction markers take offsets, too.
+    """
+
+    def __init__(self, duplicates: DuplicateWindow, *, start: int, committed: int) -> None:
+        self._duplicates = duplicates
+        self._committed = committed
+        self._next_offset = start
+        self._ran_dry = False
+        self._unfinished: deque[int] = deque()
+        """Offsets that were read and not committed, in order."""
+        self._finished: set[int] = set()
+        """The unfinished offsets for which nothing is left to do."""
+        self._rejections: dict[int, list[Rejection]] = {}
+        """By the offset with which they are committed."""
+        self.rejected_bytes = 0
+        """Bytes of the rejected records that are not committed."""
+
+    def __len__(self) -> int:
+        """How many records were read and not committed."""
+        return len(self._unfinished)
+
+    def is_behind(self, *, idle: bool) -> bool:
+        """Whether round ids before c are still being read. After one empty poll (`idle`) the answer
+        is no: the offsets that remain before c may hold no records."""
+        self._ran_dry = self._ran_dry or idle
+        return self._next_offset < self._committed and not self._ran_dry
+
+    def judge(self, record: Record, found: RoundHead | Invalid) -> Rejection | bool:
+        """Whether the round in a record counts, or the rejection of the record. False if the record
+        is read for its id only."""
+        if record.offset < self._next_offset:
+            return False
+        self._next_offset = record.offset + 1
+        live = record.offset >= self._committed
+        if live:
+            self._unfinished.append(record.offset)
+        try:
+            if isinstance(found, Invalid):
+                raise found
+            self._duplicates.check(record.offset, found.ladder, found.round_id)
+        except Invalid as invalid:
+            return self._reject(record, invalid) if live else False
+        return live
+
+    def meet(self, record: Record) -> bool:
+        """Whether a well-formed correction in a record is to be worked in: it was not before."""
+        if record.offset < self._next_offset:
+            return False
+        self._next_offset = record.offset + 1
+        if record.offset < self._committed:
+            return False
+        self._unfinished.append(record.offset)
+        return True
+
+    def reached(self, offset: int) -> bool:
+        """Whether all records before this offset are finished."""
+        return next((o for o in self._unfinished if o not in self._finished), offset) >= offset
+
+    def reached_by(self, offsets: Sequence[int]) -> int:
+        """How many of these offsets, from the first one on, have only each other before them: all
+        other records before them are finished."""
+        count = 0
+        for offset in self._unfinished:
+            if count < len(offsets) and offset == offsets[count]:
+                count += 1
+            elif offset not in self._finished:
+                break
+        return count
+
+    def reject(self, record: Record, invalid: Invalid, at: int) -> Rejection:
+        """Reject a record, together with what is committed up to the offset `at`."""
+        rejection = Rejection(record, invalid.code, str(invalid), invalid.ladder, invalid.round_id)
+        self._rejections.setdefault(at, []).append(rejection)
+        self.rejected_bytes += len(record.value or b"")
+        return rejection
+
+    def _reject(self, record: Record, invalid: Invalid) -> Rejection:
+        self._finished.add(record.offset)
+        return self.reject(record, invalid, record.offset)
+
+    def finish(self, offsets: Iterable[int]) -> None:
+        """Mark the records at these offsets as finished."""
+        self._finished.update(offsets)
+
+    def take_finished(self) -> tuple[int | None, list[Rejection]]:
+        """Step 7: take the contiguous prefix of finished records. Returns the offset after it, or
+        None if it is empty, and the rejections in it."""
+        done = list(takewhile(self._finished.__contains__, self._unfinished))
+        for _ in done:
+            self._unfinished.popleft()
+        self._finished.difference_update(done)
+        rejections = [each for offset in done for each in self._rejections.pop(offset, ())]
+        self.rejected_bytes -= sum(len(each.record.value or b"") for each in rejections)
+        return (done[-1] + 1 if done else None), rejections
+
+
+def committed_by(partitions: frozenset[int]) -> Step[dict[int, int | None]]:
+    """Step 1: the committed offset of each partition; None where nothing was ever committed.
+
+    Kafka deletes a group's offsets some days after its last member left
+    (`offsets.retention.minutes`). If no part was deleted, the offset after the last rejection
+    replaces the lost offset: that rejection was committed in one transaction with its offset, and
+    no later record was rejected. Later rounds that were already scattered are detected in step 5.
+    The replacement is committed at once.
+
+    Raises Regrouped if ownership changed meanwhile: who owns the partition now, perhaps the same
+    worker, begins anew. Raises OffsetsForgotten if parts were deleted. A round scattered again so
+    late might become the only round of its players that the log has parts of, and `rebuild` relies
+    on the parts.
+    """
+    committed = yield from ask(Committed(partitions))
+    forgotten = frozenset(p for p, offset in committed.items() if offset is None)
+    if not forgotten:
+        return dict(committed)
+    remains = yield from ask(LookForOffsets(forgotten))
+    least = {p: remains.after_rejected.get(p, 0) for p in forgotten}
+    if remains.parts_deleted and any(remains.ends[p] for p in forgotten):
+        raise OffsetsForgotten({p: least[p] for p in forgotten if remains.ends[p]})
+    yield from ask(CommitSource(least))
+    return {**committed, **remains.after_rejected}
+
+
+def finish(inputs: Mapping[int, InputPartition], pending: PendingRounds) -> None:
+    """Mark the records of these rounds as finished."""
+    partitions, _ = distinct(pending.partitions)
+    for partition in partitions:
+        mine = pending.partitions == partition
+        inputs[partition].finish(pending.offsets[mine].tolist())
+
+
+def hold_much(sources: Collection[InputPartition], most: int) -> bool:
+    """Whether one partition holds more than `most` records, or all partitions together hold more
+    than REJECTED_BYTES of rejected records."""
+    rejected = sum(each.rejected_bytes for each in sources)
+    return rejected > REJECTED_BYTES or any(len(each) > most for each in sources)
+
+
+def behind(sources: Mapping[int, InputPartition], *, idle: bool) -> list[int]:
+    """The partitions that still read round ids before c. `idle`: the last poll was empty."""
+    return [p for p, source in sources.items() if source.is_behind(idle=idle)]
+
+
+def all_finished(sources: Mapping[int, InputPartition]) -> tuple[dict[int, int], list[Rejection]]:
+    """Call `take_finished` on every partition. Returns the new offsets by partition, and the
+    rejections before them."""
+    offsets: dict[int, int] = {}
+    rejections: list[Rejection] = []
+    for partition, source in sources.items():
+        end, rejected = source.take_finished()
+        if end is not None:
+            offsets[partition] = end
+            rejections += rejected
+    return offsets, rejections
+
+
+def commit_finished(
+    inputs: Mapping[int, InputPartition], poll: Callable[[], Step[None]]
+) -> Step[CommitSource | None]:
+    """Step 7: commit what all partitions have finished, together with the rejections among it.
+
+    After Regrouped, `poll` and commit what is still owned. Returns what was committed, if anything.
+    """
+    offsets, rejections = all_finished(inputs)
+
+    def commit() -> CommitSource | None:
+        ours = {p: offset for p, offset in offsets.items() if p in inputs}
+        owned = [each for each in rejections if each.record.partition in ours]
+        return CommitSource(ours, owned) if ours else None
+
+    return (yield from insist(commit, poll))

@@ -1,0 +1,108 @@
+"""Rates a round that is larger than a wave, in pieces: one piece a turn, with other rounds in
+between.
+
+The round stays one round. All its players are estimated together, and it counts as scattered once
+all pieces are acknowledged. Steps 4 to 6 may be split into pieces because they concern one player
+at a time:
+
+- None of its players is in another wave before the round is finished (`waves`). So a prior that
+  counted when its piece was read stays the prior until then, even if the store goes back.
+- A piece is read once its players await nothing. It counts if each `applied` that was read with it
+  is accepted.
+- The players of a piece await the end of its parts from the moment when these are acknowledged.
+
+If the worker dies, its successor finds this round in some beliefs, as after any partial scatter.
+
+Later parts in a shard wait behind a piece. So the next piece is sent only while at most
+PIECES_IN_FLIGHT - 1 of the earlier pieces wait to be applied. Other rounds then wait for at most
+PIECES_IN_FLIGHT pieces.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from stream_rater.pipeline.estimator import estimation
+from stream_rater.pipeline.estimator.estimation import PendingRounds
+from stream_rater.pipeline.estimator.priors import PriorsRead
+from stream_rater.pipeline.estimator.progress import InFlightWindow, Progress
+from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.parts.schema import Part
+from stream_rater.pipeline.ports import Scatter, Step, ask
+from stream_rater.rating.model import Table
+
+PIECES_IN_FLIGHT = 2
+"""The most pieces that may be in the log and not yet applied."""
+
+
+class OversizeRound:
+    """An oversize round in progress, cut into pieces of at most `piece_players` players."""
+
+    def __init__(self, whole: PendingRounds, piece_players: int, progress: Progress) -> None:
+        self.whole = whole
+        """The round as pending rounds of length one."""
+        self._progress = progress
+        self._starts = range(0, whole.count, piece_players)
+        self._priors: list[Table] = []
+        """The priors of each piece that was read."""
+        self.is_scattered = False
+        """Whether a belief shows that the round was already scattered."""
+        self._rows: Part | None = None
+        """All rows of the round, once they are estimated."""
+        self._sent = 0
+        """The number of acknowledged pieces."""
+        self._in_flight = InFlightWindow(progress)
+
+    @property
+    def partition(self) -> int:
+        """The partition that the round was read from."""
+        return int(self.whole.partitions[0])
+
+    @property
+    def is_read(self) -> bool:
+        """Whether all priors were read and the rows estimated, so that parts can be sent."""
+        return self._rows is not None
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether all its parts were acknowledged."""
+        return self._sent == len(self._starts)
+
+    def _piece(self, number: int) -> PendingRounds:
+        """The pending round reduced to the players of one piece."""
+        first = self._starts[number]
+        return self.whole.slice(first, first + self._starts.step)
+
+    def is_due(self) -> bool:
+        """Whether the next piece may be read or sent now."""
+        if not self.is_read:
+            piece = self._piece(len(self._priors))
+            return bool(self._progress.ready(piece.fingerprints, piece.sizes)[0])
+        return not self._in_flight.has(PIECES_IN_FLIGHT, 0, 0.0)
+
+    def read(
+        self, read_priors: Callable[[PendingRounds], Step[PriorsRead]],
+        estimate: Callable[[PendingRounds, Table], Part], observer: Observer,
+    ) -> Step[None]:  # fmt: skip
+        """Do steps 4 and 5 for the next piece. After the last piece, estimate all rows."""
+        piece = self._piece(len(self._priors))
+        found = yield from read_priors(piece)
+        verdict = estimation.classified(piece, found.headers, found.accepted)
+        self.is_scattered = bool(verdict.scattered)
+        if verdict.ready:
+            self._priors.append(found.headers)
+        if len(self._priors) == len(self._starts):
+            with observer.at_work(estimation.traced(self.whole)):
+                self._rows = estimate(self.whole, np.concatenate(self._priors))
+
+    def send(self, rows_per_part: int) -> Step[None]:
+        """Do step 6 for the next piece."""
+        assert self._rows is not None, "it is read first"
+        piece = self._piece(self._sent)
+        start = self._starts[self._sent]
+        part = self._rows.take(np.arange(start, start + piece.count))
+        messages = estimation.messages(part, piece, rows_per_part)
+        offsets = yield from ask(Scatter(messages))
+        ends = estimation.part_ends(messages, offsets)
+        self._in_flight.sent(ends, estimation.by_shard(piece), 0.0)
+        self._sent += 1

@@ -1,0 +1,185 @@
+"""Reads the priors of rounds from the store, and decides which of them count (steps 4 and 5).
+
+A player whose belief is held (`held_beliefs`) is not read. Where other rounds wait for many of a
+small wave's players, whole records are read, so that beliefs can be held. A shard is refused for a
+while if a belief in it cannot be read; rounds with a player there wait.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.player_map import shards_in
+from stream_rater.pipeline.estimator import estimation
+from stream_rater.pipeline.estimator.backlog import Backlog
+from stream_rater.pipeline.estimator.belief_cache import HeldBeliefs
+from stream_rater.pipeline.estimator.estimation import PendingRounds
+from stream_rater.pipeline.estimator.progress import Progress
+from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.ports import NO_PLAYERS, Priors, ReadBeliefs, ReadPriors, Step, ask
+from stream_rater.rating.model import HEADER, Table
+from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers
+
+NO_HEADER = bytes(HEADER_SIZE)
+NOBODY = np.empty(0, np.int64)
+
+FEW_PLAYERS, MANY_WAIT = 2000, 0.25
+"""Beliefs are held of waves that have no more players than this, if another round waits for at
+least this share of them. To read and compute beliefs costs more than headers do. A larger wave
+shows that there is enough to do until the store is there."""
+
+
+def to_hold(backlog: Backlog, wave: PendingRounds) -> Ints:
+    """The rows of the players whose beliefs are to be held: those for whom another round waits, if
+    that is worth it."""
+    if wave.count > FEW_PLAYERS:
+        return NOBODY
+    later = np.flatnonzero(backlog.has_later(wave))
+    return later if len(later) >= MANY_WAIT * wave.count else NOBODY
+
+
+class PriorsRead(NamedTuple):
+    """What was found of P players."""
+
+    headers: Table
+    """(P,) of their beliefs."""
+    accepted: Flags
+    """(P,) whether each one's prior counts."""
+    records: Mapping[int, bytes | None] = {}
+    """By row, the whole records of those for whom another round waits; None where there is no
+    belief yet."""
+
+    def records_at(self, rows: Ints | slice) -> dict[int, bytes | None]:
+        """Those records of the players in these rows, by their number among them."""
+        if not self.records:
+            return {}
+        numbers = enumerate(np.arange(len(self.headers))[rows].tolist())
+        return {i: self.records[row] for i, row in numbers if row in self.records}
+
+
+class PriorReader:
+    """Reads priors for one estimator, and reports shards that are refused or readable again."""
+
+    def __init__(self, shards: int, observer: Observer) -> None:
+        self._shards = shards
+        self._observer = observer
+        self._refused: set[int] = set()
+        """Shards whose beliefs could not be read the last time."""
+
+    def read(
+        self, pending: PendingRounds, progress: Progress, refused_until_s: float
+    ) -> Step[PriorsRead]:
+        """Read all priors of the rounds' players from the store.
+
+        A shard whose headers cannot be read is refused until `refused_until_s`.
+        """
+        read = yield from ask(ReadPriors(estimation.asked(pending)))
+        accepted = _accept(read, progress)
+        headers, unreadable = estimation.headers_of(pending, read)
+        self._note_unreadable(read, unreadable, progress, refused_until_s)
+        counts = np.zeros(self._shards, np.bool_)
+        counts[list(accepted - unreadable.keys())] = True
+        return PriorsRead(headers, counts[shards_in(pending.fingerprints)])
+
+    def read_beside(
+        self, pending: PendingRounds, held: HeldBeliefs, to_be_held: Ints, progress: Progress,
+        refused_until_s: float,
+    ) -> Step[PriorsRead]:  # fmt: skip
+        """The same beside what is held. The store is asked for all others.
+
+        `to_be_held` are the rows of the players whose whole records are wanted, too.
+        """
+        may_hold = held.may_hold(pending.fingerprints)
+        if not (may_hold.any() or len(to_be_held)):
+            return (yield from self.read(pending, progress, refused_until_s))
+        players, found = pending.rounds.players(), _Found(pending)
+        at = np.flatnonzero(may_hold)
+        found.take_held(at, held.records(players.take(at), pending.fingerprints[at]))
+        # Only hashes that collide let a round into the wave though a player awaits a part.
+        awaits = progress.awaits(pending.fingerprints) & ~found.known
+        rows = found.unknown()
+        asked = dict.fromkeys(progress.waiting(), NO_PLAYERS)
+        asked |= {shard: players.take(own) for shard, own in rows.items()}
+        if asked:
+            beliefs = yield from ask(ReadBeliefs(asked))
+            applied = {shard: each.position.applied for shard, each in beliefs.items()}
+            found.refuse([s for s, at in applied.items() if not progress.accept(s, at)])
+            for shard, own in rows.items():
+                found.take(shard, own, beliefs[shard].records)
+        self._note_unreadable(asked, found.unreadable, progress, refused_until_s)
+        found.refuse(progress.closed())
+        records = {row: found.records[row] for row in to_be_held.tolist()}
+        return PriorsRead(found.headers, found.accepted & ~awaits, records)
+
+    def _note_unreadable(
+        self, looked_at: Collection[int], unreadable: Mapping[int, str], progress: Progress,
+        until_s: float,
+    ) -> None:  # fmt: skip
+        for shard, reason in unreadable.items():
+            progress.refuse(shard, until_s)
+            self._refused.add(shard)
+            self._observer.shard_refused(shard, reason)
+        for shard in self._refused.intersection(looked_at) - unreadable.keys():
+            self._refused.remove(shard)
+            self._observer.shard_opened(shard)
+
+
+class _Found:
+    """What is known of P players so far."""
+
+    def __init__(self, pending: PendingRounds) -> None:
+        count = pending.count
+        self._pending = pending
+        self.headers: Table = np.zeros(count, HEADER)
+        self.records: list[bytes | None] = [None] * count
+        self.known: Flags = np.zeros(count, np.bool_)
+        """(P,) whether a belief is held."""
+        self.accepted: Flags = np.ones(count, np.bool_)
+        self.unreadable: dict[int, str] = {}
+        """By shard, why a belief in it cannot be read."""
+
+    def take_held(self, rows: Ints, records: Sequence[bytes | None]) -> None:
+        """Take what is held of the players in these rows; None where nothing is."""
+        known = [record for record in records if record is not None]
+        held = rows[np.array([record is not None for record in records], np.bool_)]
+        self.known[held] = True
+        self.headers[held] = read_headers(_headers(known))
+        for row, record in zip(held.tolist(), known, strict=True):
+            self.records[row] = record
+
+    def unknown(self) -> dict[int, Ints]:
+        """By shard, the rows of those players that are not held."""
+        order, cuts = self._pending.by_shard
+        chosen = {shard: order[where][~self.known[order[where]]] for shard, where in cuts}
+        return {shard: own for shard, own in chosen.items() if len(own)}
+
+    def take(self, shard: int, rows: Ints, records: Sequence[bytes | None]) -> None:
+        """Take what the store has of the players in these rows of a shard."""
+        try:
+            self.headers[rows] = read_headers(_headers(records))
+        except UnknownRecord as error:
+            self.unreadable[shard] = str(error)
+        for row, record in zip(rows.tolist(), records, strict=True):
+            self.records[row] = record
+
+    def refuse(self, shards: Collection[int]) -> None:
+        """Accept no prior of these shards."""
+        if shards:
+            self.accepted &= ~np.isin(shards_in(self._pending.fingerprints), list(shards))
+
+
+def _headers(records: Sequence[bytes | None]) -> bytes:
+    return b"".join([NO_HEADER if each is None else each[:HEADER_SIZE] for each in records])
+
+
+def read_positions(progress: Progress) -> Step[None]:
+    """Read `applied`, and no priors, of the shards where it may have moved."""
+    if waiting := progress.waiting():
+        _accept((yield from ask(ReadPriors(dict.fromkeys(waiting, NO_PLAYERS)))), progress)
+
+
+def _accept(read: Mapping[int, Priors], progress: Progress) -> set[int]:
+    """Step 4: the shards whose `applied` is not below their floor."""
+    return {s for s, priors in read.items() if progress.accept(s, priors.applied)}

@@ -1,0 +1,1 @@
+"""What beliefs say of rounds to come: chances to win, balance, forecasts."""

@@ -1,0 +1,262 @@
+"""How likely each side is to win a round, which rank to expect of it, and how even the round is.
+
+The performance of a side is normal. Its mean and variance are those of a team in the rating rule
+(section 3.3 of the paper): the members' deviations from the ladder's initial rating add up, each by
+the member's share, and their variances by the shares' squares. A member's variance is `sigmas`
+sigma^2 + `noise` of `chances`, times the variance factor. Performances are independent. Side i wins
+with probability
+
+    p_i = integral over x of phi_i(x) prod over j != i of Phi_j(x - m)
+
+where phi_i and Phi_i are the density and the distribution function of its performance, and m is the
+draw margin: two sides draw if their performances differ by no more. Only TrueSkill has one. Without
+it there are no draws: the integrands add up to the derivative of the product of all Phi_j, so the
+p_i add up to 1. With it they add up to less, and the rest is the probability that nobody wins.
+
+One rule of Gauss and Legendre serves all sides, on panels that are narrow where a side's density
+is. The first one begins where the density of the best side does. So the number of panels grows with
+the logarithm of the ratio of the greatest standard deviation to the least, and the time with the
+number of sides.
+
+Where a system's own performances are logistic, the normal ones have the same variance. Of two sides
+the probability then differs by 0.023 at most from the logistic one by which pairs are scored.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import giving, inlined, kernel
+from stream_rater.rating.elementary import log
+from stream_rater.rating.normal import below, density, mills
+from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.prediction.chances import chances_of, draw_margin_of
+
+ANY = 2**31 - 1
+"""Of sides: no limit."""
+LEAST_SIGMA = 1e-3
+"""In points. Topcoder's volatility has no bound of its own."""
+
+
+class Rule(NamedTuple):
+    """How finely the integrals are taken."""
+
+    negligible: float
+    """What may be neglected of a round, as a probability."""
+    step: float
+    """The width of a panel in standard deviations of the side that needs the narrowest."""
+    nodes: Floats
+    """Those of one panel, from -1 to 1."""
+    weights: Floats
+
+
+EXACT = Rule(1e-16, 2.0, *np.polynomial.legendre.leggauss(16))
+"""To 1e-9."""
+FAST = Rule(1e-6, 2.0, *np.polynomial.legendre.leggauss(10))
+"""To 1e-5, for many rounds at once."""
+TOGETHER = 64
+"""Sides whose densities are computed before it is seen whether they matter."""
+
+
+class Performances(NamedTuple):
+    """The distributions of the performances of S sides."""
+
+    mu: Floats
+    """(S,) means, in rating points."""
+    sigma: Floats
+    """(S,) standard deviations, in rating points."""
+    margin: float = 0.0
+    """Performances that differ by no more, in rating points, are a draw; 0: there are no draws."""
+
+
+def performances_of(
+    config: RatingConfig, starts: Ints, share: Floats, mu: Floats, sigma: Floats,
+    variance_factor: float = 1.0,
+) -> Performances:  # fmt: skip
+    """The performances of S sides with P players in all, by a ladder's parameters.
+
+    `starts` (S+1,) has the first player of each side, and P. `share`, `mu` and `sigma` (P,) are the
+    players' parts of the round and their ratings before it, in rating points.
+    """
+    chances, initial_mu = chances_of(config, variance_factor), config.initial_mu
+    deviation = np.add.reduceat(share * (mu - initial_mu), starts[:-1])
+    variance = share**2 * (chances.sigmas * sigma**2 + chances.noise)
+    spread = np.maximum(np.sqrt(np.add.reduceat(variance, starts[:-1])), LEAST_SIGMA)
+    return Performances(initial_mu + deviation, spread, draw_margin_of(config))
+
+
+def win_probabilities(sides: Performances) -> Floats:
+    """(S,) the probability that each side performs better than all others, by more than the margin.
+    They add up to 1 where there are no draws."""
+    found: Floats = _win_probabilities(*sides, EXACT)
+    return found / max(float(found.sum()), 1.0)  # which rounding may exceed
+
+
+def of_rounds(starts: Ints, sides: Performances, most: int = ANY) -> Floats:
+    """(S,) the win probabilities of R rounds at once, each with two sides or more, to 1e-5. Rounds
+    of more than `most` sides are left out: theirs are 0.
+
+    `starts` (R+1,) has the first side of each round, and S.
+    """
+    found: Floats = _of_rounds(starts, *sides, most, FAST)
+    return np.minimum(found, 1.0)
+
+
+def pairwise(sides: Performances) -> Floats:
+    """(S, S) the probability that the side of the row performs better than that of the column, by
+    more than the margin; 0 on the diagonal."""
+    found: Floats = _pairwise(*sides)
+    return found
+
+
+def expected_ranks(sides: Performances) -> Floats:
+    """(S,) the mean rank of each side, from 1, the best: 1 and the probability of each other side
+    to perform better than it. Of sides that draw, each takes the mean of their ranks. They add up
+    to S (S + 1) / 2."""
+    found: Floats = _expected_ranks(*sides)
+    return found
+
+
+def evenness(win: Floats) -> float:
+    """The quality of a round of sides that win with these (S,) probabilities: 1 where all are
+    equally likely to win, 0 where the winner is certain.
+
+    It is the entropy of the winner, if there is one, in parts of that of an even round, ln S.
+    """
+    part = win[win > 0.0] / win.sum()
+    return float(min(max(-(part * np.log(part)).sum() / np.log(len(win)), 0.0), 1.0))
+
+
+@inlined
+def _better(mu: Floats, sigma: Floats, margin: float, i: int, j: int) -> tuple[float, float]:
+    """The probabilities that side i performs better than side j, and j than i."""
+    spread = np.sqrt(sigma[i] * sigma[i] + sigma[j] * sigma[j])
+    worse = below((mu[j] - mu[i] - margin) / spread)
+    if margin == 0.0:  # they add up to the last bit
+        return 1.0 - worse, worse
+    return below((mu[i] - mu[j] - margin) / spread), worse
+
+
+@kernel
+def _pairwise(mu: Floats, sigma: Floats, margin: float) -> Floats:
+    found = np.zeros((len(mu), len(mu)))
+    for i in range(len(mu)):
+        for j in range(i):
+            found[i, j], found[j, i] = _better(mu, sigma, margin, i, j)
+    return found
+
+
+@kernel
+def _expected_ranks(mu: Floats, sigma: Floats, margin: float) -> Floats:
+    found = np.ones(len(mu))
+    for i in range(len(mu)):
+        for j in range(i):
+            better, worse = _better(mu, sigma, margin, i, j)
+            found[i] += 0.5 * (1.0 + worse - better)
+            found[j] += 0.5 * (1.0 + better - worse)
+    return found
+
+
+@giving
+def _panel(
+    mu: Floats, sigma: Floats, margin: float, reach: float, step: float, x: float, alive: Ints
+) -> tuple[int, float]:
+    """How many sides matter in the panel that begins at x or beyond it, and its width. The sides'
+    indices are written to `alive`.
+
+    A side matters where its density is, and where the others' distance to it is the margin. Beyond
+    both it is worse than whoever is there.
+    """
+    count, width = 0, np.inf
+    for i in range(len(mu)):
+        if mu[i] + margin + reach * sigma[i] <= x:
+            continue
+        alive[count] = i
+        count += 1
+        for centre in (mu[i], mu[i] + margin):
+            if centre + reach * sigma[i] > x:
+                width = min(width, max(step * sigma[i], centre - reach * sigma[i] - x))
+    return count, width
+
+
+@inlined
+def _at(y: float, margin: float, mu: Floats, unit: Floats, at: Floats, own: Floats,
+        tail: Floats) -> None:  # fmt: skip
+    """Write the densities at y into `at`, and the probabilities of less than y - margin into `own`.
+
+    The loops run over arrays, and the last one alone has a choice, so that the processor works on
+    several sides at once.
+    """
+    for i in range(len(mu)):
+        z = (y - mu[i]) * unit[i]
+        at[i] = density(z) * unit[i]
+        own[i] = z - margin * unit[i]
+    for i in range(len(mu)):
+        tail[i] = density(own[i]) * mills(abs(own[i]))
+    for i in range(len(mu)):
+        own[i] = tail[i] if own[i] < 0.0 else 1.0 - tail[i]
+
+
+@giving
+def _integrals(mu: Floats, sigma: Floats, margin: float, rule: Rule) -> Floats:
+    """(S,) the probabilities to win. The product over all others is that over those before a side
+    times that over those after it, since a factor may be 0.
+
+    Below the first panel some side is always better, and beyond the last one nobody is. A node is
+    left out where the product over all others is negligible, of whichever side they are the others.
+    """
+    sides = len(mu)
+    found, alive = np.zeros(sides), np.empty(sides, np.int64)
+    before, own, part = np.empty(sides), np.empty(sides), np.empty(sides)
+    centre, unit = np.empty(sides), np.empty(sides)
+    at, tail = np.empty(sides), np.empty(sides)
+    negligible = rule.negligible / sides
+    reach = np.sqrt(-2.0 * log(negligible))  # Phi(-z) is less than exp(-z^2 / 2)
+    x, high = np.max(mu - reach * sigma), np.max(mu + reach * sigma)
+    while x < high:
+        count, width = _panel(mu, sigma, margin, reach, rule.step, x, alive)
+        half = 0.5 * min(width, high - x)
+        for i in range(count):
+            centre[i], unit[i], part[i] = mu[alive[i]], 1.0 / sigma[alive[i]], 0.0
+        for q in range(len(rule.nodes)):
+            y, product, least, seen = x + half * (1.0 + rule.nodes[q]), 1.0, 1.0, 0
+            while seen < count and product > negligible * least:
+                first, seen = seen, min(seen + TOGETHER, count)
+                some = slice(first, seen)
+                _at(y, margin, centre[some], unit[some], at[some], own[some], tail[some])
+                for i in range(first, seen):
+                    before[i] = product
+                    product *= own[i]
+                    least = min(least, own[i])
+            if product <= negligible * least:
+                continue
+            product = half * rule.weights[q]
+            for i in range(count - 1, -1, -1):
+                before[i] *= product
+                product *= own[i]
+            for i in range(count):
+                part[i] += before[i] * at[i]
+        for i in range(count):
+            found[alive[i]] += part[i]
+        x += 2.0 * half
+    return found
+
+
+@kernel
+def _win_probabilities(mu: Floats, sigma: Floats, margin: float, rule: Rule) -> Floats:
+    return _integrals(mu, sigma, margin, rule)
+
+
+@kernel
+def _of_rounds(
+    starts: Ints, mu: Floats, sigma: Floats, margin: float, most: int, rule: Rule
+) -> Floats:
+    found = np.zeros(len(mu))
+    for r in range(len(starts) - 1):
+        a, b = starts[r], starts[r + 1]
+        if b - a == 2:
+            found[a], found[a + 1] = _better(mu, sigma, margin, a, a + 1)
+        elif b - a <= most:
+            found[a:b] = _integrals(mu[a:b], sigma[a:b], margin, rule)
+    return found

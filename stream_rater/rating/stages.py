@@ -1,0 +1,274 @@
+"""One interface for every rating system: `estimate` for stage 1, `update` for stage 2.
+
+The estimator calls `estimate` with a ladder's configuration. What stage 2 needs of it is in a
+`RatingRule`, which travels with the evidence. So an updater rates by the estimator's configuration,
+whatever its own files say.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.rating import book, newcomer_level
+from stream_rater.rating.elo_mmr import belief, performance
+from stream_rater.rating.elo_mmr import fold as kernels
+from stream_rater.rating.elo_mmr.fold import EloMMRModel, Noted, Posteriors
+from stream_rater.rating.model import (
+    BEGAN,
+    DID_NOT_FINISH,
+    LAST,
+    Beliefs,
+    Evidence,
+    Variances,
+    Wave,
+)
+from stream_rater.rating.parameters import (
+    NOT_COMPARED,
+    Climbing,
+    Codeforces,
+    EloMMR,
+    EloR,
+    Evolving,
+    MinusSigma,
+    RatingConfig,
+    Season,
+    TwoMoment,
+    fingerprint,
+)
+from stream_rater.rating.rounding import single
+from stream_rater.rating.systems import elo_r
+
+
+class RatingRule(msgspec.Struct, frozen=True, array_like=True):
+    """What stage 2 needs of a ladder's parameters, and how its ratings are displayed."""
+
+    system: str
+    kernel: int
+    """The KERNEL_VERSION of the stage 1 that computed the evidence."""
+    config: str
+    """The fingerprint of the configuration."""
+    rho: float
+    """The inverse momentum; -1 stands for infinity, which JSON and MessagePack readers treat
+    differently."""
+    kept: int
+    initial_mu: float
+    initial_sigma: float
+    shown_sigmas: float
+    """The displayed rating is mu - shown_sigmas * (sigma - shown_sigma_offset), at least
+    `floor`."""
+    shown_sigma_offset: float
+    floor: float | None
+    provisional_rounds: int
+    seasons: tuple[Season, ...] = ()
+    """Those that have started on the ladder, in order. Parts of older releases end before this
+    field."""
+
+    @property
+    def momentum(self) -> float:
+        """The inverse momentum, with infinity."""
+        return math.inf if self.rho < 0.0 else self.rho
+
+    @property
+    def season(self) -> int | None:
+        """The number of the season that the ladder is in, if one was started."""
+        return self.seasons[-1].number if self.seasons else None
+
+    def rating(self, mu: Any, sigma: Any) -> Any:
+        """The displayed rating for mu and sigma (floats or arrays)."""
+        shown = mu - self.shown_sigmas * (sigma - self.shown_sigma_offset)
+        if self.floor is None:
+            return shown
+        # Events are encoded from Python floats, so a float must not become a numpy float.
+        at_least = max if isinstance(shown, float) else np.maximum
+        return at_least(shown, self.floor)
+
+
+def ratings(rules: Sequence[RatingRule], rule: Ints, mu: Floats, sigma: Floats) -> Floats:
+    """(n,) the displayed ratings for (n,) mu and sigma; rule[i] is the index of the i-th player's
+    rule."""
+    sigmas = np.array([each.shown_sigmas for each in rules])[rule]
+    offset = np.array([each.shown_sigma_offset for each in rules])[rule]
+    floor = np.array([-math.inf if each.floor is None else each.floor for each in rules])[rule]
+    at_least: Floats = np.maximum(mu - sigmas * (sigma - offset), floor)
+    return at_least
+
+
+@lru_cache(maxsize=1000)
+def rule_of(config: RatingConfig, seasons: tuple[Season, ...] = ()) -> RatingRule:
+    """The rule of a configuration, on a ladder where these seasons have started: what stage 2 and
+    the events need of them."""
+    sigmas, offset = 2.0, config.limits[1] if isinstance(config, Evolving | EloR) else 0.0
+    by_mu = isinstance(config, Codeforces | Climbing) or has_drift_by_time(config)
+    if config.display == "mu" or (config.display is None and by_mu):
+        sigmas, offset = 0.0, 0.0
+    elif isinstance(config.display, MinusSigma):
+        sigmas, offset = config.display.minus_sigma, 0.0
+    return RatingRule(
+        system=str(config.__struct_config__.tag),
+        kernel=KERNEL_VERSION,
+        config=fingerprint(config),
+        rho=_rho(config),
+        kept=config.kept,
+        initial_mu=_held(config, config.initial_mu),
+        initial_sigma=_held(config, config.initial_sigma),
+        shown_sigmas=sigmas,
+        shown_sigma_offset=offset,
+        floor=config.floor,
+        provisional_rounds=config.provisional_rounds,
+        seasons=seasons,
+    )
+
+
+def has_drift_by_time(config: RatingConfig) -> bool:
+    """Whether sigma rises between rounds, by the days that pass. The rise is charged with the next
+    round: if what is shown fell with sigma, a victory after a pause could lower it. So mu is shown.
+    """
+    return isinstance(config, Evolving | TwoMoment) and config.drift_per_day > 0.0
+
+
+def _held(config: RatingConfig, x: float) -> float:
+    """x as a belief holds it: rounded to float32 if the belief is a record."""
+    return single(x) if config.kept else x
+
+
+def _rho(config: RatingConfig) -> float:
+    if not isinstance(config, EloMMR):
+        return 0.0
+    return -1.0 if config.rho == "inf" else config.momentum
+
+
+def compared(config: RatingConfig, wave: Wave) -> Wave:
+    """The wave with the places by which its entries are compared.
+
+    By `dnf = "tied-last"` all entries of a round that did not finish share a last place, as if they
+    had been ranked so. By "not-compared" they keep theirs, and each system sees that they did not
+    finish.
+    """
+    if config.dnf == NOT_COMPARED or wave.place.all():
+        return wave
+    return replace(wave, place=np.where(wave.place == DID_NOT_FINISH, np.int32(LAST), wave.place))
+
+
+def estimate(config: RatingConfig, wave: Wave) -> Evidence:
+    """Stage 1 for the players of a wave whose rounds share this configuration.
+
+    Where the system places newcomers, their `mu` in the wave becomes what the round began with.
+    """
+    wave = compared(config, wave)
+    if isinstance(config, EloR):
+        return elo_r.estimate(config, wave)
+    if not isinstance(config, EloMMR):
+        from stream_rater.rating import memoryless  # imports all baselines: 13 ms that few need
+
+        newcomer_level.place(config, wave)
+        return newcomer_level.noted(config, wave, memoryless.estimate(config, wave))
+    evidence: Evidence = np.empty((len(wave.mu), 3))
+    model = _model(config)
+    performance.estimate(wave.arrays, model.variances, model.initial_mu, model.tie, evidence)
+    return evidence
+
+
+def _model(config: EloMMR) -> EloMMRModel:
+    weights = np.array(config.newcomer_weights, dtype=np.float64)
+    return EloMMRModel(
+        variances=Variances(*config.limits, config.drift_per_day, config.drift_in_beta, weights),
+        initial_mu=config.initial_mu,
+        tie=1.0 if config.ties == "full" else 0.5,
+        rho=math.inf if config.rho == "inf" else config.momentum,
+        kept=config.kept,
+    )
+
+
+def update(
+    beliefs: Beliefs, rows: Ints, evidence: Evidence, rules: list[RatingRule], rule: Ints
+) -> None:
+    """Stage 2, in place, for the players in `rows`; rule[i] is the index of row i's rule."""
+    ways = [_WAYS.get(each.system, _replace) for each in rules]
+    rho = np.array([each.momentum for each in rules])[rule]
+    kept = np.array([each.kept for each in rules], dtype=np.int64)[rule]
+    for way in set(ways):
+        if len(set(ways)) == 1:
+            way(beliefs, rows, evidence, rho, kept)
+        else:
+            own = np.array([each is way for each in ways])[rule]
+            way(beliefs, rows[own], evidence[own], rho[own], kept[own])
+
+
+def _update_mmr(beliefs: Beliefs, rows: Ints, evidence: Evidence, rho: Floats, kept: Ints) -> None:
+    assert not kept.any() if beliefs.in_full else kept.all(), (
+        "codes need a bounded history, and numbers a full one"
+    )
+    belief.update(beliefs.header, beliefs.factors, rows, evidence, rho, kept)
+
+
+def _update_r(beliefs: Beliefs, rows: Ints, evidence: Evidence, _: Floats, kept: Ints) -> None:
+    elo_r.update(beliefs.header, beliefs.factors, rows, evidence, kept)
+
+
+def _replace(beliefs: Beliefs, rows: Ints, evidence: Evidence, _: Floats, kept: Ints) -> None:
+    belief.replace(beliefs.header, rows, evidence, kept)
+
+
+_WAYS = {"elo-mmr": _update_mmr, "elo-r": _update_r}
+"""Stage 2 of the systems whose beliefs keep logistic factors. All other systems store mu and
+sigma."""
+
+
+def fold(
+    config: RatingConfig, beliefs: Beliefs, rows: Ints, wave: Wave, turns: Ints, offset: Ints
+) -> tuple[Evidence, Posteriors]:
+    """Both stages for rounds that come in turns, in place: those of a turn share no player, and see
+    what earlier turns left.
+
+    `wave` has all rounds, P players in all: its mu, sigma, rounds and last_time are written, as
+    they were before each round; mu of newcomers whom the system places as their round began. `rows`
+    (P,) are the players' rows. Turn t has the rounds turns[t] : turns[t + 1]. `offset` (R,) is
+    noted of each round. Returns the evidence (P, 3), and what each player was after each round.
+    """
+    if not isinstance(config, EloMMR):
+        return fold_by_turns(config, beliefs, rows, wave, turns, offset)
+    noted = _noted(wave, offset)
+    evidence, after = np.empty((len(rows), 3)), Posteriors(np.empty(len(rows)), np.empty(len(rows)))
+    whole, model = compared(config, wave).arrays, _model(config)
+    kernels.fold(beliefs.header, beliefs.factors, rows, whole, turns, noted, model, evidence, after)
+    return evidence, after
+
+
+def _noted(wave: Wave, offset: Ints) -> Noted:
+    sizes = np.diff(wave.entry_starts[wave.round_starts])
+    return Noted(np.repeat(offset, sizes), np.repeat(wave.time, sizes))
+
+
+def fold_by_turns(
+    config: RatingConfig, beliefs: Beliefs, rows: Ints, wave: Wave, turns: Ints, offset: Ints
+) -> tuple[Evidence, Posteriors]:
+    """The same for any system, a call for each turn."""
+    noted = _noted(wave, offset)
+    evidence, after = np.empty((len(rows), 3)), Posteriors(np.empty(len(rows)), np.empty(len(rows)))
+    rule = [rule_of(config)]
+    for first, end in pairwise(turns.tolist()):
+        some = wave.part(first, end)
+        a, b = wave.entry_starts[wave.round_starts[[first, end]]]
+        own, same = rows[a:b], np.zeros(b - a, np.int64)
+        some.mu[:], some.sigma[:], some.rounds[:], some.last_time[:] = book.look_up(
+            beliefs.header, own
+        )
+        found = estimate(config, some)
+        evidence[a:b] = found[:, :BEGAN]
+        update(beliefs, own, found, rule, same)
+        note_round(beliefs, own, noted.offset[a:b], noted.time[a:b])
+        after.mu[a:b], after.sigma[a:b] = beliefs.header["mu"][own], beliefs.header["sigma"][own]
+    return evidence, after
+
+
+def note_round(beliefs: Beliefs, rows: Ints, offset: Ints, time: Ints) -> None:
+    """Note a round that was just rated in its players' beliefs: its source offset and its time."""
+    book.note(beliefs.header, rows, offset, time)

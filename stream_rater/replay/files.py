@@ -1,0 +1,174 @@
+"""Reads files of rounds line by line, and decompresses them in a thread beside their use.
+
+The module is light to import, so that a command can begin to read before it loads the rating code.
+"""
+
+import io
+import os
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import IO
+
+from stream_rater.replay.read_ahead import ahead
+
+BLOCK = 1 << 17
+"""The bytes read from a file at once. If compressed, they hold some half a megabyte of text, and
+128 MiB at most; the decompressing thread needs the interpreter lock only once for each block."""
+
+BLOCKS_AHEAD = 256
+"""The most blocks that wait to be used, about 128 MiB of text."""
+
+BUFFER = 1 << 18
+
+GZIP = 16 + zlib.MAX_WBITS
+"""The zlib option that expects gzip's header and checksum."""
+
+
+GZIP_MAGIC = b"\x1f\x8b"
+"""The first bytes of a gzip file."""
+
+SMALLEST_GZIP = 20
+"""Bytes of a gzip file of nothing."""
+
+STANDARD_INPUT = Path("-")
+
+SHOWN_CHARACTERS = 40
+"""Of a line that is no JSON object, so many are shown."""
+
+
+def name_of(path: Path) -> str:
+    """A file as it is called in messages."""
+    return "standard input" if path == STANDARD_INPUT else str(path)
+
+
+def read_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, or of standard input for `-`, gzip-compressed or not. Raises
+    OSError."""
+    return _lines(_text(path))
+
+
+def text_size(path: Path) -> int | None:
+    """How many bytes of text a file holds, None where nobody knows before reading it.
+
+    For a gzip file it is what its last four bytes say, which is wrong if it has several parts or
+    more than 4 GiB of text: whoever uses it only shows progress.
+    """
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if file.read(2) != GZIP_MAGIC or size < SMALLEST_GZIP:
+            return size
+        file.seek(-4, os.SEEK_END)
+        return int.from_bytes(file.read(4), "little")
+
+
+def json_lines(lines: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """The lines, unless the first two that are not blank are no JSON objects: then OSError.
+    One that begins an array is enough.
+
+    A file of another format would else give as many errors as it has lines.
+    """
+    seen: list[bytes] = []
+    bad = 0
+    for line in lines:
+        seen.append(line)
+        if not line.strip():
+            continue
+        if line.lstrip().startswith(b"{"):
+            break
+        bad += 1
+        if bad == 2 or line.lstrip().startswith(b"["):
+            break
+    filled = [number for number, line in enumerate(seen, 1) if line.strip()]
+    if bad and bad == len(filled):
+        raise OSError(_no_json_lines(name, filled[0], seen[filled[0] - 1]))
+    return chain(seen, lines)
+
+
+def _no_json_lines(name: str, number: int, line: bytes) -> str:
+    text = line.strip().decode(errors="backslashreplace")
+    start = text[:SHOWN_CHARACTERS] + ("…" if len(text) > SHOWN_CHARACTERS else "")
+    start = start if start.isprintable() else repr(start)[1:-1]
+    guess = " (is it CSV?)" if "," in text else ""
+    guess = " (is it one JSON array?)" if text.startswith("[") else guess
+    return (
+        f"{name}: no JSON lines{guess}: each line must be a round as a JSON object, but line "
+        f"{number} is: {start}"
+    )
+
+
+def begin_to_read(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file as `read_lines` does. A thread begins to read at once, and is up to
+    BLOCKS_AHEAD blocks ahead."""
+    return _lines(ahead(_text(path), BLOCKS_AHEAD))
+
+
+def _lines(text: Iterator[bytes]) -> Iterator[bytes]:
+    return io.BufferedReader(_Text(text), BUFFER)
+
+
+def _text(path: Path) -> Iterator[bytes]:
+    """Yield the content of a file in blocks. Raises OSError with the reason if this fails."""
+    with _opened(path) as file:
+        blocks = iter(partial(file.read, BLOCK), b"")
+        first = next(blocks, b"")
+        while len(first) == 1 and (more := next(blocks, b"")):
+            first += more
+        compressed = path.suffix == ".gz" or first.startswith(GZIP_MAGIC)
+        blocks = chain([first] if first else [], blocks)
+        try:
+            yield from _decompressed(blocks) if compressed else blocks
+        except (EOFError, zlib.error) as error:
+            raise OSError(f"{name_of(path)}: {error}") from None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """Without a buffer, so that each line of a pipe is there as soon as it is written."""
+    if path == STANDARD_INPUT:
+        yield io.FileIO(sys.stdin.fileno(), closefd=False)
+    else:
+        with path.open("rb", buffering=0) as file:
+            yield file
+
+
+def _decompressed(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the text of all members of a gzip file. Zero bytes between and after members are
+    skipped."""
+    member = None
+    for block in blocks:
+        while block := block if member else block.lstrip(b"\0"):
+            member = member or zlib.decompressobj(GZIP)
+            yield member.decompress(block)
+            block = member.unused_data
+            if member.eof:
+                member = None
+    if member:
+        raise EOFError("the compressed file is cut off")
+
+
+class _Text(io.RawIOBase):
+    """A file object whose content is the given pieces of text."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = memoryview(piece)
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size

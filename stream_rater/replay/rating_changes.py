@@ -1,0 +1,88 @@
+"""What rounds changed, as the stream would tell it: `rating-changed` without a stream.
+
+The fields are those of the service's events and so are their values, because both come from the
+same beliefs. Only the order differs: the service writes the events of a round shard by shard.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.ranges import bounds
+from stream_rater.contract.events import RatingChanged, joined
+from stream_rater.rating.model import DID_NOT_FINISH, PERFORMANCE
+from stream_rater.rating.stages import RatingRule, ratings
+from stream_rater.replay.sequential import Rated, RatedBatch
+
+
+def changes_of(batch: RatedBatch) -> Iterator[RatingChanged]:
+    """One event for each player of each round; in order of the file, and of place."""
+    by_round: dict[int, Sequence[RatingChanged]] = {}
+    offsets = np.array([each.offset for each in batch.decoded.valid(batch.records)], np.int64)
+    for rated in batch.rated:
+        events = _events(rated, offsets[rated.chosen])
+        starts = bounds(rated.rounds.sizes).tolist()
+        for i, number in enumerate(rated.chosen.tolist()):
+            by_round[number] = events[starts[i] : starts[i + 1]]
+    for number in sorted(by_round):
+        yield from by_round[number]
+
+
+def numbers_of(rated: Rated) -> Floats:
+    """(P, 7) what `changed_of` tells of each player: mu and sigma after the round and before it,
+    the performance, and the rating after the round and before it."""
+    rule, same = [rated.rule], np.zeros(len(rated.rows), np.int64)
+    _, evidence, after, told = rated.folded
+    return np.column_stack((
+        after.mu, after.sigma, told.mu, told.sigma, evidence[:, PERFORMANCE],
+        ratings(rule, same, after.mu, after.sigma), ratings(rule, same, told.mu, told.sigma),
+    ))  # fmt: skip
+
+
+def _events(rated: Rated, offsets: Ints) -> list[RatingChanged]:
+    """Those of the rounds of one ladder, which were at these (R,) offsets; round by round."""
+    rounds = rated.rounds
+    rows = zip(
+        np.repeat(np.arange(len(rounds)), rounds.sizes).tolist(), rounds.names.texts(),
+        np.repeat(rounds.place, rounds.members).tolist(), numbers_of(rated).tolist(),
+        (rated.folded.wave.rounds + 1).tolist(), strict=True,
+    )  # fmt: skip
+    found = []
+    for i, player, place, row, played in rows:
+        head = rounds.heads[i]
+        found.append(
+            changed_of(
+                head.ladder, head.round_id, player, head.completed_at, place, row, played,
+                int(offsets[i]), rated.rule,
+            )
+        )  # fmt: skip
+    return found
+
+
+def changed_of(
+    ladder: str, round_id: str, player: str, completed_at: str, place: int,
+    numbers: Sequence[float], rounds: int, offset: int, rule: RatingRule,
+) -> RatingChanged:  # fmt: skip
+    """The event of one row. `numbers` are as NUMBERS says; `rounds` counts this one, which was at
+    `offset`."""
+    mu, sigma, previous_mu, previous_sigma, performance, rating, previous_rating = numbers
+    return RatingChanged(
+        event_id=joined(ladder, round_id, player),
+        ladder=ladder,
+        player=player,
+        round_id=round_id,
+        completed_at=completed_at,
+        rank=None if place == DID_NOT_FINISH else place,
+        mu=mu,
+        sigma=sigma,
+        previous_mu=previous_mu,
+        previous_sigma=previous_sigma,
+        performance=performance,
+        rating=rating,
+        previous_rating=previous_rating,
+        rounds=rounds,
+        provisional=rounds < rule.provisional_rounds,
+        offset=offset,
+        season=rule.season,
+    )

@@ -1,0 +1,105 @@
+"""Why a player's rating is what it is: the factors of the belief, in numbers and words.
+
+mu is where the derivative of the log-posterior is zero (Algorithm 3 of the paper): the forces of
+the Gaussian factor and of all performances cancel there. A force divided by the derivative's slope
+is a pull in points.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stream_rater.columns.arrays import Floats
+from stream_rater.rating.factor import WIDTH_SHIFT, factors_of, weights_of
+from stream_rater.rating.model import Beliefs
+from stream_rater.rating.stages import RatingRule
+from stream_rater.serve.answers import ExplainAnswer, FactorAnswer
+from stream_rater.serve.entries import IndexedChange
+
+MOST_NAMED = 3
+"""Performances that are told one by one in words."""
+
+
+def explained(
+    player: str, beliefs: Beliefs, rule: RatingRule, history: Sequence[IndexedChange]
+) -> ExplainAnswer:
+    """The belief about one player, who has played. `beliefs` are as records hold them."""
+    header: Any = beliefs.header[0]
+    count = int(header["count"])
+    held = factors_of(beliefs)[0, :count]
+    at, weight, pull = _parts(header, held)
+    order = [0, *(1 + np.argsort(-weight[1:], kind="stable")).tolist()]
+    rounds = [[], *_rounds(header, beliefs.factors[0, :count], held[:, 0], history)]
+    parts = [
+        FactorAnswer(
+            at=float(at[i]), weight=float(weight[i]), pull=float(pull[i]), rounds=rounds[i]
+        )
+        for i in order
+    ]
+    mu, sigma = float(header["mu"]), float(header["sigma"])
+    return ExplainAnswer(
+        player=player, mu=mu, sigma=sigma, rating=float(rule.rating(mu, sigma)),
+        rounds=int(header["rounds"]), offset=int(header["last"]), gaussian=parts[0],
+        performances=parts[1:], in_words=list(_words(mu, sigma, parts[0], parts[1:])),
+    )  # fmt: skip
+
+
+def _parts(header: Any, held: Floats) -> tuple[Floats, Floats, Floats]:
+    """(1 + K,) where the Gaussian and each of K performances stand, their parts of the weight, and
+    their pulls in points. `held`: (K, 3) rows (p, a, r)."""
+    mu, precision = float(header["mu"]), float(header["precision"])
+    p, a, r = held.T
+    strength, tanh = header["scale"] * r, np.tanh((mu - p) * a)
+    force = np.concatenate([[precision * (header["center"] - mu)], -strength * tanh])
+    slope = precision + float(np.sum(strength * a * (1.0 - tanh * tanh)))
+    weight = np.concatenate([[precision], weights_of(header, held)])
+    return np.concatenate([[header["center"]], p]), weight / weight.sum(), force / slope
+
+
+def _rounds(
+    header: Any, codes: Any, performances: Floats, history: Sequence[IndexedChange]
+) -> list[list[str]]:
+    """Of each performance, the round of the history that it is of. One that stands for several
+    rounds is wider than that of a round alone, and names none."""
+    half = np.ldexp(0.5, int(header["grid"]))
+    alone = codes >> WIDTH_SHIFT == 0
+    return [
+        [
+            each.round_id for each in history
+            if single and each.performance is not None and abs(each.performance - p) <= half
+        ]
+        for single, p in zip(alone.tolist(), performances.tolist(), strict=True)
+    ]  # fmt: skip
+
+
+def _words(
+    mu: float, sigma: float, gaussian: FactorAnswer, performances: Sequence[FactorAnswer]
+) -> Any:
+    yield f"The skill is believed to be {mu:.1f}, give or take {sigma:.1f}."
+    if not performances:
+        yield "The rating system keeps these two numbers alone."
+        return
+    yield (
+        f"What is not kept apart stands at {gaussian.at:.1f}, has {gaussian.weight:.0%} of the "
+        f"weight and pulls {_way(gaussian.pull)}."
+    )
+    for word, some in (
+        ("up", [each for each in performances if each.pull > 0.0]),
+        ("down", [each for each in performances if each.pull < 0.0]),
+    ):
+        total = sum(each.pull for each in some)
+        if some:
+            yield f"{_counted(len(some))} {word} by {abs(total):.1f} points in all."
+    strongest = sorted(performances, key=lambda each: -abs(each.pull))[:MOST_NAMED]
+    for each in strongest:
+        of = f" (round {each.rounds[0]})" if len(each.rounds) == 1 else ""
+        yield f"A performance of {each.at:.1f}{of} pulls {_way(each.pull)}."
+
+
+def _counted(count: int) -> str:
+    return "1 performance pulls" if count == 1 else f"{count} performances pull"
+
+
+def _way(pull: float) -> str:
+    return f"{'up' if pull >= 0.0 else 'down'} by {abs(pull):.1f} points"

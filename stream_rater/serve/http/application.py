@@ -1,0 +1,292 @@
+"""The API's application: who may ask, what is asked, and every error as a problem (RFC 9457)."""
+
+import asyncio
+import hashlib
+import hmac
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import Denied, StoreTrouble
+from stream_rater.contract.events import to_json
+from stream_rater.rounds.validation import with_cure
+from stream_rater.serve.answers import MOST_BODY_BYTES
+from stream_rater.serve.http.beliefs import BeliefQuestions
+from stream_rater.serve.http.buckets import Buckets
+from stream_rater.serve.http.event_stream import Hub
+from stream_rater.serve.http.metrics import ApiMetrics
+from stream_rater.serve.http.page import page_routes
+from stream_rater.serve.http.turns import asker
+from stream_rater.serve.openapi import document
+from stream_rater.serve.operations import EVENT_STREAM, OPERATIONS, Operation, read_query
+from stream_rater.serve.problems import MEDIA_TYPE, Refused
+from stream_rater.serve.questions import Questions
+from stream_rater.serve.reached import Incomplete
+
+BODY_S = 10.0
+"""A body has so long to arrive."""
+MOST_ANSWERED = 1000
+"""So many requests are answered at once, those that follow changes aside."""
+MOST_BODIES_BYTES = 64 * 1024 * 1024
+"""So much of all bodies is held at once."""
+
+Reasons = Callable[[], list[str]]
+Unready = Callable[[], Awaitable[list[str]]]
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Api:
+    """Answers requests, in the event loop's thread."""
+
+    def __init__(
+        self, settings: Settings, version: str, questions: Questions, beliefs: BeliefQuestions,
+        hub: Hub, metrics: ApiMetrics, unhealthy: Reasons, unready: Unready,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._questions, self._hub, self._metrics, self._clock = questions, hub, metrics, clock
+        self._unready = unready
+        self._answering = self._held_bytes = 0
+        self._beliefs = beliefs
+        self._token = settings.serve_token.encode()
+        self._buckets = Buckets(settings.serve_rate)
+        self._openapi = msgspec.json.encode(document(version, token=bool(self._token)))
+        self._decoders: dict[str, msgspec.json.Decoder[Any]] = {
+            each.name: msgspec.json.Decoder(each.body) for each in OPERATIONS if each.body
+        }
+        pages = [
+            Route("/healthz", _probe(_at_once(unhealthy))), Route("/readyz", _probe(unready)),
+            Route("/metrics", self._scrape), Route("/openapi.json", self._describe),
+        ]  # fmt: skip
+        routes = [
+            Route(each.path, self._endpoint(each), methods=[each.method]) for each in OPERATIONS
+        ]
+        self.application: ASGIApp = RawPaths(
+            Starlette(
+                routes=[*routes, *pages, *page_routes()], middleware=list(_cors(settings)),
+                exception_handlers={404: _not_found, 405: _not_allowed},
+            )
+        )  # fmt: skip
+
+    def _endpoint(self, operation: Operation) -> Endpoint:
+        async def answer(request: Request) -> Response:
+            began_s = self._clock()
+            self._answering += 1
+            try:
+                response = await self._answered(operation, request)
+            finally:
+                self._answering -= 1
+            self._metrics.note(operation.name, response.status_code, self._clock() - began_s)
+            return response
+
+        return answer
+
+    async def _answered(self, operation: Operation, request: Request) -> Response:
+        try:
+            self._admit(request)
+            return await self._answer(operation, request)
+        except Refused as error:
+            refused = error
+        except Incomplete as why:
+            refused = Refused("not-ready", str(why))
+        except (StoreTrouble, Denied) as trouble:
+            refused = Refused("index-unavailable", f"{trouble}: try again")
+        except ClientDisconnect:
+            return Response(status_code=400)  # that nobody reads
+        except Exception:
+            self._metrics.failed(operation.name)
+            refused = Refused("internal", "the log of `serve` has the cause")
+        self._metrics.refused.labels(refused.problem.code).inc()
+        return _refusal(refused)
+
+    def _admit(self, request: Request) -> None:
+        """Raises Refused for who asks too often, without the token, or when there is no room."""
+        address = request.client.host if request.client else ""
+        asker.set(address)
+        wait_s = self._buckets.wait_s(address, self._clock())
+        if wait_s:
+            raise Refused(
+                "too-many-requests", f"{address} asks too often: wait {wait_s:.2g} s",
+                retry_after_s=math.ceil(wait_s),
+            )  # fmt: skip
+        if self._answering > MOST_ANSWERED:
+            raise Refused("busy", f"{MOST_ANSWERED:,} requests are being answered: try again")
+        if not self._token:
+            return
+        kind, _, given = request.headers.get("authorization", "").partition(" ")
+        right = hmac.compare_digest(given.strip().encode(), self._token)
+        if kind.lower() != "bearer" or not right:
+            raise Refused(
+                "unauthorized", "send the header `Authorization: Bearer TOKEN`",
+                "header.Authorization",
+            )  # fmt: skip
+
+    async def _answer(self, operation: Operation, request: Request) -> Response:
+        path = {name: _decoded(name, text) for name, text in request.path_params.items()}
+        query = read_query(operation, request.query_params.multi_items())
+        if operation.answer is None:
+            return await self._follow(path["ladder"], request.headers.get("last-event-id"))
+        given: Any = None
+        if operation.body is not None:
+            given = self._understood(operation.name, await self._body(request))
+        answer = await self._told(operation.name, path, query, given)
+        body = to_json(answer)
+        headers = {"Cache-Control": "no-cache"}
+        if operation.method == "GET":
+            headers["ETag"] = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+            asked = request.headers.get("if-none-match", "")
+            if headers["ETag"] in [tag.strip().removeprefix("W/") for tag in asked.split(",")]:
+                return Response(status_code=304, headers=headers)
+        return Response(body, media_type="application/json", headers=headers)
+
+    async def _told(
+        self, name: str, path: dict[str, str], query: dict[str, Any], given: Any
+    ) -> Any:
+        """The answer to an operation's question."""
+        ask, ladder = self._questions, path.get("ladder", "")
+        match name:
+            case "ladders":
+                return await ask.ladders()
+            case "ladder":
+                return await ask.ladder(ladder)
+            case "player":
+                return await ask.player(ladder, path["player"])
+            case "lookup":
+                return await ask.lookup(ladder, given.players)
+            case "history":
+                return await ask.history(ladder, path["player"], query["limit"], query["before"])
+            case "leaderboard":
+                return await ask.page(ladder, query["limit"], query["cursor"], query["around"])
+            case "predict":
+                return await ask.predict(ladder, given)
+            case "balance":
+                return await ask.balance(ladder, given)
+            case "what-if":
+                return await self._beliefs.what_if(ladder, given)
+            case "explain":
+                return await self._beliefs.explain(ladder, path["player"])
+        raise AssertionError(name)
+
+    def _understood(self, name: str, body: bytes) -> Any:
+        try:
+            return self._decoders[name].decode(body)
+        except msgspec.ValidationError as error:
+            what, _, rest = with_cure(str(error)).partition(" - at `$")
+            place, _, cure = rest.partition("`")
+            raise Refused("invalid", what + cure, "body" + place) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Refused("bad-request", f"no JSON: {error}", "body") from None
+
+    async def _body(self, request: Request) -> bytes:
+        """The body, as far as it is small enough and comes in time. Raises Refused."""
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(BODY_S):
+                async for part in request.stream():
+                    size += len(part)
+                    self._held_bytes += len(part)
+                    if size > MOST_BODY_BYTES:
+                        raise Refused(
+                            "body-too-large", f"send {MOST_BODY_BYTES:,} bytes at most", "body"
+                        )
+                    if self._held_bytes > MOST_BODIES_BYTES:
+                        raise Refused("busy", "too much is being sent at once: try again")
+                    parts.append(part)
+        except TimeoutError:
+            raise Refused("body-too-slow", f"send it within {BODY_S:g} s", "body") from None
+        finally:
+            self._held_bytes -= size
+        return b"".join(parts)
+
+    async def _follow(self, ladder: str, last_id: str | None) -> Response:
+        if reasons := await self._unready():
+            raise Refused("not-ready", reasons[0])
+        await self._questions.check_ladder(ladder)
+        stream = self._hub.follow(ladder, last_id, asker.get())
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(stream, media_type=EVENT_STREAM, headers=headers)
+
+    async def _scrape(self, _: Request) -> Response:
+        page = generate_latest(self._metrics.registry)
+        return Response(page, media_type=CONTENT_TYPE_LATEST)
+
+    async def _describe(self, _: Request) -> Response:
+        return Response(self._openapi, media_type="application/json")
+
+
+class RawPaths:
+    """Routes by the path as it was sent, so that an id may have a slash (`%2F`)."""
+
+    def __init__(self, application: ASGIApp) -> None:
+        self._application = application
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI says."""
+        if scope["type"] == "http" and (raw := scope.get("raw_path")):
+            scope = {**scope, "path": raw.decode("ascii", "replace")}
+        await self._application(scope, receive, send)
+
+
+def _cors(settings: Settings) -> Iterable[Middleware]:
+    if origins := [each.strip() for each in settings.serve_cors.split(",") if each.strip()]:
+        yield Middleware(
+            CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
+            expose_headers=["ETag", "Retry-After"],
+        )  # fmt: skip
+
+
+def _at_once(reasons: Reasons) -> Unready:
+    async def told() -> list[str]:
+        return reasons()
+
+    return told
+
+
+def _probe(problems: Unready) -> Endpoint:
+    async def answer(_: Request) -> Response:
+        reasons = await problems()
+        text = "".join(f"{each}\n" for each in reasons or ["ok"])
+        return PlainTextResponse(text, 503 if reasons else 200)
+
+    return answer
+
+
+def _decoded(name: str, text: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise Refused("bad-request", "percent-encode UTF-8", f"path.{name}") from None
+
+
+def _refusal(refused: Refused) -> Response:
+    # The body has not come as a whole, and will not be waited for.
+    close = {"Connection": "close"} if refused.problem.status in (408, 413) else {}
+    return Response(
+        refused.body, refused.problem.status, media_type=MEDIA_TYPE,
+        headers=refused.headers | close,
+    )  # fmt: skip
+
+
+async def _not_found(request: Request, _: Exception) -> Response:
+    return _refusal(Refused("not-found", "see /openapi.json for what there is", "path"))
+
+
+async def _not_allowed(request: Request, error: Exception) -> Response:
+    allowed = error.headers if isinstance(error, HTTPException) else None
+    refused = Refused("method-not-allowed", "see /openapi.json for what there is", "method")
+    refused.headers |= dict(allowed or {})
+    return _refusal(refused)

@@ -1,0 +1,189 @@
+"""The questions that need the workers' whole beliefs: what a result would change, and why a rating
+is what it is.
+
+Whoever may only read the index is answered `no-beliefs`; all other questions go on.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import numpy as np
+
+from stream_rater.adapters.kafka.topics import TopicMismatch
+from stream_rater.adapters.live_beliefs import (
+    BeliefsBehind,
+    LiveBeliefs,
+    OtherLadders,
+    UnratedLadder,
+)
+from stream_rater.adapters.redis.metadata import LayoutMismatch
+from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import Denied, Trouble
+from stream_rater.contract.events import Entry, parse_time
+from stream_rater.replay.rating_changes import numbers_of
+from stream_rater.replay.sequential import Rated
+from stream_rater.replay.what_if import Gone, Known, by_sides, foreseen
+from stream_rater.rounds.validation import Invalid
+from stream_rater.serve.answers import (
+    MOST_PLAYERS,
+    ExplainAnswer,
+    ForeseenAnswer,
+    SideQuestion,
+    WhatIfAnswer,
+    WhatIfQuestion,
+)
+from stream_rater.serve.entries import History
+from stream_rater.serve.explaining import explained
+from stream_rater.serve.http.turns import Turns
+from stream_rater.serve.predicting import check_sides
+from stream_rater.serve.problems import Refused
+from stream_rater.serve.questions import Index
+from stream_rater.serve.reached import AbsentLadder
+
+MOST_WAITING = 32
+"""Questions that wait for their turn."""
+
+
+class BeliefQuestions:
+    """Answers from the event loop, or raises Refused. One question after the other is worked on, in
+    a thread, by turns: so they hold up no other."""
+
+    def __init__(self, settings: Settings, ladders: Ladders, index: Index) -> None:
+        """Makes no request before the first question."""
+        self._settings, self._ladders, self._index = settings, ladders, index
+        self._turns = Turns("beliefs", 1, MOST_WAITING)
+        self._live: LiveBeliefs | None = None
+
+    async def what_if(self, ladder: str, question: WhatIfQuestion) -> WhatIfAnswer:
+        """What the result of a round would change."""
+        players = [player for side in question.sides for player in side.players]
+        told = await self._told(ladder, players)
+        return await self._turns.run(partial(self._what_if, ladder, question, told))
+
+    async def explain(self, ladder: str, player: str) -> ExplainAnswer:
+        """Why a player's rating is what it is."""
+        told = await self._told(ladder, [player])
+        history = await self._index.history(ladder, player) if told else ()
+        return await self._turns.run(partial(self._explain, ladder, player, history, told))
+
+    async def _told(self, ladder: str, players: Sequence[str]) -> dict[str, int]:
+        """Of those who have rounds that count, the offset of what changed them last: the beliefs
+        must have come as far."""
+        try:
+            found = await self._index.players(ladder, players)
+        except AbsentLadder:
+            if await self._index.ladder(ladder) is not None:
+                raise
+            return {}  # its first round may be rated, and not told yet
+        return {
+            player: each.offset
+            for player, each in zip(players, found, strict=True)
+            if each is not None and each.rounds
+        }
+
+    # --- in the thread ---
+
+    def _what_if(
+        self, ladder: str, question: WhatIfQuestion, told: Mapping[str, int]
+    ) -> WhatIfAnswer:
+        sides, ranks = question.sides, question.ranks
+        check_sides(sides, MOST_PLAYERS)
+        if len(ranks) != len(sides):
+            raise Refused(
+                "invalid", f"{len(ranks)} ranks of {len(sides)} sides: give one for each, null for "
+                "who did not finish", "body.ranks",
+            )  # fmt: skip
+        time_s = None
+        if question.completed_at is not None:
+            try:
+                time_s = parse_time(question.completed_at)
+            except ValueError as error:
+                raise Refused("invalid", f"bad-time: {error}", "body.completed_at") from None
+        players = [player for side in sides for player in side.players]
+        with _refusals(sides):
+            known = self._beliefs.of(ladder, players, time_s, told)
+            standings = [_entry(*each) for each in zip(sides, ranks, strict=True)]
+            ceiling = question.performance_ceiling
+            rated = foreseen(known, standings, question.weight, ceiling)
+        return WhatIfAnswer(changes=[] if rated is None else _changes(rated, sides, known))
+
+    def _explain(
+        self, ladder: str, player: str, history: History, told: Mapping[str, int]
+    ) -> ExplainAnswer:
+        with _refusals([]):
+            try:
+                pool = self._beliefs.of(ladder, [player], told=told).pool
+            except Gone:
+                raise _no_player(ladder, player) from None
+            row = pool.find(player)
+            if row is None:
+                raise _no_player(ladder, player)
+            beliefs = pool.beliefs(np.array([row]))
+            if beliefs.header["rounds"][0] == 0:
+                raise _no_player(ladder, player)
+            return explained(player, beliefs, pool.rule, history)
+
+    @property
+    def _beliefs(self) -> LiveBeliefs:
+        if self._live is None:
+            self._live = LiveBeliefs(self._settings, self._ladders)
+        return self._live
+
+
+@contextmanager
+def _refusals(sides: Sequence[SideQuestion]) -> Iterator[None]:
+    """Turn what goes wrong into Refused."""
+    try:
+        yield
+    except UnratedLadder as error:
+        raise Refused("unknown-ladder", str(error), "path.ladder") from None
+    except Gone as error:
+        raise Refused("invalid", str(error), _place_of(error.player, sides)) from None
+    except Invalid as error:
+        raise Refused("invalid", f"{error.code}: {error}", "body") from None
+    except (OtherLadders, BeliefsBehind, LayoutMismatch, TopicMismatch, Trouble, Denied) as error:
+        raise Refused("no-beliefs", str(error)) from None
+
+
+def _place_of(player: str, sides: Sequence[SideQuestion]) -> str:
+    found = [
+        f"body.sides[{i}].players[{k}]"
+        for i, side in enumerate(sides)
+        for k, name in enumerate(side.players)
+        if name == player
+    ]
+    return found[0]
+
+
+def _no_player(ladder: str, player: str) -> Refused:
+    return Refused(
+        "unknown-player", f"{player!r} has no round that counts on ladder {ladder!r}",
+        "path.player",
+    )  # fmt: skip
+
+
+def _entry(side: SideQuestion, rank: int | None) -> Entry:
+    shares = None if side.shares is None else tuple(side.shares)
+    return Entry(team=tuple(side.players), shares=shares, rank=rank, dnf=rank is None)
+
+
+def _changes(rated: Rated, sides: Sequence[SideQuestion], known: Known) -> list[ForeseenAnswer]:
+    """In the order of the sides."""
+    order, side = by_sides(rated, [each.players for each in sides], known.edits)
+    names, rounds = rated.rounds.names.texts(), rated.folded.wave.rounds + 1
+    found = []
+    for i, at, numbers in zip(
+        order.tolist(), side.tolist(), numbers_of(rated)[order].tolist(), strict=True
+    ):
+        mu, sigma, before_mu, before_sigma, performance, rating, before = numbers
+        found.append(
+            ForeseenAnswer(
+                player=names[i], side=at, mu=mu, sigma=sigma, previous_mu=before_mu,
+                previous_sigma=before_sigma, performance=performance, rating=rating,
+                previous_rating=before, rounds=int(rounds[i]),
+                provisional=bool(rounds[i] < rated.rule.provisional_rounds),
+            )
+        )  # fmt: skip
+    return found

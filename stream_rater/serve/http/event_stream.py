@@ -1,0 +1,183 @@
+"""Server-sent events: what the follower reads goes to each client that follows its ladder."""
+
+import asyncio
+import operator
+import time
+import weakref
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from stream_rater.serve.feed import BadEventId, Feed, FeedEvent, id_of, positions_in
+from stream_rater.serve.index.follower import NewEvent
+from stream_rater.serve.problems import Refused
+
+MOST_FOLLOWERS = 500
+MOST_WAITING = 1000
+"""Events that wait for one client. Of more the client is told nothing: the stream ends, and the
+client resumes it."""
+HEARTBEAT_S = 15.0
+RESET = b"event: reset\ndata: {}\n\n"
+"""Told first if events between were missed: ask for the ratings anew."""
+
+
+class _Client:
+    """A client that follows a ladder."""
+
+    def __init__(self, ladder: str, who: str, behind: Sequence[int]) -> None:
+        self.ladder, self.who = ladder, who
+        self.behind = list(behind)
+        """The next offset of each partition that the client was not told of."""
+        self.waiting: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_WAITING + 1)
+        """What to send; None: the stream ends."""
+        self.late = False
+        self.ahead = True
+        """Whether the client may know more of some partition than this process."""
+
+    def tell(self, event: FeedEvent, positions: Sequence[int]) -> None:
+        """The next event, behind which reading stands here; nothing, if the client knows it."""
+        if event.offset < self.behind[event.partition]:
+            return
+        self.behind[event.partition] = event.offset + 1
+        if self.ahead:
+            self.ahead = any(mine > at for mine, at in zip(self.behind, positions, strict=True))
+        place = id_of(_most(self.behind, positions)) if self.ahead else event.id
+        self.give(_written(event, place))
+
+    def give(self, text: bytes | None) -> None:
+        """What comes next, or the end."""
+        if self.late:
+            return
+        if text is not None and self.waiting.qsize() >= MOST_WAITING:
+            text = None
+        self.late = text is None
+        self.waiting.put_nowait(text)
+
+
+class Hub:
+    """The feed and who follows it. It is for the event loop's thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._feed, self._clock = Feed(), clock
+        self._clients: dict[_Client, float] = {}
+        """And when each came, in this order."""
+        self._told: list[int] = []
+        """The next offset of each partition that clients were not told of."""
+        self._closed = False
+
+    def __len__(self) -> int:
+        """How many clients follow."""
+        return len(self._clients)
+
+    def begin(self, positions: Sequence[int]) -> None:
+        """Reading begins here, perhaps anew. Clients are told nothing twice."""
+        self._feed.begin(positions)
+        self._told += positions[len(self._told) :]
+        for client in self._clients:
+            client.ahead = True
+            client.behind += positions[len(client.behind) :]
+
+    def publish(self, events: Sequence[NewEvent]) -> None:
+        """Events that are in the index now."""
+        for each in events:
+            event = self._feed.add(each.partition, each.offset, each.ladder, each.value)
+            self._told[each.partition] = max(self._told[each.partition], each.offset + 1)
+            for client in self._clients:
+                if client.ladder == event.ladder:
+                    client.tell(event, self._feed.positions)
+
+    def noted(self, ends: Sequence[int]) -> None:
+        """All that was published before these offsets was read. Who came long ago and claims to
+        know more has the id of another topic: that client begins anew."""
+        long_ago_s = self._clock() - HEARTBEAT_S
+        for client, came_s in self._clients.items():
+            if came_s > long_ago_s:
+                break
+            if client.ahead and any(map(operator.gt, client.behind, ends)):
+                client.behind = self._here()
+                client.give(RESET)
+                client.give(_place(client.behind))
+
+    def close(self) -> None:
+        """End all streams, and begin none."""
+        self._closed = True
+        for client in self._clients:
+            client.give(None)
+
+    def follow(self, ladder: str, last_id: str | None, who: str = "") -> AsyncIterator[bytes]:
+        """A ladder's events behind an id, or from now on, as a stream. Raises Refused."""
+        if self._closed or not self._has_room(who):
+            raise Refused(
+                "too-many-followers", f"{len(self)} clients follow changes here: ask another "
+                "process, or later",
+            )  # fmt: skip
+        here, first = self._here(), list[bytes]()
+        client = _Client(ladder, who, here)
+        if last_id:
+            try:
+                wanted = self._feed.place_of(last_id)
+            except BadEventId as error:
+                raise Refused("bad-event-id", str(error), "header.Last-Event-ID") from None
+            missed = self._feed.since(wanted, ladder)
+            if missed is None:
+                first.append(RESET)
+            else:
+                # An id that is greater: this process lags behind the one that gave it.
+                first += [
+                    _written(each, id_of(_most(wanted, positions_in(each.id)))) for each in missed
+                ]
+                client.behind = _most(wanted, self._feed.positions)
+        first.append(_place(client.behind))
+        self._clients[client] = self._clock()
+        stream = self._stream(client, first)
+        # Who hangs up at once is never sent anything, and nothing of `_stream` runs.
+        weakref.finalize(stream, self._clients.pop, client, None)
+        return stream
+
+    def _here(self) -> list[int]:
+        """From where on a client is told that comes now."""
+        return _most(self._feed.positions, self._told)
+
+    def _has_room(self, who: str) -> bool:
+        """Whether one more may follow. If an address has many more than this one, its newest stream
+        ends for it."""
+        if len(self._clients) < MOST_FOLLOWERS:
+            return True
+        counts = Counter(client.who for client in self._clients)
+        greediest, most = counts.most_common(1)[0]
+        if most <= counts[who] + 1:
+            return False
+        newest = next(each for each in reversed(self._clients) if each.who == greediest)
+        newest.give(None)
+        del self._clients[newest]
+        return True
+
+    async def _stream(self, client: _Client, first: Sequence[bytes]) -> AsyncIterator[bytes]:
+        try:
+            for text in first:
+                yield text
+            while True:
+                try:
+                    async with asyncio.timeout(HEARTBEAT_S):
+                        text_or_end = await client.waiting.get()
+                except TimeoutError:
+                    yield b": still here\n\n"
+                    continue
+                if text_or_end is None:
+                    return
+                yield text_or_end
+        finally:
+            self._clients.pop(client, None)
+
+
+def _most(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    """The place that is behind both, in each partition."""
+    return list(map(max, one, other))
+
+
+def _place(positions: Sequence[int]) -> bytes:
+    return b"id: %b\n\n" % id_of(positions).encode()
+
+
+def _written(event: FeedEvent, event_id: str) -> bytes:
+    # JSON of one line: msgspec writes no line breaks, and escapes those in texts.
+    return b"id: %b\nevent: rating-changed\ndata: %b\n\n" % (event_id.encode(), event.value)

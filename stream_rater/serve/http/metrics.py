@@ -1,0 +1,82 @@
+"""The metrics and the log of `serve`. Nothing is labelled by player or ladder."""
+
+from functools import cache
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+from stream_rater.runtime.metrics import FAST_S
+from stream_rater.serve.operations import OPERATIONS
+from stream_rater.serve.problems import KINDS
+
+
+class ApiMetrics:
+    """The metrics of one `serve` process."""
+
+    def __init__(self, log: structlog.stdlib.BoundLogger) -> None:
+        self._log = log
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.requests = Counter(
+            "stream_rater_serve_requests_total", "Requests by operation and HTTP status",
+            ["operation", "status"], registry=self.registry,
+        )  # fmt: skip
+        self.seconds = Histogram(
+            "stream_rater_serve_request_seconds", "Time from a request's head to its answer",
+            ["operation"], buckets=FAST_S, registry=self.registry,
+        )  # fmt: skip
+        self.events = Counter(
+            "stream_rater_serve_events_total", "Events of rating-changed that were read",
+            registry=self.registry,
+        )  # fmt: skip
+        self.skipped = Counter(
+            "stream_rater_serve_skipped_total", "Records of rating-changed that are no event",
+            registry=self.registry,
+        )  # fmt: skip
+        self.troubles = Counter(
+            "stream_rater_serve_troubles_total", "Failures after which reading began anew",
+            registry=self.registry,
+        )  # fmt: skip
+        self.followers = Gauge(
+            "stream_rater_serve_followers", "Clients that follow changes", registry=self.registry
+        )
+        self.caught_up = Gauge(
+            "stream_rater_serve_caught_up", "1: the index has what was there at the start",
+            registry=self.registry,
+        )  # fmt: skip
+        self.lag = Gauge(
+            "stream_rater_serve_lag", "Records of rating-changed that are not in the index yet",
+            registry=self.registry,
+        )  # fmt: skip
+        self.connections = Gauge(
+            "stream_rater_serve_connections", "Open connections", registry=self.registry
+        )
+        self.room = Counter(
+            "stream_rater_serve_room_total",
+            "Connections that were closed to make room, because of all or those of one address",
+            ["cause"], registry=self.registry,
+        )  # fmt: skip
+        self.refused = Counter(
+            "stream_rater_serve_refused_total", "Requests that were not answered, by error code",
+            ["code"], registry=self.registry,
+        )  # fmt: skip
+        for cause in ("all", "address"):
+            self.room.labels(cause)
+        for code in KINDS:
+            self.refused.labels(code)
+        # A metric of one label's value is looked up once.
+        self._counted = cache(lambda name, status: self.requests.labels(name, str(status)))
+        self._timed = cache(self.seconds.labels)
+        for each in OPERATIONS:
+            for status in (200, 500, 503):
+                self._counted(each.name, status)
+            self._timed(each.name)
+
+    def note(self, operation: str, status: int, seconds: float) -> None:
+        """A request was answered."""
+        self._counted(operation, status).inc()
+        self._timed(operation).observe(seconds)
+
+    def failed(self, operation: str) -> None:
+        """A request failed by our mistake; call it where the exception is handled."""
+        self._log.exception("request failed", operation=operation)

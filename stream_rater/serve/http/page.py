@@ -1,0 +1,42 @@
+"""The page at `/`: static files of the package. They ask the API, and nothing outside."""
+
+import hashlib
+import mimetypes
+from collections.abc import Iterator
+from importlib import resources
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+HEADERS = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+"""The page can load nothing from elsewhere, and stands in nobody's frame."""
+
+START = "index.html"
+
+
+def page_routes() -> Iterator[Route]:
+    """A route for each file; no other file can be asked for."""
+    for file in resources.files("stream_rater").joinpath("serve", "page").iterdir():
+        path = "/" if file.name == START else f"/page/{file.name}"
+        yield _route(path, file.name, file.read_bytes())
+
+
+def _route(path: str, name: str, body: bytes) -> Route:
+    kind = mimetypes.guess_type(name)[0]
+    tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+    headers = HEADERS | {"ETag": tag}
+
+    async def answer(request: Request) -> Response:
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(body, media_type=kind, headers=headers)
+
+    return Route(path, answer)

@@ -1,0 +1,207 @@
+"""Follows `rating-changed` for `serve`: keeps the index and tells the feed."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from stream_rater.adapters.access import trouble_of
+from stream_rater.adapters.kafka.reader import AT_ONCE, PASSING, TIMEOUT_S, lone_consumer
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import Trouble
+from stream_rater.contract.events import UNDECODABLE, rating_changed_from_json
+from stream_rater.pipeline.ports import pause_s
+from stream_rater.serve.entries import Change, Erased
+from stream_rater.serve.feed import KEPT
+from stream_rater.serve.index.reader import IndexReader
+from stream_rater.serve.index.writer import IndexLost, IndexWriter, Place, of_another
+
+POLL_S = 0.2
+CHECKPOINT_S = 2.0
+"""So often the positions of ladders without events are written, and it is checked that the index is
+still there."""
+
+
+class NewEvent(NamedTuple):
+    """An event that is in the index, with its place in `rating-changed`."""
+
+    partition: int
+    offset: int
+    ladder: str
+    value: bytes
+    """JSON."""
+
+
+class Watcher:
+    """What is told of following. Each method is called in the thread that follows, or listens."""
+
+    def begun(self, positions: Sequence[int]) -> None:
+        """Reading begins here."""
+
+    def read(self, events: Sequence[NewEvent]) -> None:
+        """These events are in the index."""
+
+    def noted(self, positions: Sequence[int]) -> None:
+        """The index has everything before these positions, of every ladder."""
+
+    def trouble(self, why: str) -> None:
+        """Something failed; it is tried again."""
+
+    def skipped(self, partition: int, offset: int) -> None:
+        """A record is no event."""
+
+    def polled(self, caught_up: bool, lag: int) -> None:
+        """The follower is alive, and so far: see its attributes."""
+
+
+class Follower:
+    """Keeps the index of one Redis as `rating-changed` says."""
+
+    def __init__(
+        self, settings: Settings, watcher: Watcher,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._settings, self._watcher, self._clock = settings, watcher, clock
+        self._stop = threading.Event()
+        self.caught_up = False
+        """Whether the index had everything that was there when reading began."""
+        self.last_poll_s = clock()
+        self.lag = 0
+        """Records of `rating-changed` that were there at the last look and are not read yet."""
+
+    def stop(self) -> None:
+        """End `run` soon."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Follow until `stop`. Raises Denied, TopicMismatch or CannotGoOn, which waiting does not
+        cure."""
+        troubles = 0
+        while not self._stop.is_set():
+            try:
+                self._follow()
+            except (Trouble, IndexLost) as trouble:
+                troubles = 1 if self.caught_up else troubles + 1
+                self.caught_up = False
+                self._watcher.trouble(str(trouble))
+                self._watcher.polled(self.caught_up, self.lag)
+                self._stop.wait(pause_s(troubles))
+
+    def _follow(self) -> None:
+        admin = Admin(self._settings)
+        topic = admin.topics.changed
+        (partitions,) = admin.partitions_of(topic)
+        writer = IndexWriter(self._settings)
+        writer.check()
+        asyncio.run(_check_reading(self._settings))
+        stored = writer.begin(topic, partitions)
+        consumer = lone_consumer(self._settings)
+        try:
+            ends = []
+            for p, at in enumerate(stored):
+                _, end = consumer.get_watermark_offsets(TopicPartition(topic, p), TIMEOUT_S)
+                if end < at:
+                    raise of_another(topic, f"read to {at} of partition {p}, which ends at {end}")
+                ends.append(end)
+            # Some events before the stored place are read again for the feed; the index has them.
+            start = [max(0, at - KEPT // partitions) for at in stored]
+            consumer.assign([TopicPartition(topic, p, at) for p, at in enumerate(start)])
+            self._watcher.begun(start)
+            self._read(consumer, topic, writer, start, ends)
+        except KafkaException as error:
+            raise trouble_of(error) from None
+        finally:
+            consumer.close()
+
+    def _read(
+        self, consumer: Consumer, topic: str, writer: IndexWriter, positions: list[int],
+        ends: list[int],
+    ) -> None:  # fmt: skip
+        noted_s, ended = -CHECKPOINT_S, set[int]()
+        while not self._stop.is_set():
+            self.last_poll_s = self._clock()
+            changes: list[tuple[Place, Change]] = []
+            events: list[NewEvent] = []
+            for message in consumer.consume(AT_ONCE, POLL_S):
+                partition = message.partition() or 0
+                if (error := message.error()) is None:
+                    self._take(message, changes, events)
+                    positions[partition] = (message.offset() or 0) + 1
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    # Compaction, and the marks of transactions, leave offsets without a record.
+                    positions[partition] = max(positions[partition], message.offset() or 0)
+                    ended.add(partition)
+                elif error.code() not in PASSING:
+                    raise trouble_of(error)
+            if changes:
+                places, told = zip(*changes, strict=True)
+                writer.apply(told, positions, places)
+            if events:
+                self._watcher.read(events)
+            self.lag = _behind(consumer, topic, positions)
+            now_s = self._clock()
+            if not self.caught_up:
+                done = all(
+                    at >= end or p in ended
+                    for p, (at, end) in enumerate(zip(positions, ends, strict=True))
+                )
+                if done:
+                    self._note(writer, positions)
+                    self.caught_up, noted_s = True, now_s
+            elif now_s - noted_s >= CHECKPOINT_S:
+                self._note(writer, positions)
+                noted_s = now_s
+            self._watcher.polled(self.caught_up, self.lag)
+
+    def _note(self, writer: IndexWriter, positions: Sequence[int]) -> None:
+        writer.checkpoint(positions)
+        self._watcher.noted(positions)
+
+    def _take(
+        self, message: Message, changes: list[tuple[Place, Change]], events: list[NewEvent]
+    ) -> None:
+        """Add what a record says of the index, and its event, if it is one."""
+        value = message.value()
+        place = message.partition() or 0, message.offset() or 0
+        try:
+            if value is None:
+                changes.append((place, Erased(*_names(message.key() or b""))))
+                return
+            event = rating_changed_from_json(value)
+            events.append(NewEvent(*place, event.ladder, value))
+            changes.append((place, event))
+        except UNDECODABLE:
+            self._watcher.skipped(*place)
+
+
+def _names(key: bytes) -> tuple[str, str]:
+    """The ladder and the player of a record's key. Raises one of UNDECODABLE."""
+    parts = key.decode().split(":")
+    if len(parts) != 2:
+        raise msgspec.DecodeError("no key of a player")
+    return unquote(parts[0], errors="strict"), unquote(parts[1], errors="strict")
+
+
+def _behind(consumer: Consumer, topic: str, positions: Sequence[int]) -> int:
+    """How many records lie behind these positions, by what the client was told with its last
+    answers; nothing is asked."""
+    lag = 0
+    for partition, at in enumerate(positions):
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)
+        lag += max(0, end - at)
+    return lag
+
+
+async def _check_reading(settings: Settings) -> None:
+    """Try all rights that reading needs. Raises Denied or StoreTrouble."""
+    reader = IndexReader(settings)
+    try:
+        await reader.check()
+    finally:
+        await reader.close()

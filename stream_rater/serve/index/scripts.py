@@ -1,0 +1,129 @@
+"""What Redis is asked in one step where several answers must be of one instant: read-only scripts.
+
+Those about a ladder have the keys players, ranks, bins, histories and state, in this order. The
+first argument is a number of positions, then come the positions: an answer is given only if the
+ladder's index has everything before them, and each of its keys is as large as it was left. So an
+index that is lost, as a whole or a key of it, or that Redis has gone back with, never answers.
+Without positions nothing is checked. A script returns its status (ANSWERED, INCOMPLETE or ABSENT),
+and behind ANSWERED the answer.
+
+In `ranks` the score is minus the displayed rating, and members of equal score are in order of their
+bytes. A rank is 1 and how many have a lesser score.
+"""
+
+from stream_rater.adapters.redis.index_keys import SIZES
+
+ANSWERED, INCOMPLETE, ABSENT = 1, 0, -1
+
+ROOT = "return redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')"
+"""Key: the root. Returns its members and scores."""
+
+NAMED = """
+local found = {}
+for i, member in ipairs(ARGV) do found[i] = redis.call('ZSCORE', KEYS[1], member) end
+return found
+"""
+"""Key: the root. Arguments: some of its members. Returns the score of each, nil if it has none."""
+
+_CHECKED = f"""
+local count = tonumber(ARGV[1])
+local function given(i) return ARGV[count + 1 + i] end
+
+local function is_behind()
+  for first = 0, count - 1, 1000 do
+    local names = {{}}
+    for p = first, math.min(first + 999, count - 1) do names[#names + 1] = p end
+    local found = redis.call('HMGET', KEYS[5], unpack(names))
+    for i, p in ipairs(names) do
+      if tonumber(found[i] or 0) < tonumber(ARGV[p + 2]) then return true end
+    end
+  end
+end
+
+local function sizes()
+  return redis.call('HLEN', KEYS[1]) .. ' ' .. redis.call('ZCARD', KEYS[2]) .. ' '
+    .. redis.call('HLEN', KEYS[3]) .. ' ' .. redis.call('HLEN', KEYS[4])
+end
+
+if count > 0 then
+  if redis.call('HLEN', KEYS[5]) == 0 then return {{{ABSENT}}} end
+  if is_behind() or sizes() ~= redis.call('HGET', KEYS[5], '{SIZES.decode()}') then
+    return {{{INCOMPLETE}}}
+  end
+end
+"""
+
+LADDER = f"""{_CHECKED}
+return {{{ANSWERED}, {{
+  redis.call('HGET', KEYS[5], given(1)), redis.call('ZCARD', KEYS[2]),
+  redis.call('HGETALL', KEYS[3])
+}}}}
+"""
+"""Argument: the field of the summary. Answers with the summary, how many are listed, and the bins
+with their counts."""
+
+PLAYERS = f"""{_CHECKED}
+return {{{ANSWERED}, redis.call('HMGET', KEYS[1], unpack(ARGV, count + 2))}}
+"""
+"""Arguments: players. Answers with their records."""
+
+HISTORY = f"""{_CHECKED}
+return {{{ANSWERED}, redis.call('HGET', KEYS[4], given(1))}}
+"""
+"""Argument: a player. Answers with the player's history."""
+
+PLAYER = f"""{_CHECKED}
+local found = redis.call('HGET', KEYS[1], given(1))
+local score = redis.call('ZSCORE', KEYS[2], given(1))
+local better = score and redis.call('ZCOUNT', KEYS[2], '-inf', '(' .. score)
+return {{{ANSWERED}, {{found, better, redis.call('ZCARD', KEYS[2])}}}}
+"""
+"""Argument: a player. Answers with the player's record, how many are better, or nil for who is not
+listed, and how many are listed."""
+
+_PAGE = f"""{_CHECKED}
+local function page(start, limit)
+  local rows = redis.call('ZRANGE', KEYS[2], start, start + limit, 'WITHSCORES')
+  local better = rows[2] and redis.call('ZCOUNT', KEYS[2], '-inf', '(' .. rows[2]) or 0
+  return {{{ANSWERED}, {{start, rows, better, redis.call('ZCARD', KEYS[2])}}}}
+end
+"""
+"""A page, and one row more if there is one: how many stand before it, its rows as members and
+scores, how many are better than its first, and how many are listed."""
+
+AROUND = f"""{_PAGE}
+local index, limit = redis.call('ZRANK', KEYS[2], given(1)), tonumber(given(2))
+if not index then return {{{ANSWERED}, false}} end
+return page(math.max(0, index - math.floor(limit / 2)), limit)
+"""
+"""Arguments: a player, and how many rows. Answers with the page with the player in its middle, as
+far as there are rows; nil if the player is not listed."""
+
+BEHIND = f"""{_PAGE}
+local player, score = given(1), given(2)
+
+local function is_after(other) -- by bytes: Lua compares by the server's language
+  for i = 1, math.min(#other, #player) do
+    local a, b = string.byte(other, i), string.byte(player, i)
+    if a ~= b then return a > b end
+  end
+  return #other > #player
+end
+
+local low = redis.call('ZCOUNT', KEYS[2], '-inf', '(' .. score)
+local high = redis.call('ZCOUNT', KEYS[2], '-inf', score)
+while low < high do
+  local middle = math.floor((low + high) / 2)
+  if is_after(redis.call('ZRANGE', KEYS[2], middle, middle)[1]) then
+    high = middle
+  else
+    low = middle + 1
+  end
+end
+return page(low, tonumber(given(3)))
+"""
+"""Arguments: a player, a score, and how many rows. Answers with the page right behind where this
+player stands with this score, or would stand."""
+
+TOP = f"{_PAGE} return page(0, tonumber(given(1)))"
+"""Argument: how many rows. Answers with the first page."""

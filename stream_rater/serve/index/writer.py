@@ -1,0 +1,299 @@
+"""Writes the index of `serve` into Redis: a compare-and-set for each ladder and batch.
+
+Every `serve` process follows `rating-changed`, since its own clients want the events, and every one
+writes the index. This needs no leader, and what a killed process leaves out another one writes:
+
+1. Names: all ladders of the batch are added to ROOT.
+2. Apply: for each ladder WATCH its keys, read what the events touch, and write that and the new
+   positions in one MULTI/EXEC. If another process wrote meanwhile, nothing happens, and it is done
+   again. An event that lies before the ladder's position in its partition is in the index already:
+   it is left out, for what came behind it may have been applied, too.
+3. Checkpoint, now and then: ladders without events have their positions raised, then those of ROOT.
+
+Reading starts at the least position of all. So Redis may lose its last writes, or all of them, on
+any of its servers: positions are lost with what they stand for, and never before it. A process that
+finds a position lower than it was raises IndexLost, and reads again from there.
+
+A single key may be lost, too, by eviction or by hand. So each write notes how many members the
+other keys have. Whoever finds another number deletes the ladder's index, which is then made anew.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import redis
+
+from stream_rater.adapters.redis.client import connect, failures_named
+from stream_rater.adapters.redis.index_keys import (
+    INDEX,
+    NO_LADDER,
+    ROOT,
+    SIZES,
+    SUMMARY,
+    LadderKeys,
+    keys_of,
+    member_of,
+    partition_member,
+    root_of,
+    topic_member,
+)
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import CannotGoOn, StoreTrouble
+from stream_rater.serve.entries import (
+    Change,
+    Indexed,
+    LadderSummary,
+    folded,
+    history_from,
+    packed,
+    player_from,
+    summary_from,
+)
+
+ATTEMPTS = 100
+"""So often a write is tried that other processes get ahead of."""
+
+Positions = dict[int, int]
+"""The next offset by partition; a partition that is absent was not read: 0."""
+
+Place = tuple[int, int]
+"""Partition and offset of an event."""
+
+
+class IndexLost(Exception):
+    """Redis lost a part of the index. It is read again from where the rest stands."""
+
+
+class IndexWriter:
+    """Changes the index. It is for one thread. Raises StoreTrouble or Denied where Redis fails."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._client = connect(settings)
+        self._history = settings.serve_history
+        self._ladders: dict[str, Positions] = {}
+        """The positions that each ladder had when this process last saw them."""
+        self._positions: Positions = {}
+        """Those of ROOT."""
+
+    def check(self) -> None:
+        """Try all rights that writing needs. Raises Denied."""
+        keys = keys_of(NO_LADDER)
+        with failures_named(), self._client.pipeline(transaction=True) as pipe:
+            pipe.watch(*keys)
+            pipe.hmget(keys.players, [""])
+            pipe.hlen(keys.players)
+            pipe.unwatch()
+            pipe.multi()
+            pipe.hset(keys.state, "", "")
+            pipe.hdel(keys.state, "")
+            pipe.zadd(keys.ranks, {"": 0})
+            pipe.zrem(keys.ranks, "")
+            pipe.unlink(keys.bins)
+            pipe.execute()
+
+    def begin(self, topic: str, partitions: int) -> list[int]:
+        """From where each partition is to be read. Raises CannotGoOn for an index of another
+        topic."""
+        with failures_named():
+            root = root_of(self._client.zrange(ROOT, 0, -1, withscores=True))
+            if others := [each for each in root.topics if each != topic]:
+                raise of_another(topic, f"made of {others[0]!r}")
+            self._client.zadd(ROOT, {topic_member(topic): 0})
+            self._positions = root.positions
+            self._ladders = {
+                name: _positions(self._client.hgetall(keys_of(name).state)) for name in root.ladders
+            }
+        all_positions = [self._positions, *self._ladders.values()]
+        return [min(each.get(p, 0) for each in all_positions) for p in range(partitions)]
+
+    def apply(
+        self, events: Sequence[Change], positions: Sequence[int],
+        places: Sequence[Place] | None = None,
+    ) -> None:  # fmt: skip
+        """Apply a batch of events; afterwards everything before these positions was read. Raises
+        IndexLost.
+
+        `places`: of each event. Events before the ladder's position in their partition are left
+        out; without `places` none is.
+        """
+        each_ladder: dict[str, list[tuple[Place | None, Change]]] = {}
+        for i, event in enumerate(events):
+            placed = None if places is None else places[i], event
+            each_ladder.setdefault(event.ladder, []).append(placed)
+        with failures_named():
+            if new := each_ladder.keys() - self._ladders.keys():
+                self._client.zadd(ROOT, dict.fromkeys(map(member_of, sorted(new)), 0))
+            for ladder, own in each_ladder.items():
+                self._apply(ladder, own, positions)
+
+    def checkpoint(self, positions: Sequence[int]) -> None:
+        """Note that everything before these positions is applied, and that the index is still
+        there. Raises IndexLost."""
+        with failures_named():
+            for ladder in list(self._ladders):
+                self._apply(ladder, (), positions)
+            with self._client.pipeline(transaction=True) as pipe:
+                for _ in range(ATTEMPTS):
+                    pipe.watch(ROOT)
+                    root = root_of(pipe.zrange(ROOT, 0, -1, withscores=True))
+                    stored = _checked(ROOT, root.positions, self._positions)
+                    if not self._ladders.keys() <= set(root.ladders):
+                        raise IndexLost(f"{ROOT} lacks ladders")
+                    if not (raised := _raised(stored, positions)):
+                        self._positions = stored
+                        return
+                    pipe.multi()
+                    pipe.zadd(ROOT, {partition_member(p): at for p, at in raised.items()})
+                    try:
+                        pipe.execute()
+                    except redis.WatchError:
+                        continue  # another process did it, or names a ladder
+                    self._positions = stored | raised
+                    return
+        raise StoreTrouble(f"redis: others wrote {ROOT} {ATTEMPTS} times")
+
+    def _apply(
+        self, ladder: str, events: Sequence[tuple[Place | None, Change]], positions: Sequence[int]
+    ) -> None:
+        keys, known = keys_of(ladder), self._ladders.get(ladder, {})
+        names = sorted({event.player for _, event in events})
+        with self._client.pipeline(transaction=True) as pipe:
+            for _ in range(ATTEMPTS):
+                pipe.watch(*keys)
+                found = _read(self._client, keys, names)
+                stored = _checked(keys.state, _positions(found.state), known)
+                whole = found.state.get(SIZES, _sizes(0, 0, 0, 0)) == _sizes(*found.sizes)
+                if whole and not (raised := _raised(stored, positions)):
+                    self._ladders[ladder] = stored  # another process was here
+                    return
+                pipe.multi()
+                if whole:
+                    fresh = [each for at, each in events if _is_fresh(at, stored)]
+                    after = folded(found.before, fresh, self._history)
+                    _write(pipe, keys, found.before, after)
+                    pipe.hset(keys.state, mapping=raised)
+                    pipe.hset(keys.state, SIZES, _sizes_after(found, after))
+                else:
+                    pipe.unlink(*keys)
+                try:
+                    pipe.execute()
+                except redis.WatchError:
+                    continue
+                if not whole:
+                    raise IndexLost(f"{keys.state}: a part of this ladder's index was lost")
+                self._ladders[ladder] = stored | raised
+                return
+        raise StoreTrouble(f"redis: ladder {ladder!r}: others wrote its index {ATTEMPTS} times")
+
+
+def of_another(topic: str, why: str) -> CannotGoOn:
+    """The index in Redis is not of this topic."""
+    return CannotGoOn(
+        f"the index in Redis is of another topic than {topic!r}: it is {why}: delete the keys that "
+        f"begin with {INDEX!r} or {ROOT!r}, or give `serve` another database of Redis"
+    )
+
+
+def _positions(found: Mapping[bytes, bytes]) -> Positions:
+    return {int(name): int(at) for name, at in found.items() if name not in (SUMMARY, SIZES)}
+
+
+def _checked(key: str, stored: Positions, known: Positions) -> Positions:
+    """The positions that stand there. Raises IndexLost if one is lower than it was."""
+    if any(stored.get(p, 0) < at for p, at in known.items()):
+        raise IndexLost(f"{key} went back")
+    return stored
+
+
+def _raised(stored: Positions, positions: Sequence[int]) -> Positions:
+    """Those of the positions that are beyond what is stored."""
+    return {p: at for p, at in enumerate(positions) if at > stored.get(p, 0)}
+
+
+def _is_fresh(place: Place | None, stored: Positions) -> bool:
+    """Whether the index has not had an event."""
+    return place is None or place[1] >= stored.get(place[0], 0)
+
+
+class _Found(NamedTuple):
+    """What stands in Redis of a ladder."""
+
+    state: Mapping[bytes, bytes]
+    sizes: Sequence[int]
+    """How many members players, ranks, bins and histories have."""
+    before: Indexed
+    """What the events may change."""
+
+
+def _read(client: Any, keys: LadderKeys, names: Sequence[str]) -> _Found:
+    """What there is of these players and of all. It is not of one instant: whoever writes by it
+    watches the keys."""
+    with client.pipeline(transaction=False) as pipe:
+        pipe.hgetall(keys.state)
+        pipe.hlen(keys.players)
+        pipe.zcard(keys.ranks)
+        pipe.hlen(keys.bins)
+        pipe.hlen(keys.histories)
+        if names:
+            pipe.hgetall(keys.bins)
+            pipe.hmget(keys.players, names)
+            pipe.hmget(keys.histories, names)
+        state, *rest = pipe.execute()
+    sizes, (bins, players, histories) = rest[:4], rest[4:] or ({}, (), ())
+    summary = state.get(SUMMARY)
+    before = Indexed(
+        {name: player_from(data) for name, data in zip(names, players, strict=True) if data},
+        {name: history_from(data) for name, data in zip(names, histories, strict=True) if data},
+        {int(at): int(n) for at, n in bins.items()},
+        LadderSummary() if summary is None else summary_from(summary),
+    )  # fmt: skip
+    return _Found(state, sizes, before)
+
+
+def _sizes(*sizes: int) -> bytes:
+    """As `index_scripts` has Redis write them, too."""
+    return b" ".join(b"%d" % size for size in sizes)
+
+
+def _sizes_after(found: _Found, after: Indexed) -> bytes:
+    """The sizes once `after` is written over what was found of these players."""
+    before = found.before
+    listed = [sum(each.listed for each in some.players.values()) for some in (before, after)]
+    filled = [sum(n > 0 for n in some.bins.values()) for some in (before, after)]
+    players, ranks, bins, histories = found.sizes
+    return _sizes(
+        players + len(after.players) - len(before.players), ranks + listed[1] - listed[0],
+        bins + filled[1] - filled[0], histories + len(after.histories) - len(before.histories),
+    )  # fmt: skip
+
+
+def _write(pipe: Any, keys: LadderKeys, before: Indexed, after: Indexed) -> None:
+    """Queue the commands that lead from one to the other."""
+    changed = {
+        name: player for name, player in after.players.items() if before.players.get(name) != player
+    }
+    gone = [name for name in before.players if name not in after.players]
+    if changed:
+        pipe.hset(keys.players, mapping={name: packed(each) for name, each in changed.items()})
+    if changed or gone:
+        pipe.hset(keys.state, SUMMARY, packed(after.summary))
+    if gone:
+        pipe.hdel(keys.players, *gone)
+        pipe.zrem(keys.ranks, *gone)
+    if forgotten := [name for name in before.histories if name not in after.histories]:
+        pipe.hdel(keys.histories, *forgotten)
+    if scores := {name: -each.rating for name, each in changed.items() if each.listed}:
+        pipe.zadd(keys.ranks, scores)
+    if unlisted := [name for name in changed if name not in scores]:
+        pipe.zrem(keys.ranks, *unlisted)
+    if bins := {at: n for at, n in after.bins.items() if n and n != before.bins.get(at)}:
+        pipe.hset(keys.bins, mapping=bins)
+    if empty := [at for at, n in after.bins.items() if not n]:
+        pipe.hdel(keys.bins, *empty)
+    histories = {
+        name: packed(history)
+        for name, history in after.histories.items()
+        if history != before.histories.get(name)
+    }
+    if histories:
+        pipe.hset(keys.histories, mapping=histories)

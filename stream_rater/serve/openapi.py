@@ -1,0 +1,89 @@
+"""The OpenAPI 3.1 document, made of the table of operations and the types of answers."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from stream_rater.serve.answers import Problem
+from stream_rater.serve.operations import COMMON, EVENT_STREAM, OPERATIONS, Number, Operation
+from stream_rater.serve.problems import KINDS, MEDIA_TYPE
+
+REFERENCE = "#/components/schemas/{name}"
+JSON = "application/json"
+
+
+def document(version: str, *, token: bool) -> dict[str, Any]:
+    """The document of this release. `token`: whether requests need one."""
+    types = [each for one in OPERATIONS for each in (one.answer, one.body) if each is not None]
+    schemas, components = msgspec.json.schema_components([*types, Problem], ref_template=REFERENCE)
+    by_type = dict(zip([*types, Problem], schemas, strict=True))
+    paths: dict[str, Any] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _told(operation, by_type)
+    found: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {"title": "stream-rater", "version": version, "description": "The read side."},
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+    if token:
+        found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        found["security"] = [{"token": []}]
+    return found
+
+
+def _told(operation: Operation, by_type: dict[type, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "operationId": operation.name, "summary": operation.what,
+        "parameters": [*_in_path(operation), *_in_query(operation)],
+        "responses": {"200": _answer(operation, by_type), **_problems(operation, by_type)},
+    }  # fmt: skip
+    if operation.answer is None:
+        found["parameters"].append(
+            {"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}}
+        )
+    if operation.body is not None:
+        content = {JSON: {"schema": by_type[operation.body]}}
+        found["requestBody"] = {"required": True, "content": content}
+    return found
+
+
+def _in_path(operation: Operation) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"{(\w+)}", operation.path)
+    ]
+
+
+def _in_query(operation: Operation) -> list[dict[str, Any]]:
+    found = []
+    for name, each in operation.query.items():
+        schema: dict[str, Any] = {"type": "string"}
+        if isinstance(each, Number):
+            schema = {"type": "integer", "minimum": each.least, "maximum": each.most}
+            if each.default is not None:
+                schema["default"] = each.default
+        found.append({"name": name, "in": "query", "description": each.what, "schema": schema})
+    return found
+
+
+def _answer(operation: Operation, by_type: dict[type, Any]) -> dict[str, Any]:
+    if operation.answer is None:
+        content: dict[str, Any] = {EVENT_STREAM: {"schema": {"type": "string"}}}
+    else:
+        content = {JSON: {"schema": by_type[operation.answer]}}
+    return {"description": operation.what, "content": content}
+
+
+def _problems(operation: Operation, by_type: dict[type, Any]) -> dict[str, Any]:
+    codes: dict[str, list[str]] = {}
+    for code in (*COMMON, *operation.codes):
+        codes.setdefault(str(KINDS[code].status), []).append(code)
+    return {
+        status: {
+            "description": ", ".join(f"`{each}`" for each in names),
+            "content": {MEDIA_TYPE: {"schema": by_type[Problem]}},
+        }
+        for status, names in sorted(codes.items())
+    }

@@ -1,0 +1,153 @@
+"""The table of the API's operations: routes and the OpenAPI document are made of it."""
+
+from typing import NamedTuple
+
+from stream_rater.serve.answers import (
+    MOST_ROWS,
+    BalanceQuestion,
+    ExplainAnswer,
+    HistoryAnswer,
+    LadderAnswer,
+    LadderList,
+    Lookup,
+    LookupAnswer,
+    PageAnswer,
+    PredictAnswer,
+    PredictQuestion,
+    RankedPlayer,
+    WhatIfAnswer,
+    WhatIfQuestion,
+)
+from stream_rater.serve.problems import Refused
+
+MOST_OFFSET = 2**63 - 1
+EVENT_STREAM = "text/event-stream"
+
+
+class Number(NamedTuple):
+    """A whole number in the query."""
+
+    what: str
+    least: int
+    most: int
+    default: int | None
+
+
+class Text(NamedTuple):
+    """A text in the query."""
+
+    what: str
+
+
+class Operation(NamedTuple):
+    """A path with a method."""
+
+    name: str
+    method: str
+    path: str
+    what: str
+    answer: type | None
+    """None: server-sent events."""
+    body: type | None = None
+    query: dict[str, Number | Text] = {}  # noqa: RUF012  # never written
+    codes: tuple[str, ...] = ()
+    """Of the errors, besides those of all operations."""
+
+
+LADDER = "/v1/ladders/{ladder}"
+ROWS = Number("Rows of the page, at most", 1, MOST_ROWS, 50)
+
+COMMON = (
+    "bad-request", "unauthorized", "too-many-requests", "internal", "index-unavailable",
+    "not-ready", "busy",
+)  # fmt: skip
+"""Codes of all operations."""
+
+BODY = ("body-too-slow", "body-too-large", "invalid")
+
+OPERATIONS = (
+    Operation("ladders", "GET", "/v1/ladders", "All ladders", LadderList),
+    Operation(
+        "ladder", "GET", LADDER, "A ladder: players, parameters, distribution of the ratings",
+        LadderAnswer, codes=("unknown-ladder",),
+    ),
+    Operation(
+        "player", "GET", LADDER + "/players/{player}", "A player, with rank and percentile",
+        RankedPlayer, codes=("unknown-ladder", "unknown-player"),
+    ),
+    Operation(
+        "lookup", "POST", LADDER + "/players:lookup",
+        "Many players at once, and what is believed of newcomers", LookupAnswer, Lookup,
+        codes=("unknown-ladder", *BODY),
+    ),
+    Operation(
+        "history", "GET", LADDER + "/players/{player}/history",
+        "The last changes of a player, newest first", HistoryAnswer,
+        query={
+            "limit": Number("Changes, at most", 1, MOST_ROWS, 20),
+            "before": Number("Only changes before this offset", 0, MOST_OFFSET, None),
+        },
+        codes=("unknown-ladder", "unknown-player"),
+    ),
+    Operation(
+        "leaderboard", "GET", LADDER + "/leaderboard",
+        "A page of the leaderboard: the first, the one behind a cursor, or around a player",
+        PageAnswer,
+        query={
+            "limit": ROWS, "cursor": Text("`next` of the page before"),
+            "around": Text("A player who is to be in the middle"),
+        },
+        codes=("unknown-ladder", "unknown-player", "bad-cursor", "not-listed"),
+    ),
+    Operation(
+        "predict", "POST", LADDER + "/predict",
+        "How likely each side of a round is to win, and the rank to expect", PredictAnswer,
+        PredictQuestion, codes=("unknown-ladder", *BODY),
+    ),
+    Operation(
+        "balance", "POST", LADDER + "/balance",
+        "The most even teams of some players, and what to expect of them", PredictAnswer,
+        BalanceQuestion, codes=("unknown-ladder", *BODY),
+    ),
+    Operation(
+        "what-if", "POST", LADDER + "/what-if",
+        "What the result of a round would change; nothing is written", WhatIfAnswer,
+        WhatIfQuestion, codes=("unknown-ladder", "no-beliefs", *BODY),
+    ),
+    Operation(
+        "explain", "GET", LADDER + "/players/{player}/explain",
+        "Which performances pull a player's rating where", ExplainAnswer,
+        codes=("unknown-ladder", "unknown-player", "no-beliefs"),
+    ),
+    Operation(
+        "changes", "GET", LADDER + "/changes",
+        "Each event of rating-changed as a server-sent event; resumed by Last-Event-ID", None,
+        codes=("unknown-ladder", "bad-event-id", "too-many-followers"),
+    ),
+)  # fmt: skip
+
+
+def read_query(operation: Operation, given: list[tuple[str, str]]) -> dict[str, int | str | None]:
+    """The parameters of a query, with defaults. Raises Refused."""
+    found: dict[str, int | str | None] = {
+        name: each.default if isinstance(each, Number) else None
+        for name, each in operation.query.items()
+    }
+    for i, (name, value) in enumerate(given):
+        place, parameter = f"query.{name}", operation.query.get(name)
+        if parameter is None:
+            known = ", ".join(operation.query) or "none"
+            raise Refused("bad-request", f"no such parameter; there are: {known}", place)
+        if any(name == other for other, _ in given[:i]):
+            raise Refused("bad-request", "it is given twice: give it once", place)
+        found[name] = value if isinstance(parameter, Text) else _number(parameter, value, place)
+    return found
+
+
+def _number(parameter: Number, value: str, place: str) -> int:
+    digits = value.isascii() and value.isdecimal() and len(value) < 20
+    if not digits or not parameter.least <= int(value) <= parameter.most:
+        raise Refused(
+            "bad-request", f"give a whole number from {parameter.least} to {parameter.most}", place
+        )
+    return int(value)

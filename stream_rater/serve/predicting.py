@@ -1,0 +1,86 @@
+"""Predictions of rounds of players that the index knows, and of newcomers."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from stream_rater.columns.ranges import bounds
+from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.prediction.balance import even_teams
+from stream_rater.rating.prediction.forecast import Believed, deviations, of_round
+from stream_rater.serve.answers import (
+    MOST_PAIRED,
+    PlayerAnswer,
+    PredictAnswer,
+    SideAnswer,
+    SideQuestion,
+)
+from stream_rater.serve.problems import Refused
+
+
+def check_sides(sides: Sequence[SideQuestion], most: int) -> None:
+    """Raises Refused for sides that can play no round: a player twice, too many, other shares."""
+    for i, side in enumerate(sides):
+        if side.shares is not None and len(side.shares) != len(side.players):
+            raise Refused(
+                "invalid", f"{len(side.shares)} shares of {len(side.players)} players: give one "
+                "for each player, or none", f"body.sides[{i}].shares",
+            )  # fmt: skip
+    places = {f"body.sides[{i}].players": side.players for i, side in enumerate(sides)}
+    check_different(places)
+    if (count := sum(map(len, places.values()))) > most:
+        raise Refused("invalid", f"{count:,} players: ask about {most:,} at most", "body.sides")
+
+
+def check_different(players: Mapping[str, Sequence[str]]) -> None:
+    """Raises Refused for a player who is there twice. The lists are given by their places."""
+    seen: dict[str, str] = {}
+    for place, names in players.items():
+        for k, player in enumerate(names):
+            where = f"{place}[{k}]"
+            if player in seen:
+                raise Refused(
+                    "invalid", f"{player!r} stands at {seen[player]}, too: name each player once",
+                    where,
+                )  # fmt: skip
+            seen[player] = where
+
+
+def predicted(
+    config: RatingConfig, sides: Sequence[SideQuestion], players: Sequence[PlayerAnswer],
+    variance_factor: float = 1.0,
+) -> PredictAnswer:  # fmt: skip
+    """What to expect of a round. `players` are those of the sides, in their order."""
+    share = np.concatenate([side.shares or [1.0] * len(side.players) for side in sides])
+    starts = bounds(np.array([len(side.players) for side in sides], np.int64))
+    told = of_round(config, starts, share, _believed(players), variance_factor)
+    return PredictAnswer(
+        sides=[
+            SideAnswer(players=side.players, win=win, expected_rank=rank)
+            for side, win, rank in zip(
+                sides, told.win.tolist(), told.expected_rank.tolist(), strict=True
+            )
+        ],
+        draw=told.draw, quality=told.quality,
+        pairwise=told.pairwise.tolist() if len(sides) <= MOST_PAIRED else None,
+    )  # fmt: skip
+
+
+def balanced(
+    config: RatingConfig, players: Sequence[PlayerAnswer], teams: int
+) -> tuple[list[SideQuestion], list[PlayerAnswer]]:
+    """The most even teams of these players, and the players in their order. Raises Refused for more
+    teams than players, or a player twice."""
+    if teams > len(players):
+        raise Refused(
+            "invalid", f"{len(players)} players make no {teams} teams: ask for fewer", "body.teams"
+        )
+    names = [each.player for each in players]
+    check_different({"body.players": names})
+    found = even_teams(names, deviations(config, _believed(players), teams), teams)
+    sides = [SideQuestion(players=[names[i] for i in team]) for team in found]
+    return sides, [players[i] for team in found for i in team]
+
+
+def _believed(players: Sequence[PlayerAnswer]) -> Believed:
+    return Believed(*(np.array([getattr(each, n) for each in players]) for n in Believed._fields))

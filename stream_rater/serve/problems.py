@@ -1,0 +1,68 @@
+"""Every error of the API, by its code."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from stream_rater.serve.answers import Problem
+
+MEDIA_TYPE = "application/problem+json"
+TYPE = "docs/reference/api.md#errors"
+
+
+class Kind(NamedTuple):
+    """A kind of error."""
+
+    status: int
+    title: str
+
+
+KINDS = {
+    "bad-request": Kind(400, "The request cannot be understood"),
+    "bad-cursor": Kind(400, "No cursor of this API"),
+    "bad-event-id": Kind(400, "No id of an event of this API"),
+    "unauthorized": Kind(401, "A token is missing, or is another"),
+    "not-found": Kind(404, "No such path"),
+    "unknown-ladder": Kind(404, "No such ladder"),
+    "unknown-player": Kind(404, "No such player"),
+    "not-listed": Kind(404, "The player is not on the leaderboard"),
+    "method-not-allowed": Kind(405, "The path has no such method"),
+    "body-too-slow": Kind(408, "The body did not arrive in time"),
+    "body-too-large": Kind(413, "The body is too large"),
+    "invalid": Kind(422, "The request makes no sense"),
+    "too-many-requests": Kind(429, "Too many requests"),
+    "internal": Kind(500, "A mistake of ours"),
+    "not-ready": Kind(503, "The index is not complete"),
+    "busy": Kind(503, "Too much is asked at once"),
+    "index-unavailable": Kind(503, "Redis does not answer"),
+    "no-beliefs": Kind(503, "The workers' beliefs cannot be read"),
+    "too-many-followers": Kind(503, "Too many clients follow changes"),
+}
+"""By code."""
+
+RETRY_AFTER_S = 1
+"""What a client is told to wait after a 503."""
+
+
+class Refused(Exception):
+    """A request that is answered with a problem."""
+
+    def __init__(
+        self, code: str, detail: str, place: str | None = None, retry_after_s: int | None = None
+    ) -> None:
+        super().__init__(detail)
+        kind = KINDS[code]
+        self.problem = Problem(
+            type=TYPE, title=kind.title, status=kind.status, code=code, detail=detail,
+            place=place,
+        )  # fmt: skip
+        self.headers: dict[str, str] = {}
+        if kind.status == 503 or retry_after_s is not None:
+            self.headers["Retry-After"] = str(retry_after_s or RETRY_AFTER_S)
+        if kind.status == 401:
+            self.headers["WWW-Authenticate"] = "Bearer"
+
+    @property
+    def body(self) -> bytes:
+        """The problem as JSON."""
+        return msgspec.json.encode(self.problem)

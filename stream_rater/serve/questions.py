@@ -1,0 +1,310 @@
+"""Answers every question about ladders and players from the index."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from stream_rater.config.ladders import Ladders
+from stream_rater.contract.events import ROUND_COMPLETED
+from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.stages import RatingRule, rule_of
+from stream_rater.serve import cursors
+from stream_rater.serve.answers import (
+    MOST_PLAYERS,
+    BalanceQuestion,
+    Bin,
+    ChangeAnswer,
+    HistoryAnswer,
+    LadderAnswer,
+    LadderList,
+    LookupAnswer,
+    PageAnswer,
+    PlayerAnswer,
+    PredictAnswer,
+    PredictQuestion,
+    RankedPlayer,
+    Row,
+)
+from stream_rater.serve.cursors import BadCursor, Place
+from stream_rater.serve.entries import BIN, History, IndexedPlayer, LadderSummary
+from stream_rater.serve.pages import RankedRow
+from stream_rater.serve.predicting import balanced, check_sides, predicted
+from stream_rater.serve.problems import Refused
+from stream_rater.serve.reached import AbsentLadder, Incomplete
+
+KNOWN_S = 1.0
+"""For so long a ladder's parameters are not looked up again."""
+
+
+Compute = Callable[[Callable[[], PredictAnswer]], Awaitable[PredictAnswer]]
+"""Runs a computation without holding up others."""
+
+T = TypeVar("T")
+
+
+class LadderView(NamedTuple):
+    """What the index tells of a ladder."""
+
+    summary: LadderSummary
+    listed: int
+    """How many the leaderboard lists."""
+    bins: dict[int, int]
+
+
+class PlayerView(NamedTuple):
+    """What the index tells of a player."""
+
+    player: IndexedPlayer
+    rank: int | None
+    """None: not listed."""
+    listed: int
+
+
+class PageView(NamedTuple):
+    """A page of the leaderboard."""
+
+    rows: list[RankedRow]
+    more: bool
+    """Whether somebody stands behind it."""
+    listed: int
+
+
+class Index(Protocol):
+    """Reads the index. Each answer is of one instant, and of an index that is known to be complete.
+
+    Its methods raise Incomplete where it is not; all but the first two raise AbsentLadder if it has
+    nothing of the ladder.
+    """
+
+    async def ladders(self) -> list[str]:
+        """The ids of all ladders, sorted."""
+
+    async def ladder(self, ladder: str) -> LadderView | None:
+        """A ladder; None if no event was about it."""
+
+    async def players(self, ladder: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
+        """These players; None for whom no event was about."""
+
+    async def player(self, ladder: str, player: str) -> PlayerView | None:
+        """A player with rank; None if no event was about them."""
+
+    async def history(self, ladder: str, player: str) -> History:
+        """A player's last changes, oldest first."""
+
+    async def page(self, ladder: str, behind: Place | None, limit: int) -> PageView:
+        """So many rows behind a place, or the first ones."""
+
+    async def around(self, ladder: str, player: str, limit: int) -> PageView | None:
+        """So many rows with the player in their middle; None if the player is not listed."""
+
+
+class Questions:
+    """Answers, or raises Refused. What `index` raises passes through, as Incomplete does."""
+
+    def __init__(
+        self, index: Index, ladders: Ladders, complete: Callable[[], bool],
+        clock: Callable[[], float], compute: Compute,
+    ) -> None:  # fmt: skip
+        """`complete`: whether the index follows what is published. `clock`: seconds.
+        `compute` runs what may take long."""
+        self._index, self._ladders, self._complete = index, ladders, complete
+        self._clock, self._compute = clock, compute
+        self._views: dict[str, tuple[LadderView, float]] = {}
+        """What the index told of ladders, and until when it may be used."""
+
+    async def ladders(self) -> LadderList:
+        """All ladders that an event was about."""
+        return LadderList(ladders=await self._index.ladders())
+
+    async def ladder(self, ladder: str) -> LadderAnswer:
+        """A ladder."""
+        view = await self._view(ladder)
+        config, summary = self._config_of(ladder, view), view.summary
+        return LadderAnswer(
+            ladder=ladder, players=summary.players, listed=view.listed, season=summary.season,
+            offset=summary.offset, completed_at=summary.completed_at,
+            rating=config,
+            distribution=[
+                Bin(at_least=at, below=at + BIN, players=count) for at, count in view.bins.items()
+            ],
+        )  # fmt: skip
+
+    async def player(self, ladder: str, player: str) -> RankedPlayer:
+        """A player with rank."""
+        found = await self._told(ladder, self._index.player(ladder, player))
+        if found is None or found.player.rounds == 0:
+            raise await self._no_player(ladder, player)
+        known, rank, listed = found
+        percentile = None if rank is None else 100.0 * (listed - rank) / listed
+        return RankedPlayer(
+            **_numbers(player, known), rank=rank, listed=listed, percentile=percentile
+        )
+
+    async def lookup(self, ladder: str, players: Sequence[str]) -> LookupAnswer:
+        """Players, and what is believed of those among them who have not played."""
+        rule = rule_of(await self._config(ladder))
+        found = await self._told(ladder, self._index.players(ladder, players))
+        if None in found:
+            self._check_complete()  # it may be no newcomer
+        return LookupAnswer(
+            players=[
+                _newcomer(name, rule) if known is None or known.rounds == 0
+                else _answer_of(name, known)
+                for name, known in zip(players, found, strict=True)
+            ]
+        )  # fmt: skip
+
+    async def history(
+        self, ladder: str, player: str, limit: int, before: int | None
+    ) -> HistoryAnswer:
+        """A player's last changes before an offset, newest first."""
+        kept = await self._told(ladder, self._index.history(ladder, player))
+        if not kept and await self._index.players(ladder, [player]) == [None]:
+            raise await self._no_player(ladder, player)
+        older = [each for each in kept if before is None or each.offset < before]
+        page = older[::-1][:limit]
+        return HistoryAnswer(
+            player=player, next=page[-1].offset if len(older) > len(page) else None,
+            changes=[
+                ChangeAnswer(
+                    offset=each.offset, round_id=each.round_id, completed_at=each.completed_at,
+                    cause=each.cause or ROUND_COMPLETED, rank=each.rank,
+                    performance=each.performance, mu=each.mu, sigma=each.sigma,
+                    previous_rating=each.previous_rating, rating=each.rating, rounds=each.rounds,
+                )
+                for each in page
+            ],
+        )  # fmt: skip
+
+    async def page(
+        self, ladder: str, limit: int, cursor: str | None, around: str | None
+    ) -> PageAnswer:
+        """A page of the leaderboard: the first one, that of a cursor, or that around a player."""
+        if around is not None and cursor is not None:
+            raise Refused("bad-request", "give `cursor` or `around`, not both", "query.cursor")
+        await self.check_ladder(ladder)
+        if around is not None:
+            found = await self._told(ladder, self._index.around(ladder, around, limit))
+            if found is None:
+                raise await self._not_listed(ladder, around)
+            return _page(found)
+        try:
+            place = None if cursor is None else cursors.read(cursor)
+        except BadCursor as error:
+            raise Refused("bad-cursor", str(error), "query.cursor") from None
+        return _page(await self._told(ladder, self._index.page(ladder, place, limit)))
+
+    async def predict(self, ladder: str, question: PredictQuestion) -> PredictAnswer:
+        """What to expect of a round."""
+        check_sides(question.sides, MOST_PLAYERS)
+        players = [player for side in question.sides for player in side.players]
+        config = await self._config(ladder)
+        found = (await self.lookup(ladder, players)).players
+        factor = question.variance_factor
+        return await self._compute(lambda: predicted(config, question.sides, found, factor))
+
+    async def balance(self, ladder: str, question: BalanceQuestion) -> PredictAnswer:
+        """Even teams, and what to expect of them."""
+        config = await self._config(ladder)
+        players = (await self.lookup(ladder, question.players)).players
+        teams = question.teams
+        return await self._compute(lambda: predicted(config, *balanced(config, players, teams)))
+
+    async def check_ladder(self, ladder: str) -> None:
+        """Raises Refused if there is no such ladder."""
+        await self._known(ladder)
+
+    # --- what is not there ---
+
+    async def _told(self, ladder: str, answer: Awaitable[T]) -> T:
+        """What the index answers about a ladder that it has."""
+        try:
+            return await answer
+        except AbsentLadder:
+            self._views.pop(ladder, None)
+            await self._view(ladder)  # raises Refused if there never was one
+            raise
+
+    async def _view(self, ladder: str) -> LadderView:
+        found = await self._index.ladder(ladder)
+        if found is None:
+            self._check_complete()
+            raise Refused(
+                "unknown-ladder", f"no rating of ladder {ladder!r} has been published: "
+                "/v1/ladders lists those there are", "path.ladder",
+            )  # fmt: skip
+        return found
+
+    async def _known(self, ladder: str) -> LadderView:
+        """As the index told it a moment ago: a ladder that is there stays."""
+        view, until_s = self._views.get(ladder, (None, 0.0))
+        if view is None or self._clock() > until_s:
+            view = await self._view(ladder)
+            self._views[ladder] = view, self._clock() + KNOWN_S
+        return view
+
+    async def _config(self, ladder: str) -> RatingConfig:
+        """By what the ladder rates."""
+        return self._config_of(ladder, await self._known(ladder))
+
+    def _config_of(self, ladder: str, view: LadderView) -> RatingConfig:
+        terms = self._ladders.find(ladder, view.summary.offset)
+        if terms is None:
+            raise Refused(
+                "unknown-ladder", f"the ladders file does not name {ladder!r}: start `serve` with "
+                "the file of the workers", "path.ladder",
+            )  # fmt: skip
+        return terms.rating
+
+    async def _no_player(self, ladder: str, player: str) -> Refused:
+        await self._view(ladder)
+        self._check_complete()
+        return Refused(
+            "unknown-player", f"{player!r} has no round that counts on ladder {ladder!r}: "
+            "players:lookup tells what is believed of newcomers", "path.player",
+        )  # fmt: skip
+
+    async def _not_listed(self, ladder: str, player: str) -> Refused:
+        known = (await self._index.players(ladder, [player]))[0]
+        if known is None or known.rounds == 0:
+            return await self._no_player(ladder, player)
+        return Refused(
+            "not-listed", f"{player!r} is provisional after {known.rounds} rounds: leave `around` "
+            "out", "query.around",
+        )  # fmt: skip
+
+    def _check_complete(self) -> None:
+        """What is missing may be still to be read."""
+        if not self._complete():
+            raise Incomplete
+
+
+def _answer_of(name: str, known: IndexedPlayer) -> PlayerAnswer:
+    """The same as by `_numbers`, without a dict between: a lookup makes a thousand of them."""
+    return PlayerAnswer(
+        name, known.mu, known.sigma, known.rating, known.rounds, known.provisional,
+        known.completed_at, known.offset, known.season,
+    )  # fmt: skip
+
+
+def _numbers(name: str, known: IndexedPlayer) -> dict[str, Any]:
+    return {"player": name, **msgspec.structs.asdict(known)}
+
+
+def _newcomer(name: str, rule: RatingRule) -> PlayerAnswer:
+    mu, sigma = rule.initial_mu, rule.initial_sigma
+    return PlayerAnswer(
+        player=name, mu=mu, sigma=sigma, rating=rule.rating(mu, sigma), rounds=0,
+        provisional=rule.provisional_rounds > 0, completed_at=None, offset=None, season=None,
+    )  # fmt: skip
+
+
+def _page(found: PageView) -> PageAnswer:
+    last = found.rows[-1] if found.rows else None
+    behind = last is not None and found.more
+    return PageAnswer(
+        rows=[Row(rank=row.rank, player=row.player, rating=row.rating) for row in found.rows],
+        listed=found.listed,
+        next=cursors.written(Place(last.rating, last.player)) if behind and last else None,
+    )

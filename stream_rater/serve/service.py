@@ -1,0 +1,205 @@
+"""A running `serve`: the main thread's event loop answers, and a process of its own follows
+`rating-changed`."""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import metadata
+
+from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import Denied, StoreTrouble
+from stream_rater.runtime import http, log
+from stream_rater.serve.http.application import Api
+from stream_rater.serve.http.beliefs import BeliefQuestions
+from stream_rater.serve.http.connections import Server
+from stream_rater.serve.http.event_stream import Hub
+from stream_rater.serve.http.metrics import ApiMetrics
+from stream_rater.serve.http.turns import Turns
+from stream_rater.serve.index.follower import NewEvent, Watcher
+from stream_rater.serve.index.process import LAST_S, IndexProcess
+from stream_rater.serve.index.reader import IndexReader
+from stream_rater.serve.questions import Questions
+from stream_rater.serve.reached import Incomplete, Reached
+
+SILENT_S = 30.0
+"""A follower that has told nothing for so long hangs."""
+BEAT_S = 1.0
+"""So often the event loop shows that it turns."""
+ASKED_S = 2.0
+"""The event loop has so long to say whether the index is complete."""
+MOST_TOLD = 16
+"""So much of what the follower tells waits for the event loop; then the follower waits."""
+MOST_PREDICTIONS = 64
+"""So many predictions wait for a thread."""
+SWITCH_S = 0.0005
+"""A thread that computes a prediction lets the one that answers have its turn so often."""
+
+
+class Serve(Watcher):
+    """One `serve` of the read side."""
+
+    def __init__(self, settings: Settings, ladders: Ladders) -> None:
+        """Listens at once. Raises OSError or ValueError if it cannot."""
+        self.log = log.logger("serve")
+        self.metrics, self._hub, self._reached = ApiMetrics(self.log), Hub(), Reached()
+        self._index = IndexProcess(settings, self)
+        self._reader = index = IndexReader(settings, self._reached)
+        turns = Turns("predictions", min(4, os.cpu_count() or 1), MOST_PREDICTIONS)
+        questions = Questions(
+            index, ladders, lambda: self._index.caught_up, time.monotonic, turns.run
+        )
+        beliefs = BeliefQuestions(settings, ladders, index)
+        api = Api(
+            settings, metadata.version("stream-rater"), questions, beliefs, self._hub, self.metrics,
+            self.unhealthy, self.unready,
+        )  # fmt: skip
+        self.server = Server(
+            api.application, settings.serve, settings.serve_connections,
+            lambda cause: self.metrics.room.labels(cause).inc(),
+        )  # fmt: skip
+        self._measure()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._room = threading.Semaphore(MOST_TOLD)
+        self._beat_s = time.monotonic()
+        self._failure: BaseException | None = None
+        self._probes = self._listening(settings.serve_probes)
+
+    def _listening(self, address: str) -> http.Server | None:
+        """Probes and metrics by themselves, if that is wanted."""
+        if not address:
+            return None
+        return http.Server(
+            address,
+            http.application(self.metrics.registry, self.unhealthy, self._unready_from_outside),
+        )
+
+    def _measure(self) -> None:
+        self.metrics.caught_up.set_function(lambda: self._index.caught_up)
+        self.metrics.lag.set_function(lambda: self._index.lag)
+        self.metrics.followers.set_function(lambda: len(self._hub))
+        self.metrics.connections.set_function(lambda: len(self.server.crowd))
+
+    def run(self) -> None:
+        """Follow and answer until `stop`, or until SIGTERM or SIGINT. Raises what ended the
+        follower."""
+        asyncio.run(self._run())
+        if self._failure is not None:
+            raise self._failure
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        sys.setswitchinterval(SWITCH_S)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self.stop)
+        thread = threading.Thread(target=self._follow, name="follower", daemon=True)
+        thread.start()
+        self._beat(self._loop)
+        probes = {} if self._probes is None else {"probes": self._probes.port}
+        self.log.info("http", port=self.server.port, **probes)
+        await self.server.listen()
+        await self._reader.close()
+        self._index.stop()
+        await asyncio.to_thread(thread.join, LAST_S)
+        self._index.end()
+        if self._probes is not None:
+            await asyncio.to_thread(self._probes.close)
+        self.log.info("stopped")
+
+    def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._beat_s = time.monotonic()
+        loop.call_later(BEAT_S, self._beat, loop)
+
+    def stop(self) -> None:
+        """End `run` soon; for the event loop's thread."""
+        self._hub.close()
+        self.server.stop()
+
+    def _follow(self) -> None:
+        try:
+            self._index.listen()
+        except BaseException as error:
+            self._failure = error
+            self._call(self.stop)
+
+    # --- what the index's process tells, in the thread of `_follow` ---
+
+    def begun(self, positions: Sequence[int]) -> None:
+        self.log.info("reading", positions=list(positions))
+        self._call(self._hub.begin, list(positions))
+
+    def read(self, events: Sequence[NewEvent]) -> None:
+        self.metrics.events.inc(len(events))
+        self._call(self._publish, events)
+
+    def _publish(self, events: Sequence[NewEvent]) -> None:
+        for each in events:
+            self._reached.read(each.ladder, each.partition, each.offset)
+        self._hub.publish(events)
+
+    def noted(self, positions: Sequence[int]) -> None:
+        self._call(self._reached.noted, positions)
+        self._call(self._hub.noted, positions)
+
+    def trouble(self, why: str) -> None:
+        self.metrics.troubles.inc()
+        self.log.warning("trouble", error=why)
+
+    def skipped(self, partition: int, offset: int) -> None:
+        self.metrics.skipped.inc()
+        self.log.warning("no event", partition=partition, offset=offset)
+
+    def _call(self, action: Callable[..., None], *given: object) -> None:
+        """Have the event loop do this soon. Waits while it has much to do."""
+        loop = self._loop
+        assert loop is not None
+        while not self._room.acquire(timeout=BEAT_S):
+            if loop.is_closed():
+                return
+
+        def act() -> None:
+            self._room.release()
+            action(*given)
+
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(act)
+
+    # --- probes ---
+
+    def unhealthy(self) -> list[str]:
+        """Why the process should be restarted."""
+        now_s = time.monotonic()
+        if self._loop is not None and now_s - self._beat_s > SILENT_S:
+            return [f"nothing was answered for {now_s - self._beat_s:.0f} s"]
+        silent_s = now_s - self._index.last_told_s
+        if self._index.caught_up and silent_s > SILENT_S:
+            return [f"rating-changed was not read for {silent_s:.0f} s"]
+        return []
+
+    async def unready(self) -> list[str]:
+        """Why no requests should be sent here."""
+        if not self._index.caught_up:
+            return ["the index is not complete: rating-changed is still being read"]
+        try:
+            await self._reader.check_complete()
+        except Incomplete:
+            return ["the index is not complete: Redis lost it, or went back"]
+        except (StoreTrouble, Denied) as trouble:
+            return [str(trouble)]
+        return self.unhealthy()
+
+    def _unready_from_outside(self) -> list[str]:
+        """The same, for another thread than the event loop's."""
+        if self._loop is None:
+            return ["it is starting"]
+        asked = asyncio.run_coroutine_threadsafe(self.unready(), self._loop)
+        try:
+            return asked.result(ASKED_S)
+        except TimeoutError:
+            asked.cancel()
+            return [f"the index did not answer within {ASKED_S:g} s"]
