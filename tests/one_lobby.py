@@ -1,0 +1,204 @@
+"""What one lobby crosses: the files, the forms and the functions of the engine in memory.
+
+`python -m tests.one_lobby` plays a lobby of five through both state machines, with the kernels as
+plain Python, and prints what it crossed. A first lobby warms up; the second one is measured.
+
+A *form* is one of our own types that carries the lobby's data from file to file. Functions of at
+least two files take or return it, it was made for this lobby, and it holds bytes, arrays, or
+another object of ours. Effects are not counted, since they name an operation. Neither are columns,
+which are arrays, parameters, nor what only the stand-ins of Kafka and Redis use.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = str(ROOT / "stream_rater") + os.sep
+NAMES = ("ann", "bob", "cy", "dee", "eve")
+NO_FORMS = ("stream_rater.columns.", "stream_rater.adapters.")
+ARRIVED_S = 1.8e9
+"""When Kafka received the rounds: after they were completed."""
+
+
+def crossed() -> dict[str, list[str]]:
+    """The names of the files, functions, kernels and forms, measured in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.one_lobby", "--json"],
+        cwd=ROOT, stdout=subprocess.PIPE, check=True,
+    )  # fmt: skip
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return found
+
+
+class Profile:
+    """Notes which of our functions run, and which of our objects they are given and give."""
+
+    def __init__(self) -> None:
+        self.codes: set[CodeType] = set()
+        self.seen: dict[type, set[str]] = {}
+        """The files whose functions are given, or give, an object of a type."""
+        self.objects: dict[int, object] = {}
+        """By identity; each is kept, so that no identity is used twice."""
+
+    def __enter__(self) -> "Profile":
+        sys.setprofile(self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _note(self, frame: FrameType, event: str, result: Any) -> None:
+        code = frame.f_code
+        if not code.co_filename.startswith(PACKAGE) or code.co_name.startswith("<"):
+            return  # a comprehension is a part of its function
+        if event == "call":
+            self.codes.add(code)
+            count = code.co_argcount + code.co_kwonlyargcount
+            values = [frame.f_locals.get(name) for name in code.co_varnames[:count]]
+        elif event == "return":
+            values = [result]
+        else:
+            return
+        for value in values:
+            for each in _parts_of(value):
+                self.objects[id(each)] = each
+                self.seen.setdefault(type(each), set()).add(code.co_filename)
+
+
+def _parts_of(value: object) -> Iterator[object]:
+    """The objects of our types in a value, and in the containers of Python that it is made of."""
+    if type(value).__module__.startswith("stream_rater."):
+        yield value
+    if isinstance(value, dict):
+        for each in value.values():
+            yield from _parts_of(each)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for each in value:
+            yield from _parts_of(each)
+
+
+def _fields(value: object) -> Iterator[object]:
+    kind = type(value)
+    names = [*getattr(kind, "__struct_fields__", ()), *getattr(kind, "_fields", ())]
+    for base in kind.__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        names += [slots] if isinstance(slots, str) else slots
+    yield from (getattr(value, name, None) for name in names)
+    yield from vars(value).values() if hasattr(value, "__dict__") else ()
+
+
+def _carries(value: object, data: tuple[type, ...]) -> bool:
+    """Whether an object holds bytes, arrays or columns, by itself or in a container."""
+    queue = list(_fields(value))
+    while queue:
+        each = queue.pop()
+        if isinstance(each, data) or any(True for _ in _parts_of(each)):
+            return True
+        if isinstance(each, list | tuple):
+            queue += each
+        elif isinstance(each, dict):
+            queue += each.values()
+    return False
+
+
+PLAIN: dict[str, Any] = {"_fused": lambda a, b, c: a * b + c, "_prefetch": lambda *_: None}
+"""What the operations of LLVM do, by the name of their code generator."""
+
+
+def use_plain_python() -> None:
+    """From now on no kernel is compiled: the decorators give the functions back."""
+    import numba.extending
+    import numpy as np
+
+    from stream_rater.columns import kernels
+
+    np.seterr(over="ignore")  # hashes wrap around
+    kernels.kernel = _plain
+    kernels.inlined = kernels.giving = lambda function: function
+    numba.extending.intrinsic = lambda function: PLAIN[function.__name__]
+    from stream_rater.rating import model
+
+    model.HEADER = np.dtype((np.record, model.HEADER))  # its fields are attributes in kernels
+
+
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as compiled code is called: small integers are given as those of Python, and a
+    float comes back as one of Python."""
+    import numpy as np
+
+    def call(*arguments: Any) -> Any:
+        given = [int(x) if isinstance(x, np.signedinteger) else x for x in arguments]
+        result = function(*given)
+        return float(result) if isinstance(result, np.float64) else result
+
+    return call
+
+
+def measure() -> dict[str, list[str]]:
+    """Play two lobbies in this process, and return what the second one crossed."""
+    use_plain_python()
+    import numpy as np
+
+    from stream_rater.columns.player_column import ColumnSequence
+    from stream_rater.pipeline.ports import Effect, Polled
+    from stream_rater.rating.model import Variances
+    from stream_rater.runtime.embedded import Engine
+
+    engine = Engine()
+    with Profile() as before:
+        _play(engine, "first")
+    with Profile() as profile:
+        _play(engine, "second")
+    kernels = {c for c in profile.codes if _is_kernel(c)}
+    made = [x for at, x in profile.objects.items() if at not in before.objects]
+    forms = {
+        type(each).__name__
+        for each in made
+        if len(profile.seen[type(each)]) > 1
+        and not isinstance(each, Effect | Polled | Variances | BaseException | type)
+        and not type(each).__module__.startswith(NO_FORMS)
+        and _carries(each, (bytes, np.ndarray, ColumnSequence))
+    }
+    return {
+        "files": sorted({c.co_filename.removeprefix(PACKAGE) for c in profile.codes}),
+        "functions": sorted(_name(c) for c in profile.codes),
+        "kernels": sorted(_name(c) for c in kernels),
+        "types": sorted({type(each).__name__ for each in made}),
+        "forms": sorted(forms),
+    }
+
+
+def _play(engine: Any, round_id: str) -> None:
+    standings = [{"player": name, "rank": 1 + i} for i, name in enumerate(NAMES)]
+    value = {
+        "round_id": round_id, "ladder": "eu", "completed_at": "2026-11-20T20:15:05Z",
+        "standings": standings,
+    }  # fmt: skip
+    engine.log.submit(0, json.dumps(value).encode(), received_s=ARRIVED_S)
+    engine.settle()
+
+
+def _name(code: CodeType) -> str:
+    return f"{code.co_filename.removeprefix(PACKAGE)}:{code.co_qualname}:{code.co_firstlineno}"
+
+
+def _is_kernel(code: CodeType) -> bool:
+    """Whether a decorator of `columns.kernels` stands above the function."""
+    lines = Path(code.co_filename).read_text().splitlines()
+    above = lines[max(0, code.co_firstlineno - 1) : code.co_firstlineno]
+    return any(line.strip().startswith(("@kernel", "@inlined", "@giving")) for line in above)
+
+
+if __name__ == "__main__":
+    found = measure()
+    if "--json" in sys.argv:
+        print(json.dumps(found))
+    else:
+        print({name: len(each) for name, each in found.items()})
+        print(*found["forms"], sep="\n")

@@ -1,0 +1,13 @@
+"""How much of the engine one lobby crosses: what a reader must carry to follow it."""
+
+from tests.one_lobby import crossed
+
+MOST = {"files": 70, "forms": 25, "functions": 508}
+"""A bar that is only ever lowered."""
+
+
+def test_one_lobby_crosses_few_files_forms_and_functions() -> None:
+    """A lobby of five stays below the bar, from its record to its events."""
+    found = crossed()
+    assert {name: found[name] for name, most in MOST.items() if len(found[name]) > most} == {}
+    assert found["forms"], "a lobby has at least one form"
