@@ -1,0 +1,66 @@
+"""How the public names are typed, checked by `mypy --strict` in `make lint`. Nothing here is run.
+
+An `assert_type` fails if a type changes. A mistake that mypy must find is followed by the comment
+that ignores it: if mypy finds it no longer, the comment is unused, which is an error, too.
+"""
+
+from collections.abc import Iterator
+from typing import Any, assert_type
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_rater import (
+    Belief,
+    FileResult,
+    InvalidRound,
+    Ladder,
+    Leaderboard,
+    Players,
+    Prediction,
+    RefusedLine,
+    RoundResult,
+)
+
+
+def what_a_ladder_gives(ladder: Ladder) -> None:
+    """Every call has a type of its own, down to the columns."""
+    result = ladder.rate(["ann", ["bob", "cy"]], ranks=[2, 1], shares=[None, [1.0, 0.5]])
+    assert_type(result, RoundResult)
+    assert_type(result.mu, npt.NDArray[np.float64])
+    assert_type(ladder.what_if(["ann", "bob"]), RoundResult)
+    assert_type(ladder.rate_file("rounds.jsonl"), FileResult)
+    assert_type(ladder.rate_file("rounds.jsonl").refusals, tuple[RefusedLine, ...])
+    assert_type(ladder["ann"], Belief)
+    assert_type(ladder.get("ann").last_completed_at, str | None)
+    assert_type(ladder.players, Players)
+    assert_type(ladder.leaderboard(10), Leaderboard)
+    assert_type(ladder.predict(["ann", "bob"]), Prediction)
+    assert_type(ladder.balance(["ann", "bob", "cy", "dee"]), list[tuple[str, ...]])
+    assert_type(ladder.record("ann"), bytes)
+    assert_type(iter(ladder), Iterator[str])
+    assert_type(len(ladder), int)
+
+
+def what_a_ladder_is_given() -> None:
+    """Parameters have names and types, as in a ladders file."""
+    Ladder("glicko", initial_mu=1500.0)
+    Ladder(weight_limit=0.2, sigma_limit=80.0, history="full")
+    Ladder("two-moment", display={"minus_sigma": 2})
+
+
+def mistakes(ladder: Ladder, anything: Any) -> None:
+    """What an editor should underline."""
+    Ladder(wieght_limit=0.2)  # type: ignore[call-arg]
+    Ladder("glicko", initial_mu="1500")  # type: ignore[arg-type]
+    ladder.rate([1, 2])  # type: ignore[list-item]
+    ladder.rate(["ann", "bob"], ranks=["1", "2"])  # type: ignore[list-item]
+    ladder.rate(["ann", "bob"], [1, 2], [None, None])  # type: ignore[call-arg]
+    ladder.leaderboard("ten")  # type: ignore[arg-type]
+    ladder["ann"].mu = 1.0  # type: ignore[misc]
+    ladder.rate(anything)
+
+
+def errors() -> None:
+    """An error is a ValueError, so those who know no name of ours can catch it."""
+    assert_type(InvalidRound("malformed", "x").code, str)
