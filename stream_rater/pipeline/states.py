@@ -1,0 +1,90 @@
+"""The states of the two machines and the transitions between them: the protocol's picture as data.
+
+`mermaid` draws a table of transitions as docs/internals/protocol.md shows it, and a test compares
+the two.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class PartitionState(StrEnum):
+    """What an estimator does with a partition of `round-completed` that it owns."""
+
+    OPENING = "Opening"
+    READING_BACK = "ReadingBack"
+    RATING = "Rating"
+    STARTING_OVER = "StartingOver"
+
+
+class ShardState(StrEnum):
+    """What an updater does with a shard that it owns. Here a is `applied`, and c is the committed
+    offset."""
+
+    OPENING = "Opening"
+    REPLAYING = "Replaying"
+    """a < c: Redis lost writes."""
+    SETTLING = "Settling"
+    """a > c: events of the last call may not be published."""
+    WORKING = "Working"
+    """a = c."""
+    REFUSED = "Refused"
+    STARTING_OVER = "StartingOver"
+
+
+class Transition(NamedTuple):
+    """One arrow of the picture. A state that is None is the outside: not owned."""
+
+    source: PartitionState | ShardState | None
+    target: PartitionState | ShardState | None
+    why: str
+    """The step, if it has one, and the cause."""
+
+
+_P, _S = PartitionState, ShardState
+
+ESTIMATOR = (
+    Transition(None, _P.OPENING, "partitions assigned"),
+    Transition(_P.OPENING, _P.READING_BACK, "1 committed offset c and floors known"),
+    Transition(_P.READING_BACK, _P.RATING, "round ids of [c - W, c) read"),
+    Transition(
+        _P.RATING, _P.RATING, "2 to 6 judge, form a wave, read priors, estimate, send parts"
+    ),
+    Transition(_P.RATING, _P.RATING, "7 commit"),
+    Transition(_P.OPENING, _P.STARTING_OVER, "any failure"),
+    Transition(_P.READING_BACK, _P.STARTING_OVER, "any failure"),
+    Transition(_P.RATING, _P.STARTING_OVER, "any failure"),
+    Transition(_P.STARTING_OVER, _P.OPENING, "forget everything, new producer"),
+)
+"""Of each partition of `round-completed`. A partition may be lost in any state."""
+
+UPDATER = (
+    Transition(None, _S.OPENING, "shard assigned"),
+    Transition(_S.OPENING, _S.REFUSED, "the log and Redis do not fit together"),
+    Transition(_S.REFUSED, _S.OPENING, "every 5 s"),
+    Transition(_S.OPENING, _S.REPLAYING, "10 a < c"),
+    Transition(_S.OPENING, _S.SETTLING, "11 a > c"),
+    Transition(_S.OPENING, _S.WORKING, "12 a = c"),
+    Transition(_S.REPLAYING, _S.WORKING, "applied up to c, without events"),
+    Transition(_S.SETTLING, _S.WORKING, "events of [c, a) published"),
+    Transition(_S.WORKING, _S.WORKING, "12 to 14 cut, apply, publish and commit"),
+    Transition(_S.REPLAYING, _S.OPENING, "mismatch"),
+    Transition(_S.SETTLING, _S.OPENING, "mismatch"),
+    Transition(_S.WORKING, _S.OPENING, "mismatch"),
+    Transition(_S.WORKING, _S.REFUSED, "a part that must not be applied"),
+    Transition(_S.REPLAYING, _S.REFUSED, "the mark of a rebuild, or a lost part"),
+    Transition(_S.SETTLING, _S.REFUSED, "its events cannot be built again"),
+    Transition(_S.WORKING, None, "shard revoked"),
+    Transition(_S.WORKING, _S.STARTING_OVER, "any failure"),
+    Transition(_S.SETTLING, _S.STARTING_OVER, "any failure"),
+    Transition(_S.REPLAYING, _S.STARTING_OVER, "any failure"),
+    Transition(_S.STARTING_OVER, _S.OPENING, "forget everything, new producer"),
+)
+"""Of each shard. A shard may be revoked in any state; the picture shows the usual one."""
+
+
+def mermaid(transitions: Sequence[Transition]) -> str:
+    """The transitions as the text of a state diagram of Mermaid."""
+    arrows = (f"    {s or '[*]'} --> {t or '[*]'}: {why}\n" for s, t, why in transitions)
+    return "stateDiagram-v2\n" + "".join(arrows)
