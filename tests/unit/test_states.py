@@ -1,5 +1,6 @@
 """The protocol's diagrams are drawn from its states."""
 
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,9 @@ def test_the_page_shows_these_transitions(transitions: tuple[states.Transition, 
     ("kind", "transitions"),
     [(states.PartitionState, states.ESTIMATOR), (states.ShardState, states.UPDATER)],
 )
-def test_every_state_is_entered_and_left(kind: type, transitions: tuple[states.Transition]) -> None:
+def test_every_state_is_entered_and_left(
+    kind: type[StrEnum], transitions: tuple[states.Transition, ...]
+) -> None:
     """A table has no state that nothing leads to, or that nothing leaves."""
     assert {t.target for t in transitions} - {None} == set(kind)
     assert {t.source for t in transitions} - {None} == set(kind)
