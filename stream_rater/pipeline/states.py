@@ -49,7 +49,7 @@ ESTIMATOR = (
     Transition(_P.OPENING, _P.READING_BACK, "1 committed offset c and floors known"),
     Transition(_P.READING_BACK, _P.RATING, "round ids of [c - W, c) read"),
     Transition(
-        _P.RATING, _P.RATING, "2 to 6 judge, form a wave, read priors, estimate, send parts"
+        _P.RATING, _P.RATING, "2 to 6 validate, form a wave, read priors, estimate, send parts"
     ),
     Transition(_P.RATING, _P.RATING, "7 commit"),
     Transition(_P.OPENING, _P.STARTING_OVER, "any failure"),
