@@ -19,7 +19,7 @@ FAST := not integration and not slow
 unexport PYTHONDONTWRITEBYTECODE
 
 # Of bench, bench-stream, bench-serve, bench-games, chaos and soak: WRITE=1 writes the figures into
-# docs/benchmarks.md, too.
+# docs/benchmarks-full.md, too.
 WRITTEN := $(if $(WRITE),--write)
 
 .DEFAULT_GOAL := help
