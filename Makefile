@@ -24,7 +24,7 @@ WRITTEN := $(if $(WRITE),--write)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup python servers demo test check docs bench bench-stream figure lint dist lock chart
-.PHONY: contract pictures bench-serve bench-games contract-check image-check image compose kubernetes
+.PHONY: contract reference pictures bench-serve bench-games contract-check image-check image compose kubernetes
 .PHONY: chaos soak tables audit up down clean clean-data
 
 help: ## This list
@@ -108,6 +108,9 @@ lock: python ## Write the locks anew from pyproject.toml (UPGRADE=1: newest vers
 
 contract: servers ## Write the events' contract, deploy/asyncapi.yaml, anew
 	@PYTHONPATH=deploy/tools $(VENV_PYTHON) deploy/tools/event_contract.py
+
+reference: python ## Write the tables of docs/reference anew, from the code
+	@PYTHONPATH=deploy/tools $(VENV_PYTHON) deploy/tools/reference.py
 
 contract-check: $(ASYNCAPI)/parser-$(ASYNCAPI_PARSER) ## Parse it by AsyncAPI's own parser (npm)
 	@node deploy/tools/parse_contract.mjs $(ASYNCAPI) deploy/asyncapi.yaml
