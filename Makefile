@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 VENV_PYTHON := .venv/bin/python
-LOCAL := PYTHONPATH=deploy $(PYTHON) -m local
+LOCAL := PYTHONPATH=deploy/tools $(PYTHON) -m local
 UV_VERSION := 0.13.8
 ASYNCAPI := $(CURDIR)/.servers/asyncapi
 ASYNCAPI_PARSER := 3.6.3
@@ -19,12 +19,12 @@ FAST := not integration and not slow
 unexport PYTHONDONTWRITEBYTECODE
 
 # Of bench, bench-stream, bench-serve, bench-games, chaos and soak: WRITE=1 writes the figures into
-# docs/benchmarks.md, too.
+# docs/benchmarks-full.md, too.
 WRITTEN := $(if $(WRITE),--write)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup python servers demo test check docs bench bench-stream figure lint dist lock chart
-.PHONY: contract pictures bench-serve bench-games contract-check image-check image compose kubernetes
+.PHONY: contract reference pictures bench-serve bench-games contract-check image-check image compose kubernetes
 .PHONY: chaos soak tables audit up down clean clean-data
 
 help: ## This list
@@ -40,7 +40,7 @@ python: # only .venv
 	@$(LOCAL).setup python
 
 demo: servers ## A season of rounds through the service on real Kafka and Redis (ARGS=...)
-	@$(VENV_PYTHON) deploy/demo.py $(ARGS)
+	@PYTHONPATH=deploy $(VENV_PYTHON) deploy/tools/demo.py $(ARGS)
 
 test: setup lint ## Everything that .ci/run runs: lint, types, all tests (ARGS="-k name")
 	@$(VENV_PYTHON) -m pytest $(PARALLEL) $(ARGS)
@@ -57,10 +57,10 @@ bench: servers ## Benchmarks: one JSON object a line on standard output (ARGS=..
 
 bench-stream: servers ## The service under load: rate, cost, latency (ARGS=lobby5, WRITE=1)
 	@$(LOCAL).peers
-	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.benchmarks.stream $(ARGS) $(WRITTEN)
+	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.benchmarks.stream $(ARGS) $(WRITTEN)
 
 bench-serve: servers ## How fast the API answers beside a worker at work (ARGS=--quick, WRITE=1)
-	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.benchmarks.reading $(ARGS) $(WRITTEN)
+	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.benchmarks.reading $(ARGS) $(WRITTEN)
 
 bench-games: python ## All systems and other packages on real games, tuned and scored alike (WRITE=1)
 	@$(LOCAL).peers
@@ -72,16 +72,16 @@ soak: servers ## Fuzz the decoder and simulate faults at length (SEEDS=N, MINUTE
 
 chaos: servers ## Break real servers and workers, compare every rating; needs Go (ARGS=rolling, WRITE=1)
 	@$(LOCAL).go_tools toxiproxy
-	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.chaos $(ARGS) $(WRITTEN)
+	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.chaos $(ARGS) $(WRITTEN)
 
 tables: servers ## Write the documents' tables anew (FROM=FILE ARGS="--commit C": add a saved run)
 	@$(VENV_PYTHON) -m tests.benchmarks.document $(FROM) $(ARGS)
 
 figure: servers ## A season under a real Prometheus, and its dashboard drawn (ARGS=...)
-	@PYTHONPATH=deploy $(VENV_PYTHON) -m watching $(ARGS)
+	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m watching $(ARGS)
 
 pictures: servers ## The page of `serve` beside a made-up season, into docs/pictures; needs Chromium
-	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.pictures
+	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.pictures
 
 lint: python ## Style, format and types only
 	@$(VENV_PYTHON) -m ruff check .
@@ -89,7 +89,7 @@ lint: python ## Style, format and types only
 	@$(VENV_PYTHON) -m mypy --strict
 
 audit: servers ## Installed packages against the lock, offline; SBOM (ONLINE=1: pip-audit, too)
-	@PYTHONPATH=deploy $(VENV_PYTHON) deploy/audit.py $(if $(ONLINE),--online)
+	@PYTHONPATH=deploy/tools $(VENV_PYTHON) deploy/tools/audit.py $(if $(ONLINE),--online)
 
 dist: python ## The wheel and the source package, into build/dist
 	@rm -rf build/dist
@@ -107,10 +107,13 @@ lock: python ## Write the locks anew from pyproject.toml (UPGRADE=1: newest vers
 		--output-file deploy/build.lock
 
 contract: servers ## Write the events' contract, deploy/asyncapi.yaml, anew
-	@PYTHONPATH=deploy $(VENV_PYTHON) deploy/event_contract.py
+	@PYTHONPATH=deploy/tools $(VENV_PYTHON) deploy/tools/event_contract.py
+
+reference: python ## Write the tables of docs/reference anew, from the code
+	@PYTHONPATH=deploy/tools $(VENV_PYTHON) deploy/tools/reference.py
 
 contract-check: $(ASYNCAPI)/parser-$(ASYNCAPI_PARSER) ## Parse it by AsyncAPI's own parser (npm)
-	@node deploy/parse_contract.mjs $(ASYNCAPI) deploy/asyncapi.yaml
+	@node deploy/tools/parse_contract.mjs $(ASYNCAPI) deploy/asyncapi.yaml
 
 $(ASYNCAPI)/parser-$(ASYNCAPI_PARSER): # the stamp of an installation that went well
 	@npm install --silent --ignore-scripts --no-audit --no-fund --prefix $(ASYNCAPI) \
@@ -118,19 +121,19 @@ $(ASYNCAPI)/parser-$(ASYNCAPI_PARSER): # the stamp of an installation that went 
 	@touch $@
 
 image-check: servers ## Run the commands of deploy/Dockerfile in a folder (some minutes)
-	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.image
+	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.image
 
 image: python ## Build deploy/Dockerfile with podman or docker and check what it runs (root, WRITE=1)
-	@PYTHONPATH=.:deploy $(VENV_PYTHON) -m containers image $(WRITTEN)
+	@PYTHONPATH=.:deploy:deploy/tools $(VENV_PYTHON) -m containers image $(WRITTEN)
 
 compose: servers ## Run deploy/compose.yaml, a season through it, compare every rating (root, WRITE=1)
-	@PYTHONPATH=.:deploy $(VENV_PYTHON) -m containers compose $(WRITTEN)
+	@PYTHONPATH=.:deploy:deploy/tools $(VENV_PYTHON) -m containers compose $(WRITTEN)
 
 kubernetes: servers ## The chart on a real Kubernetes of one node (root, Go; long at first; WRITE=1)
-	@PYTHONPATH=.:deploy $(VENV_PYTHON) -m containers kubernetes $(WRITTEN)
+	@PYTHONPATH=.:deploy:deploy/tools $(VENV_PYTHON) -m containers kubernetes $(WRITTEN)
 
 chart: setup ## Write the Helm chart's README and the tests' renders anew
-	@PYTHONPATH=deploy $(VENV_PYTHON) -m tests.helm
+	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.helm
 
 up: servers ## Start Kafka and Redis in the background (WITH=prometheus); in a shell: eval "$(make up)"
 	@$(LOCAL).servers up $(WITH)

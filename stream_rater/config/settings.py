@@ -32,89 +32,111 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that only `serve` reads."""
 
     serve: str = "127.0.0.1:9109"
-    """Where the API listens; port 0 picks a free one."""
+    """Address of [`stream-rater serve`](api.md). Port 0 picks a free port. Only `serve` reads the
+    settings whose names begin with it."""
     serve_token: str = ""
-    """The bearer token that requests must have; empty: none."""
+    """Bearer token that requests must have; empty: no token is needed."""
     serve_token_file: str = ""
+    """File that holds the token, instead."""
     serve_probes: str = ""
-    """Where `/healthz`, `/readyz` and `/metrics` are answered by themselves, as well as with the
-    API; empty: nowhere."""
+    """Address where `/healthz`, `/readyz` and `/metrics` are answered by themselves, out of reach
+    of the API's clients; they are answered with the API in any case."""
     serve_connections: Annotated[int, Meta(ge=0, le=100_000)] = 1000
-    """Connections of one address. 0: no limit."""
+    """Connections that one address may have; 0: no limit."""
     serve_rate: Annotated[float, Meta(ge=0, le=1e6)] = 100.0
-    """Requests a second of one address in the long run. 0: no limit."""
+    """Requests per second that one address may send in the long run; 0: no limit."""
     serve_history: Annotated[int, Meta(ge=0, le=1000)] = 20
-    """The changes that are kept of each player. 0: none."""
+    """Changes that the index keeps of each player; 0: none."""
     serve_cors: str = ""
-    """Origins whose pages may ask, with commas between; `*`: any; empty: none."""
+    """Origins whose pages may send requests, separated by commas; `*`: any."""
 
 
 class Access(Serve, frozen=True, kw_only=True):
     """How the service shows who it is, and knows whom it talks to."""
 
     kafka_security_protocol: str = "plaintext"
-    """plaintext, ssl, sasl_plaintext or sasl_ssl."""
+    """`plaintext`, `ssl`, `sasl_plaintext` or `sasl_ssl`."""
     kafka_sasl_mechanism: str = "SCRAM-SHA-512"
+    """SASL mechanism."""
     kafka_sasl_username: str = ""
+    """SASL user."""
     kafka_sasl_password: str = ""
+    """SASL password."""
     kafka_sasl_password_file: str = ""
+    """File that holds the password, instead."""
     kafka_ssl_ca: str = ""
-    """PEM file of the authorities to trust; empty: the system's."""
+    """PEM file of the certificate authorities to trust; empty: the system's."""
     kafka_ssl_certificate: str = ""
-    """PEM file of our own certificate, with `kafka_ssl_key`."""
+    """PEM file of the client's certificate, if Kafka requires one."""
     kafka_ssl_key: str = ""
+    """PEM file of the key of `STREAM_RATER_KAFKA_SSL_CERTIFICATE`."""
     redis_username: str = ""
-    """Instead of one in the URL, as the password."""
+    """Redis user, unless the URL names it."""
     redis_password: str = ""
+    """Redis password, unless the URL has it."""
     redis_password_file: str = ""
+    """File that holds the password, instead."""
     redis_ca: str = ""
-    """PEM file of the authorities to trust, for rediss://; empty: the system's."""
+    """PEM file of the certificate authorities to trust; empty: the system's."""
     redis_certificate: str = ""
+    """PEM file of the client's certificate, if Redis requires one."""
     redis_key: str = ""
+    """PEM file of the key of `STREAM_RATER_REDIS_CERTIFICATE`."""
 
 
 class Settings(Access, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The service's settings. Each is `STREAM_RATER_<NAME>` in the environment, or in TOML."""
 
     kafka: str = "127.0.0.1:9092"
-    """Bootstrap servers."""
+    """Bootstrap servers of Kafka."""
     redis: str = "redis://127.0.0.1:6379/0"
-    """URL (rediss:// for TLS), or host:port; of a cluster several, as URL,host:port,host:port."""
+    """URL, or host:port; `rediss://` switches TLS on. Of a Redis Cluster several nodes, as
+    URL,host:port,host:port. The URL must not set `protocol` or `decode_responses`."""
     redis_cluster: bool = False
-    """Whether it is a Redis Cluster."""
+    """Whether Redis is a Redis Cluster."""
     ladders: str = ""
-    """Path of the ladders file; empty: every ladder, by default parameters."""
+    """Path of the [ladders file](ladders.md). Empty: every ladder, by default parameters."""
     instance_id: str = ""
-    """A name that survives a restart: static group membership and the transactional id. Empty: a
-    random one, so that a killed worker's shards wait for its session to time out."""
+    """Name of this worker that survives a restart; see
+    [Static membership](settings.md#static-membership). Empty: a random name, so a killed worker's
+    partitions wait until its session times out."""
     http: str = "127.0.0.1:9108"
-    """Where /healthz, /readyz and /metrics listen; port 0 picks a free one, empty turns it off."""
+    """Address of the [endpoints](endpoints.md). Port 0 picks a free port; empty: no endpoints."""
     topic_prefix: str = ""
-    """Before every topic name and consumer group: several services on one Kafka."""
+    """Prefix of all topics, groups and transactional ids, to run several services on one Kafka."""
     partitions: Annotated[int, Meta(ge=1, le=10_000)] = 4
-    """Partitions of round-completed where the service creates it."""
+    """Partitions of `round-completed`, when the service creates it."""
     shards: Annotated[int, Meta(ge=1, le=10_000)] = 4
-    """Partitions of performance-estimated and rating-changed where the service creates them."""
+    """Partitions of the two topics by player, when the service creates them; the largest useful
+    number of updaters."""
     buckets: Annotated[int, Meta(ge=1, le=10_000_000)] = 2048
-    """Hashes that hold a ladder's beliefs, per shard: about 50 players each is best."""
+    """Redis hashes per ladder and shard; about 50 players each is best."""
     replication: Annotated[int, Meta(ge=1, le=7)] = 1
-    """Replication factor of the topics that the service creates."""
+    """Replication factor of topics that the service creates."""
     session_timeout_ms: Annotated[int, Meta(ge=1000)] = 6000
+    """Time after which the partitions of a silent worker are assigned to others."""
     transaction_timeout_ms: Annotated[int, Meta(ge=1000)] = 10_000
+    """Time after which Kafka aborts a transaction. It includes the time that Redis takes to apply a
+    batch. Below 5 s, a slow Redis may cost an abort and a new start."""
     duplicate_window: Annotated[int, Meta(ge=0)] = 100_000
-    """Offsets of round-completed in which a round id is accepted once."""
+    """Number of offsets within which a round id counts once."""
     wave_players: Annotated[int, Meta(ge=1)] = 20_000
-    """Players rated in one go, about; more is faster but slower to answer."""
+    """Approximate number of players that are rated in one wave; more is faster, and slower to
+    answer."""
     rejects_per_second: Annotated[int, Meta(ge=0)] = 1000
-    """Rejections of a partition a second, in the long run: beyond, it rests. 0: no limit."""
+    """Rejections per partition and second, on average, above which the worker stops reading the
+    partition for a while; see [Untrusted input](../operations/untrusted-input.md). 0: no limit."""
     correction_threshold: Annotated[float, Meta(ge=0, le=1e9)] = 0.5
-    """Points by which a correction must move a displayed rating to be told at once."""
+    """Points by which a [correction](events.md#corrections) must move a displayed rating to be
+    published at once; a smaller change is published with the player's next event. 0: every change
+    is published."""
     checkpoint_every: Annotated[int, Meta(ge=0)] = 100_000
-    """A correction makes a checkpoint if the last one is this many records behind. 0: it neither
-    makes one nor uses one."""
+    """A correction makes a [checkpoint](../operations/runbook.md#checkpoints) if the last one is
+    this many records behind. 0: corrections neither make checkpoints nor use them."""
     ready_lag: Annotated[int, Meta(ge=0)] = 10_000
-    """Records of a partition not yet finished, beyond which a worker is not ready. 0: no limit."""
+    """Lag of a partition, in records, above which `/readyz` answers 503; 0: no limit."""
     log_level: str = "info"
+    """`debug`, `info`, `warning` or `error`."""
     kafka_options: dict[str, str] = {}  # a struct: each has its own
     """Further librdkafka properties (TOML only)."""
 

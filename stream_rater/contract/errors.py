@@ -77,3 +77,42 @@ class Repartitioned(CannotGoOn):
             "this worker started. A ladder's rounds would be split over two partitions. Begin with "
             "another topic_prefix and an empty database, and submit the rounds again"
         )
+
+
+REJECTIONS: Mapping[str, str] = {
+    "malformed":
+        "it is not valid JSON or MessagePack, or does not have the shape of a round; for a "
+        "correction also: `event-type` names no kind, or it has an unknown field",
+    "too-large": "it is larger than `max_bytes`, or Kafka's client refused to decompress it",
+    "too-deep": "its nesting is deeper than `max_depth`",
+    "unknown-ladder":
+        "its ladder is not in the ladders file (or only from a later offset on), and there is "
+        "no template `\"*\"`",
+    "too-few-entries": "it has fewer than two entries",
+    "too-many-entries": "it has more than `max_entries` entries",
+    "duplicate-player": "a player appears in it twice",
+    "bad-rank": "an entry has neither a rank of at least 1 nor `dnf`",
+    "bad-weight": "its weight is not greater than 0, or is over `max_weight`",
+    "bad-shares": "there is not one share for each member, or a share is not in (0, 1]",
+    "bad-id": "an id is empty, has the wrong type, or is over 128 bytes",
+    "bad-time":
+        "`completed_at` is not an RFC 3339 time with a zone (such as `2026-11-20T20:15:05Z`), "
+        "is before 1900, or lies too far ahead of the record's arrival; of a removal: `from` "
+        "or `until` is not such a time, or `from` is not before `until`",
+    "duplicate-round":
+        "a valid record with the same ladder and round id lies within the duplicate window "
+        "before it",
+    "wrong-partition": "it does not lie in its ladder's partition, murmur2(ladder) mod partitions",
+    "corrections-refused":
+        "it corrects a ladder that takes no corrections at its offset "
+        "([`corrections`](ladders.md#limits))",
+    "unknown-round": "it corrects a round that is not an accepted round of its ladder before it",
+    "unknown-player": "it removes or merges a player without a counted round on its ladder",
+    "already-voided": "it voids a round that is already voided",
+    "bad-merge": "it merges a player into itself, or two players who met in a round",
+    "bad-season":
+        "its `season` is not greater than the last one's, or `season`, `keep` or `sigma` is "
+        "out of bounds",
+}  # fmt: skip
+"""Why a record is rejected, by error code; the last six are for corrections only. The text goes on
+with "The record was rejected because"."""

@@ -20,6 +20,7 @@ from stream_rater.columns.ranges import bounds
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.columns.strings import are_distinct
 from stream_rater.contract import events
+from stream_rater.contract.errors import REJECTIONS
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.rating.model import DID_NOT_FINISH
 from stream_rater.rounds.order import by_place
@@ -38,13 +39,8 @@ SHORT_ID = MAX_ID_BYTES // 4
 QUOTE_IT = "ids are texts, so quote it"
 """What to do about an id that is a number."""
 
-CODES = (
-    "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries", "too-many-entries",
-    "duplicate-player", "bad-rank", "bad-weight", "bad-shares", "bad-id", "bad-time",
-    "duplicate-round", "wrong-partition", "corrections-refused",
-    "unknown-round", "unknown-player", "already-voided", "bad-merge", "bad-season",
-)  # fmt: skip
-"""By which records are rejected; by the last six, corrections only."""
+CODES = tuple(REJECTIONS)
+"""The error codes of rejected records."""
 
 
 class Invalid(Exception):

@@ -162,7 +162,7 @@ def test_a_fault_and_its_line() -> None:
     Nothing is lost or doubled, and a JSON object says so."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.chaos", "--quick", "redis-restored"],
-        cwd=ROOT, env=os.environ | {"PYTHONPATH": "deploy"},
+        cwd=ROOT, env=os.environ | {"PYTHONPATH": "deploy:deploy/tools"},
         capture_output=True, text=True, timeout=HANGS_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -24,7 +24,7 @@ from tests.integration.processes import wait_until
 from tests.real import SettingsFactory
 from tests.waits import HANGS_S
 
-DEMO = (sys.executable, str(ROOT / "deploy" / "demo.py"))
+DEMO = (sys.executable, str(ROOT / "deploy" / "tools" / "demo.py"))
 SHORT = ("--rounds", "80", "--per-second", "40", "--burst", "120")
 LATENCY = "from round to rating"
 
@@ -33,7 +33,8 @@ def environment(folder: Path, **variables: str) -> dict[str, str]:
     """An environment with none of our settings, and with a temporary folder that identifies the
     demo's processes."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    return kept | {"TMPDIR": str(folder), "COLUMNS": "100"} | variables
+    ours = {"TMPDIR": str(folder), "COLUMNS": "100", "PYTHONPATH": str(ROOT / "deploy")}
+    return kept | ours | variables
 
 
 def processes_of(folder: Path) -> list[str]:

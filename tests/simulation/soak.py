@@ -22,8 +22,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from tests.benchmarks.document import faults as document
 from tests.benchmarks.document import writing
+from tests.benchmarks.document.lines import counted as counted_in
 from tests.fuzz.run import INPUTS, fuzz
 
 from .actors import Machines
@@ -163,7 +163,7 @@ def tables(tally: Tally, summary: Summary) -> Iterator[Table]:
     yield by_rule
     whole = Table("simulated", box=MARKDOWN)
     whole.add_column("times", justify="right")
-    for counted, times in document.counted(asdict(summary)):
+    for counted, times in counted_in(asdict(summary)):
         whole.add_row(counted, f"{times:,}")
     yield whole
 

@@ -19,7 +19,7 @@ from tests.waits import HANGS_S
 
 RUNBOOK = pages.text("operations/runbook.md")
 VALUES = yaml.safe_load((ROOT / "helm" / "stream-rater" / "values.yaml").read_text())
-MKDOCS = ROOT / "deploy" / "mkdocs.yml"
+MKDOCS = ROOT / "deploy" / "tools" / "mkdocs.yml"
 SEVERITIES = {"critical", "warning"}
 
 

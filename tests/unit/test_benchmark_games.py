@@ -14,9 +14,10 @@ from stream_rater.evaluation.research import games_tables
 from stream_rater.evaluation.research.games import COMPARED, REFERENCE, VERDICTS, Result, Verdict
 from stream_rater.evaluation.spaces import SPACES
 from tests.benchmarks import games as bench
-from tests.benchmarks.document import games
+from tests.benchmarks.document import lines as lines_of
 from tests.benchmarks.document.origins import ROOT
 from tests.benchmarks.document.rows import Origin, Row, load, made
+from tests.benchmarks.document.tables import BY_SECTION
 from tests.benchmarks.document.writing import ROWS
 
 VERDICT_KEYS = {each.replace(" ", "_") for each in VERDICTS}
@@ -80,14 +81,15 @@ def test_the_tables_tell_verdicts_and_systems(
 ) -> None:
     """Those of the chosen system, by their intervals; ours first, the chosen one in bold."""
     row = told(report(tmp_path / "games.json"), capsys)
-    lines = [line for line in games.VERDICTS.markdown([row]).splitlines() if "`" in line]
+    lines = [line for line in BY_SECTION["games"].markdown([row]).splitlines() if "`" in line]
     start = "| `codeforces`, 5 against 5 | elo-mmr | trueskill-package"
     assert lines[-3:] == [
         f"{start} | log loss | log loss | +0.02 [+0.01, +0.03] | worse |",
         f"{start} | order | log loss | +1 [+0.5, +1.5] | better |",
         f"{start} | order | order | +0.1 [-0.5, +0.7] | no difference |",
     ]
-    lines = [line for line in games.SYSTEMS.markdown([row]).splitlines() if "| `codef" in line]
+    systems = BY_SECTION["games-systems"].markdown([row])
+    lines = [line for line in systems.splitlines() if "| `codef" in line]
     assert [line.split(" | ")[1] for line in lines] == ["**elo-mmr**", "bar", "trueskill-package"]
     assert "0.6300 | 0.2000 | 0.0100 | 70.00 | 70.00 | – | – | 0.6000 | 2 | 0.7000" in lines[2]
     assert "| +1 =1 -1 | 0, 7 |" in lines[1]
@@ -121,5 +123,5 @@ def test_every_peer_has_its_lines() -> None:
     figures = {f"{peer} {aim} {measure} {edge}": 1.0 for peer in peers.SPACES
                for measure, aim in COMPARED for edge in ("mean", "low", "high")}  # fmt: skip
     row = Row("games/a", THEN, {"note": "ours: bar; x", "ratio": figures})
-    found = [each.figures["peer"] for each in games._verdicts(row)]
+    found = [each.figures["peer"] for each in lines_of.verdicts(row)]
     assert found == [peer for peer in peers.SPACES for _ in COMPARED]

@@ -8,15 +8,8 @@ import pytest
 import tests.benchmarks.__main__ as bench
 import tests.chaos.__main__ as chaos
 from local.tools import ROOT
+from tests.benchmarks.document import summary as summary_table
 from tests.benchmarks.document import writing
-from tests.benchmarks.document.faults import BREAKS
-from tests.benchmarks.document.pages import (
-    SECTION,
-    replace_text,
-    untabled,
-    with_summary,
-    with_tables,
-)
 from tests.benchmarks.document.rows import (
     Origin,
     Row,
@@ -28,12 +21,22 @@ from tests.benchmarks.document.rows import (
     natural,
     replaced,
 )
-from tests.benchmarks.document.summary import FIGURES, summary
-from tests.benchmarks.document.tables import TAKEN, Column, Table, shown
+from tests.benchmarks.document.summary import summary
+from tests.benchmarks.document.tables import BY_SECTION, TABLES, Brief, Column, Table, cell_of
+from tests.benchmarks.document.writing import (
+    BRIEF,
+    FIGURES,
+    SECTION,
+    replace_text,
+    untabled,
+    with_briefs,
+    with_summary,
+    with_tables,
+)
 from tests.benchmarks.stream.rounds import WORKLOADS
 
 KEPT = load(ROOT / writing.ROWS)
-PAGE = (ROOT / writing.PAGE).read_text()
+PAGE, FULL = (ROOT / writing.PAGE).read_text(), (ROOT / writing.FULL).read_text()
 THEN = Origin("2026-01-01", "1a2b3c4", "make bench", "a machine")
 NOW = Origin("2026-02-02 02:02", "5d6e7f8", "make bench", "another machine")
 FAULT = {"fault": "rolling", "injected": 3, "updates": 10, "lost": 0, "doubled": 0, "wrong": 0}
@@ -51,15 +54,15 @@ def test_the_documents_are_what_the_rows_make() -> None:
 
 def test_every_row_is_in_a_table() -> None:
     """Else a figure would be measured and never shown."""
-    assert untabled(writing.TABLES, KEPT) == []
+    assert untabled(TABLES, KEPT) == []
     measured = [Row(name, THEN, {}) for name in (*bench.BENCHMARKS, "memory/player", "rebuild")]
-    assert untabled(writing.TABLES, measured) == []
-    assert untabled(writing.TABLES, [Row("new/thing", THEN, {})]) == ["new/thing"]
+    assert untabled(TABLES, measured) == []
+    assert untabled(TABLES, [Row("new/thing", THEN, {})]) == ["new/thing"]
 
 
 def test_every_fault_is_described() -> None:
     """And so is the storm of either kind."""
-    assert set(BREAKS) == {*chaos.FAULTS, "storm-codeforces", "storm-lobbies"}
+    assert set(BY_SECTION["chaos"].labels) == {*chaos.FAULTS, "storm-codeforces", "storm-lobbies"}
 
 
 def test_every_workload_is_described() -> None:
@@ -67,19 +70,19 @@ def test_every_workload_is_described() -> None:
     for each in WORKLOADS.values():
         players = (f"{each.size:,}", f"{each.players:,}") if each.size else ("as they were",) * 2
         cells = f"| `{each.name}` | {' | '.join(players)} | {each.ladders} |"
-        assert cells in PAGE, each.name
+        assert cells in FULL, each.name
 
 
 def test_prose_has_no_figures() -> None:
     """A measured figure stands in a table, with the date on which it was taken."""
-    prose = SECTION.sub("", PAGE)
+    prose = FIGURES.sub("", BRIEF.sub("", SECTION.sub("", PAGE + FULL)))
     units = r"ms|µs|us|ns|s|seconds|KB|MB|MiB|GiB|bytes|updates/s|times|points|%"
     assert re.findall(rf"\d[\d,.]* ?(?:{units})(?!\w)", prose) == []
 
 
 def test_every_column_is_explained() -> None:
     """In a sentence, which its heading does not repeat."""
-    for each in writing.TABLES:
+    for each in TABLES:
         headings = [column.heading for column in each.columns]
         assert len(set(headings)) == len(headings), each.section
         assert all(column.meaning.endswith(".") for column in each.columns), each.section
@@ -122,14 +125,14 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
 # --- pages ----------------------------------------------------------------------------------------
 
 TABLE = Table(
-    "things", "make things", r"thing/\w+",
-    [
-        Column("thing", "which thing.", lambda row: row.name),
-        Column("value", "how much.", shown("value")),
-        Column("other", "what nobody measured.", shown("ratio.other")),
-        TAKEN,
+    section="things", command="make things", names=r"thing/\w+",
+    columns=[
+        Column("thing", "name", "which thing."),
+        Column("value", "value", "how much."),
+        Column("other", "ratio.other", "what nobody measured."),
+        Column("taken", "date", "when."),
     ],
-    order=["b", "a"],
+    order=["b", "a"], brief=Brief(["value", "thing"], ".*/b"),
 )  # fmt: skip
 MARKED = "one\n<!-- section: things -->\nold\n<!-- end -->\ntwo\n"
 
@@ -146,6 +149,33 @@ def test_a_table() -> None:
     assert "Not measured yet: `make things`." in with_tables(MARKED, [TABLE], [])
 
 
+def test_a_short_table() -> None:
+    """It has the selected columns and rows, and no sentences."""
+    rows = [Row("thing/a", THEN, {"value": 1}), Row("thing/b", NOW, {"value": 2})]
+    page = with_briefs("<!-- brief: things -->\nold\n<!-- end -->", [TABLE], rows)
+    table = "| thing | value |\n| --- | --- |\n| thing/b | 2 |"
+    assert page == f"<!-- brief: things -->\n\n{table}\n\n<!-- end -->"
+    assert "Not measured: `make things`." in TABLE.brief_markdown(rows[:1])
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        ("word:1", "`at500`"), ("count:2", "1,000"), ("load:1", "500/s"), ("load:2", "1000 %"),
+        ("label:0", "a thing"), ("label:1", "`at500`"), (r"note:of (\d+)", "7,000"),
+        (r"note:by (\d+)", "–"), ("ratio.x", "0.125"), ("ratio.x*1000", "125"),
+        ("ratio.x/ratio.y", "0.25"), ("ratio.x:.1f", "0.1"), ("ratio.z*9", "–"),
+        ("ratio.z:.1f", "–"), ("ended", "3"), ("text", "so"),
+    ],
+)  # fmt: skip
+def test_a_cell(cell: str, shown: str) -> None:
+    """Each form of a cell, as tables.py lists them."""
+    figures = {
+        "ratio": {"x": 0.125, "y": 0.5}, "note": "of 7000", "ended": {"a": 1, "b": 2}, "text": "so",
+    }  # fmt: skip
+    assert cell_of(cell, {"thing": "a thing"})(Row("thing/at500/1000", NOW, figures)) == shown
+
+
 def test_markers_and_tables_belong_together() -> None:
     """Else a table would be lost, or old figures would stay."""
     with pytest.raises(ValueError, match="not those of the tables: things"):
@@ -158,9 +188,9 @@ def test_markers_and_tables_belong_together() -> None:
 
 def test_the_readmes_table() -> None:
     """At most six lines, only of what was measured; a page without markers stays as it is."""
-    assert len(FIGURES) <= 6
+    assert len(summary_table.FIGURES) <= 6
     lines = [line for line in summary(KEPT).splitlines() if line.startswith("| ")]
-    assert len(lines) == 1 + len(FIGURES)
+    assert len(lines) == 1 + len(summary_table.FIGURES)
     assert "| throughput of one worker" not in summary([])
     assert with_summary("nothing", KEPT) == "nothing"
     page = with_summary("a\n<!-- figures: begin -->\nold\n<!-- figures: end -->\nb\n", KEPT)
@@ -184,7 +214,7 @@ def test_the_verdicts_of_all_games_are_added() -> None:
     counts = {"a better": 2, "a no_difference": 1, "a worse": 3, "b better": 90}
     games = [Row(f"games/{name}", THEN, {"note": "ours: a; 6 configurations", "ratio": counts})
              for name in ("one", "one/5", "two")]  # fmt: skip
-    (line,) = (each for each in summary(games).splitlines() if "foretelling" in each)
+    (line,) = (each for each in summary(games).splitlines() if "predicting" in each)
     assert "`a`: better in 6 comparisons, no difference in 3, worse in 9, on 2 files" in line
 
 

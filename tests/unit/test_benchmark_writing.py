@@ -16,14 +16,14 @@ import tests.benchmarks.stream.__main__ as stream
 import tests.chaos.__main__ as chaos
 from local.tools import ROOT
 from tests.benchmarks.document import origins, writing
-from tests.benchmarks.document.pages import FIGURES, SECTION
 from tests.benchmarks.document.rows import Origin, Row, dumped, load, made, name_of
+from tests.benchmarks.document.writing import FIGURES, SECTION
 from tests.benchmarks.measure import result
 from tests.chaos.scene import Outcome
 from tests.simulation import soak
 
 KEPT = load(ROOT / writing.ROWS)
-PAGE = (ROOT / writing.PAGE).read_text()
+FULL = (ROOT / writing.FULL).read_text()
 NOW = Origin("2026-02-02 02:02", "5d6e7f8", "make bench", "another machine")
 PLAYED = Outcome(
     fault="rolling", injected=3, rebalances=0, updates=10, lost=0, doubled=0, wrong=0,
@@ -35,7 +35,8 @@ PLAYED = Outcome(
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with documents of its own, into which benchmarks write."""
     (tmp_path / "docs").mkdir()
-    (tmp_path / writing.PAGE).write_text(PAGE)
+    (tmp_path / writing.FULL).write_text(FULL)
+    (tmp_path / writing.PAGE).write_text("<!-- brief: memory -->\n<!-- end -->\n")
     (tmp_path / writing.ROWS).write_text(dumped(KEPT))
     (tmp_path / writing.README).write_text(
         "before\n<!-- figures: begin -->\n<!-- figures: end -->\nafter\n"
@@ -62,9 +63,9 @@ def test_a_section_is_written_and_others_stay(root: Path) -> None:
     after = rows_of(root)
     assert {name for name in after if after[name] != before.get(name)} == {"chaos/rolling"}
     assert after["chaos/rolling"].origin.command == 'make chaos ARGS="rolling"'
-    old, new = sections_of(PAGE), sections_of((root / writing.PAGE).read_text())
+    old, new = sections_of(FULL), sections_of((root / writing.FULL).read_text())
     assert {name for name in new if new[name] != old[name]} == {"chaos", "rolling"}
-    assert SECTION.sub("", (root / writing.PAGE).read_text()) == SECTION.sub("", PAGE)
+    assert SECTION.sub("", (root / writing.FULL).read_text()) == SECTION.sub("", FULL)
     readme = (root / writing.README).read_text()
     assert FIGURES.sub("", readme) == "before\n\nafter\n" and "10" in readme
 

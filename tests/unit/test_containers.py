@@ -20,8 +20,8 @@ from containers.report import Failed, Report, table
 from containers.servers import Recipe
 from local import kafka_probe
 from local.tools import LocalServerError
-from tests.benchmarks.document import platform
 from tests.benchmarks.document.rows import Origin, made
+from tests.benchmarks.document.tables import BY_SECTION
 
 
 def test_the_bases_of_the_dockerfile() -> None:
@@ -166,8 +166,7 @@ def test_the_table_goes_into_the_documents(tmp_path: Path) -> None:
     report.check("down", lambda: "nothing left")
     origin = Origin("2026-01-01 00:00", "abc", "make compose", "here")
     (row,) = made([report.figures()], origin)
-    (shown,) = [each for each in platform.TABLES if each.section == "compose"]
-    lines = shown.markdown([row]).splitlines()
+    lines = BY_SECTION["compose"].markdown([row]).splitlines()
     assert [line.split(" | ")[:2] for line in lines[-2:]] == [
         ["| up", "5 / services"],
         ["| down", "nothing left"],

@@ -1,4 +1,4 @@
-"""deploy/local/go_tools: which Go serves, and what is said where none does."""
+"""deploy/tools/local/go_tools: which Go serves, and what is said where none does."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import image_parts
 import msgspec
 import pytest
 from image_parts import Root, libraries, main, needed_by, read_ldd, strip, trim
@@ -108,7 +109,7 @@ def test_a_command_that_makes_no_sense_is_refused(capsys: pytest.CaptureFixture[
 def test_it_needs_nothing_but_python() -> None:
     """In the build stage there is nothing else."""
     done = subprocess.run(
-        [sys.executable, "-I", "-S", str(Path(__file__).parents[2] / "deploy/image_parts.py")],
+        [sys.executable, "-I", "-S", image_parts.__file__],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2, done.stderr

@@ -1,4 +1,4 @@
-"""deploy/local: the set-up's pure parts, and real servers started, killed, restarted, stopped."""
+"""deploy/tools/local: the pure parts of the set-up; real servers start, die, restart and stop."""
 
 import os
 import re
@@ -61,7 +61,7 @@ def a_launch(directory: Path, *command: str, answers: Callable[[int], bool]) -> 
 
 def python_script(text: str) -> "subprocess.Popen[str]":
     """A Python of its own that runs a text; its output is a pipe."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "deploy")}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "deploy" / "tools")}
     return subprocess.Popen(
         [sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, env=environment
     )

@@ -206,6 +206,6 @@ def test_the_python_of_the_readme_runs(monkeypatch: Any) -> None:
 def test_every_page_is_in_the_site() -> None:
     """By its configuration, which MkDocs itself holds against the pages, too."""
     told = re.findall(
-        r"^ +- .*: ([\w/-]+\.md)$", (ROOT / "deploy" / "mkdocs.yml").read_text(), re.M
+        r"^ +- .*: ([\w/-]+\.md)$", (ROOT / "deploy" / "tools" / "mkdocs.yml").read_text(), re.M
     )
     assert sorted(told) == [str(page.relative_to(DOCS)) for page in pages.pages()]

@@ -1,226 +1,104 @@
-"""The reference lists what is there, and nothing else: settings, parameters, codes, metrics."""
+"""The reference is what `make reference` writes from the code; other pages list what is there."""
 
 import re
 from pathlib import Path
-from typing import Any, get_args
 
-import click
-import msgspec
 import pytest
-from prometheus_client.metrics import MetricWrapperBase
+import reference
 
 from local.tools import ROOT
-from stream_rater.adapters.kafka.topic_rules import wanted
-from stream_rater.cli import app
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.config.ladders import Ladder, Limits
-from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import KINDS as CORRECTIONS
-from stream_rater.contract.corrections import Batched, from_message
-from stream_rater.contract.events import CorrectionCause, Entry, RatingChanged, RoundCompleted
-from stream_rater.rating.parameters import Climbing, Common, EloMMR, Evolving, RatingConfig
+from stream_rater.contract.corrections import from_message
 from stream_rater.rating.record import FACTOR_SIZE, HEADER_SIZE, HISTORY_SIZE
 from stream_rater.rating.record import VERSION as RECORD_VERSION
 from stream_rater.rounds.validation import CODES, RULES
-from stream_rater.runtime.lag import Lag
-from stream_rater.runtime.metrics import Metrics
 from tests.chaos.faults import FAULTS
-from tests.pages import blocks, names, pages, section, table, text
+from tests.pages import blocks, names, pages, section, shown, text
 from tests.simulation.faults import KINDS
 
-COMMANDS, SETTINGS = text("reference/commands.md"), text("reference/settings.md")
-LADDERS, EVENTS = text("reference/ladders.md"), text("reference/events.md")
+EVENTS = text("reference/events.md")
 
 
-# --- commands ------------------------------------------------------------------------------------
+# --- what `make reference` writes -----------------------------------------------------------------
 
-OF_ALL_CORRECTIONS = {"--reason", "--dry-run", "--file", "--top", "--format"}
-"""Told once, below the table."""
-
-
-def options(command: click.Command) -> set[str]:
-    """The long options of a command."""
-    return {name for each in command.params for name in each.opts if name.startswith("--")}
+REFERENCE = pages("reference")
 
 
-@pytest.mark.parametrize(
-    "usage", re.findall(r"^\| `stream-rater (.+?)` \|", COMMANDS, re.MULTILINE)
-)
-def test_every_option_in_the_table_of_commands_exists(usage: str) -> None:
-    """And no option is left out, but for --settings, which all have."""
-    name, *more = usage.split()
-    command, shared = app.main.commands[name], {"--settings"}
-    if isinstance(command, click.Group):
-        shared |= OF_ALL_CORRECTIONS
-        command = command.commands[more[0]]
-    assert set(re.findall(r"--[\w-]+", usage)) == options(command) - shared
-    assert shared <= options(command) | {"--settings"}
+@pytest.mark.parametrize("page", REFERENCE, ids=shown)
+def test_the_reference_is_what_the_code_says(page: Path) -> None:
+    """Generating it again changes nothing: no name is missing, and no default is wrong."""
+    assert reference.written(page.read_text()) == page.read_text(), "run `make reference`"
 
 
-def test_every_command_is_told() -> None:
-    """The table of commands is complete."""
-    told = set(re.findall(r"^\| `stream-rater (\w+)", COMMANDS, re.MULTILINE))
-    assert told == set(app.main.commands)
-    assert all(isinstance(each, click.Command) for each in app.main.commands.values())
+def test_every_part_is_on_a_page() -> None:
+    """Each part stands once; so every setting, command, metric, code and field is listed."""
+    parts = [part for page in REFERENCE for part in reference.PART.finditer(page.read_text())]
+    generated = sorted(part[3] for part in parts if part[2] == "generated")
+    checked = sorted(part[3] for part in parts if part[2] == "checked")
+    assert (generated, checked) == (sorted(reference.GENERATED), sorted(reference.CHECKED))
 
 
-def test_every_correction_is_told() -> None:
-    """With the options that all of them have."""
-    (group,) = (each for each in app.main.commands.values() if isinstance(each, click.Group))
-    told = re.findall(r"^\| `stream-rater correct (\w+)", COMMANDS, re.MULTILINE)
-    assert set(told) == set(group.commands)
-    (note,) = re.findall(r"^- \*\*`correct`\*\*: (.*?)^- ", COMMANDS, re.MULTILINE | re.DOTALL)
-    assert set(re.findall(r"--[\w-]+", note)) == OF_ALL_CORRECTIONS
+TABLE = "| field | default | meaning |\n|---|---|---|\n| `a`, `b` | 1 | two |\n| `c` | x | one |"
 
 
-# --- settings and topics -------------------------------------------------------------------------
+def test_a_checked_table_has_each_name_once_and_its_defaults() -> None:
+    """The second column is filled in unless the code has nothing for it."""
+    found = reference.filled("of", TABLE, {"a": "5", "b": "6", "c": None})
+    assert found == TABLE.replace("| 1 |", "| 5, 6 |")
+    for cells, unlike in (({"a": "5", "b": "6"}, "c"), ({**dict.fromkeys("abcd")}, "d")):
+        with pytest.raises(ValueError, match=f"the table of and the code differ in {unlike}"):
+            reference.filled("of", TABLE, cells)
+    with pytest.raises(ValueError, match="differ in a, b, c, c"):
+        reference.filled("of", f"{TABLE}\n| `c` | x | again |", dict.fromkeys("abc"))
 
 
-def shown(default: Any) -> str:
-    """A default as the tables write it."""
-    if isinstance(default, bool):
-        return str(default).lower()
-    return f"`{default}`" if isinstance(default, str) else f"{default}"
+def test_a_page_that_lacks_a_name_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line names the page, the table and what differs; the exit code is 1."""
+    page = tmp_path / "ladders.md"
+    page.write_text("<!-- checked: limits -->\n| a | b |\n|---|---|\n| `x` | 1 |\n<!-- end -->\n")
+    monkeypatch.setattr(reference, "PAGES", tmp_path)
+    before = page.read_text()
+    assert reference.main() == 1
+    error = capsys.readouterr().err
+    assert error.startswith("reference: ladders.md: the table limits and the code differ in ")
+    assert "max_skew_s" in error and error.count("\n") == 1 and page.read_text() == before
 
 
-def test_every_setting_is_told_with_its_default() -> None:
-    """The table of settings is complete and right."""
-    rows = re.findall(r"^\| `STREAM_RATER_(\w+)` \| (.*?) \|", SETTINGS, re.MULTILINE)
-    told = {name.lower(): default for name, default in rows}
-    there = {each.name: each.default for each in msgspec.structs.fields(Settings)}
-    del there["kafka_options"]
-    assert set(told) == set(there)
-    for name, default in there.items():
-        expected = {"none", "random"} if default == "" else {shown(default)}
-        assert told[name] in expected, name
+def test_what_a_part_is_made_of() -> None:
+    """Docstrings, help texts and defaults, each in its cell."""
+    settings, options = reference.settings(), reference.options()
+    assert "| `STREAM_RATER_REPLICATION` | 1 | Replication factor of " in settings
+    assert "| `STREAM_RATER_REDIS_CLUSTER` | false |" in settings
+    assert "| `STREAM_RATER_SERVE_CORS` | none |" in settings
+    assert "| `stream-rater correct void LADDER ROUND_ID` | " in reference.commands()
+    assert "| `run` | `--role [all\\|estimator\\|updater]` | Default: all. |" in options
+    assert options.count("`--reason") == 1
+    assert "| `stream_rater_latency_seconds` | role | " in reference.metrics()
+    assert "`kappa` 0.0001 |" in reference.systems()
 
 
-def test_every_topic_is_told() -> None:
-    """Those that the service creates."""
-    assert set(names(SETTINGS, "topic")) - {"STREAM_RATER_PARTITIONS"} == set(wanted(Settings()))
-
-
-# --- ladders -------------------------------------------------------------------------------------
-
-
-def table_rows(heading: str) -> dict[str, str]:
-    """First and second column of the table with this first heading."""
-    rows = re.findall(r"^\| (`.*?) \| (.*?) \|", table(LADDERS, f"`{heading}`"), re.MULTILINE)
-    return {
-        name: default for cell, default in rows for name in re.findall(r"`(\w+)`", cell)
-    }  # fmt: skip
-
-
-def test_every_rating_parameter_is_told() -> None:
-    """By the names of the struct that parses them, with plain defaults as they are."""
-    told = table_rows("[ladders.ID.rating]")
-    there = {each.encode_name: each.default for each in msgspec.structs.fields(EloMMR)}
-    assert set(told) == {*there, "system"}
-    for name in ("rho", "drift_per_day", "history", "provisional_rounds"):
-        assert float(told[name]) == there[name], name
-    assert told["initial_mu"] == f"{there['initial_mu']:g}, {there['initial_sigma']:g}"
-
-
-SHARED = set(Common.__struct_fields__)
-"""What the table of Elo-MMR tells for all systems."""
-
-
-def told_default(default: Any) -> str:
-    """A default as the table of systems writes it; nothing for a required parameter."""
-    if isinstance(default, str):
-        return f' `"{default}"`'
-    return f" {default:.6f}".rstrip("0").rstrip(".") if isinstance(default, float) else ""
-
-
-@pytest.mark.parametrize("system", get_args(RatingConfig))
-def test_every_system_is_told_with_its_own_parameters(system: Any) -> None:
-    """Those that not all have, with their defaults."""
-    name = system.__struct_config__.tag
-    own = [each for each in msgspec.structs.fields(system) if each.encode_name not in SHARED]
-    if issubclass(system, Evolving):
-        assert f'`"{name}"`' in LADDERS
-        return
-    (row,) = re.findall(rf'^\| `"{name}"` \| (.*) \|$', LADDERS, re.MULTILINE)
-    if issubclass(system, Climbing):
-        assert "those of the next table" in row
-        own = [each for each in own if each.encode_name not in Climbing.__struct_fields__]
-    for each in own:
-        assert f"`{each.encode_name}`{told_default(each.default)}" in row
-
-
-def test_every_parameter_of_kerbys_systems_is_told() -> None:
-    """In a table of their own; `floor` and `dnf` again, for they mean something else there."""
-    told = table_rows("elo`, `pairwise-elo`, `plackett-luce`, `thurstone")
-    assert set(told) == {*Climbing.__struct_fields__} - SHARED | {"floor", "dnf"}
-    assert told["scale"] == "1" and told["learning_rate"] == "required"
-
-
-def test_every_limit_is_told() -> None:
-    """Those of a ladder and those of the file."""
-    told = table_rows("[ladders.ID.limits]")
-    assert set(told) == set(Limits.__struct_fields__)
-    limits = Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0)).limits
-    assert told["max_entries"] == f"{limits.max_entries:,}"
-    assert told["max_skew_s"] == f"{limits.max_skew_s:,}"
-    assert told["max_bytes"] == f"{limits.max_bytes // 2**20} MiB, {limits.max_depth}"
-
-
-# --- events, codes and metrics -------------------------------------------------------------------
-
-
-def test_every_field_of_an_event_is_told() -> None:
-    """Of the rounds that are read and of the changes that are published."""
-    rounds, changes = section(EVENTS, "round-completed"), section(EVENTS, "rating-changed")
-    entries = {f"standings[].{name}" for name in Entry.__struct_fields__}
-    assert set(names(rounds, "field")) == {*RoundCompleted.__struct_fields__, *entries}
-    causes = {f"correction.{name}" for name in CorrectionCause.__struct_fields__}
-    assert set(names(changes, "field")) == {*RatingChanged.__struct_fields__, *causes}
-
-
-def test_every_field_of_a_correction_is_told() -> None:
-    """Of each kind in its own table, with whether it is required; those of all kinds before."""
-    common, *each = section(EVENTS, "Corrections").split("\n### ")
-    assert set(names(common, "field")) == set(Batched.__struct_fields__)
-    told = {part.partition("\n")[0]: part for part in each}
-    assert list(told) == list(CORRECTIONS)
-    for name, kind in CORRECTIONS.items():
-        own = [f for f in msgspec.structs.fields(kind) if f.name not in Batched.__struct_fields__]
-        there = {(f.encode_name, "yes" if f.required else "no") for f in own}
-        rows = re.findall(r"^\| (`.*?) \| (yes|no) \|", told[name], re.MULTILINE)
-        found = {(field, needed) for cell, needed in rows for field in re.findall("`(.*?)`", cell)}
-        assert found == there, name
+# --- events and codes -----------------------------------------------------------------------------
 
 
 def test_corrections_shown_are_corrections() -> None:
     """An example of each kind, which the service decodes."""
-    for part in section(EVENTS, "Corrections").split("\n### ")[1:]:
-        kind = part.partition("\n")[0]
+    parts = section(EVENTS, "Corrections").split("\n### ")[1:]
+    assert [part.partition("\n")[0] for part in parts] == list(CORRECTIONS)
+    for part, kind in zip(parts, CORRECTIONS, strict=True):
         (example,) = blocks(part, "json")
         assert isinstance(from_message(kind, example.encode()), CORRECTIONS[kind])
 
 
-SUFFIXES = {"counter": "_total", "info": "_info"}
-
-
-def test_every_metric_is_told() -> None:
-    """The table of metrics is complete, with each one's labels."""
-    there = {family.name: "topic, partition" for family in Lag().collect()}
-    for metric in vars(Metrics()).values():
-        if isinstance(metric, MetricWrapperBase):
-            (family,) = metric.collect()
-            there[family.name + SUFFIXES.get(family.type, "")] = ", ".join(metric._labelnames)
-    there["stream_rater_info"] = "version, kernel"
-    rows = re.findall(r"^\| `(stream_rater_\w+)` \| (.*?) ?\|", text("reference/metrics.md"), re.M)
-    assert dict(rows) == there
-
-
-def test_every_rejection_code_is_told() -> None:
-    """Each code that the sources reject by stands in the table, and no other."""
+def test_every_rejection_code_has_its_reason() -> None:
+    """Each code that the sources reject by has its reason, and no other code has one."""
     sources = "".join(path.read_text() for path in (ROOT / "stream_rater").rglob("*.py"))
     raised = set(re.findall(r'Invalid\(\s*"([a-z-]+)"', sources))
     raised |= set(re.findall(r're\.compile\(.*\), "([a-z-]+)"\)', sources))
     raised |= {rule.code for rule in RULES}
-    assert set(names(text("reference/errors.md"), "code")) == raised == set(CODES)
+    assert raised == set(CODES)
 
 
 # --- how it works --------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def test_nothing_is_left_to_compile() -> None:
     """Whatever rounds come, of whichever ladder: their kernels are those of `warm --all`."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.cold"],
-        cwd=ROOT, env=os.environ | {"PYTHONPATH": "deploy"},
+        cwd=ROOT, env=os.environ | {"PYTHONPATH": "deploy:deploy/tools"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, ""), done.stderr

@@ -1,4 +1,4 @@
-"""deploy/local/setup.py and steps.py: what runs at once, how a failure ends, what is refused."""
+"""deploy/tools/local/setup.py and steps.py: parallel steps, failures and refusals."""
 
 import threading
 from pathlib import Path

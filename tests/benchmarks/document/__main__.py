@@ -1,4 +1,4 @@
-"""`make tables`: docs/benchmarks.md and the README's table anew, from docs/benchmarks.jsonl.
+"""`make tables`: the tables of the documents again, from docs/benchmarks.jsonl.
 
 With files, rows of saved runs are added first: what any of `make bench`, `make bench-stream`,
 `make bench-serve`, `make bench-games`, `make chaos` and `make soak` printed on standard output.

@@ -8,12 +8,16 @@ from typing import Any
 
 import msgspec
 
+MISSING = "–"
+DIGITS = 3
+"""Significant digits of a measured figure; counts are shown in full."""
+
 Figures = Mapping[str, Any]
 """A JSON object as a benchmark printed it."""
 
 
 class Unreadable(Exception):
-    """A line that is no JSON object of a benchmark; says where."""
+    """A line is not a JSON object of a benchmark. The message names the line."""
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -36,12 +40,16 @@ class Row(msgspec.Struct, frozen=True):
     origin: Origin
     figures: Figures
 
+    def word(self, index: int) -> str:
+        """A word of the name, which are separated by `/`."""
+        return self.name.split("/")[index]
+
 
 def name_of(figures: Figures) -> str | None:
     """The name of the row that a printed object makes; None if it makes none.
 
-    A fault that could not be played makes no row. A comparison with another release makes none
-    either: it holds for one afternoon, and names a folder of one machine.
+    A fault that could not be played makes no row. Neither does a comparison with another release,
+    which holds for one afternoon and names a folder of one machine. Unreadable for other objects.
     """
     match figures:
         case {"failure": _}:
@@ -82,6 +90,26 @@ def printed_in(path: Path) -> Iterator[Figures]:
             yield msgspec.json.decode(line, type=dict[str, Any])
         except msgspec.DecodeError as error:
             raise Unreadable(f"{path}, line {number}: {error}") from error
+
+
+def figure(row: Row, path: str) -> Any:
+    """A figure by its path in the object, such as `ratio.redis_us`; None where there is none."""
+    found: Any = row.figures
+    for part in path.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def number(value: float | str | None) -> str:
+    """A figure for people."""
+    match value:
+        case None:
+            return MISSING
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{float(f'{value:.{DIGITS}g}'):,.12g}"
+    return str(value)
 
 
 def load(path: Path) -> list[Row]:

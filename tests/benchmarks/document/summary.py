@@ -1,12 +1,11 @@
-"""The README's table: the six most telling figures, from the same rows."""
+"""The table of the README and of docs/benchmarks.md: the six most telling figures."""
 
 import re
 from collections.abc import Callable, Sequence
 from string import ascii_uppercase
 
 from stream_rater.evaluation.research.games import VERDICTS
-from tests.benchmarks.document.rows import Row
-from tests.benchmarks.document.tables import figure, number
+from tests.benchmarks.document.rows import Row, figure, number
 
 Rows = dict[str, Row]
 
@@ -69,14 +68,13 @@ FIGURES: dict[str, Callable[[Rows], tuple[str, Row]]] = {
     "latency from a round to its rating changes, rounds of 5": _latency,
     "performances in a round of 100, all opponents counted": _stage_1,
     "rating rounds of 5 in memory": _peers,
-    "foretelling results, in log loss and order, against openskill.py and trueskill": _games,
+    "predicting results, in log loss and order, against openskill.py and trueskill": _games,
     "crashes, broken connections and lost data on real servers": _faults,
 }
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """A line for each of these figures that was measured, with the letter of its machine, and what
-    machines these are."""
+    """One line for each measured figure, with the letter of its machine; then the machines."""
     by_name = {row.name: row for row in rows}
     lines = ["| measured | figure | taken | machine |", "|---|---|---|---|"]
     letters = dict[str, str]()

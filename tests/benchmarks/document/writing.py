@@ -1,8 +1,14 @@
-"""What a benchmark calls to put its figures into the documents."""
+"""Puts rows into the documents: what a benchmark calls to write its figures.
+
+Tables go between the markers of the pages; what else a page says stays as it is. The page with all
+tables has `section` markers, the page for people has `brief` ones, and both that page and the
+README have the summary.
+"""
 
 import argparse
 import fcntl
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,27 +16,30 @@ from pathlib import Path
 
 import msgspec
 
-from tests.benchmarks.document import faults, games, kernels, platform, reading, stream
 from tests.benchmarks.document.origins import ROOT, origin_now
-from tests.benchmarks.document.pages import replace_text, untabled, with_summary, with_tables
 from tests.benchmarks.document.rows import Row, dumped, load, made, replaced
+from tests.benchmarks.document.summary import summary
+from tests.benchmarks.document.tables import TABLES, Table
 
 ROWS = Path("docs/benchmarks.jsonl")
 PAGE = Path("docs/benchmarks.md")
+"""The page for people."""
+FULL = Path("docs/benchmarks-full.md")
+"""The page with all tables."""
 README = Path("README.md")
-TABLES = (
-    *kernels.TABLES, *games.TABLES, *stream.TABLES, *reading.TABLES, *faults.TABLES,
-    *platform.TABLES,
-)  # fmt: skip
+
+SECTION = re.compile(r"(<!-- section: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+BRIEF = re.compile(r"(<!-- brief: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+FIGURES = re.compile(r"(<!-- figures: begin -->\n).*?(<!-- figures: end -->)", re.DOTALL)
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
-    """`--write`, the same for all benchmarks: `make ... WRITE=1`."""
-    parser.add_argument("--write", action="store_true", help=f"write the figures into {PAGE}, too")
+    """Add `--write`, the same for all benchmarks: `make ... WRITE=1`."""
+    parser.add_argument("--write", action="store_true", help=f"write the figures into {FULL}, too")
 
 
 def check(parser: argparse.ArgumentParser, *, write: bool, unlike: dict[str, object]) -> None:
-    """Wrong usage if `--write` comes with an option whose figures are none to be written."""
+    """Wrong usage if `--write` comes with an option whose figures are not written."""
     for option, given in unlike.items():
         if write and given:
             parser.error(f"--write and {option}: such figures are not written")
@@ -43,9 +52,9 @@ def write_run(target: str, printed: Iterable[object], arguments: Sequence[str]) 
 
 
 def write(newer: Sequence[Row]) -> None:
-    """Replace the rows of these names, and make the documents' tables anew.
+    """Replace the rows of these names, and write the tables of the documents again.
 
-    ValueError where the page has not the markers that it should have; the rows are kept then.
+    ValueError if the markers of a page are not those of the tables; the rows are written anyway.
     """
     root = ROOT
     with _alone(root):
@@ -55,20 +64,67 @@ def write(newer: Sequence[Row]) -> None:
             replace_text(path, text)
     for name in untabled(TABLES, newer):
         print(f"{name}: kept in {ROWS}, but no table shows it", file=sys.stderr)
-    print(f"{len(newer)} rows written, see {PAGE}", file=sys.stderr)
+    print(f"{len(newer)} rows written, see {FULL}", file=sys.stderr)
 
 
 def documents(root: Path, rows: Sequence[Row]) -> Iterator[tuple[Path, str]]:
-    """Each document that has figures, and its text with these rows' figures."""
-    page, readme = root / PAGE, root / README
-    yield page, with_tables(page.read_text(), TABLES, rows)
+    """Each document that has figures, and its text with the figures of these rows."""
+    full, page, readme = root / FULL, root / PAGE, root / README
+    yield full, with_tables(full.read_text(), TABLES, rows)
+    yield page, with_summary(with_briefs(page.read_text(), TABLES, rows), rows)
     yield readme, with_summary(readme.read_text(), rows)
+
+
+def with_tables(page: str, tables: Sequence[Table], rows: Sequence[Row]) -> str:
+    """The page of benchmarks with the tables that these rows make.
+
+    ValueError if the page has a marker without a table, or a table has no marker.
+    """
+    by_section = {each.section: each for each in tables}
+    marked = [name for _, name, _ in SECTION.findall(page)]
+    if sorted(marked) != sorted(by_section):
+        unlike = ", ".join(sorted(set(marked) ^ by_section.keys())) or "one is there twice"
+        raise ValueError(f"the page's markers are not those of the tables: {unlike}")
+    return SECTION.sub(
+        lambda found: f"{found[1]}\n{by_section[found[2]].markdown(rows)}\n{found[3]}", page
+    )
+
+
+def with_briefs(page: str, tables: Sequence[Table], rows: Sequence[Row]) -> str:
+    """The page for people with the short tables that these rows make."""
+    by_section = {each.section: each for each in tables}
+    return BRIEF.sub(
+        lambda found: f"{found[1]}\n{by_section[found[2]].brief_markdown(rows)}\n{found[3]}", page
+    )
+
+
+def with_summary(page: str, rows: Sequence[Row]) -> str:
+    """A page with the most telling figures between its markers; unchanged if it has none."""
+    return FIGURES.sub(lambda found: f"{found[1]}\n{summary(rows)}\n{found[2]}", page)
+
+
+def untabled(tables: Iterable[Table], rows: Iterable[Row]) -> list[str]:
+    """Names of the rows that no table shows."""
+    patterns = [each.names for each in tables]
+    return [row.name for row in rows if not any(re.fullmatch(each, row.name) for each in patterns)]
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all, and only if its text changes."""
+    if path.exists() and path.read_text() == text:
+        return
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(text)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 @contextmanager
 def _alone(root: Path) -> Iterator[None]:
-    """Nobody else writes within the block: two benchmarks may end at the same time."""
-    folder = os.open((root / PAGE).parent, os.O_RDONLY)
+    """Hold a lock within the block: two benchmarks may end at the same time."""
+    folder = os.open((root / FULL).parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         yield

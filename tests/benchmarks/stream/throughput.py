@@ -69,7 +69,8 @@ def other(release: Path) -> dict[str, str]:
     alone.mkdir(parents=True, exist_ok=True)
     (alone / "stream_rater").unlink(missing_ok=True)
     (alone / "stream_rater").symlink_to((release / "stream_rater").resolve())
-    return {"PYTHONPATH": f"{alone}:{ROOT}:{ROOT / 'deploy'}", "PYTHONSAFEPATH": "1"}
+    tools = f"{ROOT / 'deploy'}:{ROOT / 'deploy' / 'tools'}"
+    return {"PYTHONPATH": f"{alone}:{ROOT}:{tools}", "PYTHONSAFEPATH": "1"}
 
 
 def by_step(

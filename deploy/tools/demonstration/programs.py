@@ -15,9 +15,10 @@ from local.processes import (
     log_tail,
     undisturbed,
 )
+from local.tools import ROOT
 from stream_rater.config.settings import PREFIX
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = ROOT / "deploy" / "examples"
 LADDERS = EXAMPLES / "ladders.toml"
 GAME_BACKEND = (sys.executable, str(EXAMPLES / "game_backend.py"))
 MATCHMAKING = (sys.executable, str(EXAMPLES / "matchmaking.py"))

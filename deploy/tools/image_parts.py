@@ -73,9 +73,11 @@ def libraries(folder: Path) -> Iterator[Path]:
 
 
 def strip(library: Path) -> None:
-    """Cut off what lies behind all that is loaded: symbols for debuggers, and their table.
+    """Cut off the symbols for debuggers and the section table, which follow the last segment.
 
-    The dynamic linker reads segments only. Nothing is cut where segments end the file.
+    The dynamic linker reads segments only. A file that ends with a segment keeps its length. This
+    saves 24 MB (8 %). The base image has no `strip`, and binutils' own damages libraries that
+    auditwheel has patched.
     """
     with library.open("r+b") as file:
         header = bytearray(file.read(64))

@@ -20,7 +20,7 @@ from local import python_env, steps
 from local.system import ensure_packages
 from local.tools import ROOT, SERVERS, LocalServerError
 
-CONFIGURATION: Final = ROOT / "deploy" / "mkdocs.yml"
+CONFIGURATION: Final = ROOT / "deploy" / "tools" / "mkdocs.yml"
 MERMAID_VERSION: Final = "11.12.2"
 MERMAID_SHA256: Final = "d0830a6c05546e9edb8fe20a8f545f3e0dc7c4c3134d584bad9c13a99d7a71e0"
 MERMAID: Final = SERVERS / f"mermaid-{MERMAID_VERSION}.min.js"

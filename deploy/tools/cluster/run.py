@@ -50,7 +50,10 @@ def played(report: Report) -> None:
     rows = STATE / "rows.json"
     command = [*APART, sys.executable, "-m", "cluster.init", str(STATE)]
     command += [sys.executable, "-m", "cluster.inside", str(STATE)]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'deploy'}"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'deploy'}:{ROOT / 'deploy' / 'tools'}",
+    }
     apart = subprocess.Popen(command, env=environment, start_new_session=True)
     try:
         code = apart.wait(LONGEST_S)

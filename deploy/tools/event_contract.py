@@ -6,12 +6,12 @@ test compares the two.
 """
 
 import sys
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import yaml
 
+from local.tools import ROOT
 from stream_rater.adapters.kafka.envelopes import SOURCE
 from stream_rater.config.ladders import Limits
 from stream_rater.contract import corrections, events, tracecontext
@@ -21,7 +21,7 @@ from stream_rater.rounds.corrections import LAST_SEASON, MOST_SIGMA
 from stream_rater.rounds.reported import MAX_TIME_LENGTH
 from stream_rater.rounds.validation import CODES, LEAST_CEILING, LEAST_SHARE, MIN_ENTRIES
 
-DOCUMENT: Final = Path(__file__).with_name("asyncapi.yaml")
+DOCUMENT: Final = ROOT / "deploy" / "asyncapi.yaml"
 SCHEMAS: Final = "#/components/schemas/"
 VERSION: Final = "1.2.0"
 """Of the events: raised in the middle by an addition, and there is nothing else."""

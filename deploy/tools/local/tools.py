@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[3]
 SERVERS: Final = ROOT / ".servers"
 
 KAFKA_VERSION: Final = "4.4.0"  # the same as in pom.xml; a test compares them

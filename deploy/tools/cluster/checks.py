@@ -16,7 +16,7 @@ from containers.report import Failed, Report, wait_for
 from local.tools import ROOT
 
 CHART: Final = "helm/stream-rater"
-VALUES: Final = "--values=deploy/cluster/values.yaml"
+VALUES: Final = "--values=deploy/tools/cluster/values.yaml"
 LADDERS: Final = ROOT / "deploy" / "examples" / "ladders.toml"
 NAME: Final = f"{RELEASE}-stream-rater"
 ROLES: Final = ("estimator", "updater")

@@ -1,0 +1,131 @@
+"""Rows that make several lines of a table, and the figures that are computed for a line."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from stream_rater.evaluation.bootstrap import Difference
+from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL
+from stream_rater.evaluation.peers import SPACES
+from stream_rater.evaluation.research import games
+from stream_rater.evaluation.research.games import COMPARED, verdict
+from tests.benchmarks.document.rows import Figures, Row, figure, number
+from tests.benchmarks.stream.scaling import REDIS, WORKERS, Costs, Point, curve, first_bottleneck
+from tests.simulation.faults import KINDS
+
+MEASURE = {LOG_LOSS: "log loss", ORDER: "order", ORDER_OF_ALL: "order of all"}
+ALL_ELSE = "everything else, the Kafka client's threads among it"
+SIMULATED = {
+    "seeds": "seeds, each a simulation of its own",
+    "violations": "seeds with a wrong rating, an event lost, doubled or out of order, or a round"
+    " that is never rated",
+    "mutants": "mutants: the protocol with one rule left out",
+    "caught": "mutants caught by a scenario written for them",
+    "caught_by_seeds": "mutants caught by random seeds, too",
+}
+"""What a line of the simulation's table counts, by its field in the JSON object."""
+
+
+def verdicts(row: Row) -> Iterator[Row]:
+    """A game's comparisons of our chosen system with each peer."""
+    ratio = row.figures["ratio"]
+    for peer in SPACES:
+        for wanted, aim in COMPARED:
+            for measure in (wanted, ORDER_OF_ALL) if wanted == ORDER else (wanted,):
+                edges = [ratio.get(f"{peer} {aim} {measure} {e}") for e in ("mean", "low", "high")]
+                if None not in edges:
+                    gap = Difference(*edges)
+                    yield _line(
+                        row, game=_game(row), ours=_ours(row), peer=peer,
+                        measure=MEASURE[measure], aim=MEASURE[aim],
+                        gap=f"{gap.mean:+.3g} [{gap.low:+.3g}, {gap.high:+.3g}]",
+                        verdict=verdict(measure, gap),
+                    )  # fmt: skip
+                    break
+
+
+def systems(row: Row) -> Iterator[Row]:
+    """A game's systems, with all figures of each."""
+    ratio: dict[str, Any] = row.figures["ratio"]
+    for system in dict.fromkeys(key.split()[0] for key in ratio if key.endswith(" us_update")):
+        own = {key.split()[1]: value for key, value in ratio.items()
+               if key.split()[0] == system and len(key.split()) == 2}  # fmt: skip
+        counts = [int(own.get(each.replace(" ", "_"), 0)) for each in games.VERDICTS]
+        failed = [int(own.get(key, 0)) for key in ("failed", "failed_order")]
+        own["counts"] = "+{} ={} -{}".format(*counts) if any(counts) else None
+        own["failed_both"] = "{:,}, {:,}".format(*failed) if any(failed) else None
+        name = f"**{system}**" if system == _ours(row) else system
+        yield _line(row, game=_game(row), system=name, note=row.figures["note"], **own)
+
+
+def _game(row: Row) -> str:
+    file, *cut = row.name.split("/")[1:]
+    return f"`{file}`" + "".join(f", {each.replace('-', ' ')}" for each in cut)
+
+
+def _ours(row: Row) -> str:
+    return str(row.figures["note"]).removeprefix("ours: ").split(";")[0]
+
+
+def steps(row: Row) -> Iterator[Row]:
+    """One line for each step, and one for the time outside of all steps."""
+    release = "before" if row.name.endswith("/before") else "this"
+    spent = row.figures["ratio"]
+    rest = float(figure(row, "value") or 0.0) - sum(spent.values())
+    for step, used in (*spent.items(), (ALL_ELSE, rest)):
+        yield _line(row, release=release, step=step, us=used)
+
+
+def growth(row: Row) -> Iterator[Row]:
+    """One line for each number of updates at which memory was measured."""
+    for key, value in row.figures["ratio"].items():
+        if match := re.fullmatch(r"MiB_at_(\d+)", key):
+            yield _line(row, updates=int(match[1]), mib=value)
+
+
+def capacity(row: Row) -> Iterator[Row]:
+    """What the model computes for more workers, from what one worker was measured to need."""
+    used = [figure(row, f"ratio.{who}_us") for who in ("workers", "redis", "broker")]
+    if None in used:
+        return
+    points = {servers: list(curve(Costs(*used), servers)) for servers in REDIS}
+    for workers in WORKERS:
+        line = {str(n): _point(each[workers - 1]) for n, each in points.items()}
+        yield Row(number(workers), row.origin, line)
+    full = {n: first_bottleneck(each) for n, each in points.items()}
+    line = {str(n): _point(each, f" with {each.workers}") for n, each in full.items()}
+    yield Row("first bottleneck", row.origin, line)
+
+
+def _point(point: Point, note: str = "") -> dict[str, str]:
+    busy = f"{point.busiest}, {100.0 * point.busy[point.busiest]:.0f} %"
+    return {"rate": f"{round(point.rate, -3):,.0f}{note}", "busiest": busy}
+
+
+def simulated(row: Row) -> Iterator[Row]:
+    """One line for each count of the simulation."""
+    for what, times in counted(row.figures):
+        yield Row(what, row.origin, {"times": times})
+
+
+def counted(figures: Figures) -> Iterator[tuple[str, Any]]:
+    """The lines of the simulation's table: what is counted, how many."""
+    yield from ((what, figures[name]) for name, what in SIMULATED.items() if name in figures)
+    faults = figures["faults"]
+    yield from ((what, faults[kind]) for kind, what in KINDS.items() if kind in faults)
+
+
+def checks(row: Row) -> Iterator[Row]:
+    """One line for each check of the image, of compose or of Kubernetes."""
+    for each in row.figures["rows"]:
+        yield _line(row, **{**each, "seen": str(each["seen"]).replace("|", "/")})
+
+
+def _line(row: Row, **figures: Any) -> Row:
+    return Row(row.name, row.origin, figures)
+
+
+SPREADS: Mapping[str, Callable[[Row], Iterator[Row]]] = {
+    each.__name__: each
+    for each in (verdicts, systems, steps, growth, capacity, simulated, checks)
+}  # fmt: skip
