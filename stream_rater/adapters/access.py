@@ -3,6 +3,8 @@ machines' exceptions."""
 
 import logging
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -60,6 +62,15 @@ def trouble_of(error: BaseException | KafkaError | None) -> LogTrouble | Denied:
         return LogTrouble(f"kafka: {inner}")
     cure = ": raise max.message.bytes of the topic" if inner.code() in TOO_LARGE else ""
     return _kind(inner.code())(f"kafka: {inner.str()}{cure}")
+
+
+@contextmanager
+def failures_named() -> Iterator[None]:
+    """Turn what a Kafka client raises into LogTrouble and Denied."""
+    try:
+        yield
+    except CALLBACK_FAILURES as error:
+        raise trouble_of(error) from None
 
 
 def _kind(code: int) -> type[LogTrouble | Denied]:

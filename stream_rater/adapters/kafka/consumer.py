@@ -19,10 +19,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from stream_rater.adapters.access import QUIET, client_options, trouble_of
 from stream_rater.adapters.kafka.deadlines import LAST_MOMENTS_S, Deadlines
-from stream_rater.adapters.kafka.records import Unreadable, record_of
+from stream_rater.adapters.kafka.records import Messages
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.record import Record
 from stream_rater.pipeline.ports import POLL_RECORDS, Poll, Polled
 
 TIMEOUT_S = 5.0
@@ -66,7 +65,6 @@ PASSING = frozenset(
         KafkaError._TRANSPORT,
         KafkaError._TIMED_OUT,
         KafkaError._RESOLVE,
-        KafkaError._PARTITION_EOF,
         KafkaError._MAX_POLL_EXCEEDED,
     }
 )
@@ -100,7 +98,7 @@ class Input:
         change."""
         self._moved_s = -math.inf
         """When partitions were last assigned or revoked."""
-        self._unreadable = Unreadable()
+        self._messages = Messages(PASSING, self._named)
         self._ends: dict[int, int] = {}
         """The high watermark of each partition. The dict is replaced, never changed, because
         metrics read it in another thread."""
@@ -200,8 +198,7 @@ class Input:
             raise self._named(error.args[0]) from None
         messages = rest if first is None else [first, *rest]
         self._raise_noticed(messages)
-        self._unreadable.begin()
-        records = [r for each in messages if (r := self._record(each)) is not None]
+        records = self._messages.records(messages)
         self._next |= {each.partition: each.offset + 1 for each in records}
         self._skip_unreadable()
         polled = Polled(time.monotonic(), frozenset(self._lost), frozenset(self._gained), records)
@@ -290,18 +287,8 @@ class Input:
             return Fenced(f"kafka: {error.str()}")
         return trouble_of(error)
 
-    def _record(self, message: Message) -> Record | None:
-        error = message.error()
-        if error is None:
-            return record_of(message)
-        if error.code() in PASSING:
-            return None
-        if error.code() == KafkaError._BAD_COMPRESSION:
-            return self._unreadable.record(message)
-        raise self._named(error)
-
     def _skip_unreadable(self) -> None:
-        skips = {p: o for p, o in self._unreadable.skips.items() if p in self._reading}
+        skips = {p: o for p, o in self._messages.skips.items() if p in self._reading}
         self._next |= skips
         try:
             for each in self._tps(skips):
@@ -331,7 +318,7 @@ class Input:
         A kept partition is never unassigned: during a rebalance, librdkafka would take that as its
         answer, and other members would own partitions whose loss the machine was not told of.
         """
-        self._unreadable.begin_at(offsets)
+        self._messages.begin_at(offsets)
         mine = {p: o for p, o in offsets.items() if p in self._owned}
         begun = {p: o for p, o in mine.items() if p in self._reading}
         try:

@@ -4,17 +4,16 @@ An estimator polls a round before it reads the notes. `read` asks for the end of
 that, so it sees every note that was acknowledged before the round was polled.
 """
 
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-
-from stream_rater.adapters.access import trouble_of
 from stream_rater.adapters.kafka.producers import Parts
-from stream_rater.adapters.kafka.reader import PASSING, lone_consumer
+from stream_rater.adapters.kafka.reader import Reader
 from stream_rater.adapters.kafka.topics import Admin
-from stream_rater.config.settings import Settings
+from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Denied, LogTrouble
 from stream_rater.pipeline.corrections.correction_ports import Noted
 from stream_rater.pipeline.ladder_history import (
@@ -23,10 +22,12 @@ from stream_rater.pipeline.ladder_history import (
     UnknownNote,
     correction_notes,
     notes,
+    odds,
 )
 
 TIMEOUT_S = 10.0
 AT_ONCE = 10_000
+WAIT_S = 0.1
 RECREATE = (
     "notes were deleted, so it is unknown how ladders were rated. Stop all workers, delete the "
     "topic, and run `stream-rater rebuild --replace`, which creates the topic again"
@@ -44,7 +45,7 @@ class LadderNotes:
         self._topic = admin.topics.notes
         self._ladder_log = LadderLog()
         self._next = 0
-        self._consumer: Consumer | None = None
+        self._reader: Reader | None = None
         self._producer = Parts(settings, self._topic, stop)
 
     def read(self) -> LadderLog:
@@ -58,32 +59,23 @@ class LadderNotes:
             raise LogTrouble(
                 f"{self._topic} ends at offset {end} and was read up to {self._next}: {RECREATE}"
             )
-        deadline_s = time.monotonic() + TIMEOUT_S
         try:
-            while self._next < end:
-                if time.monotonic() > deadline_s:
-                    raise LogTrouble(
-                        f"kafka: {self._topic} could not be read within {TIMEOUT_S:g} s"
-                    )
-                self._read_some()
+            self._read_to(end)
         except (LogTrouble, Denied):
-            self.close()  # the consumer may be past notes that were not added
+            self.close()  # the consumer may be past events that were not added
             raise
         return self._ladder_log
 
-    def _read_some(self) -> None:
-        try:
-            messages = self._reader().consume(AT_ONCE, 0.1)
-        except KafkaException as error:
-            raise trouble_of(error) from None
-        for message in messages:
-            failure = message.error()
-            if failure is None:
-                self._add(message.offset() or 0, message.value() or b"")
-            elif failure.code() == KafkaError._PARTITION_EOF:  # also after transaction markers
-                self._next = message.offset() or 0
-            elif failure.code() not in PASSING:
-                raise trouble_of(failure)
+    def _read_to(self, end: int) -> None:
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while self._next < end:
+            if time.monotonic() > deadline_s:
+                raise LogTrouble(f"kafka: {self._topic} could not be read within {TIMEOUT_S:g} s")
+            reader = self._opened()
+            for record in reader.read(WAIT_S, AT_ONCE):
+                self._add(record.offset, record.value or b"")
+            # The marks of transactions take offsets, too.
+            self._next = max(self._next, reader.ends.get(0, 0))
 
     def _add(self, offset: int, message: bytes) -> None:
         try:
@@ -92,11 +84,11 @@ class LadderNotes:
             raise LogTrouble(f"{self._topic}: offset {offset}: {error}") from None
         self._next = offset + 1
 
-    def _reader(self) -> Consumer:
-        if self._consumer is None:
-            self._consumer = lone_consumer(self._settings)
-            self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
-        return self._consumer
+    def _opened(self) -> Reader:
+        if self._reader is None:
+            self._reader = Reader(self._settings, self._topic)
+            self._reader.start_at({0: self._next})
+        return self._reader
 
     def write(self, messages: Sequence[bytes]) -> None:
         """Append notes. They are in the log when this returns. Raises LogTrouble."""
@@ -118,6 +110,43 @@ class LadderNotes:
 
     def close(self) -> None:
         """Close the consumer. The next read opens another."""
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+
+def noted_ladders(settings: Settings, admin: Admin) -> LadderLog:
+    """What the notes on Kafka say now. Raises LogTrouble, Denied, or TopicMismatch."""
+    admin.partitions_of(admin.topics.notes)  # a topic that does not exist is told by its name
+    notes = LadderNotes(settings, admin)
+    try:
+        return notes.read()
+    finally:
+        notes.close()
+
+
+def disagreement(
+    settings: Settings, ladders: Ladders, ladder_log: LadderLog, only: str | None = None
+) -> str:
+    """Where the ladders file contradicts the notes on a ladder (of all, or of `only` this one), and
+    the cure, in one line; empty if it does not."""
+    found = {
+        ladder: offset
+        for ladder in ladder_log.ladders
+        if only in (None, ladder)
+        and (offset := odds(ladders.history(ladder), ladder_log.noted(ladder))) < math.inf
+    }
+    if not found:
+        return ""
+    ladder, offset = next(iter(found.items()))
+    others = {1: "", 2: " (and 1 other)"}.get(len(found), f" (and {len(found) - 1} others)")
+    variable = f"{PREFIX}LADDERS"
+    ours = (
+        f"the ladders file {settings.ladders}"
+        if settings.ladders
+        else f"the default parameters ({variable} is not set)"
+    )
+    return (
+        f"ladder {ladder!r}{others}: {ours} and the notes on Kafka differ from offset "
+        f"{offset:.0f} on: set {variable} to the ladders file of the workers"
+    )

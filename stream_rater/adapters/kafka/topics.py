@@ -26,13 +26,6 @@ from stream_rater.adapters.access import (
     client_options,
     trouble_of,
 )
-from stream_rater.adapters.kafka.admin_results import (
-    TIMEOUT_S,
-    copies_of,
-    knows_no_topic,
-    offset_of,
-    result_of,
-)
 from stream_rater.adapters.kafka.topic_rules import (
     ENVELOPE_BYTES,
     MESSAGE_BYTES,
@@ -46,6 +39,8 @@ from stream_rater.config.settings import Settings, origin
 from stream_rater.contract import events
 from stream_rater.contract.errors import Denied, LogTrouble
 
+TIMEOUT_S = 10.0
+"""The longest wait for the result of a request."""
 REQUEST_TIMEOUT_S = 5.0
 """The time-out of requests that a state machine waits for."""
 NEWS_S = 0.05
@@ -391,3 +386,40 @@ class Admin:
     def _forget_leaders(self, topic: str) -> None:
         with suppress(KafkaException):  # otherwise the client asks the former leader for minutes
             self._client.list_topics(topic, timeout=REQUEST_TIMEOUT_S)
+
+
+# --- the results of requests ---------------------------------------------------------------------
+
+
+def offset_of(future: Any) -> int:
+    """The offset from a ListOffsets response. Right after the loss of a leader, the response has
+    neither an error nor an offset: this raises LogTrouble."""
+    offset: int = result_of(future).offset
+    if offset < 0:
+        raise LogTrouble("kafka: a partition's leader did not return its offset")
+    return offset
+
+
+def result_of(future: "Future[Any]") -> Any:
+    """The result of a request. Raises LogTrouble or Denied."""
+    try:
+        return future.result(TIMEOUT_S)
+    except KafkaException as error:
+        raise trouble_of(error) from None
+    except TimeoutError:
+        raise LogTrouble(f"kafka: no answer within {TIMEOUT_S:g} s") from None
+
+
+def knows_no_topic(asked: "Future[Any]") -> bool:
+    """Whether a broker answered that the topic does not exist."""
+    error = asked.exception() if asked.done() else None
+    return (
+        isinstance(error, KafkaException)
+        and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+    )
+
+
+def copies_of(known: Any) -> list[tuple[int, int]]:
+    """For each partition of a topic, the number of in-sync replicas and of all replicas."""
+    found = known.partitions
+    return [(len(found[p].isrs), len(found[p].replicas)) for p in sorted(found)]

@@ -176,6 +176,16 @@ def failures_named() -> Iterator[None]:
         raise StoreTrouble(f"redis: {error}") from None
 
 
+def executed(transaction: Any) -> bool:
+    """Execute a transaction; False if another client changed a watched key, and nothing happened.
+    The transaction can then be used again."""
+    try:
+        transaction.execute()
+    except redis.WatchError:
+        return False
+    return True
+
+
 def nothing() -> None:
     """Do nothing."""
 

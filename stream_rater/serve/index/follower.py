@@ -8,14 +8,13 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from stream_rater.adapters.access import trouble_of
-from stream_rater.adapters.kafka.reader import AT_ONCE, PASSING, TIMEOUT_S, lone_consumer
+from stream_rater.adapters.kafka.reader import Reader
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Trouble
 from stream_rater.contract.events import UNDECODABLE, rating_changed_from_json
+from stream_rater.contract.record import Record
 from stream_rater.pipeline.ports import pause_s
 from stream_rater.serve.entries import Change, Erased
 from stream_rater.serve.feed import KEPT
@@ -101,50 +100,39 @@ class Follower:
         writer.check()
         asyncio.run(_check_reading(self._settings))
         stored = writer.begin(topic, partitions)
-        consumer = lone_consumer(self._settings)
-        try:
+        with Reader(self._settings, topic) as reader:
             ends = []
             for p, at in enumerate(stored):
-                _, end = consumer.get_watermark_offsets(TopicPartition(topic, p), TIMEOUT_S)
+                _, end = reader.bounds(p)
                 if end < at:
                     raise of_another(topic, f"read to {at} of partition {p}, which ends at {end}")
                 ends.append(end)
             # Some events before the stored place are read again for the feed; the index has them.
             start = [max(0, at - KEPT // partitions) for at in stored]
-            consumer.assign([TopicPartition(topic, p, at) for p, at in enumerate(start)])
+            reader.start_at(dict(enumerate(start)))
             self._watcher.begun(start)
-            self._read(consumer, topic, writer, start, ends)
-        except KafkaException as error:
-            raise trouble_of(error) from None
-        finally:
-            consumer.close()
+            self._read(reader, writer, start, ends)
 
     def _read(
-        self, consumer: Consumer, topic: str, writer: IndexWriter, positions: list[int],
-        ends: list[int],
-    ) -> None:  # fmt: skip
+        self, reader: Reader, writer: IndexWriter, positions: list[int], ends: list[int]
+    ) -> None:
         noted_s, ended = -CHECKPOINT_S, set[int]()
         while not self._stop.is_set():
             self.last_poll_s = self._clock()
             changes: list[tuple[Place, Change]] = []
             events: list[NewEvent] = []
-            for message in consumer.consume(AT_ONCE, POLL_S):
-                partition = message.partition() or 0
-                if (error := message.error()) is None:
-                    self._take(message, changes, events)
-                    positions[partition] = (message.offset() or 0) + 1
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    # Compaction, and the marks of transactions, leave offsets without a record.
-                    positions[partition] = max(positions[partition], message.offset() or 0)
-                    ended.add(partition)
-                elif error.code() not in PASSING:
-                    raise trouble_of(error)
+            for record in reader.gather(POLL_S):
+                self._take(record, changes, events)
+                positions[record.partition] = record.offset + 1
+            for partition, end in reader.ends.items():
+                positions[partition] = max(positions[partition], end)
+            ended |= reader.ends.keys()
             if changes:
-                places, told = zip(*changes, strict=True)
-                writer.apply(told, positions, places)
+                places, applied = zip(*changes, strict=True)
+                writer.apply(applied, positions, places)
             if events:
                 self._watcher.read(events)
-            self.lag = _behind(consumer, topic, positions)
+            self.lag = sum(max(0, reader.known_end(p) - at) for p, at in enumerate(positions))
             now_s = self._clock()
             if not self.caught_up:
                 done = all(
@@ -164,14 +152,14 @@ class Follower:
         self._watcher.noted(positions)
 
     def _take(
-        self, message: Message, changes: list[tuple[Place, Change]], events: list[NewEvent]
+        self, record: Record, changes: list[tuple[Place, Change]], events: list[NewEvent]
     ) -> None:
         """Add what a record says of the index, and its event, if it is one."""
-        value = message.value()
-        place = message.partition() or 0, message.offset() or 0
+        value = record.value
+        place = record.partition, record.offset
         try:
             if value is None:
-                changes.append((place, Erased(*_names(message.key() or b""))))
+                changes.append((place, Erased(*_names(record.key or b""))))
                 return
             event = rating_changed_from_json(value)
             events.append(NewEvent(*place, event.ladder, value))
@@ -186,16 +174,6 @@ def _names(key: bytes) -> tuple[str, str]:
     if len(parts) != 2:
         raise msgspec.DecodeError("no key of a player")
     return unquote(parts[0], errors="strict"), unquote(parts[1], errors="strict")
-
-
-def _behind(consumer: Consumer, topic: str, positions: Sequence[int]) -> int:
-    """How many records lie behind these positions, by what the client was told with its last
-    answers; nothing is asked."""
-    lag = 0
-    for partition, at in enumerate(positions):
-        _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)
-        lag += max(0, end - at)
-    return lag
 
 
 async def _check_reading(settings: Settings) -> None:

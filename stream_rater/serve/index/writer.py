@@ -21,9 +21,7 @@ other keys have. Whoever finds another number deletes the ladder's index, which 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import redis
-
-from stream_rater.adapters.redis.client import connect, failures_named
+from stream_rater.adapters.redis.client import connect, executed, failures_named
 from stream_rater.adapters.redis.index_keys import (
     INDEX,
     NO_LADDER,
@@ -144,9 +142,7 @@ class IndexWriter:
                         return
                     pipe.multi()
                     pipe.zadd(ROOT, {partition_member(p): at for p, at in raised.items()})
-                    try:
-                        pipe.execute()
-                    except redis.WatchError:
+                    if not executed(pipe):
                         continue  # another process did it, or names a ladder
                     self._positions = stored | raised
                     return
@@ -175,9 +171,7 @@ class IndexWriter:
                     pipe.hset(keys.state, SIZES, _sizes_after(found, after))
                 else:
                     pipe.unlink(*keys)
-                try:
-                    pipe.execute()
-                except redis.WatchError:
+                if not executed(pipe):
                     continue
                 if not whole:
                     raise IndexLost(f"{keys.state}: a part of this ladder's index was lost")
