@@ -180,7 +180,7 @@ class Role:
         except BaseException as error:
             self.failure = error
             if isinstance(error, Denied):
-                self.observer.denied()
+                self.observer.denied(error)
         finally:
             self._leave()
             on_end()

@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from stream_rater.adapters.access import (
     LARGEST_RESPONSE_BYTES,
     QUIET,
+    cause_in,
     client_options,
     failures_named,
     trouble_of,
@@ -207,7 +208,9 @@ class Transactions:
         producer.poll(0)  # calls back about connections that broke meanwhile
         if self._doubt or took_s > SLOW_COMMIT_S:
             doubt = self._doubt or f"it took {took_s:.1f} s"
-            raise LogTrouble(f"kafka: the end of a transaction is in doubt: {doubt}")
+            raise LogTrouble(
+                f"kafka: the end of a transaction is in doubt: {doubt}", cause_in(self._doubt)
+            )
 
     def _send_offsets(self, producer: Producer, ends: list[TopicPartition], member: Any) -> None:
         """Add offsets to the transaction. If the group has a new generation, abort it and raise
@@ -229,7 +232,7 @@ class Transactions:
             if left == 0:
                 return
             if self._doubt:
-                raise LogTrouble(f"kafka: {self._doubt}")
+                raise LogTrouble(f"kafka: {self._doubt}", cause_in(self._doubt))
         raise LogTrouble("kafka: the messages of a transaction were not acknowledged in time")
 
     def produce(

@@ -317,7 +317,8 @@ class Admin:
                 return self._stable(group, topic, partitions)
             except LogTrouble as trouble:
                 if time.monotonic() > deadline_s:
-                    raise LogTrouble(f"{trouble}: is a transaction of {group} open?") from None
+                    why = f"{trouble}: is a transaction of {group} open?"
+                    raise LogTrouble(why, trouble.cause) from None
             time.sleep(0.1)  # where the call returned early
 
     def _stable(self, group: str, topic: str, partitions: int) -> dict[int, int | None]:

@@ -4,6 +4,7 @@ Nothing is retried here, except a command that a cluster's node did not run and 
 another node.
 """
 
+import ssl
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
@@ -25,7 +26,7 @@ from redis.retry import Retry
 from stream_rater.adapters.access import redis_options
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings, without_password
-from stream_rater.contract.errors import Denied, StoreTrouble
+from stream_rater.contract.errors import Cause, Denied, StoreTrouble
 
 TIMEOUT_S = 5.0
 
@@ -127,7 +128,7 @@ def _cluster(address: str, others: Iterable[str], options: dict[str, Any]) -> Cl
     except FAILURES as error:
         # The client reports the same error for a user who may not ask for the slots.
         hint = ", or its user lacks the right +cluster|slots" if NO_CLUSTER in str(error) else ""
-        raise StoreTrouble(f"redis: {error}{hint}") from None
+        raise StoreTrouble(f"redis: {error}{hint}", cause_of(error)) from None
 
 
 def is_cluster(client: Client) -> bool:
@@ -165,6 +166,21 @@ def is_denial_text(text: str) -> bool:
     return text.startswith(REFUSALS) or any(each in text for each in DENIALS)
 
 
+def cause_of(error: BaseException) -> Cause:
+    """The cause of an error: "tls" if a TLS handshake failed, which the client's error follows
+    from. The end of a connection is no matter of TLS, though OpenSSL has errors of its own for
+    it."""
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, ssl.SSLError) and not isinstance(at, ENDS_OF_TLS):
+            return "tls"
+        at = at.__cause__ or at.__context__
+    return "redis"
+
+
+ENDS_OF_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+
+
 @contextmanager
 def failures_named() -> Iterator[None]:
     """Turn a client's errors into Denied and StoreTrouble."""
@@ -173,7 +189,7 @@ def failures_named() -> Iterator[None]:
     except FAILURES as error:
         if is_denial(error):
             raise Denied(f"redis: {error}") from None
-        raise StoreTrouble(f"redis: {error}") from None
+        raise StoreTrouble(f"redis: {error}", cause_of(error)) from None
 
 
 def executed(transaction: Any) -> bool:
@@ -254,8 +270,8 @@ def _slots_known(client: Client) -> Iterator[None]:
             raise
         with suppress(*FAILURES):
             find_again(client)
-        cause = "a slot moved: " if isinstance(error, AskError) else ""
-        raise StoreTrouble(f"redis: {cause}{error}") from None
+        moved = "a slot moved: " if isinstance(error, AskError) else ""
+        raise StoreTrouble(f"redis: {moved}{error}", cause_of(error)) from None
 
 
 class _Connections(ExitStack):

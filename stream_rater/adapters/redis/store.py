@@ -27,6 +27,7 @@ from stream_rater.adapters.redis.client import (
     at_one_instant,
     bulk,
     called,
+    cause_of,
     connect,
     find_again,
     is_denial,
@@ -260,7 +261,7 @@ class RedisStore:
             raise StoreTrouble(_reason(error)) from None
         except FAILURES as error:
             where = f" {self._origin}" if NO_CONNECTION in str(error) else ""
-            raise StoreTrouble(f"{_reason(error)}{where}") from None
+            raise StoreTrouble(f"{_reason(error)}{where}", cause_of(error)) from None
 
     # --- for operators ---
 
