@@ -3,12 +3,12 @@ machines' exceptions."""
 
 import logging
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.files import check_readable
@@ -84,6 +84,13 @@ def cause_in(text: str) -> Cause:
     if any(each in words for each in TLS_WORDS) and "unexpected eof" not in words:
         return "tls"
     return "denied" if any(each in words for each in DENIAL_WORDS) else "kafka"
+
+
+def raise_first(partitions: Iterable[TopicPartition]) -> None:
+    """Raise the first error of a call that succeeded, and failed for single partitions."""
+    for each in partitions:
+        if each.error is not None:
+            raise trouble_of(each.error)
 
 
 @contextmanager

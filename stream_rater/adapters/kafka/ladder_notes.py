@@ -1,7 +1,8 @@
-"""The ladders' notes on Kafka: reads the topic `ladders-noted` to its end, and writes to it.
+"""The ladder events on Kafka: reads the topic `ladders-noted` to its end, and appends to it.
 
-An estimator polls a round before it reads the notes. `read` asks for the end of the topic after
-that, so it sees every note that was acknowledged before the round was polled.
+Ladder events record the parameters by which ladders are rated, and the corrections in force. An
+estimator polls a round before it reads them. `read` asks for the end of the topic after that, so it
+sees every event that was acknowledged before the round was polled.
 """
 
 import math
@@ -35,7 +36,8 @@ RECREATE = (
 
 
 class LadderNotes:
-    """Reads and writes the notes of one worker. The constructor makes no request to Kafka."""
+    """Reads and appends ladder events, for one thread. The constructor makes no request to
+    Kafka."""
 
     def __init__(
         self, settings: Settings, admin: Admin, stop: threading.Event | None = None
@@ -49,7 +51,7 @@ class LadderNotes:
         self._producer = Parts(settings, self._topic, stop)
 
     def read(self) -> LadderLog:
-        """The fold of all notes that exist now. Raises LogTrouble or Denied."""
+        """The fold of all events that exist now. Raises LogTrouble or Denied."""
         (end,) = self._admin.ends(self._topic, 1)
         if self._next == 0:
             (start,) = self._admin.starts(self._topic, 1)
@@ -91,12 +93,12 @@ class LadderNotes:
         return self._reader
 
     def write(self, messages: Sequence[bytes]) -> None:
-        """Append notes. They are in the log when this returns. Raises LogTrouble."""
+        """Append events. They are in the log when this returns. Raises LogTrouble or Denied."""
         self._producer.scatter([(0, message) for message in messages])
 
     def agree(self, histories: Mapping[str, History]) -> dict[str, History]:
-        """Note the ladders that have no note yet. Returns, by ladder, the history that rounds may
-        be rated by."""
+        """Append an event for each ladder that has none yet. Returns, by ladder, the history that
+        rounds may be rated by. Raises LogTrouble or Denied."""
         ladder_log = self.read()
         new = {ladder: own for ladder, own in histories.items() if not ladder_log.noted(ladder)}
         if new:
@@ -105,7 +107,7 @@ class LadderNotes:
         return {ladder: ladder_log.of(ladder) for ladder in histories}
 
     def correct(self, noted: Noted) -> None:
-        """Append notes of corrections. Raises LogTrouble."""
+        """Append events for these corrections. Raises LogTrouble or Denied."""
         self.write(correction_notes(noted))
 
     def close(self) -> None:
@@ -116,20 +118,24 @@ class LadderNotes:
 
 
 def noted_ladders(settings: Settings, admin: Admin) -> LadderLog:
-    """What the notes on Kafka say now. Raises LogTrouble, Denied, or TopicMismatch."""
-    admin.partitions_of(admin.topics.notes)  # a topic that does not exist is told by its name
-    notes = LadderNotes(settings, admin)
+    """The fold of the ladder events on Kafka. Raises LogTrouble, Denied, or TopicMismatch."""
+    admin.partitions_of(admin.topics.notes)  # raises TopicMismatch if there is no such topic
+    events = LadderNotes(settings, admin)
     try:
-        return notes.read()
+        return events.read()
     finally:
-        notes.close()
+        events.close()
 
 
 def disagreement(
     settings: Settings, ladders: Ladders, ladder_log: LadderLog, only: str | None = None
 ) -> str:
-    """Where the ladders file contradicts the notes on a ladder (of all, or of `only` this one), and
-    the cure, in one line; empty if it does not."""
+    """Where the ladders file contradicts the ladder events (of all ladders, or of `only` this one),
+    and the remedy, in one line; empty if it does not.
+
+    A worker with another file rates nothing. A command with another file would report differences
+    that do not exist, or show numbers that were never published.
+    """
     found = {
         ladder: offset
         for ladder in ladder_log.ladders

@@ -24,14 +24,16 @@ from stream_rater.adapters.access import (
     LARGEST_RESPONSE_BYTES,
     QUIET,
     client_options,
+    failures_named,
+    raise_first,
     trouble_of,
 )
 from stream_rater.adapters.kafka.topic_rules import (
     ENVELOPE_BYTES,
     MESSAGE_BYTES,
     Found,
-    judged,
     size_of,
+    verdict_on,
     wanted,
 )
 from stream_rater.config.errors import BadConfiguration
@@ -68,7 +70,7 @@ class Topics:
     changed: str
     rejected: str
     notes: str
-    """The notes about ladders."""
+    """The topic of the ladder events."""
 
     @classmethod
     def of(cls, settings: Settings) -> "Topics":
@@ -196,10 +198,10 @@ class Admin:
         self._client.poll(0)  # calls `_note_connection_error`
         reason = self._connection_error or error
         kind = Denied if reason.code() in DENIALS else LogTrouble
-        told = f"kafka at {self._settings.kafka}: {reason.str()}"
+        why = f"kafka at {self._settings.kafka}: {reason.str()}"
         if reason is error:  # nothing answered there
-            told += f" {origin('kafka', self._settings.kafka)}"
-        return kind(told)
+            why += f" {origin('kafka', self._settings.kafka)}"
+        return kind(why)
 
     def partitions_of(self, *names: str) -> list[int]:
         """The number of partitions of these topics. Raises TopicMismatch if one does not exist."""
@@ -226,7 +228,7 @@ class Admin:
             )
             for name in self._all_of(known, self.topics.names)
         }  # fmt: skip
-        refusals, self.warnings = judged(self._settings, found)
+        refusals, self.warnings = verdict_on(self._settings, found)
         if refusals:
             first, *others = refusals
             more = f" ({len(others)} more refusals follow)" if others else ""
@@ -332,11 +334,9 @@ class Admin:
         try:
             found = reader.committed(asked, timeout=REQUEST_TIMEOUT_S)
         except KafkaException as error:
-            refusal = reader.poll(0.0)  # from the coordinator; the call itself only timed out
-            raise trouble_of(refusal.error() if refusal is not None else error) from None
-        for each in found:
-            if each.error is not None:
-                raise trouble_of(each.error)
+            denial = reader.poll(0.0)  # from the coordinator; the call itself only timed out
+            raise trouble_of(denial.error() if denial is not None else error) from None
+        raise_first(found)
         return {tp.partition: tp.offset if tp.offset >= 0 else None for tp in found}
 
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
@@ -344,13 +344,9 @@ class Admin:
         ends = [TopicPartition(topic, p, offset) for p, offset in offsets.items()]
         if not ends:
             return
-        try:
+        with failures_named():
             done = self._reader(group).commit(offsets=ends, asynchronous=False)
-        except KafkaException as error:
-            raise trouble_of(error) from None
-        for each in done or ():
-            if each.error is not None:
-                raise trouble_of(each.error)
+        raise_first(done or ())
 
     def _reader(self, group: str) -> Consumer:
         if group not in self._readers:
