@@ -173,22 +173,22 @@ def _connected(options: Any, host: str, port: int) -> socket.socket:
 
 
 class Asked(Protocol):
-    """What can be asked. For one event loop."""
+    """Sends commands that read, on one event loop."""
 
     async def ask(self, *command: Any) -> Any:
-        """The reply to a command that reads. Raises StoreTrouble or Denied."""
+        """The reply to a command. Raises StoreTrouble or Denied."""
 
     async def close(self) -> None:
         """Close the connections."""
 
 
 def asked(settings: Settings) -> Asked:
-    """The servers of these settings. Makes no request. Raises BadConfiguration."""
+    """A client for the servers of these settings. Makes no request. Raises BadConfiguration."""
     return _Cluster(settings) if settings.redis_cluster else _Server(settings)
 
 
 class _Line(asyncio.Protocol):
-    """A connection to a server."""
+    """A connection to a server on an event loop. Replies belong to the commands in their order."""
 
     def __init__(self) -> None:
         self._reader = hiredis.Reader()
@@ -200,7 +200,7 @@ class _Line(asyncio.Protocol):
         self.open = False
 
     def ask(self, *command: Any) -> "asyncio.Future[Any]":
-        """The reply to come, which may be an error of hiredis."""
+        """A future of the reply, which may be an error of hiredis."""
         reply = self._loop.create_future()
         if not self.open:
             reply.set_exception(StoreTrouble("redis: the connection was closed"))
@@ -212,11 +212,11 @@ class _Line(asyncio.Protocol):
         return reply
 
     def close(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         self._transport.abort()
 
     def _watch(self) -> None:
-        """Close the connection if nothing is answered for TIMEOUT_S while somebody waits."""
+        """Close the connection if no reply arrives for TIMEOUT_S while a command waits for one."""
         self._watched = bool(self._waiting)
         if self._watched:
             self._loop.call_later(TIMEOUT_S, self._check, self._answered)
@@ -237,7 +237,7 @@ class _Line(asyncio.Protocol):
         while self._waiting and (reply := self._reader.gets()) is not False:
             self._answered += 1
             waiting = self._waiting.popleft()
-            if not waiting.done():  # who asked may have gone
+            if not waiting.done():  # it may have been cancelled
                 waiting.set_result(reply)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -249,7 +249,7 @@ class _Line(asyncio.Protocol):
 
 
 class _Server:
-    """One server. A connection that is lost is made again with the next question."""
+    """A client of one server. A lost connection is opened again with the next command."""
 
     def __init__(self, settings: Settings) -> None:
         self._dialer = Dialer(settings)
@@ -282,7 +282,7 @@ class _Server:
             return self._line
 
     async def _connect(self) -> _Line:
-        """A new connection, as the user of the settings, to their database."""
+        """Open a connection as the user of the settings, to their database."""
         options, loop = self._dialer.options(), asyncio.get_running_loop()
         if path := getattr(options, "path", None):
             _, line = await loop.create_unix_connection(_Line, path)
@@ -299,7 +299,7 @@ class _Server:
 
 
 class _Cluster:
-    """The nodes of a Redis Cluster."""
+    """A client of a Redis Cluster."""
 
     def __init__(self, settings: Settings) -> None:
         with named_addresses(settings) as (address, others):

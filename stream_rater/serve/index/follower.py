@@ -1,4 +1,4 @@
-"""Follows `rating-changed` for `serve`: keeps the index and tells the feed."""
+"""Follows `rating-changed` for `serve`: writes the index, and passes the events to the feed."""
 
 import asyncio
 import threading
@@ -23,8 +23,8 @@ from stream_rater.serve.index.writer import IndexLost, IndexWriter, Place, of_an
 
 POLL_S = 0.2
 CHECKPOINT_S = 2.0
-"""So often the positions of ladders without events are written, and it is checked that the index is
-still there."""
+"""How often the positions of ladders without events are written, and the index is checked for
+losses."""
 
 
 class NewEvent(NamedTuple):
@@ -34,33 +34,33 @@ class NewEvent(NamedTuple):
     offset: int
     ladder: str
     value: bytes
-    """JSON."""
+    """The event in JSON."""
 
 
 class Watcher:
-    """What is told of following. Each method is called in the thread that follows, or listens."""
+    """The hooks by which a follower reports. All are called in one thread."""
 
     def begun(self, positions: Sequence[int]) -> None:
-        """Reading begins here."""
+        """Reading begins at these offsets, one for each partition."""
 
     def read(self, events: Sequence[NewEvent]) -> None:
         """These events are in the index."""
 
     def noted(self, positions: Sequence[int]) -> None:
-        """The index has everything before these positions, of every ladder."""
+        """For every ladder, the index has everything before these positions."""
 
     def trouble(self, why: str) -> None:
-        """Something failed; it is tried again."""
+        """Something failed, and is tried again."""
 
     def skipped(self, partition: int, offset: int) -> None:
-        """A record is no event."""
+        """The record at this place is no event."""
 
     def polled(self, caught_up: bool, lag: int) -> None:
-        """The follower is alive, and so far: see its attributes."""
+        """The follower has polled. The arguments are its attributes of these names."""
 
 
 class Follower:
-    """Keeps the index of one Redis as `rating-changed` says."""
+    """Keeps the index in Redis up to date with `rating-changed`."""
 
     def __init__(
         self, settings: Settings, watcher: Watcher,
@@ -69,18 +69,18 @@ class Follower:
         self._settings, self._watcher, self._clock = settings, watcher, clock
         self._stop = threading.Event()
         self.caught_up = False
-        """Whether the index had everything that was there when reading began."""
+        """Whether the index has every record that existed when reading began."""
         self.last_poll_s = clock()
         self.lag = 0
-        """Records of `rating-changed` that were there at the last look and are not read yet."""
+        """The number of known records of `rating-changed` that are not read yet."""
 
     def stop(self) -> None:
-        """End `run` soon."""
+        """Let `run` end soon."""
         self._stop.set()
 
     def run(self) -> None:
-        """Follow until `stop`. Raises Denied, TopicMismatch or CannotGoOn, which waiting does not
-        cure."""
+        """Follow until `stop`. Raises Denied, TopicMismatch or CannotGoOn, after which a retry
+        makes no sense."""
         troubles = 0
         while not self._stop.is_set():
             try:
@@ -107,7 +107,7 @@ class Follower:
                 if end < at:
                     raise of_another(topic, f"read to {at} of partition {p}, which ends at {end}")
                 ends.append(end)
-            # Some events before the stored place are read again for the feed; the index has them.
+            # The feed gets some events again from before the stored place; the index has them.
             start = [max(0, at - KEPT // partitions) for at in stored]
             reader.start_at(dict(enumerate(start)))
             self._watcher.begun(start)
@@ -154,7 +154,7 @@ class Follower:
     def _take(
         self, record: Record, changes: list[tuple[Place, Change]], events: list[NewEvent]
     ) -> None:
-        """Add what a record says of the index, and its event, if it is one."""
+        """Add the change of the index that a record means, and its event, if it is one."""
         value = record.value
         place = record.partition, record.offset
         try:
@@ -169,7 +169,7 @@ class Follower:
 
 
 def _names(key: bytes) -> tuple[str, str]:
-    """The ladder and the player of a record's key. Raises one of UNDECODABLE."""
+    """The ladder and the player that a record's key names. Raises one of UNDECODABLE."""
     parts = key.decode().split(":")
     if len(parts) != 2:
         raise msgspec.DecodeError("no key of a player")
