@@ -3,15 +3,17 @@ machines' exceptions."""
 
 import logging
 import ssl
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.files import check_readable
 from stream_rater.config.settings import Settings
-from stream_rater.contract.errors import Denied, LogTrouble, Regrouped
+from stream_rater.contract.errors import Cause, Denied, LogTrouble, Regrouped
 
 QUIET = logging.getLogger("stream_rater.librdkafka")
 """Where librdkafka logs; nothing is printed. What matters comes back as an error, which the service
@@ -59,13 +61,45 @@ def trouble_of(error: BaseException | KafkaError | None) -> LogTrouble | Denied:
     if not isinstance(inner, KafkaError):
         return LogTrouble(f"kafka: {inner}")
     cure = ": raise max.message.bytes of the topic" if inner.code() in TOO_LARGE else ""
-    return _kind(inner.code())(f"kafka: {inner.str()}{cure}")
+    reason = f"kafka: {inner.str()}{cure}"
+    if inner.code() in DENIALS:
+        return Denied(reason)
+    kind = Regrouped if inner.code() in REGROUPED else LogTrouble
+    return kind(reason, cause_in(inner.str()))
 
 
-def _kind(code: int) -> type[LogTrouble | Denied]:
-    if code in DENIALS:
-        return Denied
-    return Regrouped if code in REGROUPED else LogTrouble
+TLS_WORDS = "certificate", "ssl alert", "ssl routines::"
+DENIAL_WORDS = "authenticat", "authoriz"
+
+
+def cause_in(text: str) -> Cause:
+    """The cause of a failed connection, from librdkafka's text about it.
+
+    The code of the error does not tell: a certificate that the broker rejects in TLS 1.3 is
+    reported as `_TRANSPORT`, the last failure of all brokers is text within `_ALL_BROKERS_DOWN`,
+    and a log line has no code. OpenSSL reports the end of a connection as an error of its own,
+    which is no matter of certificates. Addresses (`sasl_ssl://...`) do not count.
+    """
+    words = " ".join(word for word in text.lower().split() if "://" not in word)
+    if any(each in words for each in TLS_WORDS) and "unexpected eof" not in words:
+        return "tls"
+    return "denied" if any(each in words for each in DENIAL_WORDS) else "kafka"
+
+
+def raise_first(partitions: Iterable[TopicPartition]) -> None:
+    """Raise the first error of a call that succeeded, and failed for single partitions."""
+    for each in partitions:
+        if each.error is not None:
+            raise trouble_of(each.error)
+
+
+@contextmanager
+def failures_named() -> Iterator[None]:
+    """Turn what a Kafka client raises into LogTrouble and Denied."""
+    try:
+        yield
+    except CALLBACK_FAILURES as error:
+        raise trouble_of(error) from None
 
 
 def client_options(settings: Settings) -> dict[str, Any]:

@@ -18,8 +18,7 @@ from stream_rater.adapters.kafka.envelopes import (
 )
 from stream_rater.adapters.kafka.ladder_notes import LadderNotes
 from stream_rater.adapters.kafka.producers import Parts, Transactions
-from stream_rater.adapters.kafka.reader import read_all
-from stream_rater.adapters.kafka.rereader import Rereader, part_sums
+from stream_rater.adapters.kafka.reader import Rereader, part_sums, read_all
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings

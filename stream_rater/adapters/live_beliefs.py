@@ -1,14 +1,13 @@
-"""What Redis holds of some players of a ladder, as a pool of them alone."""
+"""Reads the current beliefs of some players from the workers' Redis, as a pool of these players."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from stream_rater.adapters.kafka.ladder_notes import LadderNotes
+from stream_rater.adapters.kafka.ladder_notes import LadderNotes, disagreement
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
-from stream_rater.adapters.same_ladders import disagreement
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.columns.strings import StringColumn
@@ -22,9 +21,9 @@ from stream_rater.replay.pool import Pool
 from stream_rater.replay.what_if import Known, playing_as
 
 NOTED_S = 1.0
-"""For so long the notes of the ladders are not read again, nor where the partitions end."""
+"""How long the ladder events and the ends of the partitions are used before they are read again."""
 
-NOTHING_TOLD: Mapping[str, int] = {}
+NOTHING_PUBLISHED: Mapping[str, int] = {}
 
 
 class UnratedLadder(Exception):
@@ -36,101 +35,101 @@ class UnratedLadder(Exception):
 
 
 class OtherLadders(Exception):
-    """The ladders file is not that of the workers. The text says where, and the cure."""
+    """The ladders file is not that of the workers. The text names the place and the remedy."""
 
 
 class BeliefsBehind(Exception):
-    """Redis has not the beliefs that were told of: it lost them, or they are being made again."""
+    """Redis lacks beliefs that were published: it lost them, or a rebuild is not finished."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what}: Redis lost beliefs, or workers are still catching up: try again")
 
 
 class LiveBeliefs:
-    """Reads the beliefs that the workers hold. It is for one thread.
+    """Reads the workers' beliefs. It is for one thread.
 
-    Its methods raise LayoutMismatch where Redis is not that of the workers, TopicMismatch,
-    LogTrouble, StoreTrouble or Denied.
+    Its methods raise LayoutMismatch if Redis is not that of the workers, TopicMismatch, LogTrouble,
+    StoreTrouble or Denied.
     """
 
     def __init__(
         self, settings: Settings, ladders: Ladders, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Makes no request, unless Redis is a cluster."""
+        """Make no request, unless Redis is a cluster."""
         self._settings, self._ladders, self._clock = settings, ladders, clock
         self._admin, self._store = Admin(settings), RedisStore(settings)
         self._notes = LadderNotes(settings, self._admin)
-        self._noted, self._until_s = LadderLog(), -1.0
+        self._ladder_log, self._until_s = LadderLog(), -1.0
         self._edits = EditsOfLadders()
         self._ends: list[int] = []
-        """Where the partitions of `round-completed` end: the next round comes behind."""
+        """The end offset of each partition of `round-completed`, where the next round will be."""
         self._shards = self._partitions = 0
 
     def of(
         self, ladder: str, players: Sequence[str], time_s: int | None = None,
-        told: Mapping[str, int] = NOTHING_TOLD,
+        published: Mapping[str, int] = NOTHING_PUBLISHED,
     ) -> Known:  # fmt: skip
-        """What is believed of these players now, for a round at this time (now, without it), by the
-        parameters that the next round will have. Who has not played is a newcomer.
+        """The beliefs about these players for a round at this time in Unix seconds (None: now), by
+        the parameters that the next round will have. A player without a record is a newcomer.
 
-        `told`: of some players, the offset of what is known to have changed them last.
+        `published`: for some players, the offset of the last change that is known to exist.
 
-        Raises UnratedLadder, OtherLadders, BeliefsBehind, or Gone for who may play no round to
-        come.
+        Raises UnratedLadder, OtherLadders, BeliefsBehind, or Gone for a player who may not play
+        any more.
         """
         self._prepare()
-        if ladder not in self._noted.ladders:
-            raise UnratedLadder(ladder, self._noted.ladders)
-        if why := disagreement(self._settings, self._ladders, self._noted, only=ladder):
+        if ladder not in self._ladder_log.ladders:
+            raise UnratedLadder(ladder, self._ladder_log.ladders)
+        if why := disagreement(self._settings, self._ladders, self._ladder_log, only=ladder):
             raise OtherLadders(why)
         terms = self._ladders.find(ladder, self._ends[partition_of(ladder, len(self._ends))])
         if terms is None:
             raise OtherLadders(
                 f"the ladders file does not rate {ladder!r} yet: `from_offset` lies ahead"
             )
-        edits = self._edits.of(ladder, self._noted.corrections).last
+        edits = self._edits.of(ladder, self._ladder_log.corrections).last
         nobody = Pool(Ladder(rating=terms.rating), edits.started)
         known = Known(ladder, nobody, edits, int(time.time()) if time_s is None else time_s)
         names = sorted(set(playing_as(players, known).values()))
-        held = self._records(ladder, names)
-        found = [name for name in names if held[name] is not None]
-        beliefs = record.decode([held[name] for name in found], terms.rating.kept + 1, 0.0, 1.0)
+        records = self._records(ladder, names)
+        found = [name for name in names if records[name] is not None]
+        beliefs = record.decode([records[name] for name in found], terms.rating.kept + 1, 0.0, 1.0)
         pool = Pool.of(terms.rating, edits.started, StringColumn.of(found), beliefs)
         last = dict(zip(found, beliefs.header["last"].tolist(), strict=True))
         for name in names:
-            if last.get(name, -1) < told.get(name, -1):
-                raise BeliefsBehind(f"the belief about {name!r} is older than what was told")
+            if last.get(name, -1) < published.get(name, -1):
+                raise BeliefsBehind(f"the belief about {name!r} is older than what was published")
         return known._replace(pool=pool)
 
     def _prepare(self) -> None:
-        """Check that Redis is that of the workers, once; read what is new of the notes."""
+        """Check once that Redis is that of the workers. Read new ladder events."""
         if not self._shards:
             topics = self._admin.topics
-            (shards,) = self._admin.partitions_of(topics.changed)  # as many as parts are cut into
+            (shards,) = self._admin.partitions_of(topics.changed)
             (self._partitions,) = self._admin.partitions_of(topics.rounds)
-            self._admin.partitions_of(topics.notes)  # that it does not exist is told by its name
+            self._admin.partitions_of(topics.notes)  # raises TopicMismatch if it does not exist
             layout = {"shards": str(shards), "buckets": str(self._settings.buckets)}
             self._store.layout.check_held(layout)
             self._shards = shards
         if self._clock() > self._until_s:
             try:
-                self._noted = self._notes.read()
+                self._ladder_log = self._notes.read()
             finally:
                 self._notes.close()  # the next read goes on where this one ended
             self._ends = self._admin.ends(self._admin.topics.rounds, self._partitions)
             self._until_s = self._clock() + NOTED_S
 
     def _records(self, ladder: str, players: Sequence[str]) -> dict[str, bytes | None]:
-        """The record of each player; None for who has none. Each shard is read at one instant."""
+        """The record of each player; None if there is none. Each shard is read at one instant."""
         found: dict[str, bytes | None] = {}
         shard = shards_of(players, self._shards)
         asked = {
             int(one): [(ladder, players[i]) for i in np.flatnonzero(shard == one).tolist()]
             for one in np.unique(shard)
         }
-        held = self._store.read({one: PlayerColumn.of(wanted) for one, wanted in asked.items()})
+        stored = self._store.read({one: PlayerColumn.of(wanted) for one, wanted in asked.items()})
         for one, wanted in asked.items():
-            if held[one].position.applied == UNFINISHED:
+            if stored[one].position.applied == UNFINISHED:
                 raise BeliefsBehind(f"the rebuild of shard {one} is not finished")
-            found |= zip((player for _, player in wanted), held[one].records, strict=True)
+            found |= zip((player for _, player in wanted), stored[one].records, strict=True)
         return found

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from msgspec import structs
 
-from stream_rater.adapters.kafka.reader import Submitter, read_all
+from stream_rater.adapters.kafka.ladder_notes import disagreement, noted_ladders
+from stream_rater.adapters.kafka.producers import Submitter
+from stream_rater.adapters.kafka.reader import read_all
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
-from stream_rater.adapters.same_ladders import disagreement, noted_ladders
 from stream_rater.cli.corrections import checked, refused_now
 from stream_rater.cli.terminal import SHOWN_MISTAKES, Mistakes, Order, records_in, rejections
 from stream_rater.columns.kernels import KERNEL_VERSION

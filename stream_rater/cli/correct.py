@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from stream_rater.adapters.kafka.reader import Submitter
+from stream_rater.adapters.kafka.producers import Submitter
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.cli.corrections import APPLIED, Planned, announce, check_all, check_taken
 from stream_rater.config.errors import Failed

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from stream_rater.adapters.kafka.reader import follow
-from stream_rater.adapters.kafka.records import record_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.settings import Settings
@@ -93,9 +92,9 @@ def _print_lines(
     `chosen` is what `line` selects by, in the words of the options.
     """
     (partitions,) = admin.partitions_of(topic)
-    messages = follow(settings, topic, partitions, from_start=following.from_start)
+    records = follow(settings, topic, partitions, from_start=following.from_start)
     printed = 0
-    lines = (None if each is None else line(record_of(each)) for each in messages)
+    lines = (None if each is None else line(each) for each in records)
     told = _waiting(topic, following, chosen)
     for text in _in_time(lines, following.wait_s, time.monotonic, told):
         print(text, flush=True)

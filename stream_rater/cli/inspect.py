@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from stream_rater.adapters.kafka.ladder_notes import disagreement, noted_ladders
 from stream_rater.adapters.kafka.reader import read_back
 from stream_rater.adapters.kafka.topic_rules import DAY_MS
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.keys import belief_key
 from stream_rater.adapters.redis.store import RedisStore
-from stream_rater.adapters.same_ladders import disagreement, noted_ladders
 from stream_rater.cli import corrections_noted
 from stream_rater.cli.follow import in_utc, outcome_of
 from stream_rater.cli.terminal import unknown_ladder
@@ -109,18 +109,17 @@ def _nobody(ladder: str, player: str, shard: int, rated: Sequence[str]) -> str:
 
 
 def _last_rounds(settings: Settings, topic: str, shard: int, key: str, count: int) -> Iterator[str]:
-    messages, begin = read_back(
+    records, begin = read_back(
         settings, topic, shard, key.encode(), count=count, within_s=LOOK_BACK_S
     )
     yield f"last rounds, by {topic}, partition {shard}, from offset {begin} on:"
-    for message in messages:
-        value = message.value()
-        if value is None:
+    for record in records:
+        if record.value is None:
             yield "  erased: these topics are an old generation (`stream-rater erase`)"
             continue
-        event = rating_changed_from_json(value)
+        event = rating_changed_from_json(record.value)
         yield f"  {in_utc(event.completed_at)}  {outcome_of(event)}"
-    if not messages:
+    if not records:
         yield "  none"
 
 

@@ -1,11 +1,25 @@
 """The errors of effects and state machines. After trouble a machine starts over; others end it."""
 
 from collections.abc import Mapping
+from typing import Literal, get_args
+
+Cause = Literal["kafka", "redis", "tls", "denied"]
+"""What made a state machine start over, or end: Kafka or Redis failed; a TLS handshake with one of
+them failed; one of them refused access, because of a wrong password or a missing right."""
+CAUSES: tuple[Cause, ...] = get_args(Cause)
 
 
 class Trouble(Exception):
     """An effect failed, or its outcome is unknown. The machine forgets all its state and starts
     over."""
+
+    cause: Cause = "kafka"
+
+    def __init__(self, reason: str = "", cause: Cause | None = None) -> None:
+        """`cause`: the cause, if it is not the usual one of this class."""
+        super().__init__(reason)
+        if cause is not None:
+            self.cause = cause
 
 
 class LogTrouble(Trouble):
@@ -21,9 +35,13 @@ class Regrouped(LogTrouble):
 class StoreTrouble(Trouble):
     """Redis failed: a call failed, or its outcome is unknown."""
 
+    cause = "redis"
+
 
 class Denied(Exception):
     """Kafka or Redis refused access. The machines do not retry after this: the worker ends."""
+
+    cause: Cause = "denied"
 
 
 class CannotGoOn(Exception):

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stream_rater.adapters.kafka.rereader import Rereader
+from stream_rater.adapters.kafka.ladder_notes import disagreement, noted_ladders
+from stream_rater.adapters.kafka.reader import Rereader
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
-from stream_rater.adapters.same_ladders import disagreement, noted_ladders
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import service_ladders

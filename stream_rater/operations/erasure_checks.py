@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from stream_rater.adapters.kafka.rereader import Rereader
+from stream_rater.adapters.kafka.ladder_notes import disagreement, noted_ladders
+from stream_rater.adapters.kafka.reader import Rereader
 from stream_rater.adapters.kafka.topic_rules import LARGEST, configured, size_of
 from stream_rater.adapters.kafka.topics import Admin, Topics
-from stream_rater.adapters.same_ladders import disagreement, noted_ladders
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import Ladders

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
+from stream_rater.adapters.kafka.ladder_notes import disagreement, noted_ladders
 from stream_rater.adapters.kafka.reader import read_partition
 from stream_rater.adapters.kafka.topics import Admin
-from stream_rater.adapters.same_ladders import disagreement, noted_ladders
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import Ladders

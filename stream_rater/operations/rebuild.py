@@ -7,12 +7,11 @@ from functools import partial
 
 import msgspec
 
-from stream_rater.adapters.kafka.ladder_notes import LadderNotes
+from stream_rater.adapters.kafka.ladder_notes import LadderNotes, disagreement, noted_ladders
 from stream_rater.adapters.kafka.producers import Parts
 from stream_rater.adapters.kafka.reader import read_all, read_batches
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
-from stream_rater.adapters.same_ladders import disagreement, noted_ladders
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import service_ladders

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
+from stream_rater.contract.errors import Trouble
 from stream_rater.contract.record import Record
 from stream_rater.contract.tracecontext import Trace
 from stream_rater.pipeline.ports import Rejection
@@ -88,8 +89,9 @@ class Observer:
     def rounds_missing(self, partition: int, committed: int, start: int) -> None:
         """Kafka deleted offsets [committed, start) of a partition before they were read."""
 
-    def started_over(self, reason: str) -> None:
-        """An effect failed. The machine forgot its state and reads everything again."""
+    def started_over(self, trouble: Trouble) -> None:
+        """An effect failed with this error. The machine forgot its state, and reads everything
+        again."""
 
     def ladder_refused(self, ladder: str, offset: float, reason: str) -> None:
         """A ladder's rounds from this offset on wait, because this worker's file and the notes

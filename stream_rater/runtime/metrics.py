@@ -21,13 +21,13 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
+from stream_rater.contract.errors import CAUSES, Denied, Trouble
 from stream_rater.contract.record import Record
 from stream_rater.contract.tracecontext import trace_of
 from stream_rater.pipeline.observer import Observer, Traced, unwatched
 from stream_rater.pipeline.ports import Polled, Rejection
 from stream_rater.rounds.batch import RoundHead
 from stream_rater.rounds.validation import CODES
-from stream_rater.runtime.causes import CAUSES, cause_of
 from stream_rater.runtime.correction_reports import CorrectionReports
 from stream_rater.runtime.latency import LatencyTracker
 
@@ -155,8 +155,9 @@ class Metrics:
         )
         self.troubles = Counter(
             "stream_rater_restarts_total",
-            "Times a state machine started over after trouble, by whose: kafka, redis, or tls (a "
-            "handshake of either's); denied: it ended, for a wrong password or a missing right",
+            "Times a state machine started over, by cause: kafka or redis failed; tls: a TLS "
+            "handshake with one of them failed; denied: the role ended, because of a wrong "
+            "password or a missing right",
             ["role", "cause"],
             registry=self.registry,
         )
@@ -329,10 +330,10 @@ class ServiceObserver(Observer):
             partition=partition, from_offset=committed, to_offset=start,
         )  # fmt: skip
 
-    def started_over(self, reason: str) -> None:
-        self._metrics.troubles.labels(self._role, cause_of(reason)).inc()
+    def started_over(self, trouble: Trouble) -> None:
+        self._metrics.troubles.labels(self._role, trouble.cause).inc()
         self.corrections.keep(())  # the work on them begins anew
-        self._sometimes("trouble", "started over", reason=reason)
+        self._sometimes("trouble", "started over", reason=str(trouble))
 
     def recovered(self, after_s: float) -> None:
         """The role works again, so long after the first trouble."""
@@ -342,9 +343,9 @@ class ServiceObserver(Observer):
         updates = self._replayed.pop(shard, 0)
         self._log.info("shard refilled from the log", shard=shard, offset=offset, updates=updates)
 
-    def denied(self) -> None:
-        """The role ends, because Kafka or Redis does not let it go on."""
-        self._metrics.troubles.labels(self._role, "denied").inc()
+    def denied(self, error: Denied) -> None:
+        """The role ends, because Kafka or Redis refuses it access."""
+        self._metrics.troubles.labels(self._role, error.cause).inc()
 
     def shard_opened(self, shard: int) -> None:
         if self.refused.pop(shard, None) is not None:

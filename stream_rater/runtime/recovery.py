@@ -1,4 +1,4 @@
-"""When a role works again after trouble with Kafka or Redis."""
+"""Finds out when a role works again after trouble with Kafka or Redis."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,32 +6,32 @@ from typing import Any
 from stream_rater.pipeline.ports import Effect, Poll
 
 QUIET_S = 10.0
-"""A role without trouble for so long works again, whatever it does."""
+"""After this time without trouble a role counts as working again, whatever it does."""
 
 
 class Recovery:
-    """Watches a role's effects, and tells once when it works again and how long it did not.
+    """Watches a role's effects, and reports once when it works again and how long it did not.
 
     It works again once an effect of the kind that failed last has succeeded, and a poll that reads
     has succeeded after it. A poll alone proves nothing: Kafka answers while Redis is down.
     """
 
-    def __init__(self, clock: Callable[[], float], tell: Callable[[float], None]) -> None:
+    def __init__(self, clock: Callable[[], float], report: Callable[[float], None]) -> None:
         self._clock = clock
-        self._tell = tell
+        self._report = report
         self._since_s: float | None = None
         self._last_s = 0.0
         self._failing: type | None = None
 
     def failed(self, effect: Effect[Any]) -> None:
-        """There was trouble with this effect."""
+        """Note that this effect failed."""
         self._last_s = self._clock()
         if self._since_s is None:
             self._since_s = self._last_s
         self._failing = type(effect)
 
     def succeeded(self, effect: Effect[Any]) -> None:
-        """This effect had its outcome."""
+        """Note that this effect succeeded."""
         if self._since_s is None:
             return
         if type(effect) is self._failing:
@@ -39,5 +39,5 @@ class Recovery:
         reads = isinstance(effect, Poll) and not effect.full
         now_s = self._clock()
         if reads and (self._failing is None or now_s - self._last_s >= QUIET_S):
-            self._tell(now_s - self._since_s)
+            self._report(now_s - self._since_s)
             self._since_s = self._failing = None

@@ -180,7 +180,7 @@ class Role:
         except BaseException as error:
             self.failure = error
             if isinstance(error, Denied):
-                self.observer.denied()
+                self.observer.denied(error)
         finally:
             self._leave()
             on_end()
@@ -253,7 +253,7 @@ class Service:
         topics = self._admin.topics
         topic = topics.rounds if estimating else topics.parts
         group = ESTIMATORS if estimating else UPDATERS
-        input_ = Input(self._settings, topic, group, self._stop, calm=estimating)
+        input_ = Input(self._settings, topic, group, self._stop, prefer_large_fetches=estimating)
         self.metrics.partitions.labels(name).set(self._partitions[topic])
         observer = ServiceObserver(self.metrics, name, log.logger(name), spans_of(name, topic))
         input_.on_committed = observer.positions

@@ -5,7 +5,7 @@ import pytest
 from confluent_kafka import Producer
 
 from stream_rater.adapters.access import QUIET
-from stream_rater.adapters.kafka import rereader
+from stream_rater.adapters.kafka import reader
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.contract.corrections import PlayerRemoved, RoundVoided, name_of
 from stream_rater.contract.events import to_json
@@ -43,8 +43,8 @@ def offsets(records: list[Record]) -> list[int]:
 @pytest.fixture
 def small_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many calls for few records, and no long wait for what never comes."""
-    monkeypatch.setattr(rereader, "AT_ONCE", 3)
-    monkeypatch.setattr(rereader, "TIMEOUT_S", 3.0)
+    monkeypatch.setattr(reader, "AGAIN_AT_ONCE", 3)
+    monkeypatch.setattr(reader, "AGAIN_TIMEOUT_S", 3.0)
     monkeypatch.setattr("stream_rater.adapters.memory.driver.POLL_RECORDS", 3)
 
 

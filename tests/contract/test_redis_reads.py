@@ -4,8 +4,8 @@ import msgspec
 import pytest
 import redis
 
-from stream_rater.adapters.redis import client as redis_client
-from stream_rater.adapters.redis.client import CallBatch, at_one_instant, bulk, connect, of_words
+from stream_rater.adapters.redis.calls import CallBatch, Caller, bulk, of_words
+from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.keys import belief_key
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.errors import StoreTrouble
@@ -24,23 +24,6 @@ def test_many_players_share_a_hash(redis_settings: real.Settings) -> None:
     assert apply(performer, 0, application(0, 1, records))
     players = [*reversed(records), BOB, ("l", "p7")]
     assert read(performer, 0, *players).records == [records.get(each) for each in players]
-
-
-def test_the_client_reads_as_well_without_the_shortcut(
-    redis_settings: real.Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Reads work without the hiredis reader, as with a release of redis-py that keeps it
-    elsewhere."""
-    performer = RedisPerformer(redis_settings)
-    assert apply(performer, 1, application(0, 1, {BOB: b"x" * HEADER_SIZE}))
-    shortcuts = []
-    for name in ("_reader", "nothing"):
-        monkeypatch.setattr(redis_client, "READER", name)
-        with connect(redis_settings) as client:
-            line = redis_client.servers(client)[0].connection_pool.get_connection()
-            shortcuts.append(redis_client.reader_of(line) is not None)
-        assert read(performer, 1, BOB).records == [b"x" * HEADER_SIZE]
-    assert shortcuts == [True, False]
 
 
 def test_a_read_that_failed_leaves_no_replies_behind(redis_settings: real.Settings) -> None:
@@ -64,12 +47,14 @@ def test_a_reply_that_comes_after_a_failure_is_nobodys(redis_settings: real.Sett
         return CallBatch("{0}:x", (of_words(len(words), bulk(*words)),), 1)
 
     with connect(redis_settings) as client:
+        caller = Caller(client, redis_settings)
         for _ in range(3):
             with pytest.raises(redis.ResponseError, match="not an integer"):
-                at_one_instant(
-                    client, [asked("INCRBY", "{0}:x", "x"), asked("BLPOP", "{0}:none", "0.2")]
+                caller.at_one_instant(
+                    [asked("INCRBY", "{0}:x", "x"), asked("BLPOP", "{0}:none", "0.2")]
                 )
-            assert at_one_instant(client, [asked("ECHO", "mine")]) == [[b"mine"]]
+            assert caller.at_one_instant([asked("ECHO", "mine")]) == [[b"mine"]]
+        caller.close()
 
 
 def misled(performer: RedisPerformer) -> None:

@@ -31,7 +31,7 @@ def read_back(at: Settings, count: int, within_s: float = LONG_S) -> tuple[list[
     """The values, and the offset from which on they are all."""
     topic = Admin(at).topics.changed
     found, begin = reader.read_back(at, topic, 1, KEY, count=count, within_s=within_s)
-    return [each.value() for each in found], begin
+    return [each.value for each in found], begin
 
 
 def test_the_last_rounds_are_read_back(place: Settings) -> None:

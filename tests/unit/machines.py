@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from stream_rater.columns.strings import StringColumn
+from stream_rater.contract.errors import Trouble
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts import schema
@@ -85,8 +86,8 @@ class Recorder(Observer):
     def shard_refilled(self, shard: int, offset: int) -> None:
         self.refilled.append((shard, offset))
 
-    def started_over(self, reason: str) -> None:
-        self.troubles.append(reason)
+    def started_over(self, trouble: Trouble) -> None:
+        self.troubles.append(str(trouble))
 
     def shard_refused(self, shard: int, reason: str, offset: int | None = None) -> None:
         self.refused.append((shard, reason))

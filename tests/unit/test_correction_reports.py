@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import structlog
 
+from stream_rater.contract.errors import LogTrouble
 from stream_rater.runtime.correction_reports import AT_MOST, LOG_EVERY_S, CorrectionReports
 from stream_rater.runtime.lag import Lag
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
@@ -69,7 +70,7 @@ def test_a_correction_is_counted_once_it_is_finished(interrupted: bool) -> None:
     observer.correcting("eu", 1, 90, 0.5)
     assert (progress("rounds"), progress("parts")) == (0.5, None)
     if interrupted:
-        observer.started_over("kafka: gone")
+        observer.started_over(LogTrouble("kafka: gone"))
     else:
         observer.corrected("eu", 1, 90, 0)
     assert progress("rounds") == 1.0

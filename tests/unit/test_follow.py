@@ -24,29 +24,21 @@ from stream_rater.runtime.embedded import Engine
 from tests.rounds import as_json, event, ranked
 from tests.unit.machines import RULE
 
-Messages = list[Any]
+Records = list[Any]
 
 
-class Message:
-    """As the client gives it."""
-
-    def __init__(self, value: bytes | None, headers: Any = (), key: bytes = b"") -> None:
-        self._of = {"value": value, "headers": list(headers), "key": key}
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda: self._of.get(name, 0)
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 0
+def record_of(value: bytes | None, headers: Any = (), key: bytes = b"") -> Record:
+    """A record of the topic that is followed."""
+    return Record(0, 0, value, tuple(headers), received_s=0.0, key=key)
 
 
 @pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Messages]:
-    """A topic with these messages; then nothing comes any more, and the clock runs."""
-    messages: Messages = []
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Records]:
+    """A topic with these records; then nothing comes any more, and the clock runs."""
+    records: Records = []
 
     def following(settings: Settings, topic: str, *_: Any, **__: Any) -> Iterator[Any]:
-        return itertools.chain(messages, itertools.repeat(None))
+        return itertools.chain(records, itertools.repeat(None))
 
     now_s = itertools.count()
     topics = Topics.of(Settings())
@@ -54,23 +46,23 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Messages]:
     monkeypatch.setattr(follow, "Admin", lambda _: admin)
     monkeypatch.setattr(follow, "follow", following)
     monkeypatch.setattr(follow.time, "monotonic", lambda: float(next(now_s)))
-    yield messages
+    yield records
 
 
 def run(*words: str) -> Result:
     return CliRunner().invoke(app.main, words)
 
 
-def season(rounds: int) -> Messages:
+def season(rounds: int) -> Records:
     """What the service publishes of some duels, ann losing each."""
     engine = Engine()
     for i in range(rounds):
         engine.log.submit(0, as_json(standings=ranked([2, 1]), round_id=f"r{i}"), received_s=2e9)
     engine.settle()
-    return [Message(each.value) for some in engine.log.changed for each in some]
+    return [record_of(each.value) for some in engine.log.changed for each in some]
 
 
-def test_a_first_round_explains_itself(served: Messages) -> None:
+def test_a_first_round_explains_itself(served: Records) -> None:
     """A newcomer has had no rating before: a loss does not look like a gain."""
     served += season(2)
     lines = run("watch", "--count", "4").stdout.splitlines()
@@ -80,23 +72,23 @@ def test_a_first_round_explains_itself(served: Messages) -> None:
                for line in lines if "r1" in line)  # fmt: skip
 
 
-def test_who_was_erased_is_passed_over(served: Messages) -> None:
+def test_who_was_erased_is_passed_over(served: Records) -> None:
     """The record has a key, and no value."""
-    served += [Message(None), *season(1)]
+    served += [record_of(None), *season(1)]
     assert len(run("watch", "--count", "2").stdout.splitlines()) == 2
 
 
-def corrected(cause: CorrectionCause, rounds: int) -> Message:
+def corrected(cause: CorrectionCause, rounds: int) -> Record:
     """What the service publishes of a correction that a player loses 56 points by."""
     header = np.zeros(1, HEADER)
     header["rounds"], header["mu"], header["previous_mu"] = rounds, 1534.0, 1590.0
     header["sigma"] = header["previous_sigma"] = 80.0
     told = "2026-11-25T16:00:00Z", RULE, ["ann"], header, np.ones(1, np.bool_)
     (event,) = correction_events(0, "l", cause, *told)
-    return Message(event.value)
+    return record_of(event.value)
 
 
-def test_a_correction_is_told_by_its_cause(served: Messages) -> None:
+def test_a_correction_is_told_by_its_cause(served: Records) -> None:
     """What moved and why; of a player with one round left, too, who is not new. Numbers stand
     where those of rounds do."""
     voided = CorrectionCause(cause="round-voided", offset=7, round_id="r-81f3")
@@ -112,7 +104,7 @@ def test_a_correction_is_told_by_its_cause(served: Messages) -> None:
     assert json.loads(as_json)["correction"]["round_id"] == "r-81f3"
 
 
-def test_watch_ends_when_nothing_comes(served: Messages) -> None:
+def test_watch_ends_when_nothing_comes(served: Records) -> None:
     """Fewer than were asked for are a failure, told with their number; else it is the end."""
     served += season(1)
     enough = run("watch", "--count", "2", "--wait", "5")
@@ -165,20 +157,20 @@ def test_times_stand_in_a_column(time: str, column: str) -> None:
     assert follow.in_utc(time) == column
 
 
-def refused(code: str, value: bytes, headers: Any = (), offset: int = 7) -> Message:
+def refused(code: str, value: bytes, headers: Any = (), offset: int = 7) -> Record:
     """A message as the service writes it."""
     record = Record(3, offset, value, headers, received_s=1_795_205_705.0, key=b"k")
     told = Rejection(record, code, f"because of {code}", "", "")
-    return Message(**rejected_message(told, "round-completed", 10_000))
+    return record_of(**rejected_message(told, "round-completed", 10_000))
 
 
-def packed(**fields: Any) -> Message:
+def packed(**fields: Any) -> Record:
     types = [("content-type", b"application/msgpack")]
     return refused("bad-time", msgspec.msgpack.encode(event(*ranked([1, 2]), **fields)), types)
 
 
 @pytest.fixture
-def refusals(served: Messages) -> Messages:
+def refusals(served: Records) -> Records:
     """Text, binary, and what is no round at all."""
     served += [
         refused("bad-weight", as_json(ladder="l1", round_id="r1")),
@@ -188,7 +180,7 @@ def refusals(served: Messages) -> Messages:
     return served
 
 
-def test_rejections_are_told_with_their_place(refusals: Messages) -> None:
+def test_rejections_are_told_with_their_place(refusals: Records) -> None:
     """Code, reason and source; as much of the round as can be read."""
     lines = run("rejected", "--count", "3", "--from-start").stdout.splitlines()
     assert [line.split()[1:4] for line in lines] == [
@@ -199,7 +191,7 @@ def test_rejections_are_told_with_their_place(refusals: Messages) -> None:
     )
 
 
-def test_rejections_as_json_hold_the_record(refusals: Messages) -> None:
+def test_rejections_as_json_hold_the_record(refusals: Records) -> None:
     """As text, or in base64."""
     lines = run("rejected", "--count", "3", "--json").stdout.splitlines()
     text, binary, junk = map(json.loads, lines)
@@ -212,7 +204,7 @@ def test_rejections_as_json_hold_the_record(refusals: Messages) -> None:
     assert junk["source_offset"] == 8 and "ladder" not in junk
 
 
-def test_rejections_by_ladder_and_by_code(refusals: Messages) -> None:
+def test_rejections_by_ladder_and_by_code(refusals: Records) -> None:
     """Others are not counted."""
     by_ladder = run("rejected", "--ladder", "l2", "--wait", "3").stdout
     by_code = run("rejected", "--code", "malformed", "--wait", "3").stdout
@@ -222,13 +214,13 @@ def test_rejections_by_ladder_and_by_code(refusals: Messages) -> None:
     assert unknown.exit_code == 2 and "malformed" in unknown.stderr
 
 
-def refused_correction(kind: str, **fields: Any) -> Message:
+def refused_correction(kind: str, **fields: Any) -> Record:
     """A correction that was refused."""
     value = msgspec.json.encode({"ladder": "l1", **fields})
     return refused("bad-merge", value, [("event-type", kind.encode())])
 
 
-def test_rejected_corrections_say_what_they_were(served: Messages) -> None:
+def test_rejected_corrections_say_what_they_were(served: Records) -> None:
     """With the round, the players or the season in the place of the round."""
     served += [
         refused_correction("round-voided", round_id="r1"),

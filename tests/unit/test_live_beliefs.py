@@ -104,14 +104,14 @@ def test_a_belief_that_is_older_than_what_was_told(place: Place) -> None:
     that is newer, or of somebody of whom nothing was told, is taken as it is."""
     place.beliefs["ann"] = a_record(10)
     for told in ({}, {"ann": 9}, {"ann": 10}):
-        found = place.live.of("l", ["ann", "eve"], told=told).pool
+        found = place.live.of("l", ["ann", "eve"], published=told).pool
         assert found.find("ann") is not None and found.find("eve") is None
     for told in ({"ann": 11}, {"eve": 0}):
         with pytest.raises(BeliefsBehind, match="try again"):
-            place.live.of("l", ["ann", "eve"], told=told)
+            place.live.of("l", ["ann", "eve"], published=told)
     del place.beliefs["ann"]
     with pytest.raises(BeliefsBehind, match="'ann'"):
-        place.live.of("l", ["ann", "eve"], told={"ann": 10})
+        place.live.of("l", ["ann", "eve"], published={"ann": 10})
 
 
 def test_a_shard_whose_rebuild_is_unfinished(place: Place) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stream_rater.adapters.kafka.admin_results import offset_of
+from stream_rater.adapters.kafka.topics import offset_of
 from stream_rater.contract.errors import LogTrouble
 
 

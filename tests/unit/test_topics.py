@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stream_rater.adapters.kafka.topic_rules import Found, Judgement, judged, wanted
+from stream_rater.adapters.kafka.topic_rules import Found, Verdict, verdict_on, wanted
 from stream_rater.config.settings import Settings
 
 AT = Settings(kafka="one:9092,two:9092", topic_prefix="p.", replication=3)
@@ -29,9 +29,9 @@ def as_made(**changes: Any) -> dict[str, Found]:
     return there
 
 
-def told(topic: str, setting: str, value: str) -> Judgement:
+def told(topic: str, setting: str, value: str) -> Verdict:
     """What is said where one topic's setting is another than the service gives it."""
-    return judged(AT, as_made(topic=topic, **{setting: value}))
+    return verdict_on(AT, as_made(topic=topic, **{setting: value}))
 
 
 def test_three_copies_need_two_to_write() -> None:
@@ -47,7 +47,7 @@ def test_three_copies_need_two_to_write() -> None:
 
 def test_the_service_takes_what_it_makes() -> None:
     """Whatever the broker's defaults are: each setting that is judged is given at the creation."""
-    assert judged(AT, as_made()) == ([], [])
+    assert verdict_on(AT, as_made()) == ([], [])
 
 
 REFUSED = {
@@ -134,7 +134,7 @@ def test_a_setting_that_is_not_told_is_refused() -> None:
     there["p.round-completed"] = found._replace(
         configuration={k: v for k, v in found.configuration.items() if k != "retention.ms"}
     )
-    (line,), _ = judged(AT, there)
+    (line,), _ = verdict_on(AT, there)
     assert line.startswith(
         "p.round-completed: retention.ms is not returned by the broker, must be -1: "
     )
@@ -146,7 +146,7 @@ def test_rounds_that_are_too_large_to_be_read_are_refused() -> None:
         name: found._replace(configuration={**found.configuration, "max.message.bytes": "99999999"})
         for name, found in as_made().items()
     }
-    (line,), _ = judged(AT, there)
+    (line,), _ = verdict_on(AT, there)
     assert "p.round-completed: max.message.bytes is 99999999, must be at most 99934464: " in line
     assert CONFIGURED.findall(line) == [("round-completed", "max.message.bytes", "99934464")]
 
@@ -159,7 +159,7 @@ def test_a_topic_that_cannot_take_what_workers_write_is_refused(topic: str) -> N
         for name, found in as_made().items()
         for size in [{"p.round-completed": "10000", f"p.{topic}": "1048587"}.get(name, "1048588")]
     }
-    (line,), _ = judged(AT, there)
+    (line,), _ = verdict_on(AT, there)
     assert line.startswith(
         f"p.{topic}: max.message.bytes is 1048587, must be at least 1048588: a message that a "
         "worker cannot write stops it: "
@@ -173,7 +173,7 @@ def test_unequal_numbers_of_partitions_are_refused(parts: int, changed: int, sho
     there = as_made()
     for topic, count in (("performance-estimated", parts), ("rating-changed", changed)):
         there[f"p.{topic}"] = there[f"p.{topic}"]._replace(partitions=count)
-    (line,), _ = judged(AT, there)
+    (line,), _ = verdict_on(AT, there)
     assert line == (
         f"p.performance-estimated has {parts} partitions and p.rating-changed has {changed}, and "
         "both must have one for each shard: "
@@ -190,4 +190,4 @@ def test_one_copy_has_nothing_to_wait_for() -> None:
         )
         for name, found in as_made().items()
     }
-    assert judged(AT, there) == ([], [])
+    assert verdict_on(AT, there) == ([], [])

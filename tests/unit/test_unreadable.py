@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from stream_rater.adapters.kafka import rereader
+from stream_rater.adapters.kafka import reader
 from stream_rater.adapters.kafka.consumer import Input
 from stream_rater.config.settings import Settings
 from stream_rater.pipeline.ports import Poll
@@ -84,10 +84,10 @@ def test_they_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """From any of them on, one a call, and to before any of them."""
     client = Client()
     monkeypatch.setattr(client, "assign", client.incremental_assign, raising=False)
-    monkeypatch.setattr(rereader, "lone_consumer", lambda *_, **__: client)
-    reader = rereader.Rereader(Settings(kafka="127.0.0.1:1"), "t")
+    monkeypatch.setattr(reader, "Consumer", lambda *_, **__: client)
+    again = reader.Rereader(Settings(kafka="127.0.0.1:1"), "t")
     for first, end in ((4, 9), (6, 9), (4, 7), (7, 8)):
         found: list[int] = []
-        while records := reader.read(0, (found or [first - 1])[-1] + 1, end):
+        while records := again.read(0, (found or [first - 1])[-1] + 1, end):
             found += [each.offset for each in records if each.unreadable]
         assert found == [*range(first, end)]

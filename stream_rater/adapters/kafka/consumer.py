@@ -17,12 +17,17 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from stream_rater.adapters.access import QUIET, client_options, trouble_of
+from stream_rater.adapters.access import (
+    QUIET,
+    client_options,
+    failures_named,
+    raise_first,
+    trouble_of,
+)
 from stream_rater.adapters.kafka.deadlines import LAST_MOMENTS_S, Deadlines
-from stream_rater.adapters.kafka.records import Unreadable, record_of
+from stream_rater.adapters.kafka.records import Messages
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.record import Record
 from stream_rater.pipeline.ports import POLL_RECORDS, Poll, Polled
 
 TIMEOUT_S = 5.0
@@ -30,7 +35,7 @@ DRAIN_S = 0.05
 """How long a static member serves outstanding callbacks before it closes."""
 
 ENDS_EVERY_S = 1.0
-"""How often the ends of partitions are noted for metrics."""
+"""How often the ends of partitions are read for metrics."""
 
 MEMBER_S = 0.05
 """How often the group membership is read while the assignment does not change. The client asks
@@ -66,7 +71,6 @@ PASSING = frozenset(
         KafkaError._TRANSPORT,
         KafkaError._TIMED_OUT,
         KafkaError._RESOLVE,
-        KafkaError._PARTITION_EOF,
         KafkaError._MAX_POLL_EXCEEDED,
     }
 )
@@ -82,10 +86,10 @@ class Input:
 
     def __init__(
         self, settings: Settings, topic: str, group: str, stop: threading.Event | None = None,
-        *, calm: bool = False,
+        *, prefer_large_fetches: bool = False,
     ) -> None:  # fmt: skip
-        """`calm`: fetch only while nothing waits in the client's queue, so that responses are few
-        and large."""
+        """`prefer_large_fetches`: fetch only while the client's queue is empty, so that responses
+        are few and large."""
         self.topic = topic
         self._deadlines = Deadlines(stop)
         self._lost: set[int] = set()
@@ -100,7 +104,7 @@ class Input:
         change."""
         self._moved_s = -math.inf
         """When partitions were last assigned or revoked."""
-        self._unreadable = Unreadable()
+        self._messages = Messages(PASSING, self._named)
         self._ends: dict[int, int] = {}
         """The high watermark of each partition. The dict is replaced, never changed, because
         metrics read it in another thread."""
@@ -108,7 +112,7 @@ class Input:
         self._member: str | None = None
         """The member id in the group at the last poll; None if the worker was no member."""
         self._metadata: Any = None
-        self._noted_s = -math.inf
+        self._member_read_s = -math.inf
         """When the membership was last read."""
         self._rejoins = False
         """Whether the group may soon ask its members to rejoin."""
@@ -130,15 +134,15 @@ class Input:
             # Members learn of a rebalance at their next heartbeat, and all wait for the last one.
             "heartbeat.interval.ms": min(settings.session_timeout_ms // 4, HEARTBEAT_MS),
             "queued.max.messages.kbytes": 65_536,
-            # The first batch comes whole, however large it is. Little may follow it, because the
-            # client decompresses a whole response at once.
+            # The first batch is always sent whole, however large it is. Little may follow it,
+            # because the client decompresses a whole response at once.
             "fetch.message.max.bytes": 2**20,
             "fetch.wait.max.ms": 100,
             "fetch.error.backoff.ms": 10,  # after an unreadable batch; default 500
             "fetch.queue.backoff.ms": 10,  # while the queue holds records; default 1000
             "error_cb": self._notice,
         }
-        if calm:
+        if prefer_large_fetches:
             options["queued.min.messages"] = 1
         self._static = bool(settings.instance_id)
         if self._static:
@@ -186,22 +190,21 @@ class Input:
         try:
             if not self._subscribed:
                 self._subscribe()
-            self._rest(self._reading if wish.full else self._reading & wish.resting)
+            self._pause(self._reading if wish.full else self._reading & wish.resting)
             first = self.consumer.poll(wish.timeout_s)
             rest = [] if wish.full else self._others(first, wish)
             if first is None and not wish.full and time.monotonic() < self._moved_s + WAKE_S:
                 self._wake(self._reading - self._paused)
-            if max(self._moved_s, time.monotonic() - MEMBER_S) >= self._noted_s:
-                self._note_membership()
-            self._note_ends()
+            if max(self._moved_s, time.monotonic() - MEMBER_S) >= self._member_read_s:
+                self._read_membership()
+            self._read_ends()
             if self._rejoins:
                 self._hurry_to_rejoin()
         except KafkaException as error:
             raise self._named(error.args[0]) from None
         messages = rest if first is None else [first, *rest]
         self._raise_noticed(messages)
-        self._unreadable.begin()
-        records = [r for each in messages if (r := self._record(each)) is not None]
+        records = self._messages.records(messages)
         self._next |= {each.partition: each.offset + 1 for each in records}
         self._skip_unreadable()
         polled = Polled(time.monotonic(), frozenset(self._lost), frozenset(self._gained), records)
@@ -212,9 +215,9 @@ class Input:
     def _others(self, first: Message | None, wish: Poll) -> list[Message]:
         """The records after the first: wait until there are enough or the time to gather is over,
         then take all that are there."""
-        awaited = wish.enough - 1 if first is not None and wish.gather_s else 0
-        come = self.consumer.consume(awaited, wish.gather_s) if awaited > 0 else []
-        return come + self.consumer.consume(POLL_RECORDS - len(come), 0.0)
+        missing = wish.enough - 1 if first is not None and wish.gather_s else 0
+        gathered = self.consumer.consume(missing, wish.gather_s) if missing > 0 else []
+        return gathered + self.consumer.consume(POLL_RECORDS - len(gathered), 0.0)
 
     def _raise_noticed(self, messages: Sequence[Message]) -> None:
         """Raise the error that the client reported by callback. A fatal one among the messages goes
@@ -228,7 +231,7 @@ class Input:
         errors = [error for each in messages if (error := each.error()) is not None]
         raise self._named(next(filter(_is_fatal, errors), noticed))
 
-    def _rest(self, wanted: set[int]) -> None:
+    def _pause(self, wanted: set[int]) -> None:
         """Pause these partitions, and resume the others."""
         if wanted - self._paused:
             self.consumer.pause(self._tps(dict.fromkeys(wanted - self._paused, 0)))
@@ -244,9 +247,7 @@ class Input:
         a second. A seek wakes it, even a seek to the present position.
         """
         for each in self._tps({p: self._next[p] for p in partitions}):
-            with suppress(
-                KafkaException
-            ):  # the partition is being moved: fetching begins when that ends
+            with suppress(KafkaException):  # it is being moved: fetching begins when that ends
                 self.consumer.seek(each)
 
     def _hurry_to_rejoin(self) -> None:
@@ -256,11 +257,11 @@ class Input:
         with suppress(KafkaException):
             self.consumer.list_topics(self.topic, REJOIN_S)
 
-    def _note_membership(self) -> None:
-        """Read member id and metadata in the group, which hold while the assignment is what the
-        machine knows."""
+    def _read_membership(self) -> None:
+        """Read member id and metadata in the group, which are valid while the assignment is what
+        the machine knows."""
         metadata = self.consumer.consumer_group_metadata()
-        self._noted_s = time.monotonic()
+        self._member_read_s = time.monotonic()
         # Read after the metadata: a client that has no member id gets one only in a later poll.
         self._member = self.consumer.memberid() or None
         self._metadata = metadata if self._member else None
@@ -290,24 +291,12 @@ class Input:
             return Fenced(f"kafka: {error.str()}")
         return trouble_of(error)
 
-    def _record(self, message: Message) -> Record | None:
-        error = message.error()
-        if error is None:
-            return record_of(message)
-        if error.code() in PASSING:
-            return None
-        if error.code() == KafkaError._BAD_COMPRESSION:
-            return self._unreadable.record(message)
-        raise self._named(error)
-
     def _skip_unreadable(self) -> None:
-        skips = {p: o for p, o in self._unreadable.skips.items() if p in self._reading}
+        skips = {p: o for p, o in self._messages.skips.items() if p in self._reading}
         self._next |= skips
-        try:
+        with failures_named():
             for each in self._tps(skips):
                 self._seek_one(each)
-        except KafkaException as error:
-            raise trouble_of(error) from None
 
     def _tps(self, offsets: Mapping[int, int]) -> list[TopicPartition]:
         return [TopicPartition(self.topic, p, o) for p, o in offsets.items()]
@@ -318,9 +307,7 @@ class Input:
         reply: Any = self._deadlines.call(
             TIMEOUT_S, lambda slice_s: self.consumer.committed(asked, timeout=slice_s)
         )
-        for each in reply:
-            if each.error is not None:
-                raise trouble_of(each.error)
+        raise_first(reply)
         found = {each.partition: each.offset if each.offset >= 0 else None for each in reply}
         self.on_committed({partition: offset or 0 for partition, offset in found.items()})
         return found
@@ -329,12 +316,12 @@ class Input:
         """Read from these offsets, and drop what was fetched before.
 
         A kept partition is never unassigned: during a rebalance, librdkafka would take that as its
-        answer, and other members would own partitions whose loss the machine was not told of.
+        answer, and other members would own partitions that the machine has not yet released.
         """
-        self._unreadable.begin_at(offsets)
+        self._messages.begin_at(offsets)
         mine = {p: o for p, o in offsets.items() if p in self._owned}
         begun = {p: o for p, o in mine.items() if p in self._reading}
-        try:
+        with failures_named():
             self.consumer.incremental_assign(
                 self._tps({p: o for p, o in mine.items() if p not in begun})
             )
@@ -342,10 +329,9 @@ class Input:
             self._next |= mine
             for each in self._tps(begun):
                 self._seek_one(each)
-            # All of them: a partition that was lost while it was paused comes back paused.
+            # Resume all: a partition that was lost while it was paused is still paused when it is
+            # assigned again.
             self.consumer.resume(self._tps(mine))
-        except KafkaException as error:
-            raise trouble_of(error) from None
         self._paused -= mine.keys()
 
     def _seek_one(self, to: TopicPartition) -> None:
@@ -367,8 +353,8 @@ class Input:
         """The high watermark of each partition that is read, at most about ENDS_EVERY_S old."""
         return self._ends
 
-    def _note_ends(self) -> None:
-        """Note high watermarks for `lag`. This runs in the polling thread: the client serves one
+    def _read_ends(self) -> None:
+        """Read high watermarks for `lag`. This runs in the polling thread: the client serves one
         thread at a time, and a call from another thread would starve beside one that always
         polls."""
         if time.monotonic() < self._ends_due_s:
@@ -388,7 +374,7 @@ class Input:
         """Leave the group and close the consumer.
 
         The member first gives up all partitions, then closes. librdkafka hangs for ever, in a
-        callback that holds Python's lock, if a rebalance comes while it closes. A static member
+        callback that holds Python's lock, if a rebalance begins while it closes. A static member
         does not leave the group: its successor of the same name takes its partitions over.
         """
         if self._subscribed:

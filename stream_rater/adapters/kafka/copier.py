@@ -4,21 +4,20 @@ A generation is all topics with the same prefix. `Copier` appends records to a t
 else writes to, and `delete_topics` deletes the topics of an old generation.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 import confluent_kafka.admin as admin_api
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, Message
 
-from stream_rater.adapters.access import CALLBACK_FAILURES, QUIET, client_options, trouble_of
-from stream_rater.adapters.kafka.admin_results import TIMEOUT_S, result_of
-from stream_rater.adapters.kafka.producers import DELIVERY_TIMEOUT_S, LARGEST_REQUEST_BYTES
+from stream_rater.adapters.access import QUIET, client_options, failures_named
+from stream_rater.adapters.kafka.producers import DELIVERY_TIMEOUT_S, Delivered, PlainProducer
+from stream_rater.adapters.kafka.topics import TIMEOUT_S, result_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record
 
 ANYWHERE = -1
-"""The offset of a record that may come to lie at any."""
+"""The offset of a record that may get any offset."""
 
 
 class Copier:
@@ -28,18 +27,8 @@ class Copier:
         self._topic = topic
         self._failure = ""
         """The first one, with its place."""
-        self._producer = Producer(
-            client_options(settings)
-            | {
-                "enable.idempotence": True,
-                "acks": "all",
-                "linger.ms": 20,
-                "compression.type": "lz4",
-                "message.max.bytes": LARGEST_REQUEST_BYTES,
-                "queue.buffering.max.kbytes": 128 * 1024,
-                "delivery.timeout.ms": int(1000 * DELIVERY_TIMEOUT_S),
-            },
-            logger=QUIET,
+        self._producer = PlainProducer(
+            settings, linger_ms=20, queue_buffering_max_kbytes=128 * 1024
         )
 
     def write(self, records: Iterable[Record]) -> int:
@@ -52,30 +41,23 @@ class Copier:
         for record in records:
             self._append(record)
             count += 1
-        while left := len(self._producer):
-            if self._serve(lambda: self._producer.flush(2 * DELIVERY_TIMEOUT_S)) == left:
+        while left := len(self._producer.ready()):
+            if self._producer.flush(2 * DELIVERY_TIMEOUT_S) == left:
                 raise LogTrouble(f"kafka: {self._topic}: records were not acknowledged in time")
         self._check()
         return count
 
     def _append(self, record: Record) -> None:
         """Append one record, and wait while the client's queue is full."""
-        message: dict[str, Any] = {
-            "value": record.value, "key": record.key, "headers": list(record.headers),
-            "partition": record.partition, "on_delivery": self._delivered(record),
-        }  # fmt: skip
-        while True:
-            try:
-                self._producer.produce(self._topic, **message)
-                break
-            except BufferError:
-                self._serve(lambda: self._producer.poll(0.1))
-            except KafkaException as error:
-                raise trouble_of(error) from None
-        self._serve(lambda: self._producer.poll(0))
+        with failures_named():
+            self._producer.append(
+                self._topic, record.value, self._delivered(record), record.key, record.partition,
+                list(record.headers),
+            )  # fmt: skip
+        self._producer.serve()
         self._check()
 
-    def _delivered(self, record: Record) -> Callable[[KafkaError | None, Message], None]:
+    def _delivered(self, record: Record) -> Delivered:
         partition, offset = record.partition, record.offset
 
         def callback(error: KafkaError | None, message: Message) -> None:
@@ -93,14 +75,6 @@ class Copier:
     def _check(self) -> None:
         if self._failure:
             raise LogTrouble(f"kafka: {self._failure}")
-
-    def _serve(self, action: Callable[[], int]) -> int:
-        """Call the client so that callbacks run. Raises the exception that ends the client, if
-        there is one."""
-        try:
-            return action()
-        except CALLBACK_FAILURES as error:
-            raise trouble_of(error) from None
 
 
 def delete_topics(settings: Settings, names: Iterable[str]) -> None:

@@ -1,20 +1,20 @@
-"""The ladders' notes on Kafka: reads the topic `ladders-noted` to its end, and writes to it.
+"""The ladder events on Kafka: reads the topic `ladders-noted` to its end, and appends to it.
 
-An estimator polls a round before it reads the notes. `read` asks for the end of the topic after
-that, so it sees every note that was acknowledged before the round was polled.
+Ladder events record the parameters by which ladders are rated, and the corrections in force. An
+estimator polls a round before it reads them. `read` asks for the end of the topic after that, so it
+sees every event that was acknowledged before the round was polled.
 """
 
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-
-from stream_rater.adapters.access import trouble_of
 from stream_rater.adapters.kafka.producers import Parts
-from stream_rater.adapters.kafka.reader import PASSING, lone_consumer
+from stream_rater.adapters.kafka.reader import Reader
 from stream_rater.adapters.kafka.topics import Admin
-from stream_rater.config.settings import Settings
+from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Denied, LogTrouble
 from stream_rater.pipeline.corrections.correction_ports import Noted
 from stream_rater.pipeline.ladder_history import (
@@ -23,10 +23,12 @@ from stream_rater.pipeline.ladder_history import (
     UnknownNote,
     correction_notes,
     notes,
+    odds,
 )
 
 TIMEOUT_S = 10.0
 AT_ONCE = 10_000
+WAIT_S = 0.1
 RECREATE = (
     "notes were deleted, so it is unknown how ladders were rated. Stop all workers, delete the "
     "topic, and run `stream-rater rebuild --replace`, which creates the topic again"
@@ -34,7 +36,8 @@ RECREATE = (
 
 
 class LadderNotes:
-    """Reads and writes the notes of one worker. The constructor makes no request to Kafka."""
+    """Reads and appends ladder events, for one thread. The constructor makes no request to
+    Kafka."""
 
     def __init__(
         self, settings: Settings, admin: Admin, stop: threading.Event | None = None
@@ -44,11 +47,11 @@ class LadderNotes:
         self._topic = admin.topics.notes
         self._ladder_log = LadderLog()
         self._next = 0
-        self._consumer: Consumer | None = None
+        self._reader: Reader | None = None
         self._producer = Parts(settings, self._topic, stop)
 
     def read(self) -> LadderLog:
-        """The fold of all notes that exist now. Raises LogTrouble or Denied."""
+        """The fold of all events that exist now. Raises LogTrouble or Denied."""
         (end,) = self._admin.ends(self._topic, 1)
         if self._next == 0:
             (start,) = self._admin.starts(self._topic, 1)
@@ -58,32 +61,23 @@ class LadderNotes:
             raise LogTrouble(
                 f"{self._topic} ends at offset {end} and was read up to {self._next}: {RECREATE}"
             )
-        deadline_s = time.monotonic() + TIMEOUT_S
         try:
-            while self._next < end:
-                if time.monotonic() > deadline_s:
-                    raise LogTrouble(
-                        f"kafka: {self._topic} could not be read within {TIMEOUT_S:g} s"
-                    )
-                self._read_some()
+            self._read_to(end)
         except (LogTrouble, Denied):
-            self.close()  # the consumer may be past notes that were not added
+            self.close()  # the consumer may be past events that were not added
             raise
         return self._ladder_log
 
-    def _read_some(self) -> None:
-        try:
-            messages = self._reader().consume(AT_ONCE, 0.1)
-        except KafkaException as error:
-            raise trouble_of(error) from None
-        for message in messages:
-            failure = message.error()
-            if failure is None:
-                self._add(message.offset() or 0, message.value() or b"")
-            elif failure.code() == KafkaError._PARTITION_EOF:  # also after transaction markers
-                self._next = message.offset() or 0
-            elif failure.code() not in PASSING:
-                raise trouble_of(failure)
+    def _read_to(self, end: int) -> None:
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while self._next < end:
+            if time.monotonic() > deadline_s:
+                raise LogTrouble(f"kafka: {self._topic} could not be read within {TIMEOUT_S:g} s")
+            reader = self._opened()
+            for record in reader.read(WAIT_S, AT_ONCE):
+                self._add(record.offset, record.value or b"")
+            # The marks of transactions take offsets, too.
+            self._next = max(self._next, reader.ends.get(0, 0))
 
     def _add(self, offset: int, message: bytes) -> None:
         try:
@@ -92,19 +86,19 @@ class LadderNotes:
             raise LogTrouble(f"{self._topic}: offset {offset}: {error}") from None
         self._next = offset + 1
 
-    def _reader(self) -> Consumer:
-        if self._consumer is None:
-            self._consumer = lone_consumer(self._settings)
-            self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
-        return self._consumer
+    def _opened(self) -> Reader:
+        if self._reader is None:
+            self._reader = Reader(self._settings, self._topic)
+            self._reader.start_at({0: self._next})
+        return self._reader
 
     def write(self, messages: Sequence[bytes]) -> None:
-        """Append notes. They are in the log when this returns. Raises LogTrouble."""
+        """Append events. They are in the log when this returns. Raises LogTrouble or Denied."""
         self._producer.scatter([(0, message) for message in messages])
 
     def agree(self, histories: Mapping[str, History]) -> dict[str, History]:
-        """Note the ladders that have no note yet. Returns, by ladder, the history that rounds may
-        be rated by."""
+        """Append an event for each ladder that has none yet. Returns, by ladder, the history that
+        rounds may be rated by. Raises LogTrouble or Denied."""
         ladder_log = self.read()
         new = {ladder: own for ladder, own in histories.items() if not ladder_log.noted(ladder)}
         if new:
@@ -113,11 +107,52 @@ class LadderNotes:
         return {ladder: ladder_log.of(ladder) for ladder in histories}
 
     def correct(self, noted: Noted) -> None:
-        """Append notes of corrections. Raises LogTrouble."""
+        """Append events for these corrections. Raises LogTrouble or Denied."""
         self.write(correction_notes(noted))
 
     def close(self) -> None:
         """Close the consumer. The next read opens another."""
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+
+def noted_ladders(settings: Settings, admin: Admin) -> LadderLog:
+    """The fold of the ladder events on Kafka. Raises LogTrouble, Denied, or TopicMismatch."""
+    admin.partitions_of(admin.topics.notes)  # raises TopicMismatch if there is no such topic
+    events = LadderNotes(settings, admin)
+    try:
+        return events.read()
+    finally:
+        events.close()
+
+
+def disagreement(
+    settings: Settings, ladders: Ladders, ladder_log: LadderLog, only: str | None = None
+) -> str:
+    """Where the ladders file contradicts the ladder events (of all ladders, or of `only` this one),
+    and the remedy, in one line; empty if it does not.
+
+    A worker with another file rates nothing. A command with another file would report differences
+    that do not exist, or show numbers that were never published.
+    """
+    found = {
+        ladder: offset
+        for ladder in ladder_log.ladders
+        if only in (None, ladder)
+        and (offset := odds(ladders.history(ladder), ladder_log.noted(ladder))) < math.inf
+    }
+    if not found:
+        return ""
+    ladder, offset = next(iter(found.items()))
+    others = {1: "", 2: " (and 1 other)"}.get(len(found), f" (and {len(found) - 1} others)")
+    variable = f"{PREFIX}LADDERS"
+    ours = (
+        f"the ladders file {settings.ladders}"
+        if settings.ladders
+        else f"the default parameters ({variable} is not set)"
+    )
+    return (
+        f"ladder {ladder!r}{others}: {ours} and the notes on Kafka differ from offset "
+        f"{offset:.0f} on: set {variable} to the ladders file of the workers"
+    )

@@ -1,30 +1,19 @@
-"""Reads and writes topics outside of any consumer group, for commands that are not workers."""
+"""Reads topics outside of any consumer group: once, as records come, from the end backwards, or
+some records again."""
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    OFFSET_END,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, TopicPartition
 
-from stream_rater.adapters.access import CALLBACK_FAILURES, QUIET, client_options, trouble_of
-from stream_rater.adapters.kafka.envelopes import Headers, cloud_event_headers
-from stream_rater.adapters.kafka.records import Unreadable, record_of
+from stream_rater.adapters.access import QUIET, client_options, failures_named
+from stream_rater.adapters.kafka.records import Messages
+from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
-from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.events import ROUND_COMPLETED
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Record, checksum
 
 TIMEOUT_S = 30.0
 
@@ -34,54 +23,123 @@ AT_ONCE = 1000
 LOOK_BACK = 20_000
 """How many offsets the first look back covers."""
 
-PASSING = frozenset({KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED})
+AGAIN_AT_ONCE = 5000
+"""The most records that are read again by one call."""
+AGAIN_TIMEOUT_S = 10.0
+MOMENT_S = 0.02
+"""How long a call that reads again waits for the first record. Other rounds wait meanwhile."""
+
+PASSING = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED})
 """Errors that a reader ignores. The client asks for the coordinator of its group, which it never
 uses, and needs no right on that group."""
-
 
 AT_THE_END_MS = 20
 """How long a broker lets a consumer wait at the end of a partition where it only reads back. The
 default is half a second."""
 
 
-def lone_consumer(settings: Settings, **options: Any) -> Consumer:
-    """A consumer that reads the partitions that it is told to, and joins no group. `options` are
-    further settings of the client."""
-    return Consumer(
-        client_options(settings)
-        | {
-            "group.id": f"stream-rater-{uuid.uuid4().hex}",  # required, never used
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-            "fetch.error.backoff.ms": 10,
-        }
-        | {name.replace("_", "."): value for name, value in options.items()},
-        logger=QUIET,
-    )
+class Reader:
+    """Reads partitions of one topic from given offsets on. Every method raises LogTrouble or
+    Denied."""
+
+    def __init__(
+        self, settings: Settings, topic: str, *, placeholders: bool = False, **options: Any
+    ) -> None:
+        """`placeholders`: whether a record that cannot be decompressed comes as one without a
+        value; otherwise it is an error. `options`: further settings of the client."""
+        self.topic = topic
+        self._messages = Messages(PASSING, placeholders=placeholders)
+        self._consumer = Consumer(
+            client_options(settings)
+            | {
+                "group.id": f"stream-rater-{uuid.uuid4().hex}",  # required, never used
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "fetch.error.backoff.ms": 10,
+            }
+            | {name.replace("_", "."): value for name, value in options.items()},
+            logger=QUIET,
+        )
+
+    def __enter__(self) -> "Reader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start_at(self, offsets: Mapping[int, int]) -> None:
+        """Read these partitions, each from its offset on, and no others."""
+        self._messages.begin_at(offsets)
+        with failures_named():
+            self._consumer.assign([TopicPartition(self.topic, p, o) for p, o in offsets.items()])
+
+    def read(self, wait_s: float, at_most: int = AT_ONCE) -> list[Record]:
+        """Wait for a first record, or for the end of a partition, and take what else is there.
+        Nothing and no end means that nothing came within `wait_s`."""
+        end_s = time.monotonic() + wait_s
+        with failures_named():
+            while messages := self._consumer.consume(1, max(0.0, end_s - time.monotonic())):
+                if at_most > 1:
+                    messages += self._consumer.consume(at_most - 1, 0.0)
+                records = self._converted(messages)
+                if records or self.ends:  # otherwise all were errors that are ignored
+                    return records
+            return self._converted([])
+
+    def gather(self, wait_s: float) -> list[Record]:
+        """The records that come within `wait_s`, or AT_ONCE as soon as there are so many."""
+        with failures_named():
+            return self._converted(self._consumer.consume(AT_ONCE, wait_s))
+
+    def _converted(self, messages: list[Any]) -> list[Record]:
+        records = self._messages.records(messages)
+        for partition, offset in self._messages.skips.items():
+            self._consumer.seek(TopicPartition(self.topic, partition, offset))
+        return records
+
+    @property
+    def ends(self) -> Mapping[int, int]:
+        """By partition, the end of the log, if the last call reached it. The last offsets before
+        it may have no record: compaction and the marks of transactions take offsets, too."""
+        return self._messages.ends
+
+    def bounds(self, partition: int) -> tuple[int, int]:
+        """Ask for the first offset of a partition and for its end."""
+        with failures_named():
+            place = TopicPartition(self.topic, partition)
+            first, end = self._consumer.get_watermark_offsets(place, TIMEOUT_S)
+            return first, end
+
+    def known_end(self, partition: int) -> int:
+        """The end of a partition as the last response said. Makes no request."""
+        with failures_named():
+            place = TopicPartition(self.topic, partition)
+            _, end = self._consumer.get_watermark_offsets(place, cached=True)
+            return int(end)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._consumer.close()
+
+
+# --- whole topics --------------------------------------------------------------------------------
 
 
 def follow(
     settings: Settings, topic: str, partitions: int, *, from_start: bool, wait_s: float = 0.2
-) -> Iterator[Message | None]:
-    """Yield the messages of all partitions as they arrive, and None after each `wait_s` without
+) -> Iterator[Record | None]:
+    """Yield the records of all partitions as they arrive, and None after each `wait_s` without
     one. Raises LogTrouble or Denied."""
-    consumer = lone_consumer(settings)
-    begin = OFFSET_BEGINNING if from_start else OFFSET_END
-    consumer.assign([TopicPartition(topic, p, begin) for p in range(partitions)])
-    try:
+    with Reader(settings, topic) as reader:
+        begin = OFFSET_BEGINNING if from_start else OFFSET_END
+        reader.start_at(dict.fromkeys(range(partitions), begin))
         while True:
-            message = consumer.poll(wait_s)
-            error = None if message is None else message.error()
-            if error is None:
-                yield message
-            elif error.code() not in PASSING:
-                raise trouble_of(error)
-    except KafkaException as error:
-        raise trouble_of(error) from None
-    finally:
-        consumer.close()
+            records = reader.read(wait_s)
+            yield from records
+            if not (records or reader.ends):
+                yield None
 
 
 def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record]:
@@ -109,171 +167,129 @@ def read_partition(settings: Settings, topic: str, partition: int, end: int) -> 
 
 def _read(settings: Settings, topic: str, reading: set[int]) -> Iterator[list[Record]]:
     """Yield the records of these partitions, which are taken out of the set as they end."""
-    consumer = lone_consumer(settings)
-    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in sorted(reading)])
-    unreadable = Unreadable()
-    try:
+    with Reader(settings, topic, placeholders=True) as reader:
+        reader.start_at(dict.fromkeys(sorted(reading), OFFSET_BEGINNING))
         while reading:
-            first = consumer.poll(TIMEOUT_S)
-            if first is None:
+            records = reader.read(TIMEOUT_S)
+            if not (records or reader.ends):
                 raise LogTrouble(
                     f"kafka: {topic} could not be read: nothing arrived for {TIMEOUT_S:.0f} s"
                 )
-            unreadable.begin()
-            records: list[Record] = []
-            for message in (first, *consumer.consume(AT_ONCE, 0.0)):
-                if message.error() is not None:
-                    records += _record_of_error(message, reading, unreadable)
-                elif (record := record_of(message)).partition in reading:
-                    records.append(record)
-            yield records
-            for partition, offset in unreadable.skips.items():
-                consumer.seek(TopicPartition(topic, partition, offset))
-    except KafkaException as error:
-        raise trouble_of(error) from None
-    finally:
-        consumer.close()
-
-
-def _record_of_error(
-    message: Message, reading: set[int], unreadable: Unreadable
-) -> Iterator[Record]:
-    """Handle an error in the place of a message: the end of a partition, which is removed from
-    `reading`, or a record that cannot be read, which is yielded. Raises LogTrouble or Denied for
-    other errors."""
-    error = message.error()
-    assert error is not None
-    if error.code() == KafkaError._PARTITION_EOF:
-        reading.discard(message.partition() or 0)
-    elif error.code() == KafkaError._BAD_COMPRESSION:
-        yield from filter(None, [unreadable.record(message)])
-    elif error.code() not in PASSING:
-        raise trouble_of(error)
+            yield [each for each in records if each.partition in reading]
+            reading -= reader.ends.keys()
 
 
 def read_back(
     settings: Settings, topic: str, partition: int, key: bytes, *, count: int, within_s: float
-) -> tuple[list[Message], int]:
-    """The last messages with this key in a partition, at most `count`, oldest first; and the offset
+) -> tuple[list[Record], int]:
+    """The last records with this key in a partition, at most `count`, oldest first; and the offset
     down to which the partition was searched. The search ends early after `within_s`.
 
     It begins near the end of the partition, and doubles the range at each further step back.
     """
     end_s = time.monotonic() + within_s
-    consumer = lone_consumer(settings, fetch_wait_max_ms=AT_THE_END_MS)
-    try:
-        first, last = consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)
-        found: list[Message] = []
+    with Reader(settings, topic, fetch_wait_max_ms=AT_THE_END_MS) as reader:
+        first, last = reader.bounds(partition)
+        found: list[Record] = []
         begin, size = last, LOOK_BACK
         while begin > first and len(found) < count:
-            place = TopicPartition(topic, partition, max(first, begin - size))
-            window = _between(consumer, place, begin, key, end_s)
+            start = max(first, begin - size)
+            reader.start_at({partition: start})
+            window = _window(reader, partition, begin, key, end_s)
             if window is None:
                 break
-            found, begin, size = window + found, place.offset, 2 * size
+            found = window + found
+            begin, size = start, 2 * size
         return found[-count:], begin
-    except KafkaException as error:
-        raise trouble_of(error) from None
-    finally:
-        consumer.close()
 
 
-def _between(
-    consumer: Consumer, place: TopicPartition, end: int, key: bytes, end_s: float
-) -> list[Message] | None:
-    """The messages with this key from `place` to before offset `end`; None if the time is over
-    first."""
-    consumer.assign([place])
-    found: list[Message] = []
+def _window(
+    reader: Reader, partition: int, end: int, key: bytes, end_s: float
+) -> list[Record] | None:
+    """The records with this key from where the reader stands to before offset `end`; None if the
+    time is over first."""
+    found: list[Record] = []
     while (left_s := end_s - time.monotonic()) > 0.0:
-        message = consumer.poll(left_s)
-        if message is None:
-            continue
-        failure = message.error()
-        if failure is None:
-            if (message.offset() or 0) >= end:
-                return found
-            if message.key() == key:
-                found.append(message)
-        elif failure.code() == KafkaError._PARTITION_EOF:
+        records = reader.read(left_s)
+        found += [each for each in records if each.offset < end and each.key == key]
+        if partition in reader.ends or any(each.offset >= end for each in records):
             return found
-        elif failure.code() not in PASSING:
-            raise trouble_of(failure)
     return None
 
 
-class Submitter:
-    """Produces rounds and corrections, keyed by ladder, and collects delivery failures."""
+# --- some records again --------------------------------------------------------------------------
+
+
+class Rereader:
+    """Reads a topic again, from any offset, beside the group's own reading. Sequential reads reuse
+    the open consumer."""
 
     def __init__(self, settings: Settings, topic: str) -> None:
+        self._settings = settings
         self._topic = topic
-        self.failures: list[str] = []
-        self.corrections: list[tuple[int, int]] = []
-        """Partition and offset of each correction that was acknowledged, in order."""
-        self._producer = Producer(
-            client_options(settings)
-            | {
-                "enable.idempotence": True,
-                "partitioner": "murmur2_random",
-                "compression.type": "lz4",
-                "message.max.bytes": 16 * 2**20,
-                "linger.ms": 5,
-            },
-            logger=QUIET,
+        self._reader: Reader | None = None
+        self._at = (-1, -1)
+        """Partition and offset of the consumer's next record; -1 if it has taken more than was
+        returned."""
+
+    def read(self, partition: int, first: int, end: int) -> Sequence[Record]:
+        """Records from offset `first` to before `end`: at least one, if there is any. The log
+        reaches `end`; a replica where it does not is waited for. Raises LogTrouble or Denied."""
+        records: Sequence[Record] = ()
+        try:
+            if first < end:
+                records = self._read(partition, first, end)
+        finally:
+            if not records:
+                self.close()
+        return records
+
+    def _read(self, partition: int, first: int, end: int) -> list[Record]:
+        reader = self._placed(partition, first)
+        self._at = -1, -1
+        deadline_s = time.monotonic() + AGAIN_TIMEOUT_S
+        while time.monotonic() < deadline_s:
+            records = reader.read(MOMENT_S, AGAIN_AT_ONCE)
+            eof = reader.ends.get(partition)
+            found = [each for each in records if each.offset < end]
+            if found and eof is None and len(found) == len(records):
+                self._at = partition, found[-1].offset + 1
+            if records or (eof is not None and eof >= end):
+                return found
+        raise LogTrouble(
+            f"kafka: {self._topic} could not be read again within {AGAIN_TIMEOUT_S:g} s"
         )
 
-    def submit(self, ladder: str, round_id: str, completed_at: str, value: bytes) -> None:
-        """Send one round, and wait while the client's queue is full."""
-        headers = cloud_event_headers(round_id, ROUND_COMPLETED, completed_at)
-        self._produce(round_id, ladder, value, headers, self._delivered(round_id))
+    def _placed(self, partition: int, first: int) -> Reader:
+        """The reader, whose next record is that at offset `first`."""
+        if self._reader is None:
+            self._reader = Reader(
+                self._settings, self._topic, placeholders=True, fetch_wait_max_ms=AT_THE_END_MS
+            )
+            self._at = -1, -1
+        if self._at != (partition, first):
+            self._reader.start_at({partition: first})
+        return self._reader
 
-    def correct(self, ladder: str, kind: str, value: bytes, subject: str) -> None:
-        """Send one correction of this kind, as a round is sent. `subject` is what it is about."""
-        now = datetime.now(UTC).isoformat()
-        headers = cloud_event_headers(uuid.uuid4().hex, kind, now)
-        headers.append((EVENT_TYPE, kind.encode()))
-        told = f"{kind} {subject}".rstrip()
-        self._produce(told, ladder, value, headers, self._delivered(told, self.corrections))
+    def close(self) -> None:
+        """Close the consumer. The next read opens another."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
-    def _produce(
-        self, name: str, ladder: str, value: bytes, headers: Headers,
-        delivered: Callable[[KafkaError | None, Message], None],
-    ) -> None:  # fmt: skip
-        message: dict[str, Any] = {
-            "value": value, "key": ladder.encode(), "headers": headers, "on_delivery": delivered,
-        }  # fmt: skip
-        while True:
-            try:
-                self._producer.produce(self._topic, **message)
-                break
-            except BufferError:
-                self._serve(lambda: self._producer.poll(0.1))
-            except KafkaException as error:
-                self.failures.append(f"{name}: {error.args[0].str()}")
-                break
-        self._serve(lambda: self._producer.poll(0))
 
-    def _serve(self, action: Callable[[], int]) -> int:
-        """Call the client so that callbacks run. Raises the exception that ends the client, if
-        there is one."""
-        try:
-            return action()
-        except CALLBACK_FAILURES as error:
-            raise trouble_of(error) from None
-
-    def _delivered(
-        self, name: str, places: list[tuple[int, int]] | None = None
-    ) -> Callable[[KafkaError | None, Message], None]:
-        def callback(error: KafkaError | None, message: Message) -> None:
-            if error is not None:
-                self.failures.append(f"{name}: {error.str()}")
-            elif places is not None:
-                places.append((message.partition() or 0, message.offset() or 0))
-
-        return callback
-
-    def flush(self) -> None:
-        """Wait until all records were delivered or have failed."""
-        left = self._serve(lambda: self._producer.flush(2 * TIMEOUT_S))
-        if left:
-            self.failures.append(f"{left} records were not acknowledged in time")
+def part_sums(
+    settings: Settings, admin: Admin, offsets: Mapping[int, int]
+) -> dict[int, int | None]:
+    """The checksum of the record at one offset of each of these shards; None if the log does not
+    hold it any more. Raises LogTrouble or Denied."""
+    topic = admin.topics.parts
+    starts = admin.starts(topic, max(offsets) + 1)
+    reader = Rereader(settings, topic)
+    found = dict[int, int | None]()
+    for shard, offset in offsets.items():
+        kept = offset >= starts[shard]
+        records = reader.read(shard, offset, offset + 1) if kept else []
+        found[shard] = next((checksum(each.value) for each in records if not each.unreadable), None)
+    reader.close()
+    return found

@@ -1,10 +1,11 @@
-"""Converts Kafka's messages to records, including those that the client cannot decompress."""
+"""Interprets what a consumer returns: messages, and errors in the place of messages."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from operator import methodcaller
 
-from confluent_kafka import Message
+from confluent_kafka import KafkaError, Message
 
+from stream_rater.adapters.access import trouble_of
 from stream_rater.contract.events import Headers
 from stream_rater.contract.record import Record
 
@@ -14,17 +15,66 @@ holes and sets an error at once. A call from C checks for the error. A call that
 optimised does not, and the process ends with a segmentation fault."""
 
 
-def _headers(message: Message) -> Headers:
-    """The headers of a message; none if the client cannot represent them."""
-    try:
-        found: Headers | None = _client_headers(message)
-    except (SystemError, UnicodeDecodeError):
-        return ()
-    return found or ()
+class Messages:
+    """Converts the messages of one consumer to records.
+
+    The client cannot decompress a batch that grows beyond a limit. It reports the first offset of
+    such a batch again and again, and never gets past it. After a seek to the next offset it fetches
+    the same batch, until the seek is past its last record. So each record of the batch gets a
+    placeholder, one after the other.
+    """
+
+    def __init__(
+        self, passing: Set[int], error_of: Callable[[KafkaError], Exception] = trouble_of,
+        *, placeholders: bool = True,
+    ) -> None:  # fmt: skip
+        """`passing`: the codes of the errors that are ignored. `error_of` translates the others,
+        and these are raised. `placeholders`: whether there are any; otherwise a batch that cannot
+        be decompressed is an error."""
+        self._passing = passing
+        self._error_of = error_of
+        self._placeholders = placeholders
+        self.ends: dict[int, int] = {}
+        """By partition, the end of the log, if the last messages reached it."""
+        self.skips: dict[int, int] = {}
+        """By partition, the offset to seek to after the last messages."""
+        self._next: dict[int, int] = {}
+        """By partition, the offset of the next placeholder."""
+
+    def begin_at(self, offsets: Mapping[int, int]) -> None:
+        """Note that partitions are read from these offsets on, which may lie within a batch that
+        cannot be decompressed."""
+        self._next.update(offsets)
+
+    def records(self, messages: Iterable[Message]) -> list[Record]:
+        """Convert the messages of one call. Sets `ends` and `skips`."""
+        self.ends, self.skips = {}, {}
+        found: list[Record] = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                found.append(_record_of(message))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self.ends[message.partition() or 0] = message.offset() or 0
+            elif error.code() == KafkaError._BAD_COMPRESSION and self._placeholders:
+                found += self._placeholder(message, error)
+            elif error.code() not in self._passing:
+                raise self._error_of(error)
+        return found
+
+    def _placeholder(self, message: Message, error: KafkaError) -> tuple[Record, ...]:
+        """The record that the error stands for. Several errors of one partition within a call are
+        about one record."""
+        partition = message.partition() or 0
+        if partition in self.skips:
+            return ()
+        offset = max(message.offset() or 0, self._next.get(partition, 0))
+        self.skips[partition] = self._next[partition] = offset + 1
+        why = f"batch not decompressed: {error.str()}"
+        return (Record(partition, offset, None, unreadable=why),)
 
 
-def record_of(message: Message) -> Record:
-    """Convert a message to a record."""
+def _record_of(message: Message) -> Record:
     return Record(
         partition=message.partition() or 0,
         offset=message.offset() or 0,
@@ -35,33 +85,10 @@ def record_of(message: Message) -> Record:
     )
 
 
-class Unreadable:
-    """The records of batches that the client cannot decompress, one after the other.
-
-    The client reports the first offset of such a batch again and again, and never gets past it.
-    After a seek to the next offset it fetches the same batch, until the seek is past its last
-    record.
-    """
-
-    def __init__(self) -> None:
-        self.skips: dict[int, int] = {}
-        """By partition, the offset to seek to."""
-        self._next: dict[int, int] = {}
-
-    def begin(self) -> None:
-        """Begin a poll. Several errors of one partition within a poll are about one record."""
-        self.skips = {}
-
-    def record(self, message: Message) -> Record | None:
-        """The record that an error stands for; None if it was already returned in this poll."""
-        partition, error = message.partition() or 0, message.error()
-        if partition in self.skips or error is None:
-            return None
-        offset = max(message.offset() or 0, self._next.get(partition, 0))
-        self.skips[partition] = self._next[partition] = offset + 1
-        return Record(partition, offset, None, unreadable=f"batch not decompressed: {error.str()}")
-
-    def begin_at(self, offsets: Mapping[int, int]) -> None:
-        """Note that partitions are read from these offsets on, which may lie within such a
-        batch."""
-        self._next.update(offsets)
+def _headers(message: Message) -> Headers:
+    """The headers of a message; none if the client cannot represent them."""
+    try:
+        found: Headers | None = _client_headers(message)
+    except (SystemError, UnicodeDecodeError):
+        return ()
+    return found or ()

@@ -22,8 +22,8 @@ from stream_rater.contract.sizes import LEAST_BYTES
 
 DAY_MS = 86_400_000
 MESSAGE_BYTES = 16 * 2**20
-"""The message size with which topics are created. Rounds may be that large, and notes of older
-releases, which `erase` copies."""
+"""The message size with which topics are created. Rounds may be that large, and ladder
+events of older releases, which `erase` copies."""
 ENVELOPE_BYTES = 64 * 1024
 """The most bytes that a rejection has in addition to the rejected record: its headers and the
 batch's."""
@@ -57,20 +57,24 @@ class Found(NamedTuple):
     configuration: Mapping[str, str]
 
 
-class Judgement(NamedTuple):
+class Verdict(NamedTuple):
     """The messages about the topics, one line each."""
 
     refusals: list[str]
     warnings: list[str]
 
 
-class Rule(NamedTuple):
+class TopicRule(NamedTuple):
     """A rule for one setting of a topic."""
 
     setting: str
     must: str
     why: str
     fits: Callable[[str], bool]
+
+
+Rules = Mapping[str, tuple[TopicRule, ...]]
+"""The rules of each topic, by its name without the prefix."""
 
 
 def wanted(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
@@ -104,28 +108,30 @@ def _deleted(after_ms: str) -> dict[str, str]:
     }
 
 
-# --- what is judged ------------------------------------------------------------------------------
+# --- the rules ------------------------------------------------------------------------------------
 
 
-def _exactly(setting: str, value: str, why: str) -> Rule:
-    return Rule(setting, value, why, lambda held: held == value)
+def _exactly(setting: str, must: str, why: str) -> TopicRule:
+    return TopicRule(setting, must, why, lambda value: value == must)
 
 
-def _a_day(why: str) -> Rule:
+def _a_day(why: str) -> TopicRule:
     must = f"{FOR_EVER} or at least {DAY_MS} (a day)"
-    return Rule(RETENTION_MS, must, why, lambda held: held == FOR_EVER or _number(held) >= DAY_MS)
+    return TopicRule(
+        RETENTION_MS, must, why, lambda value: value == FOR_EVER or _number(value) >= DAY_MS
+    )
 
 
-def _number(held: str) -> int:
+def _number(value: str) -> int:
     """A number as Kafka writes it; -1 if it is none."""
-    return int(held) if held.isdecimal() else -1
+    return int(value) if value.isdecimal() else -1
 
 
 ALL_OF_IT = "it is the source of truth, and `rebuild` and `verify` read all of it"
 OUTAGE = "it must outlive the longest outage of Redis"
 DELETED_EARLY = "a worker's wrong clock would let Kafka delete records early"
 
-REFUSED: Mapping[str, tuple[Rule, ...]] = {
+REFUSED: Rules = {
     ROUND_COMPLETED: (
         _exactly(POLICY, DELETE, "compaction keeps one round of each ladder"),
         _exactly(RETENTION_MS, FOR_EVER, ALL_OF_IT),
@@ -154,7 +160,7 @@ REFUSED: Mapping[str, tuple[Rule, ...]] = {
 }
 """Rules whose violation is refused."""
 
-WARNED: Mapping[str, tuple[Rule, ...]] = {
+WARNED: Rules = {
     PERFORMANCE_ESTIMATED: (_exactly(TIMESTAMPS, BROKERS_CLOCK, DELETED_EARLY),),
     RATING_CHANGED: (
         _exactly(
@@ -166,9 +172,9 @@ WARNED: Mapping[str, tuple[Rule, ...]] = {
 """Rules whose violation is a warning."""
 
 
-def judged(settings: Settings, found: Mapping[str, Found]) -> Judgement:
+def verdict_on(settings: Settings, found: Mapping[str, Found]) -> Verdict:
     """All messages about the topics. `found` describes each topic, by its name with the prefix."""
-    return Judgement(
+    return Verdict(
         [
             *_unequal(settings, found),
             *_violations(settings, found, REFUSED, "must be"),
@@ -179,17 +185,20 @@ def judged(settings: Settings, found: Mapping[str, Found]) -> Judgement:
 
 
 def _violations(
-    settings: Settings, found: Mapping[str, Found], rules: Mapping[str, tuple[Rule, ...]], verb: str
+    settings: Settings,
+    found: Mapping[str, Found],
+    rules: Rules,
+    verb: str,
 ) -> Iterator[str]:
     """A message for each rule that is broken."""
     made = wanted(settings)
     for topic, its_rules in rules.items():
         name = settings.topic_prefix + topic
         for setting, must, why, fits in its_rules:
-            held = found[name].configuration.get(setting, UNKNOWN)
-            if not fits(held):
+            value = found[name].configuration.get(setting, UNKNOWN)
+            if not fits(value):
                 command = configured(settings, name, setting, made[name][1][setting])
-                yield f"{name}: {setting} is {held}, {verb} {must}: {why}: {command}"
+                yield f"{name}: {setting} is {value}, {verb} {must}: {why}: {command}"
 
 
 def _unequal(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
@@ -217,18 +226,18 @@ def _sizes(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
     )  # fmt: skip
     size = size_of(found[rounds].configuration)
     for name, enough in ((parts, size), (rejected, size + ENVELOPE_BYTES)):
-        held = size_of(found[name].configuration)
-        if held < size:
+        value = size_of(found[name].configuration)
+        if value < size:
             yield (
-                f"{name}: {LARGEST} is {held}, must be at least the {size} of {rounds}: "
+                f"{name}: {LARGEST} is {value}, must be at least the {size} of {rounds}: "
                 f"a record of that topic must fit whole into this one: "
                 f"{configured(settings, name, LARGEST, str(enough))}"
             )
     for name in (parts, changed, rejected, noted):
-        held = size_of(found[name].configuration)
-        if held < LEAST_BYTES and not (name in (parts, rejected) and held < size):
+        value = size_of(found[name].configuration)
+        if value < LEAST_BYTES and not (name in (parts, rejected) and value < size):
             yield (
-                f"{name}: {LARGEST} is {held}, must be at least {LEAST_BYTES}: a message that a "
+                f"{name}: {LARGEST} is {value}, must be at least {LEAST_BYTES}: a message that a "
                 "worker cannot write stops it: "
                 f"{configured(settings, name, LARGEST, str(MESSAGE_BYTES))}"
             )
@@ -248,10 +257,10 @@ def _fragile(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
     """Messages about topics that have enough replicas, but count a record as written with one of
     them."""
     for name, (_, copies, configuration) in found.items():
-        held = configuration.get(MIN_INSYNC, "1")
-        if copies >= MANY_COPIES and int(held) < 2:
+        value = configuration.get(MIN_INSYNC, "1")
+        if copies >= MANY_COPIES and int(value) < 2:
             yield (
-                f"{name}: {MIN_INSYNC} is {held}, should be 2: a record that only one broker has "
+                f"{name}: {MIN_INSYNC} is {value}, should be 2: a record that only one broker has "
                 f"counts as written, and is lost with that broker: "
                 f"{configured(settings, name, MIN_INSYNC, '2')}"
             )

@@ -24,21 +24,16 @@ from stream_rater.adapters.access import (
     LARGEST_RESPONSE_BYTES,
     QUIET,
     client_options,
+    failures_named,
+    raise_first,
     trouble_of,
-)
-from stream_rater.adapters.kafka.admin_results import (
-    TIMEOUT_S,
-    copies_of,
-    knows_no_topic,
-    offset_of,
-    result_of,
 )
 from stream_rater.adapters.kafka.topic_rules import (
     ENVELOPE_BYTES,
     MESSAGE_BYTES,
     Found,
-    judged,
     size_of,
+    verdict_on,
     wanted,
 )
 from stream_rater.config.errors import BadConfiguration
@@ -46,6 +41,8 @@ from stream_rater.config.settings import Settings, origin
 from stream_rater.contract import events
 from stream_rater.contract.errors import Denied, LogTrouble
 
+TIMEOUT_S = 10.0
+"""The longest wait for the result of a request."""
 REQUEST_TIMEOUT_S = 5.0
 """The time-out of requests that a state machine waits for."""
 NEWS_S = 0.05
@@ -73,7 +70,7 @@ class Topics:
     changed: str
     rejected: str
     notes: str
-    """The notes about ladders."""
+    """The topic of the ladder events."""
 
     @classmethod
     def of(cls, settings: Settings) -> "Topics":
@@ -201,10 +198,10 @@ class Admin:
         self._client.poll(0)  # calls `_note_connection_error`
         reason = self._connection_error or error
         kind = Denied if reason.code() in DENIALS else LogTrouble
-        told = f"kafka at {self._settings.kafka}: {reason.str()}"
+        why = f"kafka at {self._settings.kafka}: {reason.str()}"
         if reason is error:  # nothing answered there
-            told += f" {origin('kafka', self._settings.kafka)}"
-        return kind(told)
+            why += f" {origin('kafka', self._settings.kafka)}"
+        return kind(why)
 
     def partitions_of(self, *names: str) -> list[int]:
         """The number of partitions of these topics. Raises TopicMismatch if one does not exist."""
@@ -231,7 +228,7 @@ class Admin:
             )
             for name in self._all_of(known, self.topics.names)
         }  # fmt: skip
-        refusals, self.warnings = judged(self._settings, found)
+        refusals, self.warnings = verdict_on(self._settings, found)
         if refusals:
             first, *others = refusals
             more = f" ({len(others)} more refusals follow)" if others else ""
@@ -322,7 +319,8 @@ class Admin:
                 return self._stable(group, topic, partitions)
             except LogTrouble as trouble:
                 if time.monotonic() > deadline_s:
-                    raise LogTrouble(f"{trouble}: is a transaction of {group} open?") from None
+                    why = f"{trouble}: is a transaction of {group} open?"
+                    raise LogTrouble(why, trouble.cause) from None
             time.sleep(0.1)  # where the call returned early
 
     def _stable(self, group: str, topic: str, partitions: int) -> dict[int, int | None]:
@@ -336,11 +334,9 @@ class Admin:
         try:
             found = reader.committed(asked, timeout=REQUEST_TIMEOUT_S)
         except KafkaException as error:
-            refusal = reader.poll(0.0)  # from the coordinator; the call itself only timed out
-            raise trouble_of(refusal.error() if refusal is not None else error) from None
-        for each in found:
-            if each.error is not None:
-                raise trouble_of(each.error)
+            denial = reader.poll(0.0)  # from the coordinator; the call itself only timed out
+            raise trouble_of(denial.error() if denial is not None else error) from None
+        raise_first(found)
         return {tp.partition: tp.offset if tp.offset >= 0 else None for tp in found}
 
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
@@ -348,13 +344,9 @@ class Admin:
         ends = [TopicPartition(topic, p, offset) for p, offset in offsets.items()]
         if not ends:
             return
-        try:
+        with failures_named():
             done = self._reader(group).commit(offsets=ends, asynchronous=False)
-        except KafkaException as error:
-            raise trouble_of(error) from None
-        for each in done or ():
-            if each.error is not None:
-                raise trouble_of(each.error)
+        raise_first(done or ())
 
     def _reader(self, group: str) -> Consumer:
         if group not in self._readers:
@@ -391,3 +383,40 @@ class Admin:
     def _forget_leaders(self, topic: str) -> None:
         with suppress(KafkaException):  # otherwise the client asks the former leader for minutes
             self._client.list_topics(topic, timeout=REQUEST_TIMEOUT_S)
+
+
+# --- the results of requests ---------------------------------------------------------------------
+
+
+def offset_of(future: Any) -> int:
+    """The offset from a ListOffsets response. Right after the loss of a leader, the response has
+    neither an error nor an offset: this raises LogTrouble."""
+    offset: int = result_of(future).offset
+    if offset < 0:
+        raise LogTrouble("kafka: a partition's leader did not return its offset")
+    return offset
+
+
+def result_of(future: "Future[Any]") -> Any:
+    """The result of a request. Raises LogTrouble or Denied."""
+    try:
+        return future.result(TIMEOUT_S)
+    except KafkaException as error:
+        raise trouble_of(error) from None
+    except TimeoutError:
+        raise LogTrouble(f"kafka: no answer within {TIMEOUT_S:g} s") from None
+
+
+def knows_no_topic(asked: "Future[Any]") -> bool:
+    """Whether a broker answered that the topic does not exist."""
+    error = asked.exception() if asked.done() else None
+    return (
+        isinstance(error, KafkaException)
+        and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+    )
+
+
+def copies_of(known: Any) -> list[tuple[int, int]]:
+    """For each partition of a topic, the number of in-sync replicas and of all replicas."""
+    found = known.partitions
+    return [(len(found[p].isrs), len(found[p].replicas)) for p in sorted(found)]

@@ -2,9 +2,9 @@
 longer.
 
 They are a cache. If Redis is full, read-only or slow, nothing waits for them: a call that fails
-says so by what it returns, and `on_failure` is told the reason. Denied is raised.
+returns that it failed, and `on_failure` receives the reason. Denied is raised.
 
-`rebuild` leaves them: a checkpoint says itself what it depends on.
+`rebuild` leaves them, because each checkpoint has a record of what it depends on.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -33,35 +33,35 @@ class RedisCheckpoints:
 
     def heads(self, ladder: str) -> Mapping[str, bytes]:
         """The heads of a ladder's checkpoints, by name; none if they cannot be read."""
-        held: dict[bytes, bytes] = {}
-        with self._failures_told():
-            held = self._call(self._client.hgetall, checkpoints_key(ladder))
-        return {name.decode(): head for name, head in held.items()}
+        stored: dict[bytes, bytes] = {}
+        with self._failures_reported():
+            stored = self._call(self._client.hgetall, checkpoints_key(ladder))
+        return {name.decode(): head for name, head in stored.items()}
 
     def read(self, ladder: str, name: str, number: int) -> bytes | None:
         """A piece; None if it is not there, or cannot be read."""
         piece: bytes | None = None
-        with self._failures_told():
+        with self._failures_reported():
             piece = self._call(self._client.get, checkpoint_piece_key(ladder, name, number))
         return piece
 
     def write(self, ladder: str, name: str, number: int, data: bytes) -> bool:
         """Write a piece. Returns whether it is written for certain."""
-        with self._failures_told():
+        with self._failures_reported():
             self._call(self._client.set, checkpoint_piece_key(ladder, name, number), data)
             return True
         return False
 
     def keep(self, ladder: str, name: str, head: bytes) -> bool:
         """Write a head. Returns whether it is written for certain."""
-        with self._failures_told():
+        with self._failures_reported():
             self._call(self._client.hset, checkpoints_key(ladder), name, head)
             return True
         return False
 
     def drop(self, ladder: str, name: str, pieces: int) -> bool:
         """Delete a checkpoint with this many pieces. Returns whether it is deleted for certain."""
-        with self._failures_told():
+        with self._failures_reported():
             for number in range(pieces):
                 self._call(self._client.unlink, checkpoint_piece_key(ladder, name, number))
             self._call(self._client.hdel, checkpoints_key(ladder), name)
@@ -76,7 +76,7 @@ class RedisCheckpoints:
                 self._call(self._client.unlink, key)
 
     @contextmanager
-    def _failures_told(self) -> Iterator[None]:
+    def _failures_reported(self) -> Iterator[None]:
         try:
             yield
         except StoreTrouble as trouble:

@@ -1,24 +1,30 @@
-"""Asks Redis from an event loop, without a thread and without waiting in turn: questions go out as
-they are asked, and answers are matched by their order.
+"""Connections to Redis on the public interface of hiredis: a blocking one, for the store, and one
+for an event loop, for `serve`, which needs no thread and matches replies by their order.
 
-redis-py's own asyncio client takes at least four times as much of the processor for a question: it
-awaits each answer on a connection by itself. Its connections say how to connect, hiredis packs and
-parses. On a Redis Cluster its client is used as it is: it knows where slots are.
+redis-py's own connections read one reply at a time. Its asyncio client takes at least four times as
+much of the processor for a command as the one here. What stays with redis-py: it reads the URL and
+its options, TLS among them, and knows where a cluster's slots are.
 """
 
 import asyncio
+import select
+import socket
+import ssl
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import hiredis
+import redis
 from redis.asyncio import ConnectionPool, RedisCluster
-from redis.asyncio import cluster as untyped_cluster
+from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from stream_rater.adapters.redis.client import (
     TIMEOUT_S,
     client_options,
+    error_of,
     failures_named,
     is_denial_text,
     named_addresses,
@@ -27,26 +33,162 @@ from stream_rater.adapters.redis.client import (
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
 
-_cluster_module: Any = untyped_cluster
+READ_BYTES = 2**16
+KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+"""How soon the system notices that the other end of an idle connection is gone, in seconds and
+probes; as redis-py sets it."""
+
+
+class Dialer:
+    """Opens connections as the settings say: the user, the database, TLS. Raises BadConfiguration
+    if they make no sense."""
+
+    def __init__(self, settings: Settings) -> None:
+        with named_addresses(settings) as (address, _):
+            pool: Any = ConnectionPool.from_url(address, **client_options(settings, address))
+        self._kind, self._options = pool.connection_class, pool.connection_kwargs
+
+    def options(self) -> Any:
+        """What redis-py makes of the settings: a connection of its own that is never opened. Its
+        TLS context is made when asked for, of the files as they are then."""
+        return self._kind(**self._options)
+
+    def connect(self, host: str | None = None, port: int | None = None) -> "Connection":
+        """Open a blocking connection to the server of the settings, or to this node of their
+        cluster. Raises redis.RedisError."""
+        options = self.options()
+        connection = Connection(options, host, port)
+        try:
+            for words in greetings(options):
+                connection.send(hiredis.pack_command(words))
+                next(connection.replies(1))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def greetings(options: Any) -> Iterator[tuple[Any, ...]]:
+    """The commands that a connection begins with: they choose the user and the database."""
+    if options.password or options.username:
+        user = [options.username] if options.username else []
+        yield "AUTH", *user, options.password or ""
+    if options.db:
+        yield "SELECT", options.db
+
+
+def tls_of(options: Any) -> ssl.SSLContext | None:
+    """The TLS context of a connection; None without TLS."""
+    return options.ssl_context.get() if hasattr(options, "ssl_context") else None
+
+
+class Connection:
+    """A blocking connection to one server, for one thread. Its methods raise redis.RedisError, as
+    redis-py's do; after an error it is of no use."""
+
+    def __init__(self, options: Any, host: str | None = None, port: int | None = None) -> None:
+        """Connect. `options`: those of a Dialer."""
+        path = getattr(options, "path", None)
+        self._place = path or f"{host or options.host}:{port or options.port}"
+        try:
+            if path:
+                self._socket = socket.socket(socket.AF_UNIX)
+                self._socket.settimeout(options.socket_connect_timeout)
+                self._socket.connect(path)
+            else:
+                self._socket = _connected(options, host or options.host, port or options.port)
+            self._socket.settimeout(options.socket_timeout)
+        except TimeoutError:
+            raise redis.TimeoutError("Timeout connecting to server") from None
+        except OSError as error:
+            number, text = error.args if len(error.args) == 2 else (error, "")
+            why = f"Error {number} connecting to {self._place}. {text}"
+            raise redis.ConnectionError(f"{why}." if text else why.rstrip()) from error
+        self._reader = hiredis.Reader(protocolError=redis.InvalidResponse, replyError=error_of)
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+
+    def is_quiet(self) -> bool:
+        """Whether nothing has arrived that no command has asked for, be it the connection's
+        end."""
+        return not self._poll.poll(0)
+
+    def send(self, commands: bytes | bytearray) -> None:
+        """Send encoded commands."""
+        try:
+            self._socket.sendall(commands)
+        except TimeoutError:
+            raise redis.TimeoutError("Timeout writing to socket") from None
+        except OSError as error:
+            number, text = error.args if len(error.args) == 2 else ("UNKNOWN", error)
+            why = f"Error {number} while writing to socket. {text}."
+            raise redis.ConnectionError(why) from error
+
+    def replies(self, count: int) -> Iterator[Any]:
+        """Yield the next `count` replies. Raises a reply that is an error; errors within a reply
+        are elements of it."""
+        gets = self._reader.gets
+        for _ in range(count):
+            while (reply := gets()) is False:  # which no reply of RESP 2 is: it is not complete
+                self._receive()
+            if isinstance(reply, Exception):
+                raise reply
+            yield reply
+
+    def _receive(self) -> None:
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except TimeoutError:
+            raise redis.TimeoutError(f"Timeout reading from {self._place}") from None
+        except OSError as error:
+            why = f"Error while reading from {self._place} : {error.args}"
+            raise redis.ConnectionError(why) from error
+        if not data:
+            raise redis.ConnectionError("Connection closed by server.")
+        self._reader.feed(data)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+
+def _connected(options: Any, host: str, port: int) -> socket.socket:
+    """A socket that is connected to this server, by TLS if the options say so. Raises OSError."""
+    found = socket.create_connection((host, port), options.socket_connect_timeout)
+    try:
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE:
+            if option := getattr(socket, name, None):
+                found.setsockopt(socket.IPPROTO_TCP, option, value)
+        if context := tls_of(options):
+            found = context.wrap_socket(found, server_hostname=host)
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+# --- for an event loop ---------------------------------------------------------------------------
 
 
 class Asked(Protocol):
-    """What can be asked. For one event loop."""
+    """Sends commands that read, on one event loop."""
 
     async def ask(self, *command: Any) -> Any:
-        """The reply to a command that reads. Raises StoreTrouble or Denied."""
+        """The reply to a command. Raises StoreTrouble or Denied."""
 
     async def close(self) -> None:
         """Close the connections."""
 
 
 def asked(settings: Settings) -> Asked:
-    """The servers of these settings. Makes no request. Raises BadConfiguration."""
+    """A client for the servers of these settings. Makes no request. Raises BadConfiguration."""
     return _Cluster(settings) if settings.redis_cluster else _Server(settings)
 
 
 class _Line(asyncio.Protocol):
-    """A connection to a server."""
+    """A connection to a server on an event loop. Replies belong to the commands in their order."""
 
     def __init__(self) -> None:
         self._reader = hiredis.Reader()
@@ -58,7 +200,7 @@ class _Line(asyncio.Protocol):
         self.open = False
 
     def ask(self, *command: Any) -> "asyncio.Future[Any]":
-        """The reply to come, which may be an error of hiredis."""
+        """A future of the reply, which may be an error of hiredis."""
         reply = self._loop.create_future()
         if not self.open:
             reply.set_exception(StoreTrouble("redis: the connection was closed"))
@@ -70,11 +212,11 @@ class _Line(asyncio.Protocol):
         return reply
 
     def close(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         self._transport.abort()
 
     def _watch(self) -> None:
-        """Close the connection if nothing is answered for TIMEOUT_S while somebody waits."""
+        """Close the connection if no reply arrives for TIMEOUT_S while a command waits for one."""
         self._watched = bool(self._waiting)
         if self._watched:
             self._loop.call_later(TIMEOUT_S, self._check, self._answered)
@@ -95,7 +237,7 @@ class _Line(asyncio.Protocol):
         while self._waiting and (reply := self._reader.gets()) is not False:
             self._answered += 1
             waiting = self._waiting.popleft()
-            if not waiting.done():  # who asked may have gone
+            if not waiting.done():  # it may have been cancelled
                 waiting.set_result(reply)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -107,12 +249,10 @@ class _Line(asyncio.Protocol):
 
 
 class _Server:
-    """One server. A connection that is lost is made again with the next question."""
+    """A client of one server. A lost connection is opened again with the next command."""
 
     def __init__(self, settings: Settings) -> None:
-        with named_addresses(settings) as (address, _):
-            pool: Any = ConnectionPool.from_url(address, **client_options(settings, address))
-            self._how = pool.make_connection()
+        self._dialer = Dialer(settings)
         self._line: _Line | None = None
         self._connecting = asyncio.Lock()
 
@@ -142,20 +282,15 @@ class _Server:
             return self._line
 
     async def _connect(self) -> _Line:
-        """A new connection, as the user of the settings, to their database."""
-        how, loop = self._how, asyncio.get_running_loop()
-        tls = how.ssl_context.get() if hasattr(how, "ssl_context") else None
-        if path := getattr(how, "path", None):
+        """Open a connection as the user of the settings, to their database."""
+        options, loop = self._dialer.options(), asyncio.get_running_loop()
+        if path := getattr(options, "path", None):
             _, line = await loop.create_unix_connection(_Line, path)
         else:
-            _, line = await loop.create_connection(_Line, how.host, how.port, ssl=tls)
-        greetings = []
-        if how.password or how.username:
-            user = [how.username] if how.username else []
-            greetings.append(["AUTH", *user, how.password or ""])
-        if how.db:
-            greetings.append(["SELECT", how.db])
-        for words in greetings:
+            _, line = await loop.create_connection(
+                _Line, options.host, options.port, ssl=tls_of(options)
+            )
+        for words in greetings(options):
             reply = await line.ask(*words)
             if isinstance(reply, hiredis.HiredisError):
                 line.close()
@@ -164,12 +299,12 @@ class _Server:
 
 
 class _Cluster:
-    """The nodes of a Redis Cluster."""
+    """A client of a Redis Cluster."""
 
     def __init__(self, settings: Settings) -> None:
         with named_addresses(settings) as (address, others):
             self._client: Any = RedisCluster.from_url(
-                address, startup_nodes=nodes_of(others, _cluster_module.ClusterNode),
+                address, startup_nodes=nodes_of(others, ClusterNode),
                 require_full_coverage=False, retry=Retry(NoBackoff(), 0),
                 **client_options(settings, address),
             )  # fmt: skip

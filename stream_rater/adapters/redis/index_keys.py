@@ -10,19 +10,19 @@ from stream_rater.contract.events import MAX_ID_BYTES, escape
 INDEX = "stream-rater:index"
 
 ROOT = f"{{{INDEX}}}"
-"""Sorted set: `topic:NAME` (score 0) of what the index is made of; `ladder:ID` (score 0) for every
-ladder that has an index; and `partition:P` with the offset before which the ladders of all events
-are here."""
+"""The sorted set that lists the parts of the index: `topic:NAME` (score 0), the topic that the
+index is made of; `ladder:ID` (score 0) for every ladder that has an index; and `partition:P`, whose
+score is an offset: the ladders of all events before it are listed."""
 EVERY_KEY = f"*{INDEX}*"
-"""Matches all keys of the index."""
+"""A pattern of all keys of the index."""
 SUMMARY = b"summary"
-"""A field of a ladder's state that is no partition."""
+"""The field of a ladder's state with its LadderSummary."""
 SIZES = b"sizes"
-"""The other one: how many members players, ranks, bins and histories have, with spaces between. So
-a key that is lost by itself is missed."""
+"""The field of a ladder's state with the numbers of members of players, ranks, bins and histories,
+separated by spaces. They show whether a single key was lost."""
 NO_LADDER = "-" * (MAX_ID_BYTES + 1)
-"""No ladder has an id as long as this; rights are tried on its keys, which stay empty. (Empty
-braces would not keep them in one slot.)"""
+"""An id that is longer than any ladder's. Rights are tried on its keys, which stay empty. (An empty
+id would not do: empty braces do not keep keys in one slot.)"""
 
 
 class LadderKeys(NamedTuple):
@@ -31,30 +31,30 @@ class LadderKeys(NamedTuple):
     players: str
     """Hash: player to IndexedPlayer."""
     ranks: str
-    """Sorted set of those listed; the score is minus the displayed rating, so that equal ones are
-    in order of id."""
+    """Sorted set of the listed players. The score is minus the displayed rating, so that players
+    with equal ratings are in order of id."""
     bins: str
-    """Hash: bin of the histogram to how many are in it."""
+    """Hash: bin of the histogram to the number of players in it."""
     histories: str
     """Hash: player to History."""
     state: str
-    """Hash: SUMMARY to LadderSummary; SIZES; and by partition of `rating-changed`: the index has
-    every event before this offset."""
+    """Hash: SUMMARY; SIZES; and for each partition of `rating-changed` an offset: the index has
+    every event before it."""
 
 
 class Root(NamedTuple):
-    """What stands in ROOT."""
+    """The contents of ROOT."""
 
     ladders: list[str]
-    """In order of their bytes."""
+    """The ids of the ladders, in order of their bytes."""
     positions: dict[int, int]
-    """Offsets by partition."""
+    """The offset of each partition."""
     topics: list[str]
-    """The topic; none if nothing was read yet."""
+    """The topic; empty if nothing was read yet."""
 
 
 def root_of(found: Iterable[tuple[bytes, float]]) -> Root:
-    """What these members and scores say."""
+    """Convert the members and scores of ROOT."""
     root = Root([], {}, [])
     for member, score in found:
         kind, _, name = member.decode().partition(":")
@@ -87,7 +87,8 @@ def keys_of(ladder: str) -> LadderKeys:
 
 
 def drop_index(settings: Settings) -> None:
-    """Delete the whole index. Whoever follows makes it anew. Raises StoreTrouble or Denied."""
+    """Delete the whole index. A process that follows makes it again. Raises StoreTrouble or
+    Denied."""
     client = connect(settings)
     with failures_named():
         for server in servers(client):

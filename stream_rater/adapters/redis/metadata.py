@@ -25,7 +25,7 @@ KERNEL = "kernel"
 REBUILDING = "rebuilding"
 """Field of the layout that exists while a rebuild is in progress, or after it was abandoned."""
 WINDOW = "duplicate_window"
-"""Field of the layout: the duplicate window by which rounds are judged."""
+"""Field of the layout: the duplicate window by which rounds are validated."""
 OF_THE_ROUNDS = frozenset({"partitions", "topic"})
 """The fields about `round-completed`, whose offsets order the rounds of each ladder."""
 WAY_OUT = "restore the setting, or stop all workers and run `stream-rater rebuild --replace`"
@@ -38,7 +38,7 @@ ERASED = (
     "and delete the old ones, which hold the id. Otherwise "
 )
 EPOCH_BYTES = 8
-"""Of the random word that each rebuild gives all shards."""
+"""The length of the random word that each rebuild gives all shards."""
 KEY = re.compile(rb"\{\d+\}:(position|belief:.*)", re.DOTALL)
 """A key that belongs to a shard."""
 
@@ -48,7 +48,7 @@ class LayoutMismatch(Exception):
 
 
 def _cure(name: str) -> str:
-    """What to do where this field of the layout differs."""
+    """The remedy if this field of the layout differs."""
     if name not in OF_THE_ROUNDS:
         return WAY_OUT
     return f"{ERASED}{NO_WAY_BACK}" if name == "topic" else NO_WAY_BACK
@@ -74,10 +74,10 @@ class StoreMetadata:
             )
         for name, value in layout.items():
             self._client.hsetnx(LAYOUT_KEY, name, value)
-            held: Any = self._client.hget(LAYOUT_KEY, name)
-            if held is not None and held != value.encode():
+            stored: Any = self._client.hget(LAYOUT_KEY, name)
+            if stored is not None and stored != value.encode():
                 raise LayoutMismatch(
-                    f"the store was laid out with {name} = {held.decode()}, this service has "
+                    f"the store was laid out with {name} = {stored.decode()}, this service has "
                     f"{value}: {_cure(name)}"
                 )
 
@@ -86,10 +86,10 @@ class StoreMetadata:
         nothing."""
         names = [REBUILDING, *layout]
         found: Any = self._guard(partial(self._client.hmget, LAYOUT_KEY, names))
-        rebuilding, *held = found
+        rebuilding, *stored = found
         if rebuilding is not None:
             raise LayoutMismatch("the store is being rebuilt: try again when it is finished")
-        for (name, wanted), value in zip(layout.items(), held, strict=True):
+        for (name, wanted), value in zip(layout.items(), stored, strict=True):
             if value is None:
                 raise LayoutMismatch(
                     "this Redis holds no ratings of this release: set STREAM_RATER_REDIS to that "
@@ -102,11 +102,11 @@ class StoreMetadata:
                 )
 
     def check_window(self, window: int) -> None:
-        """Raises LayoutMismatch if workers judge by another duplicate window. Writes nothing."""
-        held: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, WINDOW))
-        if held is not None and int(held) != window:
+        """Raises LayoutMismatch if workers have another duplicate window. Writes nothing."""
+        stored: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, WINDOW))
+        if stored is not None and int(stored) != window:
             raise LayoutMismatch(
-                f"the workers have {WINDOW} = {held.decode()}, here it is {window}: set what the "
+                f"the workers have {WINDOW} = {stored.decode()}, here it is {window}: set what the "
                 "workers have: nothing was compared"
             )
 
@@ -114,18 +114,18 @@ class StoreMetadata:
         """Raises LayoutMismatch if offsets no longer order the rounds, which a rebuild cannot
         repair."""
         for name in OF_THE_ROUNDS & layout.keys():
-            held: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, name))
-            if held is not None and held.decode() != layout[name]:
+            stored: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, name))
+            if stored is not None and stored.decode() != layout[name]:
                 raise LayoutMismatch(
-                    f"the store was laid out with {name} = {held.decode()}, this service has "
+                    f"the store was laid out with {name} = {stored.decode()}, this service has "
                     f"{layout[name]}: {_cure(name)}"
                 )
 
     def old_notes(self) -> dict[str, list[str]]:
         """The ladders' histories, as an older release stored them here."""
-        held: dict[bytes, bytes] = self._guard(partial(self._client.hgetall, LADDERS_KEY))
+        stored: dict[bytes, bytes] = self._guard(partial(self._client.hgetall, LADDERS_KEY))
         found: dict[str, dict[int, str]] = {}
-        for field, entry in held.items():
+        for field, entry in stored.items():
             ladder, _, number = field.decode().rpartition(":")
             found.setdefault(unquote(ladder), {})[int(number)] = entry.decode()
         return {each: [entries[i] for i in sorted(entries)] for each, entries in found.items()}
@@ -136,8 +136,8 @@ class StoreMetadata:
 
     def begun_by(self, kernel: int) -> int:
         """The kernel version of the oldest ratings in the store, or `kernel` if none is stored."""
-        held: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, KERNEL))
-        return kernel if held is None else int(held)
+        stored: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, KERNEL))
+        return kernel if stored is None else int(stored)
 
     def is_empty(self) -> bool:
         """Whether the store has no key of a shard."""

@@ -17,21 +17,22 @@ from typing import Any
 import redis
 from redis.exceptions import MovedError, NoPermissionError
 
+from stream_rater.adapters.redis.calls import (
+    Call,
+    CallBatch,
+    Caller,
+    bulk,
+    nothing,
+    of_words,
+)
 from stream_rater.adapters.redis.checkpoints import RedisCheckpoints
 from stream_rater.adapters.redis.checks import check
 from stream_rater.adapters.redis.client import (
     FAILURES,
-    Call,
-    CallBatch,
     Client,
-    at_one_instant,
-    bulk,
-    called,
+    cause_of,
     connect,
-    find_again,
     is_denial,
-    nothing,
-    of_words,
     servers,
 )
 from stream_rater.adapters.redis.encoding import reads, writes
@@ -152,6 +153,7 @@ class RedisStore:
 
     def __init__(self, settings: Settings) -> None:
         self._client = connect(settings)
+        self._caller = Caller(self._client, settings)
         self._origin = origin("redis", settings.redis)
         self._buckets = settings.buckets
         self.layout = StoreMetadata(self._client, self._guard)
@@ -202,7 +204,7 @@ class RedisStore:
             CallBatch(position_key(shard), (_read_position(shard), each.data), 1 + each.commands)
             for shard, each in zip(players, asked, strict=True)
         ]
-        replies = self._guard(lambda: at_one_instant(self._client, batches))
+        replies = self._guard(lambda: self._caller.at_one_instant(batches))
         return {
             shard: (_position(position), _in_order(each.order, values))
             for shard, each, (position, *values) in zip(players, asked, replies, strict=True)
@@ -215,7 +217,7 @@ class RedisStore:
         runs while Redis works. Raises StoreTrouble or Denied."""
         calls = itertools.starmap(self._call, applications.items())
         function = f"{LIBRARY}_apply"
-        replies = self._guard(lambda: called(self._client, function, calls, meanwhile))
+        replies = self._guard(lambda: self._caller.call(function, calls, meanwhile))
         return {shard: reply == 1 for shard, reply in zip(applications, replies, strict=True)}
 
     def _call(self, shard: int, application: Application) -> Call:
@@ -256,11 +258,11 @@ class RedisStore:
             if "Function not found" in str(error):
                 self._guard(self._load_functions)
             if isinstance(error, redis.ReadOnlyError):
-                self._guard(lambda: find_again(self._client))
+                self._guard(self._caller.find_again)
             raise StoreTrouble(_reason(error)) from None
         except FAILURES as error:
             where = f" {self._origin}" if NO_CONNECTION in str(error) else ""
-            raise StoreTrouble(f"{_reason(error)}{where}") from None
+            raise StoreTrouble(f"{_reason(error)}{where}", cause_of(error)) from None
 
     # --- for operators ---
 
@@ -280,4 +282,5 @@ class RedisStore:
 
     def close(self) -> None:
         """Close the connections."""
+        self._caller.close()
         self._client.close()

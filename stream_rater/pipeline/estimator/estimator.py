@@ -154,7 +154,7 @@ class Estimator:
                     yield from self._commit()
                 troubles = 0
             except Trouble as trouble:
-                self._observer.started_over(str(trouble))
+                self._observer.started_over(trouble)
                 troubles += 1
 
     def _start_over(self, troubles: int) -> Step[None]:

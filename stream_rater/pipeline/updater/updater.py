@@ -129,7 +129,7 @@ class Updater:
                 yield from self._recheck()
                 troubles = 0
             except Trouble as trouble:
-                self._observer.started_over(str(trouble))
+                self._observer.started_over(trouble)
                 troubles += 1
 
     def _start_over(self, troubles: int) -> Step[None]:

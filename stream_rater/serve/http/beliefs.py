@@ -114,7 +114,7 @@ class BeliefQuestions:
     ) -> ExplainAnswer:
         with _refusals([]):
             try:
-                pool = self._beliefs.of(ladder, [player], told=told).pool
+                pool = self._beliefs.of(ladder, [player], published=told).pool
             except Gone:
                 raise _no_player(ladder, player) from None
             row = pool.find(player)

@@ -1,4 +1,4 @@
-"""Follows `rating-changed` for `serve`: keeps the index and tells the feed."""
+"""Follows `rating-changed` for `serve`: writes the index, and passes the events to the feed."""
 
 import asyncio
 import threading
@@ -8,14 +8,13 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from stream_rater.adapters.access import trouble_of
-from stream_rater.adapters.kafka.reader import AT_ONCE, PASSING, TIMEOUT_S, lone_consumer
+from stream_rater.adapters.kafka.reader import Reader
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Trouble
 from stream_rater.contract.events import UNDECODABLE, rating_changed_from_json
+from stream_rater.contract.record import Record
 from stream_rater.pipeline.ports import pause_s
 from stream_rater.serve.entries import Change, Erased
 from stream_rater.serve.feed import KEPT
@@ -24,8 +23,8 @@ from stream_rater.serve.index.writer import IndexLost, IndexWriter, Place, of_an
 
 POLL_S = 0.2
 CHECKPOINT_S = 2.0
-"""So often the positions of ladders without events are written, and it is checked that the index is
-still there."""
+"""How often the positions of ladders without events are written, and the index is checked for
+losses."""
 
 
 class NewEvent(NamedTuple):
@@ -35,33 +34,33 @@ class NewEvent(NamedTuple):
     offset: int
     ladder: str
     value: bytes
-    """JSON."""
+    """The event in JSON."""
 
 
 class Watcher:
-    """What is told of following. Each method is called in the thread that follows, or listens."""
+    """The hooks by which a follower reports. All are called in one thread."""
 
     def begun(self, positions: Sequence[int]) -> None:
-        """Reading begins here."""
+        """Reading begins at these offsets, one for each partition."""
 
     def read(self, events: Sequence[NewEvent]) -> None:
         """These events are in the index."""
 
     def noted(self, positions: Sequence[int]) -> None:
-        """The index has everything before these positions, of every ladder."""
+        """For every ladder, the index has everything before these positions."""
 
     def trouble(self, why: str) -> None:
-        """Something failed; it is tried again."""
+        """Something failed, and is tried again."""
 
     def skipped(self, partition: int, offset: int) -> None:
-        """A record is no event."""
+        """The record at this place is no event."""
 
     def polled(self, caught_up: bool, lag: int) -> None:
-        """The follower is alive, and so far: see its attributes."""
+        """The follower has polled. The arguments are its attributes of these names."""
 
 
 class Follower:
-    """Keeps the index of one Redis as `rating-changed` says."""
+    """Keeps the index in Redis up to date with `rating-changed`."""
 
     def __init__(
         self, settings: Settings, watcher: Watcher,
@@ -70,18 +69,18 @@ class Follower:
         self._settings, self._watcher, self._clock = settings, watcher, clock
         self._stop = threading.Event()
         self.caught_up = False
-        """Whether the index had everything that was there when reading began."""
+        """Whether the index has every record that existed when reading began."""
         self.last_poll_s = clock()
         self.lag = 0
-        """Records of `rating-changed` that were there at the last look and are not read yet."""
+        """The number of known records of `rating-changed` that are not read yet."""
 
     def stop(self) -> None:
-        """End `run` soon."""
+        """Let `run` end soon."""
         self._stop.set()
 
     def run(self) -> None:
-        """Follow until `stop`. Raises Denied, TopicMismatch or CannotGoOn, which waiting does not
-        cure."""
+        """Follow until `stop`. Raises Denied, TopicMismatch or CannotGoOn, after which a retry
+        makes no sense."""
         troubles = 0
         while not self._stop.is_set():
             try:
@@ -101,50 +100,39 @@ class Follower:
         writer.check()
         asyncio.run(_check_reading(self._settings))
         stored = writer.begin(topic, partitions)
-        consumer = lone_consumer(self._settings)
-        try:
+        with Reader(self._settings, topic) as reader:
             ends = []
             for p, at in enumerate(stored):
-                _, end = consumer.get_watermark_offsets(TopicPartition(topic, p), TIMEOUT_S)
+                _, end = reader.bounds(p)
                 if end < at:
                     raise of_another(topic, f"read to {at} of partition {p}, which ends at {end}")
                 ends.append(end)
-            # Some events before the stored place are read again for the feed; the index has them.
+            # The feed gets some events again from before the stored place; the index has them.
             start = [max(0, at - KEPT // partitions) for at in stored]
-            consumer.assign([TopicPartition(topic, p, at) for p, at in enumerate(start)])
+            reader.start_at(dict(enumerate(start)))
             self._watcher.begun(start)
-            self._read(consumer, topic, writer, start, ends)
-        except KafkaException as error:
-            raise trouble_of(error) from None
-        finally:
-            consumer.close()
+            self._read(reader, writer, start, ends)
 
     def _read(
-        self, consumer: Consumer, topic: str, writer: IndexWriter, positions: list[int],
-        ends: list[int],
-    ) -> None:  # fmt: skip
+        self, reader: Reader, writer: IndexWriter, positions: list[int], ends: list[int]
+    ) -> None:
         noted_s, ended = -CHECKPOINT_S, set[int]()
         while not self._stop.is_set():
             self.last_poll_s = self._clock()
             changes: list[tuple[Place, Change]] = []
             events: list[NewEvent] = []
-            for message in consumer.consume(AT_ONCE, POLL_S):
-                partition = message.partition() or 0
-                if (error := message.error()) is None:
-                    self._take(message, changes, events)
-                    positions[partition] = (message.offset() or 0) + 1
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    # Compaction, and the marks of transactions, leave offsets without a record.
-                    positions[partition] = max(positions[partition], message.offset() or 0)
-                    ended.add(partition)
-                elif error.code() not in PASSING:
-                    raise trouble_of(error)
+            for record in reader.gather(POLL_S):
+                self._take(record, changes, events)
+                positions[record.partition] = record.offset + 1
+            for partition, end in reader.ends.items():
+                positions[partition] = max(positions[partition], end)
+            ended |= reader.ends.keys()
             if changes:
-                places, told = zip(*changes, strict=True)
-                writer.apply(told, positions, places)
+                places, applied = zip(*changes, strict=True)
+                writer.apply(applied, positions, places)
             if events:
                 self._watcher.read(events)
-            self.lag = _behind(consumer, topic, positions)
+            self.lag = sum(max(0, reader.known_end(p) - at) for p, at in enumerate(positions))
             now_s = self._clock()
             if not self.caught_up:
                 done = all(
@@ -164,14 +152,14 @@ class Follower:
         self._watcher.noted(positions)
 
     def _take(
-        self, message: Message, changes: list[tuple[Place, Change]], events: list[NewEvent]
+        self, record: Record, changes: list[tuple[Place, Change]], events: list[NewEvent]
     ) -> None:
-        """Add what a record says of the index, and its event, if it is one."""
-        value = message.value()
-        place = message.partition() or 0, message.offset() or 0
+        """Add the change of the index that a record means, and its event, if it is one."""
+        value = record.value
+        place = record.partition, record.offset
         try:
             if value is None:
-                changes.append((place, Erased(*_names(message.key() or b""))))
+                changes.append((place, Erased(*_names(record.key or b""))))
                 return
             event = rating_changed_from_json(value)
             events.append(NewEvent(*place, event.ladder, value))
@@ -181,21 +169,11 @@ class Follower:
 
 
 def _names(key: bytes) -> tuple[str, str]:
-    """The ladder and the player of a record's key. Raises one of UNDECODABLE."""
+    """The ladder and the player that a record's key names. Raises one of UNDECODABLE."""
     parts = key.decode().split(":")
     if len(parts) != 2:
         raise msgspec.DecodeError("no key of a player")
     return unquote(parts[0], errors="strict"), unquote(parts[1], errors="strict")
-
-
-def _behind(consumer: Consumer, topic: str, positions: Sequence[int]) -> int:
-    """How many records lie behind these positions, by what the client was told with its last
-    answers; nothing is asked."""
-    lag = 0
-    for partition, at in enumerate(positions):
-        _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)
-        lag += max(0, end - at)
-    return lag
 
 
 async def _check_reading(settings: Settings) -> None:

@@ -1,29 +1,28 @@
 """Writes the index of `serve` into Redis: a compare-and-set for each ladder and batch.
 
-Every `serve` process follows `rating-changed`, since its own clients want the events, and every one
-writes the index. This needs no leader, and what a killed process leaves out another one writes:
+Every `serve` process follows `rating-changed`, because its clients want the events, and every one
+writes the index. This needs no leader: what a killed process has not written, another one writes.
 
 1. Names: all ladders of the batch are added to ROOT.
 2. Apply: for each ladder WATCH its keys, read what the events touch, and write that and the new
-   positions in one MULTI/EXEC. If another process wrote meanwhile, nothing happens, and it is done
-   again. An event that lies before the ladder's position in its partition is in the index already:
-   it is left out, for what came behind it may have been applied, too.
-3. Checkpoint, now and then: ladders without events have their positions raised, then those of ROOT.
+   positions in one MULTI/EXEC. If another process wrote meanwhile, nothing happens, and the step is
+   repeated. An event before the ladder's position in its partition is in the index already. It is
+   left out, because later events may have been applied, too.
+3. Checkpoint, now and then: raise the positions of ladders without events, then those of ROOT.
 
 Reading starts at the least position of all. So Redis may lose its last writes, or all of them, on
-any of its servers: positions are lost with what they stand for, and never before it. A process that
-finds a position lower than it was raises IndexLost, and reads again from there.
+any of its servers: a position is lost together with what it stands for, and never before it. A
+process that finds a position lower than it was raises IndexLost, and reads again from there.
 
-A single key may be lost, too, by eviction or by hand. So each write notes how many members the
-other keys have. Whoever finds another number deletes the ladder's index, which is then made anew.
+A single key may also be lost, by eviction or by hand. So each write stores how many members the
+other keys have. A process that finds another number deletes the ladder's index, which is then made
+again.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import redis
-
-from stream_rater.adapters.redis.client import connect, failures_named
+from stream_rater.adapters.redis.client import connect, executed, failures_named
 from stream_rater.adapters.redis.index_keys import (
     INDEX,
     NO_LADDER,
@@ -51,21 +50,22 @@ from stream_rater.serve.entries import (
 )
 
 ATTEMPTS = 100
-"""So often a write is tried that other processes get ahead of."""
+"""How often a write is tried if other processes write first each time."""
 
 Positions = dict[int, int]
-"""The next offset by partition; a partition that is absent was not read: 0."""
+"""The next offset by partition. An absent partition was not read: its next offset is 0."""
 
 Place = tuple[int, int]
 """Partition and offset of an event."""
 
 
 class IndexLost(Exception):
-    """Redis lost a part of the index. It is read again from where the rest stands."""
+    """Redis lost a part of the index. Reading begins again where the rest ends."""
 
 
 class IndexWriter:
-    """Changes the index. It is for one thread. Raises StoreTrouble or Denied where Redis fails."""
+    """Changes the index. It is for one thread. Its methods raise StoreTrouble or Denied if Redis
+    fails."""
 
     def __init__(self, settings: Settings) -> None:
         self._client = connect(settings)
@@ -73,7 +73,7 @@ class IndexWriter:
         self._ladders: dict[str, Positions] = {}
         """The positions that each ladder had when this process last saw them."""
         self._positions: Positions = {}
-        """Those of ROOT."""
+        """The positions of ROOT."""
 
     def check(self) -> None:
         """Try all rights that writing needs. Raises Denied."""
@@ -92,8 +92,8 @@ class IndexWriter:
             pipe.execute()
 
     def begin(self, topic: str, partitions: int) -> list[int]:
-        """From where each partition is to be read. Raises CannotGoOn for an index of another
-        topic."""
+        """The offset from which each partition must be read. Raises CannotGoOn if the index is of
+        another topic."""
         with failures_named():
             root = root_of(self._client.zrange(ROOT, 0, -1, withscores=True))
             if others := [each for each in root.topics if each != topic]:
@@ -110,11 +110,11 @@ class IndexWriter:
         self, events: Sequence[Change], positions: Sequence[int],
         places: Sequence[Place] | None = None,
     ) -> None:  # fmt: skip
-        """Apply a batch of events; afterwards everything before these positions was read. Raises
+        """Apply a batch of events, after which everything before these positions is applied. Raises
         IndexLost.
 
-        `places`: of each event. Events before the ladder's position in their partition are left
-        out; without `places` none is.
+        `places`: the place of each event. Events before the ladder's position in their partition
+        are left out; without `places` none is.
         """
         each_ladder: dict[str, list[tuple[Place | None, Change]]] = {}
         for i, event in enumerate(events):
@@ -127,8 +127,8 @@ class IndexWriter:
                 self._apply(ladder, own, positions)
 
     def checkpoint(self, positions: Sequence[int]) -> None:
-        """Note that everything before these positions is applied, and that the index is still
-        there. Raises IndexLost."""
+        """Store that everything before these positions is applied, and check that the index still
+        exists. Raises IndexLost."""
         with failures_named():
             for ladder in list(self._ladders):
                 self._apply(ladder, (), positions)
@@ -144,9 +144,7 @@ class IndexWriter:
                         return
                     pipe.multi()
                     pipe.zadd(ROOT, {partition_member(p): at for p, at in raised.items()})
-                    try:
-                        pipe.execute()
-                    except redis.WatchError:
+                    if not executed(pipe):
                         continue  # another process did it, or names a ladder
                     self._positions = stored | raised
                     return
@@ -175,9 +173,7 @@ class IndexWriter:
                     pipe.hset(keys.state, SIZES, _sizes_after(found, after))
                 else:
                     pipe.unlink(*keys)
-                try:
-                    pipe.execute()
-                except redis.WatchError:
+                if not executed(pipe):
                     continue
                 if not whole:
                     raise IndexLost(f"{keys.state}: a part of this ladder's index was lost")
@@ -187,7 +183,7 @@ class IndexWriter:
 
 
 def of_another(topic: str, why: str) -> CannotGoOn:
-    """The index in Redis is not of this topic."""
+    """The error for an index that is not of this topic."""
     return CannotGoOn(
         f"the index in Redis is of another topic than {topic!r}: it is {why}: delete the keys that "
         f"begin with {INDEX!r} or {ROOT!r}, or give `serve` another database of Redis"
@@ -199,35 +195,35 @@ def _positions(found: Mapping[bytes, bytes]) -> Positions:
 
 
 def _checked(key: str, stored: Positions, known: Positions) -> Positions:
-    """The positions that stand there. Raises IndexLost if one is lower than it was."""
+    """The stored positions. Raises IndexLost if one is lower than it was."""
     if any(stored.get(p, 0) < at for p, at in known.items()):
         raise IndexLost(f"{key} went back")
     return stored
 
 
 def _raised(stored: Positions, positions: Sequence[int]) -> Positions:
-    """Those of the positions that are beyond what is stored."""
+    """The positions that are beyond the stored ones."""
     return {p: at for p, at in enumerate(positions) if at > stored.get(p, 0)}
 
 
 def _is_fresh(place: Place | None, stored: Positions) -> bool:
-    """Whether the index has not had an event."""
+    """Whether an event is not in the index yet."""
     return place is None or place[1] >= stored.get(place[0], 0)
 
 
 class _Found(NamedTuple):
-    """What stands in Redis of a ladder."""
+    """What Redis has of a ladder."""
 
     state: Mapping[bytes, bytes]
     sizes: Sequence[int]
-    """How many members players, ranks, bins and histories have."""
+    """The numbers of members of players, ranks, bins and histories."""
     before: Indexed
-    """What the events may change."""
+    """The part that the events may change."""
 
 
 def _read(client: Any, keys: LadderKeys, names: Sequence[str]) -> _Found:
-    """What there is of these players and of all. It is not of one instant: whoever writes by it
-    watches the keys."""
+    """Read these players, and the parts about all players. The reads are not of one instant: the
+    caller watches the keys before it writes."""
     with client.pipeline(transaction=False) as pipe:
         pipe.hgetall(keys.state)
         pipe.hlen(keys.players)
@@ -251,12 +247,12 @@ def _read(client: Any, keys: LadderKeys, names: Sequence[str]) -> _Found:
 
 
 def _sizes(*sizes: int) -> bytes:
-    """As `index_scripts` has Redis write them, too."""
+    """Encode the sizes, as the scripts of `serve.index.scripts` do in Redis."""
     return b" ".join(b"%d" % size for size in sizes)
 
 
 def _sizes_after(found: _Found, after: Indexed) -> bytes:
-    """The sizes once `after` is written over what was found of these players."""
+    """The sizes after `after` is written over what was found of these players."""
     before = found.before
     listed = [sum(each.listed for each in some.players.values()) for some in (before, after)]
     filled = [sum(n > 0 for n in some.bins.values()) for some in (before, after)]
@@ -268,7 +264,7 @@ def _sizes_after(found: _Found, after: Indexed) -> bytes:
 
 
 def _write(pipe: Any, keys: LadderKeys, before: Indexed, after: Indexed) -> None:
-    """Queue the commands that lead from one to the other."""
+    """Queue the commands that change the index from `before` to `after`."""
     changed = {
         name: player for name, player in after.players.items() if before.players.get(name) != player
     }

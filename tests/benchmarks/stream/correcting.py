@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from typing import NamedTuple
 
-from stream_rater.adapters.kafka.reader import Submitter
+from stream_rater.adapters.kafka.producers import Submitter
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.settings import Settings
