@@ -16,7 +16,7 @@ from stream_rater.adapters.kafka.envelopes import (
     rejected_message,
     round_headers,
 )
-from stream_rater.adapters.kafka.ladder_notes import LadderNotes
+from stream_rater.adapters.kafka.ladder_events import LadderEvents
 from stream_rater.adapters.kafka.producers import Parts, Transactions
 from stream_rater.adapters.kafka.reader import Rereader, part_sums, read_all
 from stream_rater.adapters.kafka.topics import Admin
@@ -95,7 +95,7 @@ class Driver:
         self._on_effect = on_effect
         self._parts = Parts(settings, admin.topics.parts, stop)
         self._transactions = Transactions(settings, role, input_, stop)
-        self._notes = LadderNotes(settings, admin, stop)
+        self._notes = LadderEvents(settings, admin, stop)
         self._again = Rereader(settings, admin.topics.rounds)
         self._estimates = role == "estimator"
         self._prepared = False

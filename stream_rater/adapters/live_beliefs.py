@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from stream_rater.adapters.kafka.ladder_notes import LadderNotes, disagreement
+from stream_rater.adapters.kafka.ladder_events import LadderEvents, disagreement
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import PlayerColumn
@@ -58,7 +58,7 @@ class LiveBeliefs:
         """Make no request, unless Redis is a cluster."""
         self._settings, self._ladders, self._clock = settings, ladders, clock
         self._admin, self._store = Admin(settings), RedisStore(settings)
-        self._notes = LadderNotes(settings, self._admin)
+        self._events = LadderEvents(settings, self._admin)
         self._ladder_log, self._until_s = LadderLog(), -1.0
         self._edits = EditsOfLadders()
         self._ends: list[int] = []
@@ -113,9 +113,9 @@ class LiveBeliefs:
             self._shards = shards
         if self._clock() > self._until_s:
             try:
-                self._ladder_log = self._notes.read()
+                self._ladder_log = self._events.read()
             finally:
-                self._notes.close()  # the next read goes on where this one ended
+                self._events.close()  # the next read goes on where this one ended
             self._ends = self._admin.ends(self._admin.topics.rounds, self._partitions)
             self._until_s = self._clock() + NOTED_S
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from stream_rater.adapters.kafka.ladder_notes import disagreement, noted_ladders
+from stream_rater.adapters.kafka.ladder_events import disagreement, noted_ladders
 from stream_rater.adapters.kafka.producers import Submitter
 from stream_rater.adapters.kafka.reader import read_all
 from stream_rater.adapters.kafka.topics import Admin

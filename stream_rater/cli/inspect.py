@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stream_rater.adapters.kafka.ladder_notes import disagreement, noted_ladders
+from stream_rater.adapters.kafka.ladder_events import disagreement, noted_ladders
 from stream_rater.adapters.kafka.reader import read_back
 from stream_rater.adapters.kafka.topic_rules import DAY_MS
 from stream_rater.adapters.kafka.topics import Admin

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.adapters.kafka.ladder_notes import noted_ladders
+from stream_rater.adapters.kafka.ladder_events import noted_ladders
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.cli.lab import as_json, searched
 from stream_rater.cli.ladder_entry import entry

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stream_rater.adapters.kafka.ladder_notes import disagreement, noted_ladders
+from stream_rater.adapters.kafka.ladder_events import disagreement, noted_ladders
 from stream_rater.adapters.kafka.reader import Rereader
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore

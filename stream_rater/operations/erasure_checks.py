@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from stream_rater.adapters.kafka.ladder_notes import disagreement, noted_ladders
+from stream_rater.adapters.kafka.ladder_events import disagreement, noted_ladders
 from stream_rater.adapters.kafka.reader import Rereader
 from stream_rater.adapters.kafka.topic_rules import LARGEST, configured, size_of
 from stream_rater.adapters.kafka.topics import Admin, Topics

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
-from stream_rater.adapters.kafka.ladder_notes import disagreement, noted_ladders
+from stream_rater.adapters.kafka.ladder_events import disagreement, noted_ladders
 from stream_rater.adapters.kafka.reader import read_partition
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.columns.sharding import partition_of

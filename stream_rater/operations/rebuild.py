@@ -7,7 +7,7 @@ from functools import partial
 
 import msgspec
 
-from stream_rater.adapters.kafka.ladder_notes import LadderNotes, disagreement, noted_ladders
+from stream_rater.adapters.kafka.ladder_events import LadderEvents, disagreement, noted_ladders
 from stream_rater.adapters.kafka.producers import Parts
 from stream_rater.adapters.kafka.reader import read_all, read_batches
 from stream_rater.adapters.kafka.topics import Admin
@@ -86,7 +86,7 @@ def write_anew(
         work = _rebuild(admin, settings, ladders, store, partitions)
     except (UnknownPart, Misplaced, InUse) as error:
         raise Failed(str(error)) from None
-    log = LadderNotes(settings, admin)
+    log = LadderEvents(settings, admin)
     named = (each for each in ladders.ladders if each != TEMPLATE)
     noted = log.read()
     every = dict.fromkeys((*work.ladders, *named, *noted.ladders))

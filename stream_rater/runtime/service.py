@@ -13,7 +13,7 @@ from typing import Any
 
 from stream_rater.adapters.driver import Driver, Stopping
 from stream_rater.adapters.kafka.consumer import Fenced, Input
-from stream_rater.adapters.kafka.ladder_notes import LadderNotes
+from stream_rater.adapters.kafka.ladder_events import LadderEvents
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.kernels import KERNEL_VERSION
@@ -97,7 +97,7 @@ def removed(ladders: Ladders, ladder_log: LadderLog) -> str:
     )
 
 
-def check_ladders(ladders: Ladders, notes: LadderNotes, ends: Callable[[], Sequence[int]]) -> None:
+def check_ladders(ladders: Ladders, notes: LadderEvents, ends: Callable[[], Sequence[int]]) -> None:
     """Refuse a ladders file at odds with the notes in the log, and notes at odds with the log of
     rounds; have the file's changes confirmed."""
     own = {each: ladders.history(each) for each in ladders.ladders if each != TEMPLATE}
@@ -119,7 +119,7 @@ def check_ladders(ladders: Ladders, notes: LadderNotes, ends: Callable[[], Seque
         raise BadConfiguration(str(error)) from None
 
 
-def import_notes(store: RedisStore, notes: LadderNotes) -> None:
+def import_notes(store: RedisStore, notes: LadderEvents) -> None:
     """Bring what an older release noted in Redis into the log. Two workers may do so at once."""
     if found := store.layout.old_notes():
         ladder_log = notes.read()
@@ -225,7 +225,7 @@ class Service:
         store.check_layout(layout_of(self._settings, admin, partitions))
         store.layout.begin(KERNEL_VERSION)
         if estimates:
-            notes, rounds = LadderNotes(self._settings, admin), admin.topics.rounds
+            notes, rounds = LadderEvents(self._settings, admin), admin.topics.rounds
             import_notes(store, notes)
             check_ladders(self._ladders, notes, lambda: admin.ends(rounds, partitions[rounds]))
             notes.close()

@@ -17,7 +17,7 @@ from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from stream_rater.adapters.driver import Driver
 from stream_rater.adapters.kafka import consumer
-from stream_rater.adapters.kafka.ladder_notes import LadderNotes
+from stream_rater.adapters.kafka.ladder_events import LadderEvents
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.memory import driver, servers
 from stream_rater.adapters.redis.store import RedisStore
@@ -276,7 +276,7 @@ class KafkaRig:
             future.result(HANGS_S)
 
     def notes(self) -> NoteStore:
-        return LadderNotes(self._settings, self._admin)
+        return LadderEvents(self._settings, self._admin)
 
     def add_shards(self, count: int) -> None:
         topics, client = self._admin.topics, self._admin._client

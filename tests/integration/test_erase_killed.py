@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stream_rater.adapters.kafka import copier
-from stream_rater.adapters.kafka.ladder_notes import LadderNotes
+from stream_rater.adapters.kafka.ladder_events import LadderEvents
 from stream_rater.adapters.kafka.producers import Parts
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.checkpoints import RedisCheckpoints
@@ -34,7 +34,7 @@ CALLS: list[tuple[Any, str]] = [
     (Parts, "scatter"),
     (StoreMetadata, "begin_rebuild"),
     (RedisStore, "apply"),
-    (LadderNotes, "write"),
+    (LadderEvents, "write"),
     (StoreMetadata, "end_rebuild"),
 ]
 """All that `erase` writes by, in the order of the first calls."""

@@ -56,7 +56,7 @@ class Place:
         store = SimpleNamespace(layout=SimpleNamespace(check_held=lambda _: None), read=self._read)
         monkeypatch.setattr(live_beliefs, "Admin", lambda _: admin)
         monkeypatch.setattr(live_beliefs, "RedisStore", lambda _: store)
-        monkeypatch.setattr(live_beliefs, "LadderNotes", lambda *_: notes)
+        monkeypatch.setattr(live_beliefs, "LadderEvents", lambda *_: notes)
         monkeypatch.setattr(live_beliefs, "disagreement", lambda *_, **__: "")
         self.live = LiveBeliefs(Settings(), ladders, lambda: self.now_s)
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from stream_rater.adapters.kafka import ladder_notes
-from stream_rater.adapters.kafka.ladder_notes import disagreement
+from stream_rater.adapters.kafka import ladder_events
+from stream_rater.adapters.kafka.ladder_events import disagreement
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.cli import app, commands, inspect
 from stream_rater.config.ladders import ANY_LADDER, TEMPLATE, Change, Ladder, Ladders
@@ -81,7 +81,7 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (commands, inspect, rebuild):
         monkeypatch.setattr(module, "Admin", lambda _: admin)
         monkeypatch.setattr(module, "RedisStore", lambda _: store)
-    monkeypatch.setattr(ladder_notes, "LadderNotes", lambda *_: log)
+    monkeypatch.setattr(ladder_events, "LadderEvents", lambda *_: log)
     monkeypatch.setattr(rebuild.selfcheck, "check", lambda: None)
     monkeypatch.setattr(rebuild.malloc, "keep", lambda: None)
     monkeypatch.setattr(rebuild, "layout_of", lambda *_: {})

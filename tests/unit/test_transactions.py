@@ -68,3 +68,30 @@ def test_a_producer_whose_successor_failed_is_not_gone_on_with(
     for attempt in (transactions.renew, transactions.ready):
         with pytest.raises(LogTrouble, match="loading"):
             attempt()
+
+
+class Full:
+    """A client whose queue has room after so many polls."""
+
+    def __init__(self, polls: int) -> None:
+        self.polls, self.sent = polls, 0
+
+    def poll(self, _: float) -> None:
+        self.polls -= 1
+
+    def produce(self, *_: Any) -> None:
+        if self.polls > 0:
+            raise BufferError("queue full")
+        self.sent += 1
+
+
+def test_a_message_waits_for_room_in_the_clients_queue() -> None:
+    """It is sent once, or not at all if the queue stays full for as long as may be waited."""
+    for polls in (0, 1, 3):
+        client: Any = Full(polls)
+        producers.produce(client, ("t", b"x"), [0.0] * 3)
+        assert (client.polls, client.sent) == (0, 1)
+    client = Full(4)
+    with pytest.raises(LogTrouble, match="queue stays full"):
+        producers.produce(client, ("t", b"x"), [0.0] * 3)
+    assert client.sent == 0

@@ -26,7 +26,7 @@ class Copier:
     def __init__(self, settings: Settings, topic: str) -> None:
         self._topic = topic
         self._failure = ""
-        """The first one, with its place."""
+        """The first failure, with its place; empty if there is none."""
         self._producer = PlainProducer(
             settings, linger_ms=20, queue_buffering_max_kbytes=128 * 1024
         )
@@ -34,7 +34,7 @@ class Copier:
     def write(self, records: Iterable[Record]) -> int:
         """Append records, and wait until all are acknowledged. Returns how many there were.
 
-        A record must come to lie at its own offset, unless that is ANYWHERE. Raises LogTrouble or
+        A record must get its own offset again, unless that is ANYWHERE. Raises LogTrouble or
         Denied.
         """
         count = 0
@@ -66,8 +66,8 @@ class Copier:
                 self._failure = self._failure or f"{place}: {error.str()}"
             elif offset not in (ANYWHERE, message.offset()):
                 self._failure = self._failure or (
-                    f"{place}: the record came to lie at {message.offset()}: something else writes "
-                    "to this topic"
+                    f"{place}: the record got offset {message.offset()}: something else writes to "
+                    "this topic"
                 )
 
         return callback

@@ -1,5 +1,5 @@
-"""Reads topics outside of any consumer group: once, as records come, from the end backwards, or
-some records again."""
+"""Reads topics outside of any consumer group: a whole topic, new records as they arrive, the last
+records of a key, or some records again."""
 
 import time
 import uuid

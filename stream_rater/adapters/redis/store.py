@@ -15,7 +15,7 @@ from importlib import resources
 from typing import Any
 
 import redis
-from redis.exceptions import MovedError, NoPermissionError
+from redis.exceptions import MovedError
 
 from stream_rater.adapters.redis.calls import (
     Call,
@@ -87,9 +87,8 @@ def _loaded_code(server: Client) -> str | None:
 
 def _belief_keys(server: Client) -> Iterator[list[bytes]]:
     """Yield the keys of hashes of beliefs on one server, some at a time."""
-    keys = server.scan_iter(
-        match="{*}:belief:?*:*", count=10_000
-    )  # not REBUILT, whose ladder is empty
+    # The pattern leaves out REBUILT, whose ladder is empty.
+    keys = server.scan_iter(match="{*}:belief:?*:*", count=10_000)
     while batch := list(itertools.islice(keys, 1000)):
         yield batch
 
@@ -113,8 +112,8 @@ def _beliefs_on(server: Client) -> Iterator[list[tuple[Player, bytes]]]:
             pipeline.hgetall(key)
         yield [
             ((ladder_of(key.decode()), player.decode("utf-8", "surrogatepass")), data)
-            for key, held in zip(batch, pipeline.execute(), strict=True)
-            for player, data in held.items()
+            for key, stored in zip(batch, pipeline.execute(), strict=True)
+            for player, data in stored.items()
         ]
 
 
@@ -250,17 +249,13 @@ class RedisStore:
         """Run an action, and raise what Redis raises as StoreTrouble or Denied."""
         try:
             return action()
-        except (redis.AuthenticationError, NoPermissionError) as error:
-            raise Denied(_reason(error)) from None
-        except redis.ResponseError as error:
+        except FAILURES as error:
             if is_denial(error):
                 raise Denied(_reason(error)) from None
             if "Function not found" in str(error):
                 self._guard(self._load_functions)
             if isinstance(error, redis.ReadOnlyError):
                 self._guard(self._caller.find_again)
-            raise StoreTrouble(_reason(error)) from None
-        except FAILURES as error:
             where = f" {self._origin}" if NO_CONNECTION in str(error) else ""
             raise StoreTrouble(f"{_reason(error)}{where}", cause_of(error)) from None
 

@@ -35,7 +35,7 @@ RECREATE = (
 )
 
 
-class LadderNotes:
+class LadderEvents:
     """Reads and appends ladder events, for one thread. The constructor makes no request to
     Kafka."""
 
@@ -120,7 +120,7 @@ class LadderNotes:
 def noted_ladders(settings: Settings, admin: Admin) -> LadderLog:
     """The fold of the ladder events on Kafka. Raises LogTrouble, Denied, or TopicMismatch."""
     admin.partitions_of(admin.topics.notes)  # raises TopicMismatch if there is no such topic
-    events = LadderNotes(settings, admin)
+    events = LadderEvents(settings, admin)
     try:
         return events.read()
     finally:
