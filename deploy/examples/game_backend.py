@@ -48,7 +48,7 @@ class Reporter:
         self._producer = Producer(
             {
                 "bootstrap.servers": kafka,
-                # Kafka stores each report once and in the order of the calls, or tells us.
+                # Kafka stores each report once and in the order of the calls, or reports an error.
                 "enable.idempotence": True,
                 "acks": "all",
                 # A ladder is rated in the order of its partition, so every reporter of a ladder
@@ -141,7 +141,7 @@ NAMES = ("ada", "bo", "cleo", "dov", "eve", "finn", "gia", "hugo", "ines", "jan"
 SKILL_MEAN, SKILL_SPREAD = 1500.0, 300.0
 PERFORMANCE_SPREAD = 200.0
 SCORE_POINTS = 40.0
-"""Performances are told apart to this much where players score points; equal scores tie."""
+"""Where players score points, performances are rounded to this; equal scores tie."""
 DID_NOT_FINISH = 0.05
 JOINED_LATE = 0.1
 CHEAT = 1200.0
@@ -224,19 +224,19 @@ def stream(
     reporter: Reporter, season: Season, count: int, per_second: float | None
 ) -> dict[str, int]:
     """Report a season's rounds; what was reported."""
-    told = {"rounds": 0, "repeated": 0, "rating_changes_expected": 0}
+    counts = {"rounds": 0, "repeated": 0, "rating_changes_expected": 0}
     began_s = time.monotonic()
     for number, finished in enumerate(season.rounds(count)):
         reporter.report(finished)
-        told["rounds"] += 1
-        told["rating_changes_expected"] += players_of(finished)
+        counts["rounds"] += 1
+        counts["rating_changes_expected"] += players_of(finished)
         if season.repeats():
             reporter.report(finished)
-            told["repeated"] += 1
+            counts["repeated"] += 1
         if per_second:
             reporter.wait_until(began_s + (number + 1) / per_second)
     reporter.flush()
-    return told
+    return counts
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:

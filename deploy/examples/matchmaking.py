@@ -99,7 +99,7 @@ def beta_of(weight_limit: float, sigma_limit: float, drift_per_day: float = 0.0)
 
 
 def beta_for(path: Path, ladder: str) -> float:
-    """The spread on a ladder by the service's ladders file; ValueError where it tells of none.
+    """The spread on a ladder by the service's ladders file; ValueError if it has none.
 
     It holds for Elo-MMR, which is what `win_probability` assumes.
     """
@@ -244,10 +244,10 @@ class Ratings:
     def _take(self, event: dict[str, Any]) -> None:
         """Keep a player's newest event on a ladder: the one with the greatest `offset`.
 
-        The order of arrival does not tell which that is. After shards were added, a player's new
+        The order of arrival does not say which that is. After shards were added, a player's new
         events are in another partition than the old ones, whose last stays in the topic, and
         partitions are read in any order. Workers do not delete it by a tombstone: one that arrives
-        after the new event would delete the player here. Nor does `rounds` tell: it falls when a
+        after the new event would delete the player here. Nor does `rounds` say so: it falls when a
         correction takes a round away.
         """
         table = self.ladders.setdefault(event["ladder"], {})
@@ -294,7 +294,7 @@ def names(text: str) -> list[str]:
     return [name for name in text.split(",") if name]
 
 
-def told(name: str, table: Table) -> str:
+def described(name: str, table: Table) -> str:
     """A player, as printed."""
     rating = table.get(name, NEWCOMER)
     if rating.rounds == 0:
@@ -309,7 +309,7 @@ def print_duel(players: list[str], table: Table, beta: float) -> None:
         raise ValueError("--players takes two names")
     a, b = players
     chance = win_probability([table.get(a, NEWCOMER)], [table.get(b, NEWCOMER)], beta)
-    print(f"{told(a, table)} beats {told(b, table)} with probability {chance:.0%}")
+    print(f"{described(a, table)} beats {described(b, table)} with probability {chance:.0%}")
 
 
 def print_teams(ours: Sequence[str], theirs: Sequence[str], table: Table, beta: float) -> None:
@@ -318,7 +318,7 @@ def print_teams(ours: Sequence[str], theirs: Sequence[str], table: Table, beta: 
         raise ValueError("two teams need players, and nobody plays in both")
     sides = [[table.get(name, NEWCOMER) for name in team] for team in (ours, theirs)]
     for label, team in (("team 1", ours), ("team 2", theirs)):
-        print(f"{label}: {', '.join(told(name, table) for name in team)}")
+        print(f"{label}: {', '.join(described(name, table) for name in team)}")
     print(f"team 1 wins with probability {win_probability(sides[0], sides[1], beta):.0%}")
 
 
@@ -360,7 +360,7 @@ def show(given: argparse.Namespace, table: Table, beta: float) -> None:
         print_teams(ours, theirs, table, beta)
     if given.lobbies:
         for number, lobby in enumerate(lobbies(list(table), table, given.lobbies), start=1):
-            print(f"lobby {number}: {', '.join(told(name, table) for name in lobby)}")
+            print(f"lobby {number}: {', '.join(described(name, table) for name in lobby)}")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -3,7 +3,7 @@
 Checks that
 - every requirement of the lock has a hash, and pip's own check finds nothing missing or at odds;
 - what is installed is what is locked, by name and version: nothing else, and nothing less;
-- every installed file is still the one that its package's RECORD tells the hash of. (That the
+- every installed file still has the hash that its package's RECORD gives. (That the
   package was the locked one, pip checked by the lock's hashes when it was installed.)
 
 Writes a bill of materials with licences (CycloneDX) into `build/audit/`. Only a database knows
@@ -47,7 +47,7 @@ class Locked:
 
 @dataclass
 class Audit:
-    """What was looked at, and what is wrong, a line each."""
+    """How much was checked, and one line for each finding."""
 
     packages: int = 0
     files: int = 0
@@ -61,8 +61,8 @@ def read_lock(text: str) -> dict[str, Locked]:
         plain = re.sub(r"(?m)^\s*#.*$", "", entry).replace("\\\n", " ").strip()
         if not plain:
             continue
-        told, *hashes = re.split(r"\s+--hash=", plain)
-        requirement = Requirement(told)
+        wanted, *hashes = re.split(r"\s+--hash=", plain)
+        requirement = Requirement(wanted)
         if requirement.marker is None or requirement.marker.evaluate():
             (pin,) = requirement.specifier
             name = canonicalize_name(requirement.name)
@@ -76,7 +76,7 @@ def installed() -> dict[str, Distribution]:
 
 
 def compare(locked: dict[str, Locked], there: dict[str, Distribution]) -> Iterator[str]:
-    """Where the environment is not the lock's."""
+    """Yield each difference between the environment and the lock."""
     for name, want in sorted(locked.items()):
         if not want.hashes:
             yield f"{name}: the lock has no hash for it"
@@ -89,7 +89,7 @@ def compare(locked: dict[str, Locked], there: dict[str, Distribution]) -> Iterat
 
 
 def changed_files(package: Distribution) -> Iterator[str]:
-    """Files of a package that are gone, or not those that its RECORD tells."""
+    """Files of a package that are gone, or whose hash is not that of RECORD."""
     for path in package.files or ():
         if path.hash is None:
             continue

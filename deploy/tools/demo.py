@@ -75,12 +75,12 @@ class Demo:
     season: Season
     began_s: float
     case: Case
-    told: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
     """What the game backend says it has reported, over both phases."""
 
     def play(self) -> None:
         """All of it, in order."""
-        with Screen(self.console, self.ratings, self.season.skills) as screen:
+        with Screen(self.console, self.ratings, self.season.skills).on() as screen:
             steady = self._stream(screen, "steady", self.given.rounds, self.given.per_second)
             burst = self._stream(screen, "all at once", self.given.burst, None)
         self._use_ratings()
@@ -95,7 +95,7 @@ class Demo:
         lasts_s = rounds / per_second if per_second else 0.0
         phase = Phase(min(WARM_UP_S, lasts_s / 2.0))
         command = [*GAME_BACKEND, "--rounds", str(rounds), "--seed", str(self.given.seed)]
-        command += ["--first", str(self.told.get("rounds", 0)), "--cheater", CHEATER]
+        command += ["--first", str(self.counts.get("rounds", 0)), "--cheater", CHEATER]
         command += ["--per-second", str(per_second)] if per_second else []
         deadline_s = time.monotonic() + STILL_S
         expected: int | None = None
@@ -106,19 +106,19 @@ class Demo:
                     deadline_s = time.monotonic() + STILL_S
                 phase.take(events, time.time())
                 self.case.take(events)
-                screen.show(phase, events, title)
+                screen.show(phase, title)
                 if expected is None and not backend.running:
                     expected = self._reported(backend.result(0.0))
                 self._check(deadline_s, phase, expected)
-        screen.show(phase, [], title, last=True)
+        screen.show(phase, title, last=True)
         return phase
 
     def _reported(self, result: str) -> int:
         """Book what the backend reported; the rating changes that must follow."""
-        told: dict[str, int] = json.loads(result)
-        for name, count in told.items():
-            self.told[name] = self.told.get(name, 0) + count
-        return told["rating_changes_expected"]
+        counts: dict[str, int] = json.loads(result)
+        for name, count in counts.items():
+            self.counts[name] = self.counts.get(name, 0) + count
+        return counts["rating_changes_expected"]
 
     def _check(self, deadline_s: float, phase: Phase, expected: int | None) -> None:
         if not self.service.running:
@@ -161,12 +161,12 @@ class Demo:
         if not case.rounds:
             return f"none: {CHEATER} has not played in so short a season"
         command = [*STREAM_RATER, *COMMAND]
-        told = output_of("correct", command, self.folder, self.environment, CORRECT_TIMEOUT_S)
+        answer = output_of("correct", command, self.folder, self.environment, CORRECT_TIMEOUT_S)
         equal = self._verify()  # which waits until the workers are done
         moves = case.close()
         self._print(
             f"A cheater was found: {CHEATER} won {case.wins} of {counted(case.rounds, 'round')}.",
-            f"stream-rater {' '.join(COMMAND)}:", told,
+            f"stream-rater {' '.join(COMMAND)}:", answer,
         )  # fmt: skip
         self.console.print(table_of(RANKED, moves[:SHOWN_MOVES]))
         self._print(f"\nstream-rater verify, which now replays without {CHEATER}:", equal)
@@ -175,7 +175,7 @@ class Demo:
     def _no_more(self, *phases: Phase) -> None:
         """Every rating change came, and came once."""
         surplus = len(self.ratings.poll(POLL_S)) + sum(phase.twice for phase in phases)
-        missing = self.told["rating_changes_expected"] - sum(len(phase.seen) for phase in phases)
+        missing = self.counts["rating_changes_expected"] - sum(len(phase.seen) for phase in phases)
         if missing or surplus:
             raise DemoFailed(f"{missing} rating changes are missing, {surplus} came twice")
 
@@ -186,10 +186,12 @@ class Demo:
             raise DemoFailed(f"the service ended with exit code {code} after SIGTERM", log)
 
     def _table(self, steady: Phase, burst: Phase, gains: str) -> Table:
-        told = self.told
+        counts = self.counts
         table = Table(title="Measured", show_header=False)
-        table.add_row("rounds", f"{told['rounds']:,} reported, {told['repeated']} of them twice")
-        expected = told["rating_changes_expected"]
+        table.add_row(
+            "rounds", f"{counts['rounds']:,} reported, {counts['repeated']} of them twice"
+        )
+        expected = counts["rating_changes_expected"]
         table.add_row("rating changes", f"{expected:,}: none missing, none twice")
         table.add_row(
             "updates per second",

@@ -194,11 +194,11 @@ def _refine(schema: Json, additions: Json) -> None:
     schema["description"] = " ".join(schema["description"].split())
 
 
-def _headers(told: dict[str, str], required: bool, content_types: list[str]) -> Json:
+def _headers(texts: dict[str, str], required: bool, content_types: list[str]) -> Json:
     properties: Json = {"content-type": {"type": "string", "enum": content_types}}
-    for name, text in (told | TRACE).items():
+    for name, text in (texts | TRACE).items():
         properties[name] = {"type": "string", "description": text}
-    if "error-code" in told:
+    if "error-code" in texts:
         del properties["content-type"]["enum"]
         properties["content-type"]["description"] = "That of the record, as it was."
         properties["error-code"]["enum"] = list(CODES)
@@ -226,8 +226,8 @@ def _correction(name: str, kind: type[Correction]) -> Json:
     headers["properties"] |= {EVENT_TYPE: {"type": "string", "const": name}}
     headers["required"] = [EVENT_TYPE]
     summary = " ".join((kind.__doc__ or "").split())
-    told = _message(name, summary, headers, {"$ref": f"{SCHEMAS}{kind.__name__}"}, BY_LADDER)
-    return told | {"examples": [{"headers": {EVENT_TYPE: name}, "payload": EXAMPLES[name]}]}
+    message = _message(name, summary, headers, {"$ref": f"{SCHEMAS}{kind.__name__}"}, BY_LADDER)
+    return message | {"examples": [{"headers": {EVENT_TYPE: name}, "payload": EXAMPLES[name]}]}
 
 
 def messages() -> Json:

@@ -152,9 +152,9 @@ def needed_by(files: Iterable[Path]) -> set[str]:
     return found
 
 
-def read_ldd(told: str) -> set[str]:
+def read_ldd(output: str) -> set[str]:
     """The files that ldd names. What it does not find is of no use here either."""
-    return set(re.findall(r"^\s*(?:\S+ => )?(/\S+) \(0x", told, re.MULTILINE))
+    return set(re.findall(r"^\s*(?:\S+ => )?(/\S+) \(0x", output, re.MULTILINE))
 
 
 def make_root(prefix: Path, folder: Path) -> None:
@@ -198,8 +198,8 @@ def note_packages(root: Root) -> None:
     )
     for package in sorted(set(re.findall(r"^([a-z0-9.+-]+)(?::\w+)?: /", done.stdout, re.M))):
         status = ["dpkg-query", "--status", package]
-        told = subprocess.run(status, capture_output=True, text=True, check=True).stdout
-        root.write(f"/var/lib/dpkg/status.d/{package}", told)
+        output = subprocess.run(status, capture_output=True, text=True, check=True).stdout
+        root.write(f"/var/lib/dpkg/status.d/{package}", output)
         root.bring(f"/usr/share/doc/{package}/copyright")
 
 

@@ -102,13 +102,13 @@ def docstrings(kind: type) -> dict[str, str]:
     (body,) = ast.parse(inspect.getsource(kind)).body
     assert isinstance(body, ast.ClassDef)
     found = {}
-    for field, text in zip(body.body, body.body[1:], strict=False):
-        match field, text:
+    for field, after in zip(body.body, body.body[1:], strict=False):
+        match field, after:
             case (
                 ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(told))),
+                ast.Expr(value=ast.Constant(value=str(text))),
             ):
-                found[name] = " ".join(told.split())
+                found[name] = " ".join(text.split())
     return found
 
 
@@ -117,10 +117,10 @@ def settings() -> str:
     defaults = {each.name: each.default for each in msgspec.structs.fields(Settings)}
     rows = []
     for kind in (Settings, Serve, Access):
-        told = docstrings(kind)
+        meanings = docstrings(kind)
         for name in kind.__annotations__:
             if name not in NEVER_SHOWN:
-                row = (f"`{PREFIX}{name.upper()}`", shown(defaults[name]), told[name])
+                row = (f"`{PREFIX}{name.upper()}`", shown(defaults[name]), meanings[name])
                 rows.append(row)
     return table(("variable", "default", "meaning"), rows)
 
@@ -163,14 +163,14 @@ def options() -> str:
     for name, command in sorted(app.main.commands.items()):
         if isinstance(command, click.Group):
             each = {own: dict(options_of(one)) for own, one in sorted(command.commands.items())}
-            common = set.intersection(*(set(told.items()) for told in each.values()))
-            rows += [(f"`{name}`", *told) for told in sorted(common)]
+            common = set.intersection(*(set(own.items()) for own in each.values()))
+            rows += [(f"`{name}`", *option) for option in sorted(common)]
             rows += [
-                (f"`{name} {own}`", *told)
-                for own, mine in each.items() for told in mine.items() if told not in common
+                (f"`{name} {own}`", *option)
+                for own, mine in each.items() for option in mine.items() if option not in common
             ]  # fmt: skip
         else:
-            rows += [(f"`{name}`", *told) for told in options_of(command)]
+            rows += [(f"`{name}`", *option) for option in options_of(command)]
     return table(("command", "option", "meaning"), rows)
 
 
@@ -182,11 +182,11 @@ def options_of(command: click.Command) -> Iterator[tuple[str, str]]:
             continue
         metavar = VALUES.get(each.type.name, each.make_metavar(context))
         value = "" if each.is_flag else f" {each.metavar or metavar}"
-        told = in_a_cell(each.help or "")
+        meaning = in_a_cell(each.help or "")
         if each.show_default or (isinstance(each.default, str) and each.default):
             default = each.show_default if isinstance(each.show_default, str) else each.default
-            told += f" Default: {default}."
-        yield f"`{in_a_cell(each.opts[0] + value)}`", told.strip()
+            meaning += f" Default: {default}."
+        yield f"`{in_a_cell(each.opts[0] + value)}`", meaning.strip()
 
 
 VALUES: Final = {"integer": "N", "integer range": "N", "float": "X", "float range": "X"}
@@ -209,7 +209,7 @@ def metrics() -> str:
     rows = [*declared(Metrics()), *of_lag]
     return table(
         ("metric", "labels", "meaning"),
-        ((f"`{name}`", labels, in_a_cell(told)) for name, labels, told in rows),
+        ((f"`{name}`", labels, in_a_cell(meaning)) for name, labels, meaning in rows),
     )
 
 
@@ -218,7 +218,7 @@ def api_metrics() -> str:
     rows = declared(ApiMetrics(structlog.stdlib.get_logger()))
     return table(
         ("metric", "labels", "meaning"),
-        ((f"`{name}`", labels, in_a_cell(told)) for name, labels, told in rows),
+        ((f"`{name}`", labels, in_a_cell(meaning)) for name, labels, meaning in rows),
     )
 
 
@@ -233,7 +233,7 @@ def declared(metrics: object) -> Iterator[tuple[str, str, str]]:
 
 def rejections() -> str:
     """Every error code of a record."""
-    rows = ((f"`{code}`", told) for code, told in REJECTIONS.items())
+    rows = ((f"`{code}`", meaning) for code, meaning in REJECTIONS.items())
     return table(("code", "the record was rejected because"), rows)
 
 
@@ -278,8 +278,8 @@ def systems() -> str:
         ]
         if base is not Common:
             own.append("those of Elo-MMR except `rho`" if base is Evolving else KERBYS)
-        told = in_a_cell((inspect.getdoc(system) or "").split("\n\n")[0])
-        rows.append((f'`"{system.__struct_config__.tag}"`', ", ".join(own), told))
+        meaning = in_a_cell((inspect.getdoc(system) or "").split("\n\n")[0])
+        rows.append((f'`"{system.__struct_config__.tag}"`', ", ".join(own), meaning))
     return table(("`system`", "its own parameters", "what it is"), rows)
 
 

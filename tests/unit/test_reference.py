@@ -77,7 +77,7 @@ def test_what_a_part_is_made_of() -> None:
     assert "| `run` | `--role [all\\|estimator\\|updater]` | Default: all. |" in options
     assert options.count("`--reason") == 1
     assert "| `stream_rater_latency_seconds` | role | " in reference.metrics()
-    assert "`kappa` 0.0001 |" in reference.systems()
+    assert "`kappa` 0.0001" in reference.systems()
 
 
 # --- events and codes -----------------------------------------------------------------------------

@@ -58,7 +58,7 @@ class Module:
     name: str
     programs: tuple[str, ...]
     what: str = "tool"
-    """What `go build` is told."""
+    """The argument of `go build`."""
     static: bool = False
     """Runs in an image that has no libraries."""
 
@@ -130,10 +130,10 @@ def definitions(name: str, wanted: str, files: Sequence[str]) -> list[Path]:
         [str(go), "mod", "download", "-json", name],
         env=environment(), capture_output=True, text=True, check=False,
     )  # fmt: skip
-    told = json.loads(done.stdout or "{}")
-    if told.get("Sum") != wanted:
-        raise LocalServerError(f"{name}: {told.get('Error', 'other sources than expected')}")
-    return [Path(told["Dir"], each) for each in files]
+    module = json.loads(done.stdout or "{}")
+    if module.get("Sum") != wanted:
+        raise LocalServerError(f"{name}: {module.get('Error', 'other sources than expected')}")
+    return [Path(module["Dir"], each) for each in files]
 
 
 def environment() -> dict[str, str]:

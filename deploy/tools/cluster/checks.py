@@ -91,9 +91,9 @@ class Checks:
             self._kube.run("rollout", "status", what, "--timeout=240s")
 
     def _test(self) -> str:
-        told = self._kube.helmed("test", RELEASE, "--timeout=180s")
-        if "Succeeded" not in told:
-            raise Failed(told[-300:])
+        output = self._kube.helmed("test", RELEASE, "--timeout=180s")
+        if "Succeeded" not in output:
+            raise Failed(output[-300:])
         return "every worker ready, every partition and shard owned, the API answers"
 
     def _monitors(self) -> str:
@@ -112,8 +112,8 @@ class Checks:
                 time.sleep(AFTER_S)
             except Failed as error:
                 raise Failed(f"{error} [{self._state()}]") from None
-            told = load.finish()
-        return f"{seen}; {told}" if seen else told
+            output = load.finish()
+        return f"{seen}; {output}" if seen else output
 
     def _verify(self) -> str:
         """As docs/operations/kubernetes.md says."""
@@ -126,10 +126,10 @@ class Checks:
         kube.run("create", "--filename=-", given=made.stdout)
         try:
             wait_for(lambda: kube.ended(OPERATOR), "verify ends", ROLLED_S)
-            told = kube.run("logs", OPERATOR).strip()
+            output = kube.run("logs", OPERATOR).strip()
             if kube.get("pod", OPERATOR)["status"]["phase"] != "Succeeded":
-                raise Failed(told[-400:])
-            return told.splitlines()[-1]
+                raise Failed(output[-400:])
+            return output.splitlines()[-1]
         finally:
             kube.run("delete", "pod", OPERATOR, "--wait=true")
 
@@ -196,10 +196,10 @@ class Checks:
             kube.run("annotate", "scaledobject", *both, f"{PAUSED}-")
             wait_for(lambda: max(self._wanted().values()) > 1, "KEDA adds workers", ROLLED_S)
             most = ", ".join(f"{count} {role}s" for role, count in self._wanted().items())
-            told = load.finish()
+            output = load.finish()
         self._helm("upgrade", keda__enabled="false", estimator__replicas="2", updater__replicas="2")
         self._rolled(*ROLES)
-        return f"all held at 0, then {most}; {told}"
+        return f"all held at 0, then {most}; {output}"
 
     def _wanted(self) -> dict[str, int]:
         """How many pods of each role there are to be."""
@@ -214,28 +214,28 @@ class Checks:
             "--delete-emptydir-data", "--ignore-daemonsets",
         )  # fmt: skip
         refused = kube.tried(*drain, "--timeout=20s")
-        told = refused.stdout + refused.stderr
-        count = told.count("violate the pod's disruption budget")
+        output = refused.stdout + refused.stderr
+        count = output.count("violate the pod's disruption budget")
         up = {role: sum(is_ready(pod) for pod in kube.pods(role)) for role in ROLES}
         kube.run("uncordon", NODE)
         if refused.returncode == 0 or not count:
-            raise Failed(f"no eviction was refused: {told[-300:]}")
+            raise Failed(f"no eviction was refused: {output[-300:]}")
         if min(up.values()) < 1:
             raise Failed(f"ready when evictions were refused: {up}")
         wait_for(self._all_ready, "the evicted pods are back", ROLLED_S)
         left = ", ".join(f"{n} {role}s" for role, n in up.items())
-        return f"{told.count('evicting pod')} evictions asked, {count} refused by the budget, " \
+        return f"{output.count('evicting pod')} evictions asked, {count} refused by the budget, " \
             f"{left} at work meanwhile"  # fmt: skip
 
     def _refused(self) -> str:
         before = self._kube.helmed("history", RELEASE, "--output=json")
-        told = self._kube.helm_tried("upgrade", RELEASE, CHART, VALUES, "--set=settings.shards=0")
-        if told.returncode == 0:
+        output = self._kube.helm_tried("upgrade", RELEASE, CHART, VALUES, "--set=settings.shards=0")
+        if output.returncode == 0:
             raise Failed("settings.shards=0 was taken")
         after = self._kube.helmed("history", RELEASE, "--output=json")
         if len(json.loads(before)) != len(json.loads(after)):
             raise Failed("there is a new revision")
-        return f"refused: {' '.join(told.stderr.split())[-120:]}; no new revision"
+        return f"refused: {' '.join(output.stderr.split())[-120:]}; no new revision"
 
     def _uninstall(self) -> str:
         self._kube.helmed("uninstall", RELEASE, "--wait")

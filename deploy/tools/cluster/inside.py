@@ -38,8 +38,8 @@ def main() -> int:
         report.failed += 1
     finally:
         report.check("stopped", lambda: stopped(node, kube))
-        told = {"rows": report.rows, "failed": report.failed}
-        (folder / "rows.json").write_text(json.dumps(told), encoding="utf-8")
+        outcome = {"rows": report.rows, "failed": report.failed}
+        (folder / "rows.json").write_text(json.dumps(outcome), encoding="utf-8")
     return min(report.failed, 1)
 
 
@@ -108,24 +108,24 @@ def definitions(kube: Kube) -> str:
 
 def scaler(node: Node, kube: Kube) -> str:
     """KEDA, and its metrics in the API."""
-    told = defined(kube, *KEDA)
+    definitions = defined(kube, *KEDA)
     kube.anywhere("apply", f"--filename={MANIFESTS / 'keda.yaml'}")
     started(node.start_scaler)
     service = ("apiservice/v1beta1.external.metrics.k8s.io", "--for=condition=Available")
     kube.run("wait", *service, f"--timeout={READY_S:.0f}s")
-    return f"{KEDA[0].rpartition('@')[2]}; {told}"
+    return f"{KEDA[0].rpartition('@')[2]}; {definitions}"
 
 
 def defined(kube: Kube, *module: Any) -> str:
     """Apply the definitions of a module, and wait until they hold."""
-    told = []
+    names = []
     for path in binaries.definitions(*module):
         kube.anywhere("apply", "--server-side", f"--filename={path}")
         name = yaml.safe_load(path.read_text(encoding="utf-8"))["metadata"]["name"]
         wait_for(partial(kube.has, f"crd/{name}"), name, 30.0)
         kube.run("wait", f"crd/{name}", "--for=condition=Established", "--timeout=60s")
-        told.append(name.partition(".")[0])
-    return f"{', '.join(told)} established"
+        names.append(name.partition(".")[0])
+    return f"{', '.join(names)} established"
 
 
 def stopped(node: Node, kube: Kube) -> str:

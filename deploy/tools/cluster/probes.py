@@ -46,9 +46,9 @@ class Probes:
 
     def names(self) -> str:
         """A pod finds Kafka and Redis by name, and reaches them through their Services."""
-        told = self._from_a_pod("kafka.servers:9092", "redis.servers:6379")
-        if told != ["open", "open"]:
-            raise Failed(f"kafka.servers, redis.servers: {told}")
+        output = self._from_a_pod("kafka.servers:9092", "redis.servers:6379")
+        if output != ["open", "open"]:
+            raise Failed(f"kafka.servers, redis.servers: {output}")
         return "kafka.servers and redis.servers are found and answer"
 
     def policy(self) -> str:
@@ -58,8 +58,8 @@ class Probes:
         api = "10.96.0.1:443"
         stranger = self._from_a_pod(worker, api)
         command = ("exec", pod["metadata"]["name"], "--", "python", "-c", CONNECT)
-        told = self._kube.run(*command, "kafka.servers:9092", "redis.servers:6379", api)
-        own = [line.split()[1] for line in told.splitlines()]
+        output = self._kube.run(*command, "kafka.servers:9092", "redis.servers:6379", api)
+        own = [line.split()[1] for line in output.splitlines()]
         if stranger != ["shut", "open"] or own != ["open", "open", "shut"]:
             raise Failed(f"a stranger to a worker and the API: {stranger}; a worker to Kafka, "
                          f"Redis and the API: {own}")  # fmt: skip

@@ -61,9 +61,9 @@ def played(report: Report) -> None:
         apart.send_signal(signal.SIGKILL)
         code = apart.wait()
     if rows.exists():
-        told = json.loads(rows.read_text(encoding="utf-8"))
-        report.rows += [tuple(row) for row in told["rows"]]
-        report.failed += told["failed"]
+        outcome = json.loads(rows.read_text(encoding="utf-8"))
+        report.rows += [tuple(row) for row in outcome["rows"]]
+        report.failed += outcome["failed"]
     elif code:
         report.failed += 1
     keep_logs()
@@ -126,6 +126,7 @@ def nothing_left(before: dict[str, set[str]]) -> str:
     for folder in hierarchies():
         if (folder / CGROUP.lstrip("/")).exists():
             left.setdefault("control groups", set()).add(str(folder))
-    if told := "; ".join(f"{kind}: {', '.join(sorted(new))}" for kind, new in left.items() if new):
-        raise Failed(told[:400])
+    kinds = [f"{kind}: {', '.join(sorted(new))}" for kind, new in left.items() if new]
+    if kinds:
+        raise Failed("; ".join(kinds)[:400])
     return "no process, mount, interface, control group or file, but for programs and logs kept"

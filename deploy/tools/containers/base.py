@@ -58,15 +58,17 @@ def pulled(engine: Engine, name: str) -> str | None:
         return f"no answer within {PULL_TIMEOUT_S:.0f} s"
     if done.returncode == 0:
         return None
-    told = [line for line in done.stderr.splitlines() if line.strip()]
-    return told[-1].rpartition(": ")[2] if told else f"exit code {done.returncode}"
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    return lines[-1].rpartition(": ")[2] if lines else f"exit code {done.returncode}"
 
 
 def read_name(name: str) -> tuple[str, str]:
     """Python's version and Debian's of the official image's name."""
     found = re.search(r"/python:(\d+\.\d+)(?:\.\d+)?-slim-(\w+)$", name)
     if found is None:
-        raise LocalServerError(f"{name} cannot be made here: its name tells no Python and Debian")
+        raise LocalServerError(
+            f"{name} cannot be made here: its name has no version of Python and Debian"
+        )
     return found[1], found[2]
 
 
@@ -82,8 +84,8 @@ def make(engine: Engine, name: str, *more: str) -> None:
             command.append(mirror)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            told = [line for line in done.stdout.splitlines() if line.startswith("E: ")]
-            raise LocalServerError(f"debootstrap: {(told or ['no reason given'])[-1]}")
+            lines = [line for line in done.stdout.splitlines() if line.startswith("E: ")]
+            raise LocalServerError(f"debootstrap: {(lines or ['no reason given'])[-1]}")
         if not (root / "usr/bin" / f"python{version}").exists():
             raise LocalServerError(f"Debian {suite} has no Python {version}")
         (root / "usr/bin/python").symlink_to("python3")

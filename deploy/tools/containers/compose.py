@@ -69,11 +69,11 @@ class Compose:
 
     def containers(self) -> dict[str, str]:
         """The state of each of its containers, by name."""
-        told = self._at.run(
+        output = self._at.run(
             "ps", "--all", "--filter=label=com.docker.compose.project=stream-rater",
             "--format={{.Names}}\t{{.State}}",
         )  # fmt: skip
-        return dict(line.split("\t") for line in told.splitlines())
+        return dict(line.split("\t") for line in output.splitlines())
 
     def container(self, service: str) -> str:
         """The name of a service's container."""
@@ -112,19 +112,19 @@ class Checks:
     def _images(self) -> str:
         """Have them all, or say which service goes without."""
         recipes = {recipe.name: recipe for recipe in servers.RECIPES}
-        told = []
+        lines = []
         for name, service in self._compose.services.items():
             image = service["image"]
             if image in recipes or self._at.has(image):
-                told.append(f"{name}: {self._had(image, recipes.get(image))}")
+                lines.append(f"{name}: {self._had(image, recipes.get(image))}")
             elif "build" in service or image in self._own():
                 raise Failed(f"no image {image}: run `make image`")
             elif (why := base.pulled(self._at, image)) is None:
-                told.append(f"{name}: pulled")
+                lines.append(f"{name}: pulled")
             else:
                 self._compose.absent.append(name)
-                told.append(f"{name}: left out, its image cannot be had ({why})")
-        return "; ".join(told)
+                lines.append(f"{name}: left out, its image cannot be had ({why})")
+        return "; ".join(lines)
 
     def _had(self, image: str, recipe: servers.Recipe | None) -> str:
         if recipe is None:
@@ -163,9 +163,9 @@ class Checks:
             return load.finish()
 
     def _verify(self) -> str:
-        told = self._compose.run("run", "--rm", "-T", "--no-deps", "stream-rater", "verify",
+        output = self._compose.run("run", "--rm", "-T", "--no-deps", "stream-rater", "verify",
                                  "--wait", "60")  # fmt: skip
-        last = told.strip().splitlines()[-1]
+        last = output.strip().splitlines()[-1]
         if "all equal" not in last:
             raise Failed(last)
         return last

@@ -43,8 +43,8 @@ class Engine:
         """What a command prints; LocalServerError with its last words when it fails."""
         done = self.tried(*arguments, timeout_s=timeout_s)
         if done.returncode != 0:
-            told = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["no reason given"]
-            raise LocalServerError("\n".join([f"{self.name} {arguments[0]}: {told[-1]}", *told]))
+            lines = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["no reason given"]
+            raise LocalServerError("\n".join([f"{self.name} {arguments[0]}: {lines[-1]}", *lines]))
         return done.stdout
 
     def tried(self, *arguments: str, timeout_s: float = 1800.0) -> subprocess.CompletedProcess[str]:

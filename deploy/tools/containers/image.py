@@ -155,28 +155,27 @@ class Image:
         return ", ".join(f"{each.rpartition('.')[2]} {labels[each]}" for each in LABELS[::2])
 
     def _writes(self) -> str:
-        told = self.python("-c", WRITES).split()
-        if told != [str(USER)] * 2:
-            raise Failed(f"user and group {told}")
+        output = self.python("-c", WRITES).split()
+        if output != [str(USER)] * 2:
+            raise Failed(f"user and group {output}")
         return f"user {USER}; read-only, no capabilities"
 
     def _shells(self) -> str:
-        told = self.python("-c", f"import os; print([p for p in {SHELLS} if os.path.exists(p)])")
-        if told.strip() != "[]":
-            raise Failed(f"it has {told.strip()}")
+        output = self.python("-c", f"import os; print([p for p in {SHELLS} if os.path.exists(p)])")
+        if output.strip() != "[]":
+            raise Failed(f"it has {output.strip()}")
         return "none, and no package manager"
 
     def _kernels(self) -> str:
         warm = ("-m", "stream_rater.runtime.selfcheck", "--all")
-        told = self.python(*warm, NUMBA_DEBUG_CACHE="1")
-        if LOADED not in told or SAVED in told:
+        output = self.python(*warm, NUMBA_DEBUG_CACHE="1")
+        if LOADED not in output or SAVED in output:
             raise Failed("a kernel is compiled at the start")
-        took = {n: float(s) for n, s in re.findall(r"^([a-z-]+): ([\d.]+) s$", told, re.M)}
+        took = {n: float(s) for n, s in re.findall(r"^([a-z-]+): ([\d.]+) s$", output, re.M)}
         if not took or max(took.values()) > WARM_S:
             raise Failed(f"until the first rounds are rated: {took}")
-        return (
-            f"{told.count(LOADED)} loaded, none compiled; {len(took)} systems warm, the bits right"
-        )
+        loaded = f"{output.count(LOADED)} loaded, none compiled"
+        return f"{loaded}; {len(took)} systems warm, the bits right"
 
     def _imports(self) -> str:
         """All can be imported, but for what only a laboratory needs."""

@@ -1,5 +1,6 @@
-"""What the Kafka image that is made here runs: a node told by KAFKA_... variables, as in Apache's
-image, and in the place of the command for a broker's versions one that asks whether it is ready.
+"""What the Kafka image that is made here runs: a node configured by KAFKA_... variables, as in
+Apache's image, and, in place of the command for a broker's versions, one that asks whether the
+broker is ready.
 
     entry.py                                                    the node
     kafka-broker-api-versions.sh --bootstrap-server HOST:PORT   the command, by this file's name

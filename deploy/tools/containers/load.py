@@ -62,13 +62,13 @@ class Load:
             raise Failed(str(self._error))
         lost, twice = self.expected - len(self.phase.seen), self.phase.twice
         p50, p99 = (self.phase.percentile_ms(each) for each in (50, 99))
-        told = (
+        text = (
             f"{self.rounds} rounds, {self.expected} changes: {lost} lost, {twice} doubled; "
             f"p50 {p50:.0f} ms, p99 {p99:.0f} ms"
         )
         if lost or twice or not self.expected:
-            raise Failed(told)
-        return told
+            raise Failed(text)
+        return text
 
     def _report(self) -> None:
         number = int(time.time())  # so that no two chunks are the same rounds
@@ -77,8 +77,8 @@ class Load:
                 count = round(CHUNK_S * self.per_second)
                 command = [*GAME_BACKEND, "--kafka", self.kafka, "--rounds", str(count)]
                 command += ["--per-second", str(self.per_second), "--first", str(number)]
-                told = output_of("backend", command, self.folder, dict(os.environ), 90.0)
-                counts: dict[str, int] = json.loads(told)
+                text = output_of("backend", command, self.folder, dict(os.environ), 90.0)
+                counts: dict[str, int] = json.loads(text)
                 number += counts["rounds"]
                 self.rounds += counts["rounds"]
                 self.expected += counts["rating_changes_expected"]
@@ -101,5 +101,5 @@ class Load:
                             break
                 time.sleep(1.0)  # what came twice would come now
                 self.phase.take(ratings.poll(POLL_S), time.time())
-        except Exception as error:  # told by whoever waits for it
+        except Exception as error:  # raised again by the thread that waits
             self._error = error

@@ -26,9 +26,9 @@ def current() -> dict[str, str]:
     return read(done.stdout)
 
 
-def read(told: str) -> dict[str, str]:
+def read(output: str) -> dict[str, str]:
     """Name and value of each setting; what the environment says goes before what a file does."""
-    lines = re.findall(r"^([\w:-]+)\.([\w-]+)=('.*'|\".*\")$", told, re.MULTILINE)
+    lines = re.findall(r"^([\w:-]+)\.([\w-]+)=('.*'|\".*\")$", output, re.MULTILINE)
     ordered = sorted(lines, key=lambda each: each[0] == ":env:")
     return {name: str(ast.literal_eval(value)) for _, name, value in ordered}
 

@@ -15,7 +15,7 @@ class Failed(Exception):
 
 @dataclass
 class Report:
-    """Rows, each told as soon as it is there, and all of them at the end."""
+    """Rows: each is printed as soon as it is there, and all of them at the end."""
 
     title: str
     rows: list[tuple[str, str, float]] = field(default_factory=list)

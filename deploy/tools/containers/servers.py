@@ -50,7 +50,7 @@ class Recipe:
 
     @property
     def label(self) -> str:
-        """Tells what it was made of."""
+        """The sources of the image, as a label."""
         return f"programs-{digest(KAFKA_VERSION, *SOURCES, *self.programs)}"
 
 

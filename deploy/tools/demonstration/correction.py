@@ -40,10 +40,10 @@ class Case:
         self.before = dict(self.ratings.ladders.get(RANKED, {}))
 
     def close(self) -> list[Move]:
-        """Read what the removal told; who moved, the cheater first. DemoFailed if it told anything
-        else, or anything twice, or nothing of the cheater."""
+        """Read the events of the removal and return the moves, the cheater first. DemoFailed for
+        any other event, for an event that came twice, or if the cheater still has rounds."""
         seen = set[str]()
-        for each in self._told():
+        for each in self._events():
             cause = each.get("correction", {}).get("cause")
             if cause != "player-removed" or each["event_id"] in seen or each["ladder"] != RANKED:
                 raise DemoFailed(f"a rating change too many: {each['event_id']}")
@@ -58,7 +58,7 @@ class Case:
         ]
         return sorted(moves, key=lambda m: (m.player != CHEATER, -abs(m.difference or 0.0)))
 
-    def _told(self) -> Iterator[Event]:
+    def _events(self) -> Iterator[Event]:
         while events := self.ratings.poll(QUIET_S):
             yield from events
 

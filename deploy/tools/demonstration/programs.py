@@ -35,7 +35,7 @@ Environment = Mapping[str, str]
 
 
 class DemoFailed(Exception):
-    """Something did not work: one line, and the end of a log that may tell more."""
+    """Something did not work: one line, and the end of a log that may say more."""
 
     def __init__(self, message: str, log: Path | None = None) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ def start_serve(folder: Path, environment: Environment) -> Server:
 def _started(
     name: str, command: str, setting: str, folder: Path, environment: Environment
 ) -> Server:
-    """A command that listens on a free port, which this setting tells it."""
+    """A command that listens on a free port, given by this setting."""
     port = free_port()
     return Server(
         Launch(

@@ -1,7 +1,7 @@
 """Helm and helm-docs, which check and document the chart, and Toxiproxy, which spoils connections
 for `make chaos`: `go install`, once, of a pinned version.
 
-Go notes in what it builds which sources those were, and their hash: it must be the one told here.
+Go notes in what it builds which sources those were, and their hash: it must be the one given here.
 A machine without a Go that is new enough goes without the tools, and what needs them is skipped
 there; on CI that is a failure.
 """
@@ -36,7 +36,7 @@ class GoTool:
 
     @property
     def package(self) -> str:
-        """What `go install` is told."""
+        """The argument of `go install`."""
         return f"{self.module}/{self.command}@{self.version}"
 
     @property
@@ -128,7 +128,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def go_version(go: Path) -> tuple[int, ...]:
-    """Major and minor version, (0, 0) when it cannot be told."""
+    """Major and minor version, (0, 0) when it is unknown."""
     command = [str(go), "env", "GOVERSION"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=_alone(), check=False)

@@ -13,7 +13,7 @@ JOB: Final = "stream-rater"
 API_JOB: Final = "stream-rater-serve"
 """Of `stream-rater serve`. The alerts know both by their names."""
 WORKER: Final = f"{LOOPBACK}:9108"
-"""Where `stream-rater run` serves its metrics unless told otherwise."""
+"""Where `stream-rater run` serves its metrics unless a setting says otherwise."""
 
 SHARED: Final = ROOT / "helm" / "stream-rater" / "files"
 """Rules and dashboard, for every way to run it."""

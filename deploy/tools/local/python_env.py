@@ -107,7 +107,7 @@ def ensure_project(say: Callable[[str], None]) -> None:
 def ensure_warm_kernels(say: Callable[[str], None]) -> None:
     """Compile the numba kernels into their cache, so that the first run does not wait for it.
 
-    A failure is told but does not fail the set-up: the tests say more about it.
+    A failure is printed but does not fail the set-up: the tests say more about it.
     """
     sources = [part for path in sorted(PACKAGE.rglob("*.py")) for part in (path.name, path)]
     stamp, wanted = Stamp(_STAMPS / "kernels"), digest(LOCK, *sources)

@@ -40,7 +40,7 @@ class Addresses:
     redis: str
 
     def environment(self) -> dict[str, str]:
-        """The variables that tell a child process."""
+        """The variables that give a child process these addresses."""
         return {KAFKA_VARIABLE: self.kafka, REDIS_VARIABLE: self.redis}
 
 

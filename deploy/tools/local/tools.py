@@ -58,7 +58,7 @@ def _java_candidates() -> Iterator[Path]:
 
 
 def java_major(java: Path) -> int:
-    """Major version of a `java`, 0 when it cannot be told.
+    """Major version of a `java`, 0 when it is unknown.
 
     Read from the `release` file beside it: starting a JVM to ask would cost setup its quickness.
     """
@@ -80,7 +80,7 @@ def find_redis_server() -> Path | None:
 
 
 def redis_major(redis_server: Path) -> int:
-    """Major version of a `redis-server`, 0 when it cannot be told."""
+    """Major version of a `redis-server`, 0 when it is unknown."""
     found = re.search(r"\bv=(\d+)\.", _output_of(str(redis_server), "--version"))
     return int(found[1]) if found else 0
 

@@ -47,7 +47,7 @@ Answers = Sequence[tuple[Panel, list[list[Series]]]]
 
 
 def draw(answers: Answers, end_s: float, out: Path) -> None:
-    """Write the picture; times are told in seconds before its end."""
+    """Write the picture; times are in seconds before its end."""
     rows: dict[str, list[tuple[Panel, list[list[Series]]]]] = {}
     for panel, found in answers:
         rows.setdefault(panel.row, []).append((panel, found))

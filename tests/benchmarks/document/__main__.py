@@ -44,7 +44,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--remark", default="", help="a sentence that readers must know")
     given = parser.parse_args(arguments)
     if given.files and not given.commit:
-        parser.error("--commit is required with files: a saved run does not tell it")
+        parser.error("--commit is required with files: a saved run does not contain it")
     return given
 
 

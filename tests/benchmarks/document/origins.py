@@ -49,7 +49,7 @@ def command(target: str, arguments: Sequence[str]) -> str:
 def machine() -> str:
     """Processor, cores, memory, operating system, Python, and version of the rating kernels."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
-    told = (
+    parts = (
         _processor(),
         f"{len(os.sched_getaffinity(0))} cores",
         f"{memory:.0f} GiB",
@@ -57,7 +57,7 @@ def machine() -> str:
         f"Python {platform.python_version()}",
         f"rating kernels {KERNEL_VERSION}",
     )
-    return ", ".join(told)
+    return ", ".join(parts)
 
 
 def _processor() -> str:

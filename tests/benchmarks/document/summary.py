@@ -43,12 +43,15 @@ def _games(rows: Rows) -> tuple[str, Row]:
     oldest = min(played, key=lambda row: row.origin.date)
     (ours,) = {str(row.figures["note"]).removeprefix("ours: ").split(";")[0] for row in played}
     better, same, worse = (
-        sum(int(row.figures["ratio"].get(f"{ours} {told.replace(' ', '_')}", 0)) for row in played)
-        for told in VERDICTS
+        sum(
+            int(row.figures["ratio"].get(f"{ours} {verdict.replace(' ', '_')}", 0))
+            for row in played
+        )
+        for verdict in VERDICTS
     )
     files = len({row.name.split("/")[1] for row in played})
-    told = f"better in {better} comparisons, no difference in {same}, worse in {worse}"
-    return f"`{ours}`: {told}, on {files} files, one of them also cut into small rounds", oldest
+    text = f"better in {better} comparisons, no difference in {same}, worse in {worse}"
+    return f"`{ours}`: {text}, on {files} files, one of them also cut into small rounds", oldest
 
 
 def _faults(rows: Rows) -> tuple[str, Row]:
@@ -59,8 +62,8 @@ def _faults(rows: Rows) -> tuple[str, Row]:
         for each in ("injected", "updates", "lost", "doubled", "wrong")
     )
     events = f"{lost} lost, {doubled} doubled, {wrong} wrong"
-    told = f"{injected} faults, {updates} rating changes: {events}"
-    return told, oldest
+    text = f"{injected} faults, {updates} rating changes: {events}"
+    return text, oldest
 
 
 FIGURES: dict[str, Callable[[Rows], tuple[str, Row]]] = {
@@ -78,9 +81,9 @@ def summary(rows: Sequence[Row]) -> str:
     by_name = {row.name: row for row in rows}
     lines = ["| measured | figure | taken | machine |", "|---|---|---|---|"]
     letters = dict[str, str]()
-    for what, told in FIGURES.items():
+    for what, cell in FIGURES.items():
         try:
-            value, row = told(by_name)
+            value, row = cell(by_name)
         except (KeyError, ValueError):  # there is no such row yet
             continue
         letter = letters.setdefault(row.origin.machine, ascii_uppercase[len(letters)])

@@ -111,9 +111,9 @@ class Table:
         return [cell(row) for row in lines]
 
 
-def cell_of(told: str, labels: Mapping[str, str]) -> Cell:
+def cell_of(text: str, labels: Mapping[str, str]) -> Cell:
     """The function that fills a cell, from its text in `tables.toml`."""
-    kind, _, rest = told.partition(":")
+    kind, _, rest = text.partition(":")
     match kind:
         case "date":
             return lambda row: row.origin.date
@@ -132,9 +132,9 @@ def cell_of(told: str, labels: Mapping[str, str]) -> Cell:
     return lambda row: formatted(computed(row, kind), rest)
 
 
-def computed(row: Row, told: str) -> Any:
+def computed(row: Row, text: str) -> Any:
     """The figure at a path, perhaps multiplied by a constant or divided by another figure."""
-    path, times, factor = told.partition("*")
+    path, times, factor = text.partition("*")
     path, over, divisor = path.partition("/")
     value = figure(row, path)
     if isinstance(value, Mapping):
@@ -173,17 +173,17 @@ def read_tables(path: Path = FILE) -> Iterator[Table]:
     """The tables of the file."""
     whole = tomllib.loads(path.read_text(encoding="utf-8"))
     shared = whole["columns"]
-    for told in whole["table"]:
-        columns = [Column(*(shared[c] if isinstance(c, str) else c)) for c in told.pop("columns")]
-        order = told.pop("order", told.get("labels", ()))
-        if "brief" in told:
-            told["brief"] = Brief(**told["brief"])
-        if "lines" in told:
-            told["spread"] = listed(told.pop("lines"))
-        elif "spread" in told:
-            told["spread"] = SPREADS[told["spread"]]
+    for entry in whole["table"]:
+        columns = [Column(*(shared[c] if isinstance(c, str) else c)) for c in entry.pop("columns")]
+        order = entry.pop("order", entry.get("labels", ()))
+        if "brief" in entry:
+            entry["brief"] = Brief(**entry["brief"])
+        if "lines" in entry:
+            entry["spread"] = listed(entry.pop("lines"))
+        elif "spread" in entry:
+            entry["spread"] = SPREADS[entry["spread"]]
         order = ORDERS[order] if isinstance(order, str) else list(order)
-        yield Table(columns=columns, order=order, **told)
+        yield Table(columns=columns, order=order, **entry)
 
 
 def listed(lines: Mapping[str, Sequence[Sequence[str]]]) -> Callable[[Row], Iterator[Row]]:
