@@ -11,26 +11,21 @@
   `rating-changed` knows what was last told.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-import numpy as np
-
-from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.pipeline.corrections.correction_ports import Noted, NotedCorrection
-from stream_rater.pipeline.corrections.noting import note_of
+from stream_rater.pipeline.corrections.edits_in_force import note_of
 from stream_rater.rating import record as belief_record
 from stream_rater.rating import stages
 from stream_rater.rating.model import Beliefs, newcomers
-from stream_rater.rating.parameters import Season
 from stream_rater.replay.corrected import judged
-from stream_rater.replay.verdicts import Verdicts
-from stream_rater.rounds.batch import RoundBatch
+from stream_rater.replay.edited_log import Verdicts
 from stream_rater.rounds.corrections import decode, kind_of
 from stream_rater.rounds.validation import Invalid
 
@@ -55,12 +50,12 @@ class Edition(NamedTuple):
 
 def editions(
     again: Callable[[], Iterable[Record]], ladders: Ladders, window: int, partitions: int,
-    reach: Cutoff,
+    cutoff: Cutoff,
 ) -> list[Edition]:  # fmt: skip
     """The editions of the log. The first one has all corrections that were worked in, and is for
     all players who await none."""
     waiting: dict[str, set[int]] = {}
-    for (ladder, _), offset in reach.awaiting().items():
+    for (ladder, _), offset in cutoff.awaiting().items():
         waiting.setdefault(ladder, set()).add(offset)
     most = max(map(len, waiting.values()), default=0)
     each_limits: list[dict[str, int]] = [{}] + [
@@ -72,7 +67,7 @@ def editions(
 
         def done(limits: Mapping[str, int] = limits) -> Iterator[Record]:
             for record in again():
-                if not kind_of(record) or _is_done(record, ladders, partitions, reach, limits):
+                if not kind_of(record) or _is_done(record, ladders, partitions, cutoff, limits):
                     yield record
 
         found.append(Edition(judged(done, ladders, window, partitions), limits))
@@ -80,7 +75,7 @@ def editions(
 
 
 def _is_done(
-    record: Record, ladders: Ladders, partitions: int, reach: Cutoff, limits: Mapping[str, int]
+    record: Record, ladders: Ladders, partitions: int, cutoff: Cutoff, limits: Mapping[str, int]
 ) -> bool:
     """Whether the work on the correction in a record is done: its offset is committed, or a later
     part of its ladder was sent; and it is within the limits."""
@@ -88,7 +83,7 @@ def _is_done(
         ladder = decode(record, ladders, partitions).ladder
     except Invalid:
         return True
-    sent = max(reach.scattered(record.partition), reach.furthest(ladder))
+    sent = max(cutoff.scattered(record.partition), cutoff.furthest(ladder))
     return record.offset < min(sent, limits.get(ladder, sent))
 
 
@@ -128,39 +123,20 @@ def last_told(changes: Iterable[RatingChanged], ladders: Iterable[str]) -> dict[
     return found
 
 
-def edited(rounds: RoundBatch, offsets: Ints, verdicts: Verdicts) -> tuple[RoundBatch, Ints, Flags]:
-    """Rounds as the corrections make them: (R,) the number of each among those given, and whether
-    it still has two entries."""
-    ladders = {ladder for ladder, each in verdicts.edits.items() if each.change_rounds}
-    own = dict[str, list[int]]()
-    for i, head in enumerate(rounds.heads):
-        own.setdefault(head.ladder if head.ladder in ladders else "", []).append(i)
-    if not any(own):
-        return rounds, np.arange(len(rounds)), np.ones(len(rounds), np.bool_)
-    pieces, numbers, counts = list[RoundBatch](), list[Ints](), list[Flags]()
-    for ladder, places in own.items():
-        chosen: Ints = np.array(places, np.int64)
-        some, stays = rounds.take(chosen), np.ones(len(chosen), np.bool_)
-        if ladder:
-            some, stays = verdicts.of(ladder).apply(some, offsets[chosen])
-        pieces.append(some)
-        numbers.append(chosen)
-        counts.append(stays)
-    return RoundBatch.concat(pieces), np.concatenate(numbers), np.concatenate(counts)
-
-
 class Marks:
     """Puts into rebuilt beliefs what corrections left there."""
 
     def __init__(
-        self, told: Mapping[Player, Told], reach: Cutoff, edition: Edition, ladders: Ladders
+        self, told: Mapping[Player, Told], cutoff: Cutoff, edition: Edition, ladders: Ladders
     ) -> None:  # fmt: skip
         """`told`: what was last told of the players of ladders with corrections."""
-        self._awaiting = reach.awaiting()
+        self._awaiting = cutoff.awaiting()
         self._limits = edition.limits
         self._told = {player: each for player, each in told.items() if self._has(player)}
-        self._sent = {player: each for player, each in reach.corrected.items() if self._has(player)}
-        self._reach = reach
+        self._sent = {
+            player: each for player, each in cutoff.corrected.items() if self._has(player)
+        }
+        self._cutoff = cutoff
         self._corrected = edition.verdicts.edits.keys()
         self._ladders = ladders
 
@@ -176,7 +152,7 @@ class Marks:
         wait, the store holds nothing yet.
         """
         players = PlayerColumn.of([player for player, _ in beliefs])
-        waits = self._reach.only_waits(players).tolist()
+        waits = self._cutoff.only_waits(players).tolist()
         both = zip(beliefs, waits, strict=True)
         own = [(player, data, wait) for (player, data), wait in both if self._has(player)]
         return BeliefColumn.of(
@@ -211,7 +187,7 @@ class Marks:
     def _marked(self, player: Player, data: bytes) -> bytes:
         if player[0] not in self._corrected and player not in self._sent:
             return data
-        applied = int(self._reach.applied_offsets(PlayerColumn.of([player]))[0])
+        applied = int(self._cutoff.applied_offsets(PlayerColumn.of([player]))[0])
         applied = max(applied, self._told[player].offset if player in self._told else applied)
         told, sent = self._told.pop(player, None), self._sent.pop(player, None)
         beliefs = belief_record.decode([data], 0, 0.0, 1.0)
@@ -230,12 +206,3 @@ class Marks:
 
 def _encoded(beliefs: Beliefs) -> bytes:
     return belief_record.encode(beliefs)[0]
-
-
-def starts_of(verdicts: Verdicts) -> Mapping[str, Sequence[tuple[int, Season]]]:
-    """By ladder, the offsets at which seasons start, and the seasons."""
-    return {
-        ladder: [(each.offset, each.season) for each in edits.seasons]
-        for ladder, edits in verdicts.edits.items()
-        if edits.seasons
-    }

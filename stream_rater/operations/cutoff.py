@@ -32,7 +32,7 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of_names
 from stream_rater.contract.record import Player, Record, checksum
-from stream_rater.operations.bulk_replay import Census
+from stream_rater.operations.bulk_replay import PlayerTable
 from stream_rater.operations.proof import Proof
 from stream_rater.pipeline.parts import corrections, decoder, schema
 from stream_rater.pipeline.parts.decoder import PartBatch, PartView
@@ -63,8 +63,8 @@ class Misplaced(ValueError):
 class _Noted:
     """The largest (or the smallest) offset noted for each row."""
 
-    def __init__(self, census: Census, pick: np.ufunc, none: int) -> None:
-        self._census = census
+    def __init__(self, players: PlayerTable, pick: np.ufunc, none: int) -> None:
+        self._players = players
         self._pick = pick
         self._none = none
         self._found = np.empty(0, np.int64)
@@ -75,8 +75,8 @@ class _Noted:
         self._pick.at(self._found, rows, offsets)
 
     def _make_room(self) -> None:
-        """Make room for each row of the census."""
-        known = len(self._census)
+        """Make room for each player."""
+        known = len(self._players)
         if known > len(self._found):
             more = max(known, 2 * len(self._found)) - len(self._found)
             self._found = np.append(self._found, np.full(more, self._none, np.int64))
@@ -98,18 +98,18 @@ class Cutoff:
     def __init__(
         self, applied: Offsets, scattered: Offsets, shards: int, kernel: int = KERNEL_VERSION
     ) -> None:
-        self.census = Census()
+        self.players = PlayerTable()
         self._applied = applied
         self._scattered = np.array([scattered[p] for p in range(len(scattered))], np.int64)
         self._shards = shards
         self._kernel = kernel
-        self._before = _Noted(self.census, np.maximum, NONE_BEFORE)
+        self._before = _Noted(self.players, np.maximum, NONE_BEFORE)
         """The largest source offset before g, in the player's own shard."""
-        self._elsewhere = _Noted(self.census, np.maximum, NONE_BEFORE)
+        self._elsewhere = _Noted(self.players, np.maximum, NONE_BEFORE)
         """The largest source offset before g, in shards that were formerly the player's."""
-        self._after = _Noted(self.census, np.minimum, NONE_AFTER)
+        self._after = _Noted(self.players, np.minimum, NONE_AFTER)
         """The smallest source offset from g on."""
-        self._told = _Noted(self.census, np.maximum, NONE_BEFORE)
+        self._told = _Noted(self.players, np.maximum, NONE_BEFORE)
         """The largest source offset that subscribers were told."""
         self._marked: dict[int, int] = {}
         """By shard, the number of shards that its last mark names."""
@@ -164,14 +164,14 @@ class Cutoff:
             own = [size for size, count in zip(sizes, counts, strict=True) if count]
             self._note(read, own, players.take(rows), offsets[rows])
             waits = rows[np.repeat([self._waits(each) for each in read], own)]
-            whose = self.census.rows(players.take(waits))
+            whose = self.players.rows(players.take(waits))
             self.proof.note(pieces_of(pieces), waits, whose, offsets[waits])
 
     def note_told(self, told: Iterable[tuple[Player, int]]) -> None:
         """Note the source offsets of published events, by player."""
         left = iter(told)
         while some := list(islice(left, AT_ONCE)):
-            rows = self.census.rows(PlayerColumn.of([player for player, _ in some]))
+            rows = self.players.rows(PlayerColumn.of([player for player, _ in some]))
             self._told.note(rows, np.array([offset for _, offset in some], np.int64))
 
     def check(self) -> None:
@@ -180,7 +180,7 @@ class Cutoff:
         for players, offsets in self._ignored:
             ladders = [partition_of(each, len(self._scattered)) for each in players.ladders.texts]
             partition = np.array(ladders, np.int64)[players.ladder]
-            rows = self.census.rows(players)
+            rows = self.players.rows(players)
             there = np.maximum(self._before.of(rows), self._elsewhere.of(rows)) >= offsets
             there |= self._after.of(rows) <= offsets
             lost = ~there & (offsets < self._scattered[partition])
@@ -273,14 +273,14 @@ class Cutoff:
 
     def only_waits(self, players: PlayerColumn) -> Flags:
         """(P,) whether all parts that are left of each player wait to be applied."""
-        rows = self.census.rows(players)
+        rows = self.players.rows(players)
         waits: Flags = self._after.of(rows) < NONE_AFTER
         waits &= self.applied_offsets(players) == NONE_BEFORE
         return waits
 
     def applied_offsets(self, players: PlayerColumn) -> Ints:
         """(P,) the largest source offset in each player's parts that are applied; -1 without."""
-        rows = self.census.rows(players)
+        rows = self.players.rows(players)
         return np.maximum(self._before.of(rows), self._elsewhere.of(rows))
 
     def furthest(self, ladder: str) -> int:
@@ -302,7 +302,7 @@ class Cutoff:
                 f"the part at offset {each.offset} of shard {each.partition} waits to be applied, "
                 f"and its players belong to other shards among {self._shards}"
             )
-        rows = self.census.rows(players)
+        rows = self.players.rows(players)
         for number, ladder in enumerate(players.ladders.texts):
             own = offsets[players.ladder == number]
             self._furthest[ladder] = max(self.furthest(ladder), int(own.max(initial=-1)))
@@ -317,7 +317,7 @@ class Cutoff:
         return record.offset >= self._applied.get(record.partition, 0)
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:
-        """(P,) the cut-off of the players in these rows of the census, whose rounds are in these
+        """(P,) the cut-off of the players in these rows of `players`, whose rounds are in these
         partitions."""
         before, after = self._before.of(rows), self._after.of(rows)
         kept = np.where(after < NONE_AFTER, after, self._scattered[partitions]) - 1

@@ -27,7 +27,7 @@ from stream_rater.operations.rebuild_store import InUse, Rebuild, Rebuilds, fill
 from stream_rater.pipeline.ladder_history import notes, restated_corrections
 from stream_rater.pipeline.parts.schema import UnknownPart, mark
 from stream_rater.replay.corrected import judged
-from stream_rater.replay.sequential import Unjudged
+from stream_rater.replay.edited_log import Unjudged
 from stream_rater.runtime import malloc, selfcheck
 from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import counted, track_batches

@@ -18,10 +18,10 @@ from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.ports import Held
 from stream_rater.rating import record
 from stream_rater.replay.corrected import with_verdicts
+from stream_rater.replay.edited_log import NO_VERDICTS, LoggedRounds, Verdicts
+from stream_rater.replay.edits import places_by
 from stream_rater.replay.pool import Pool
-from stream_rater.replay.sequential import RatedBatch, Replay
-from stream_rater.replay.verdicts import NO_VERDICTS, Verdicts
-from stream_rater.rounds.batch import RoundBatch
+from stream_rater.replay.sequential import Replay
 from stream_rater.rounds.corrections import decode
 
 BATCH = 5000
@@ -126,17 +126,14 @@ class _Replayed:
     def run(self, records: Iterable[Record]) -> None:
         """Replay the log. Raises Unjudged."""
         for batch in self.replay.run(records):
-            self.verdict.rounds += len(batch.decoded.rounds)
-            refusals = [*batch.decoded.refusals, *(refusal for _, refusal in batch.corrections)]
-            self.verdict.rejected.update(each.code for each in refusals if each is not None)
-            self._note_corrections(batch)
-            if self._verdicts.edits:
-                self._note_touched(batch)
+            self.verdict.rounds += len(batch.log.rounds)
+            self.verdict.rejected.update(invalid.code for _, invalid in batch.log.rejected)
+            self._note_corrections(batch.log.corrections)
+            if self._verdicts.change_rounds:
+                self._note_touched(batch.log.rounds)
 
-    def _note_corrections(self, batch: RatedBatch) -> None:
-        for each, refusal in batch.corrections:
-            if refusal is not None:
-                continue
+    def _note_corrections(self, accepted: Sequence[Record]) -> None:
+        for each in accepted:
             correction = decode(each, self._ladders)
             self.corrected.setdefault(correction.ladder, set()).add(each.offset)
             if isinstance(correction, RoundAmended):
@@ -146,18 +143,13 @@ class _Replayed:
                 )  # fmt: skip
                 self._touched.setdefault(correction.ladder, set()).update(players)
 
-    def _note_touched(self, batch: RatedBatch) -> None:
-        rounds: RoundBatch = batch.decoded.rounds
-        offsets = np.array([each.offset for each in batch.decoded.valid(batch.records)], np.int64)
-        ladders: dict[str, list[int]] = {}
-        for i, head in enumerate(rounds.heads):
-            if self._verdicts.of(head.ladder).change_rounds:
-                ladders.setdefault(head.ladder, []).append(i)
-        for ladder, indices in ladders.items():
-            chosen = np.array(indices, np.int64)
-            own = rounds.take(chosen)
-            touched = own.take(self._verdicts.of(ladder).touched(own, offsets[chosen]))
-            self._touched.setdefault(ladder, set()).update(touched.names.texts())
+    def _note_touched(self, some: LoggedRounds) -> None:
+        for ladder, places in places_by(head.ladder for head in some.rounds.heads).items():
+            edits = self._verdicts.of(ladder)
+            if edits.change_rounds:
+                own = some.take(places)
+                touched = own.rounds.take(edits.touched(own.rounds, own.offset))
+                self._touched.setdefault(ladder, set()).update(touched.names.texts())
 
     def gone(self) -> Iterator[tuple[str, list[str]]]:
         """Yield a ladder, and some players who have no round of it any more, at a time."""

@@ -17,7 +17,7 @@ from stream_rater.contract.record import Record
 from stream_rater.rating.prediction.forecast import Believed
 from stream_rater.rating.seasons import seen
 from stream_rater.replay.edits import Edits
-from stream_rater.replay.pool import ONE_TURN, Pool
+from stream_rater.replay.pool import ONE_WAVE, Pool
 from stream_rater.replay.sequential import Rated
 from stream_rater.rounds.batch import RoundBatch, Standings
 from stream_rater.rounds.decoder import RoundDecoder
@@ -52,7 +52,7 @@ class Gone(Exception):
 def playing_as(players: Sequence[str], known: Known) -> dict[str, str]:
     """As whom each would play, by the corrections of the ladder. Raises Gone."""
     found = {}
-    for player, now in zip(players, known.edits.who(players, known.time_s), strict=True):
+    for player, now in zip(players, known.edits.players_of(players, known.time_s), strict=True):
         if now is None:
             raise Gone(player, known.ladder)
         found[player] = now
@@ -81,7 +81,7 @@ def what_if(pool: Pool, edits: Edits, round_: RoundBatch) -> Rated | None:
         return None
     copy = pool.part(now.names)
     rows = copy.rows(now.names)
-    folded = copy.rate_rows(now, rows, ONE_TURN, np.zeros(1, np.int64))
+    folded = copy.rate_rows(now, rows, ONE_WAVE, np.zeros(1, np.int64))
     return Rated(np.zeros(1, np.int64), now, copy, copy.rule, rows, folded)
 
 
@@ -109,7 +109,7 @@ def by_sides(rated: Rated, sides: Sequence[Sequence[str]], edits: Edits) -> tupl
     """(P,) the order in which the players of a round stood in these sides, without those whom
     corrections took out; and (P,) the side of each in that order."""
     given = [(player, i) for i, side in enumerate(sides) for player in side]
-    now = edits.who([player for player, _ in given], int(rated.rounds.time[0]))
+    now = edits.players_of([player for player, _ in given], int(rated.rounds.time[0]))
     places = {who: place for place, who in enumerate(now) if who is not None}
     place = np.array([places[each] for each in rated.rounds.names.texts()], np.int64)
     order = np.argsort(place)
