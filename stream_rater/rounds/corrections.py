@@ -55,9 +55,10 @@ def split_at_corrections(
     """Yield the rounds before each correction together with the correction; then the rounds after
     the last correction, if there are any, with None."""
     first = 0
-    for i in places_of(records):
-        yield records[first:i], records[i]
-        first = i + 1
+    for i, each in enumerate(records):
+        if each.headers and kind_of(each):
+            yield records[first:i], each
+            first = i + 1
     if first < len(records):
         yield records[first:] if first else records, None
 
