@@ -19,7 +19,7 @@ from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import UNFINISHED
 from stream_rater.rating import record
 from stream_rater.replay.pool import Pool
-from stream_rater.replay.what_if import Known, playing_as
+from stream_rater.replay.what_if import KnownBeliefs, playing_as
 
 NOTED_S = 1.0
 """For so long the notes of the ladders are not read again, nor where the partitions end."""
@@ -69,14 +69,14 @@ class LiveBeliefs:
     def of(
         self, ladder: str, players: Sequence[str], time_s: int | None = None,
         told: Mapping[str, int] = NOTHING_TOLD,
-    ) -> Known:  # fmt: skip
+    ) -> KnownBeliefs:  # fmt: skip
         """What is believed of these players now, for a round at this time (now, without it), by the
         parameters that the next round will have. Who has not played is a newcomer.
 
         `told`: of some players, the offset of what is known to have changed them last.
 
-        Raises UnratedLadder, OtherLadders, BeliefsBehind, or Gone for who may play no round to
-        come.
+        Raises UnratedLadder, OtherLadders, BeliefsBehind, or RemovedPlayer for a player who cannot
+        play a round to come.
         """
         self._prepare()
         if ladder not in self._noted.ladders:
@@ -90,7 +90,7 @@ class LiveBeliefs:
             )
         edits = self._edits.of(ladder, self._noted.corrections).last
         nobody = Pool(Ladder(rating=terms.rating), edits.started)
-        known = Known(ladder, nobody, edits, int(time.time()) if time_s is None else time_s)
+        known = KnownBeliefs(ladder, nobody, edits, int(time.time()) if time_s is None else time_s)
         names = sorted(set(playing_as(players, known).values()))
         held = self._records(ladder, names)
         found = [name for name in names if held[name] is not None]

@@ -1,7 +1,7 @@
 """Verifies the store: compares every belief with the sequential replay of the log, bit for bit.
 
-A log with corrections is replayed as they edit it. What a correction has written differs from the
-replay in what it tells of the past: see `same_belief`.
+A log with corrections is replayed as they edit it. A belief that a correction has written differs
+from the replay in the fields about the past: see `same_belief`.
 """
 
 from collections import Counter
@@ -26,10 +26,11 @@ from stream_rater.rounds.corrections import decode
 
 BATCH = 5000
 
-UNTOLD = frozenset({"previous_mu", "previous_sigma", "untold"})
-"""Fields of a belief that say what was last told of its player, where a correction was not told."""
+UNANNOUNCED = frozenset({"previous_mu", "previous_sigma", "untold"})
+"""Fields of a belief that hold what was last published of its player, if a correction was not
+published."""
 
-TOLD = UNTOLD | {"last", "previous_time", "previous_season"}
+SET_BY_CORRECTIONS = UNANNOUNCED | {"last", "previous_time", "previous_season"}
 """Fields that a correction sets in its own way."""
 
 Read = Callable[[Mapping[int, PlayerColumn]], Mapping[int, Held]]
@@ -42,7 +43,7 @@ class Verdict:
 
     rounds: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
-    """How many records were rejected, by error code; corrections, too."""
+    """The number of rejected records, corrections included, by error code."""
     beliefs: int = 0
     missing: list[Player] = field(default_factory=list)
     differing: list[Player] = field(default_factory=list)
@@ -54,12 +55,12 @@ class Verdict:
 
 
 def same_belief(found: bytes | None, due: bytes | None, corrected: Collection[int]) -> bool:
-    """Whether a stored record says what the replay of the edited log says; None is no belief.
+    """Whether a stored record agrees with the replay of the edited log; None is no belief.
 
-    `corrected` are the offsets of the ladder's accepted corrections. A belief that the last of them
-    has written has its offset as `last`, and TOLD need not be equal. A rebuild leaves `last` as it
-    was where a correction was not told, and UNTOLD need not be equal. A belief of no rounds is as
-    good as none.
+    `corrected` are the offsets of the ladder's accepted corrections. A belief that a correction has
+    written last has the correction's offset as `last`, and its SET_BY_CORRECTIONS need not be
+    equal. A rebuild keeps `last` where a correction was not published, and UNANNOUNCED need not be
+    equal. A belief without rounds counts as none.
     """
     if found == due:
         return True
@@ -72,8 +73,8 @@ def same_belief(found: bytes | None, due: bytes | None, corrected: Collection[in
         return True
     if found is None or due is None:
         return False
-    free: Collection[str] = UNTOLD if ours["untold"] and corrected else ()
-    free = TOLD if int(ours["last"]) in corrected else free
+    free: Collection[str] = UNANNOUNCED if ours["untold"] and corrected else ()
+    free = SET_BY_CORRECTIONS if int(ours["last"]) in corrected else free
     names = [name for name in beliefs.header.dtype.names or () if name not in free]
     factors = beliefs.factors[:, : ours["count"]]
     return all(ours[name] == theirs[name] for name in names) and bool(
@@ -98,17 +99,17 @@ def compare(
     for ladder, pool in replayed.replay.pools.items():
         corrected = replayed.corrected.get(ladder, set())
         for players, due in _batches(pool):
-            held = store.of(ladder, players)
-            _compare(verdict, ladder, corrected, zip(players, held, due, strict=True))
-    for ladder, players in replayed.gone():
-        held = store.of(ladder, players)
-        left = [(who, found, None) for who, found in zip(players, held, strict=True) if found]
+            stored = store.of(ladder, players)
+            _compare(verdict, ladder, corrected, zip(players, stored, due, strict=True))
+    for ladder, players in replayed.without_rounds():
+        stored = store.of(ladder, players)
+        left = [(who, found, None) for who, found in zip(players, stored, strict=True) if found]
         _compare(verdict, ladder, (), left)
     return verdict
 
 
 class _Replayed:
-    """The replay of a whole log, and what is to be known of its corrections."""
+    """The replay of a whole log, and the offsets and players of its corrections."""
 
     def __init__(
         self, ladders: Ladders, window: int, partitions: int, verdicts: Verdicts | None
@@ -120,8 +121,7 @@ class _Replayed:
         self._ladders = ladders
         self._verdicts = verdicts or NO_VERDICTS
         self._touched: dict[str, set[str]] = {}
-        """By ladder, the players of rounds that corrections touch: of them some may have no round
-        any more."""
+        """By ladder, the players of rounds that corrections touch. Some may have no round left."""
 
     def run(self, records: Iterable[Record]) -> None:
         """Replay the log. Raises Unjudged."""
@@ -151,17 +151,17 @@ class _Replayed:
                 touched = own.rounds.take(edits.touched(own.rounds, own.offset))
                 self._touched.setdefault(ladder, set()).update(touched.names.texts())
 
-    def gone(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield a ladder, and some players who have no round of it any more, at a time."""
+    def without_rounds(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield a ladder and some of its players who have no round left, at a time."""
         for ladder, players in self._touched.items():
             pool = self.replay.pools.get(ladder, ())
-            gone = sorted(each for each in players if each not in pool)
-            for start in range(0, len(gone), BATCH):
-                yield ladder, gone[start : start + BATCH]
+            left_out = sorted(each for each in players if each not in pool)
+            for start in range(0, len(left_out), BATCH):
+                yield ladder, left_out[start : start + BATCH]
 
 
 class _Store:
-    """The store, asked for players of one ladder."""
+    """Reads the beliefs of one ladder's players from the store."""
 
     def __init__(self, shards: int, read: Read) -> None:
         self._shards = shards
@@ -172,11 +172,11 @@ class _Store:
         asked: dict[int, list[Player]] = {}
         for player, shard in zip(players, shards_of(players, self._shards).tolist(), strict=True):
             asked.setdefault(shard, []).append((ladder, player))
-        held = self._read({shard: PlayerColumn.of(wanted) for shard, wanted in asked.items()})
+        stored = self._read({shard: PlayerColumn.of(wanted) for shard, wanted in asked.items()})
         found = {
             whose: each
             for shard, wanted in asked.items()
-            for whose, each in zip(wanted, held[shard].records, strict=True)
+            for whose, each in zip(wanted, stored[shard].records, strict=True)
         }
         return [found[ladder, player] for player in players]
 
@@ -193,7 +193,7 @@ def _compare(
     verdict: Verdict, ladder: str, corrected: Collection[int],
     beliefs: Iterable[tuple[str, bytes | None, bytes | None]],
 ) -> None:  # fmt: skip
-    """Compare beliefs: who, the record in the store, and that of the replay."""
+    """Compare beliefs: the player, the record in the store, and the record of the replay."""
     for player, found, due in beliefs:
         verdict.beliefs += 1
         if found is None:
