@@ -84,7 +84,7 @@ def _is_done(
         ladder = decode(record, ladders, partitions).ladder
     except Invalid:
         return True
-    sent = max(cutoff.scattered(record.partition), cutoff.furthest(ladder))
+    sent = max(cutoff.sent(record.partition), cutoff.furthest(ladder))
     return record.offset < min(sent, limits.get(ladder, sent))
 
 

@@ -126,7 +126,7 @@ def _rebuild(
         reach.note(some)
     reach.check()
     if any(parts_start):
-        reach.note_told(_published(admin, settings))
+        reach.note_published(_published(admin, settings))
     check_published(published, reach.with_parts)
     work = _replayed(admin, settings, ladders, partitions[rounds], reach)
     check_idle(admin, settings)

@@ -56,7 +56,7 @@ def rebuild(
     reach.check()
     told_all = [rating_changed_from_json(each.value) for shard in log.changed for each in shard]
     if any(shard.start for shard in log.parts):
-        reach.note_told(((each.ladder, each.player), each.offset) for each in told_all)
+        reach.note_published(((each.ladder, each.player), each.offset) for each in told_all)
     again = partial(itertools.chain.from_iterable, log.rounds)
     found = editions(again, ladders, window, len(log.rounds), reach)
     edited = found[0].verdicts.edits
