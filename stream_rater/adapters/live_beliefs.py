@@ -18,7 +18,7 @@ from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import UNFINISHED
 from stream_rater.rating import record
 from stream_rater.replay.pool import Pool
-from stream_rater.replay.what_if import Known, playing_as
+from stream_rater.replay.what_if import KnownBeliefs, playing_as
 
 NOTED_S = 1.0
 """How long the ladder events and the ends of the partitions are used before they are read again."""
@@ -68,14 +68,14 @@ class LiveBeliefs:
     def of(
         self, ladder: str, players: Sequence[str], time_s: int | None = None,
         published: Mapping[str, int] = NOTHING_PUBLISHED,
-    ) -> Known:  # fmt: skip
+    ) -> KnownBeliefs:  # fmt: skip
         """The beliefs about these players for a round at this time in Unix seconds (None: now), by
         the parameters that the next round will have. A player without a record is a newcomer.
 
         `published`: for some players, the offset of the last change that is known to exist.
 
-        Raises UnratedLadder, OtherLadders, BeliefsBehind, or Gone for a player who may not play
-        any more.
+        Raises UnratedLadder, OtherLadders, BeliefsBehind, or RemovedPlayer for a player who may not
+        play any more.
         """
         self._prepare()
         if ladder not in self._ladder_log.ladders:
@@ -89,7 +89,7 @@ class LiveBeliefs:
             )
         edits = self._edits.of(ladder, self._ladder_log.corrections).last
         nobody = Pool(Ladder(rating=terms.rating), edits.started)
-        known = Known(ladder, nobody, edits, int(time.time()) if time_s is None else time_s)
+        known = KnownBeliefs(ladder, nobody, edits, int(time.time()) if time_s is None else time_s)
         names = sorted(set(playing_as(players, known).values()))
         records = self._records(ladder, names)
         found = [name for name in names if records[name] is not None]

@@ -29,7 +29,7 @@ from stream_rater.evaluation.variance_factor import variance_factor
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.wins import ANY
 from stream_rater.replay.corrected import with_verdicts
-from stream_rater.replay.verdicts import Verdicts
+from stream_rater.replay.edited_log import Verdicts
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.runtime.progress import progress, track
 

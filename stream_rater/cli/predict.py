@@ -19,7 +19,7 @@ from stream_rater.rating.prediction.balance import even_teams
 from stream_rater.rating.prediction.forecast import Forecast, deviations, of_round
 from stream_rater.replay.edits import NO_EDITS
 from stream_rater.replay.rating_changes import numbers_of
-from stream_rater.replay.what_if import Gone, Known, believed, foreseen, playing_as
+from stream_rater.replay.what_if import KnownBeliefs, RemovedPlayer, believed, foreseen, playing_as
 from stream_rater.rounds.validation import Invalid, id_mistake
 
 if TYPE_CHECKING:
@@ -171,16 +171,16 @@ def from_file(
     pool = pools[ladder]
     edits = found.verdicts.of(ladder) if found.verdicts else NO_EDITS
     time_s = int(pool.headers(np.arange(len(pool)))["time"].max())
-    answer(asked, Known(ladder, pool, edits, time_s), as_json=as_json)
+    answer(asked, KnownBeliefs(ladder, pool, edits, time_s), as_json=as_json)
     found.conclude()
 
 
-def answer(asked: Question, known: Known, *, as_json: bool) -> None:
+def answer(asked: Question, known: KnownBeliefs, *, as_json: bool) -> None:
     """Print what to expect. Raises Failed for a round that cannot be played."""
     sides, pool = asked.sides, known.pool
     try:
         playing = playing_as(asked.players, known)
-    except Gone as error:
+    except RemovedPlayer as error:
         raise Failed(str(error)) from None
     if asked.teams is not None:
         now = [playing[player] for player in asked.players]
@@ -221,7 +221,7 @@ def _answer(
 
 
 def _changes(
-    known: Known, sides: Sequence[tuple[str, ...]], ranks: Sequence[int | None]
+    known: KnownBeliefs, sides: Sequence[tuple[str, ...]], ranks: Sequence[int | None]
 ) -> Iterator[Change]:
     """What the result would do to each player. Raises Failed for a round that cannot be rated."""
     standings = [

@@ -11,7 +11,7 @@ from stream_rater.cli.terminal import unknown_ladder
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import service_ladders
 from stream_rater.config.settings import Settings
-from stream_rater.replay.what_if import Gone
+from stream_rater.replay.what_if import RemovedPlayer
 from stream_rater.runtime.failures import named_failures
 
 
@@ -25,6 +25,6 @@ def from_redis(asked: Question, settings: Settings, ladder: str, *, as_json: boo
             raise Failed(unknown_ladder(ladder, error.rated)) from None
         except OtherLadders as error:
             raise BadConfiguration(f"{error}: nothing was predicted") from None
-        except (BeliefsBehind, Gone) as error:
+        except (BeliefsBehind, RemovedPlayer) as error:
             raise Failed(str(error)) from None
     answer(asked, known, as_json=as_json)

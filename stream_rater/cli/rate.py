@@ -14,15 +14,13 @@ from stream_rater.cli.rounds_file import RoundsFile
 from stream_rater.cli.terminal import Mistakes, Order, check_writable, file_failures
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
-from stream_rater.contract.record import Record
 from stream_rater.rating.seasons import seen
 from stream_rater.rating.stages import ratings
 from stream_rater.replay.corrected import with_verdicts
+from stream_rater.replay.edited_log import Verdicts
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
-from stream_rater.replay.verdicts import Verdicts
-from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.cautions import cautions_of
 
 _to_json = msgspec.json.Encoder().encode
@@ -79,17 +77,10 @@ def _run(
     """Rate the file's rounds; what they change is written to `changes`."""
     with _opened(changes) if changes else nullcontext() as log:
         for batch in replay.run(file.records()):
-            mistakes.note(batch.records, batch.decoded.refusals)
-            mistakes.note(*_columns(batch.corrections))
-            order.add(batch.decoded.rounds)
+            mistakes.note(batch.log)
+            order.add(batch.log.rounds.rounds)
             if log is not None:
                 log.writelines(_to_json(each) + b"\n" for each in changes_of(batch))
-
-
-def _columns(
-    corrections: Sequence[tuple[Record, Invalid | None]],
-) -> tuple[list[Record], list[Invalid | None]]:
-    return [record for record, _ in corrections], [refusal for _, refusal in corrections]
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import IO
 
 from stream_rater.contract.record import Record
+from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.files import STANDARD_INPUT, json_lines, name_of, read_lines, text_size
-from stream_rater.replay.sequential import records_of
 from stream_rater.runtime.progress import track_bytes
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # they take longer to load than `--help` should take
     from rich.console import Console
 
     from stream_rater.contract.record import Record
+    from stream_rater.replay.edited_log import LogBatch
     from stream_rater.rounds.batch import RoundBatch
     from stream_rater.rounds.validation import Invalid
 
@@ -81,8 +82,8 @@ def records_in(path: Path) -> "Iterator[Record]":
 
     Raises OSError where it cannot be read, or holds no JSON lines.
     """
+    from stream_rater.replay.edited_log import records_of
     from stream_rater.replay.files import json_lines, name_of, read_lines, text_size
-    from stream_rater.replay.sequential import records_of
 
     lines = json_lines(read_lines(path), name_of(path))
     return records_of(track_bytes(lines, path.name, text_size(path)))
@@ -163,13 +164,11 @@ class Mistakes:
         self.taken += 1
         return round_
 
-    def note(self, lines: "Sequence[Record]", refusals: "Sequence[Invalid | None]") -> None:
-        """Count the valid rounds in these lines, and tell of the others."""
-        for line, refusal in zip(lines, refusals, strict=True):
-            if refusal is None:
-                self.taken += 1
-            else:
-                self.add(line.offset, refusal)
+    def note(self, batch: "LogBatch") -> None:
+        """Count the accepted lines of a batch, and report the others."""
+        self.taken += len(batch.rounds) + len(batch.corrections)
+        for line, invalid in batch.rejected:
+            self.add(line.offset, invalid)
 
     def add(self, line: int, invalid: "Invalid") -> None:
         """Tell of a line, numbered from 0."""

@@ -27,8 +27,7 @@ from stream_rater.evaluation.season import Session, by_name, sessions_of
 from stream_rater.operations import live_log
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.corrected import with_verdicts
-from stream_rater.replay.sequential import Judge
-from stream_rater.replay.verdicts import Verdicts
+from stream_rater.replay.edited_log import RecordValidator, Verdicts
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import counted
@@ -122,11 +121,12 @@ def _read(settings: Settings, ladders: Ladders, ladder: str) -> Rounds:
 
     def once(verdicts: Verdicts | None) -> list[Session]:
         rejected.clear()
-        judge = Judge(ladders, window, partitions)
+        validator = RecordValidator(ladders, window, partitions)
         records, terms = pace.seen(again()), ladders.find(ladder)
         named = terms is not None and by_name([terms.rating])
         return list(sessions_of(
-            records, window, reject, verdicts=verdicts, judge=judge, only=ladder, named=named
+            records, window, reject, verdicts=verdicts, validator=validator, only=ladder,
+            named=named,
         ))  # fmt: skip
 
     sessions = with_verdicts(once, again, ladders, window, partitions)

@@ -107,7 +107,7 @@ class Contender:
         if pool is None:
             pool = self._pools[session.ladder] = Pool(Ladder(rating=self.config))
         pool.make_room(session.players)
-        folded = pool.rate_rows(session.rounds, session.rows, session.turns, session.numbers)
+        folded = pool.rate_rows(session.rounds, session.rows, session.waves, session.numbers)
         return folded.wave
 
     def _experienced(self, session: Session, indices: Ints, wave: Wave | None) -> Wave | None:

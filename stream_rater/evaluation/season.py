@@ -1,7 +1,7 @@
-"""Rounds as the laboratory replays them: players are rows instead of names, rounds come in turns.
+"""Rounds as the laboratory replays them: players are rows instead of names, rounds come in waves.
 
-A file's rounds are read a block at a time. Those of one ladder in a block are a session: they are
-rated in one call, and so are its turns, one after the other (`rating.elo_mmr.fold`).
+A file's rounds are read a block at a time. The rounds of one ladder in a block are a session. They
+are rated in one call, wave after wave (`rating.elo_mmr.fold`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,12 +17,11 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.record import Record
 from stream_rater.rating.model import DID_NOT_FINISH, LAST, Places
 from stream_rater.rating.parameters import Climbing, RatingConfig
+from stream_rater.replay.edited_log import EditedLog, RecordValidator, Verdicts
+from stream_rater.replay.edits import places_by
 from stream_rater.replay.player_index import PlayerIndex
-from stream_rater.replay.sequential import Judge, Unjudged, batches_of
-from stream_rater.replay.turns import turns_of
-from stream_rater.replay.verdicts import Verdicts
+from stream_rater.replay.pool import waves_of
 from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.corrections import places_of
 from stream_rater.rounds.validation import Invalid
 
 NO_NAMES = StringColumn.of([])
@@ -36,8 +35,8 @@ BLOCK_ROUNDS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Rounds of one ladder, turn by turn. Those of a turn share no player, and those of one player
-    are in the order of the season."""
+    """Rounds of one ladder, wave by wave. The rounds of a wave share no player, and the rounds of
+    one player are in the order of the season."""
 
     ladder: str
     players: int
@@ -46,8 +45,8 @@ class Session:
     """(P,) the row of each player, round by round, in order of place."""
     rounds: RoundBatch
     """(R,) the rounds; without names, unless a system needs them."""
-    turns: Ints
-    """(T+1,) turn t has the rounds turns[t] : turns[t + 1]."""
+    waves: Ints
+    """(W+1,) wave w has the rounds waves[w] : waves[w + 1]."""
     numbers: Ints
     """(R,) which round of the season each is, from 0."""
 
@@ -55,13 +54,13 @@ class Session:
     def of(
         cls, ladder: str, players: int, rows: Ints, rounds: RoundBatch, numbers: Ints
     ) -> "Session":
-        """Rounds in the order of the season, put into turns."""
+        """Rounds in the order of the season, put into waves."""
         starts = bounds(rounds.sizes)
-        turns = turns_of(starts, rows, players)
-        chosen = spread(starts[turns.order], rounds.sizes[turns.order])
+        waves = waves_of(starts, rows, players)
+        chosen = spread(starts[waves.order], rounds.sizes[waves.order])
         return cls(
-            ladder, players, rows[chosen], rounds.take(turns.order), turns.bounds,
-            numbers[turns.order],
+            ladder, players, rows[chosen], rounds.take(waves.order), waves.bounds,
+            numbers[waves.order],
         )  # fmt: skip
 
     def take(self, chosen: Ints) -> "Session":
@@ -69,7 +68,7 @@ class Session:
         sizes = self.rounds.sizes
         return Session(
             self.ladder, self.players, self.rows[spread(bounds(sizes)[chosen], sizes[chosen])],
-            self.rounds.take(chosen), np.unique(np.searchsorted(chosen, self.turns)),
+            self.rounds.take(chosen), np.unique(np.searchsorted(chosen, self.waves)),
             self.numbers[chosen],
         )  # fmt: skip
 
@@ -83,84 +82,42 @@ class Session:
 
 def sessions_of(
     records: Iterable[Record], window: int, reject: Callable[[int, Invalid], None],
-    rolls: dict[str, PlayerIndex] | None = None, seen: Callable[[RoundBatch], None] | None = None,
-    rounds: int | None = None, verdicts: Verdicts | None = None, judge: Judge | None = None,
+    players: dict[str, PlayerIndex] | None = None,
+    seen: Callable[[RoundBatch], None] | None = None, rounds: int | None = None,
+    verdicts: Verdicts | None = None, validator: RecordValidator | None = None,
     only: str | None = None, named: bool = False,
 ) -> Iterator[Session]:  # fmt: skip
     """Yield the valid rounds, a block at a time and a session for each ladder of it. `reject`
     receives the offset and the error of each other record.
 
-    `rolls`, if given, receives the index of each ladder's players, and `seen` the rounds in order.
-    Only the first `rounds` are read, if that is given; of the ladder `only`, if that is. `judge`
-    says which rounds are valid; without one those of any ladder are. The rounds are without names
-    unless `named`, which configurations need that treat some players by name (`by_name`).
+    `players`, if given, receives the index of each ladder's players, and `seen` the rounds in
+    order. Only the first `rounds` rounds are read, if that is given, and only rounds of the ladder
+    `only`. `validator` says which rounds are valid; without one those of any ladder are. The rounds
+    are without names unless `named`, which configurations need that treat some players by name
+    (`by_name`).
 
-    Rounds are as the corrections among the records make them: there, a round that teaches nothing
-    any more has never been. `verdicts` are those on the corrections; without them a correction
+    Rounds are as the corrections among the records make them. A round that is left with fewer than
+    two entries is left out. `verdicts` are those on the corrections; without them a correction
     raises Unjudged.
     """
-    rolls = {} if rolls is None else rolls
-    judge, number = judge or Judge(ANY_LADDER, window), 0
-    for some in batches_of(records, BLOCK_BYTES):
-        reported, refused = _parted(some, verdicts)
-        decoded = judge.decode(reported)
-        for record, refusal in zip(reported, decoded.refusals, strict=True):
-            if refusal is not None:
-                refused[record.offset] = refusal
-        for offset in sorted(refused):
-            reject(offset, refused[offset])
-        found = decoded.rounds
-        if verdicts is not None:
-            found = _edited(found, [each.offset for each in decoded.valid(reported)], verdicts)
+    players, number = {} if players is None else players, 0
+    log = EditedLog(ANY_LADDER, window, verdicts=verdicts, validator=validator)
+    for batch in log.batches(records, BLOCK_BYTES):
+        for record, invalid in batch.rejected:
+            reject(record.offset, invalid)
+        found, counts = log.edited(batch.rounds)
         if only is not None:
-            own = [i for i, head in enumerate(found.heads) if head.ladder == only]
-            found = found.take(np.array(own, np.int64))
+            counts &= np.array([head.ladder == only for head in found.heads], np.bool_)
+        if not counts.all():
+            found = found.take(np.flatnonzero(counts))
         if rounds is not None and number + len(found) > rounds:
             found = found.slice(0, rounds - number)
         if seen is not None:
             seen(found)
-        yield from _sessions(found, number, rolls, named=named)
+        yield from _sessions(found, number, players, named=named)
         number += len(found)
         if number == rounds:
             return
-
-
-def _parted(
-    records: list[Record], verdicts: Verdicts | None
-) -> tuple[list[Record], dict[int, Invalid]]:
-    """The rounds among these records; and by offset, why corrections are refused. Raises
-    Unjudged."""
-    places = places_of(records)
-    if not places:
-        return records, {}
-    if verdicts is None:
-        raise Unjudged
-    corrections = [records[i] for i in places]
-    left = sorted(set(range(len(records))).difference(places))
-    refused = {each.offset: why for each in corrections if (why := verdicts.on(each)) is not None}
-    return [records[i] for i in left], refused
-
-
-def _edited(rounds: RoundBatch, offsets: Sequence[int], verdicts: Verdicts) -> RoundBatch:
-    """The rounds, which were read at these (R,) offsets, as the corrections make them; without
-    those that teach nothing any more."""
-    ladders: dict[str, list[int]] = {}
-    for i, head in enumerate(rounds.heads):
-        if verdicts.of(head.ladder).change_rounds:
-            ladders.setdefault(head.ladder, []).append(i)
-    left, read_at = np.ones(len(rounds), np.bool_), np.array(offsets, np.int64)
-    pieces, places = list[RoundBatch](), list[Ints]()
-    for ladder, indices in ladders.items():
-        chosen = np.array(indices, np.int64)
-        own, counts = verdicts.of(ladder).apply(rounds.take(chosen), read_at[chosen])
-        left[chosen] = False
-        pieces.append(own.take(np.flatnonzero(counts)))
-        places.append(chosen[counts])
-    if not pieces:
-        return rounds
-    others = np.flatnonzero(left)
-    order = np.argsort(np.concatenate([others, *places]), kind="stable")
-    return RoundBatch.concat([rounds.take(others), *pieces]).take(order)
 
 
 def by_name(configs: Iterable[RatingConfig]) -> bool:
@@ -169,21 +126,16 @@ def by_name(configs: Iterable[RatingConfig]) -> bool:
 
 
 def _sessions(
-    rounds: RoundBatch, first: int, rolls: dict[str, PlayerIndex], *, named: bool
+    rounds: RoundBatch, first: int, players: dict[str, PlayerIndex], *, named: bool
 ) -> Iterator[Session]:
-    """Yield a session for each ladder of these rounds, which are those from number `first` on."""
-    ladders: dict[str, list[int]] = {}
-    for i, head in enumerate(rounds.heads):
-        ladders.setdefault(head.ladder, []).append(i)
-    for ladder, indices in ladders.items():
-        chosen = np.array(indices, np.int64)
+    """Yield a session for each ladder of these rounds. The first round has the number `first`."""
+    ladders = places_by(head.ladder for head in rounds.heads)
+    for ladder, chosen in ladders.items():
         own = rounds if len(ladders) == 1 else rounds.take(chosen)
-        roll = rolls.get(ladder)
-        if roll is None:
-            roll = rolls[ladder] = PlayerIndex()
-        rows = roll.rows(own.names)
+        index = players.setdefault(ladder, PlayerIndex())
+        rows = index.rows(own.names)
         kept = own if named else structs.replace(own, names=NO_NAMES)
-        yield Session.of(ladder, len(roll), rows, kept, first + chosen)
+        yield Session.of(ladder, len(index), rows, kept, first + chosen)
 
 
 def singly(sessions: Iterable[Session]) -> list[Session]:
@@ -305,7 +257,7 @@ def _in_parts(
     return replace(
         session, rows=np.concatenate(rows) if rows else session.rows[:0],
         rounds=RoundBatch.concat(rounds) if rounds else session.rounds.slice(0, 0),
-        turns=np.unique(ends[session.turns]), numbers=np.repeat(session.numbers, np.diff(ends)),
+        waves=np.unique(ends[session.waves]), numbers=np.repeat(session.numbers, np.diff(ends)),
     )  # fmt: skip
 
 

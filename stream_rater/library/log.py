@@ -9,8 +9,8 @@ from pathlib import Path
 
 from stream_rater.contract.record import Record
 from stream_rater.library.messages import record_of, renamed
+from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.files import json_lines, read_lines
-from stream_rater.replay.sequential import records_of
 
 
 class RoundsFile:

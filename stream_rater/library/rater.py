@@ -1,10 +1,10 @@
-"""Rates what a ladder is given: its log, and the replay of the log.
+"""A ladder's log of rounds and files, and the replay of the log.
 
-The log is the truth. What a failed call has begun is thrown away, and the replay is made anew from
-the log when it is next needed. So a call that raises changes nothing.
+The log is the truth. The unfinished replay of a failed call is discarded, and a new one is made
+from the log when it is next needed. So a call that raises changes nothing.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,19 @@ from stream_rater.library.log import Log, RoundsFile
 from stream_rater.library.results import FileResult, RefusedLine
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.corrected import with_verdicts
+from stream_rater.replay.edited_log import (
+    NO_VERDICTS,
+    LogBatch,
+    LoggedRounds,
+    Verdicts,
+    batches_of,
+)
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.pool import Pool
-from stream_rater.replay.sequential import Rated, RatedBatch, Replay, batches_of
-from stream_rater.replay.verdicts import NO_VERDICTS, Verdicts
+from stream_rater.replay.sequential import Rated, Replay
 from stream_rater.replay.what_if import what_if
 from stream_rater.rounds.corrections import places_of
-from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
+from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.validation import Invalid
 
 UNNAMED = "notebook"
@@ -45,21 +51,22 @@ class _Work:
         self.edits: Edits = (verdicts or NO_VERDICTS).of(ladder)
         self.latest_s = 0
         """When the latest of its rounds was completed, Unix seconds."""
-        self._nobody = Pool(Ladder(rating=rating))
+        self._empty = Pool(Ladder(rating=rating))
         self._replay = Replay(one_ladder(rating), WINDOW, verdicts=verdicts)
 
     @property
     def pool(self) -> Pool:
         """The ladder's pool; an empty one before its first round."""
-        return self._replay.pools.get(self.ladder, self._nobody)
+        return self._replay.pools.get(self.ladder, self._empty)
 
-    def feed(self, records: Sequence[Record]) -> tuple[RatedBatch, list[Rated]]:
-        """Rate the rounds in these records; also, what was rated of the ladder. Raises Unjudged."""
+    def feed(self, records: Sequence[Record]) -> tuple[LogBatch, list[Rated]]:
+        """Rate the rounds in these records. Returns all of them, and the ladder's rated ones.
+        Raises Unjudged."""
         batch = self._replay.feed(records)
         own = [each for each in batch.rated if each.pool is self.pool]
         for each in own:
             self.latest_s = max(self.latest_s, int(each.rounds.time.max()))
-        return batch, own
+        return batch.log, own
 
 
 class Rater:
@@ -71,11 +78,11 @@ class Rater:
         """Its id."""
         self._is_named = False
         self._log = Log()
-        self._held: _Work | None = None
+        self._current: _Work | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the replay, whose tables hold for this process only."""
-        return {**vars(self), "_held": None}
+        return {**vars(self), "_current": None}
 
     @property
     def end(self) -> int:
@@ -85,13 +92,13 @@ class Rater:
     @property
     def _work(self) -> _Work:
         """The replay of the whole log; made anew if a call has failed."""
-        if self._held is None:
+        if self._current is None:
             log, ladder = self._log, self.ladder
-            self._held = with_verdicts(
+            self._current = with_verdicts(
                 lambda verdicts: self._replayed(log, ladder, verdicts), log.records,
                 one_ladder(self.rating), WINDOW,
             )  # fmt: skip
-        return self._held
+        return self._current
 
     def _replayed(self, log: Log, ladder: str, verdicts: Verdicts | None) -> _Work:
         work = _Work(ladder, self.rating, verdicts)
@@ -124,18 +131,17 @@ class Rater:
             raise messages.refusal_of(invalid) from None
 
     def rate(self, message: bytes) -> Rated | None:
-        """Rate a round of the ladder; None if it teaches nothing. Raises InvalidRound."""
-        work, self._held = self._work, None
+        """Rate a round of the ladder; None if it changes no rating. Raises InvalidRound."""
+        work, self._current = self._work, None
         batch, own = work.feed([messages.record_of(self._log.end, message)])
-        self._held = work
-        (refusal,) = batch.decoded.refusals
-        if refusal is not None:
-            raise messages.refusal_of(refusal)
+        self._current = work
+        for _, invalid in batch.rejected:
+            raise messages.refusal_of(invalid)
         self._log.add_round(message)
         return own[0] if own else None
 
     def what_if(self, message: bytes) -> Rated | None:
-        """What rating a round of the ladder would do; None if it teaches nothing. Raises
+        """What rating a round of the ladder would do; None if it would change no rating. Raises
         InvalidRound."""
         work = self._work
         record = messages.record_of(self._log.end, message)
@@ -169,7 +175,7 @@ class Rater:
             return work
 
         if first and log is self._log and not self._reaches_back(file, tally):
-            work, self._held = self._work, None
+            work, self._current = self._work, None
             self._feed(work, file.records(first), tally)
         else:
             work = with_verdicts(
@@ -177,18 +183,18 @@ class Rater:
                 WINDOW,
             )  # fmt: skip
         log.add_file(file)
-        self._log, self._held = log, work
+        self._log, self._current = log, work
         self.ladder, self._is_named = name, self._is_named or tally.rounds > 0
         return tally.result()
 
     def _reaches_back(self, file: RoundsFile, tally: "_Tally") -> bool:
-        """Whether a file has corrections, which change what was rated before. Raises what rating it
-        would raise, so that nothing has to be undone."""
+        """Whether a file has corrections, which change what was rated before. Raises the errors
+        that rating it would raise, so that nothing has to be undone."""
         decoder = RoundDecoder(one_ladder(self.rating))
         for some in batches_of(file.records(tally.first)):
             if places_of(some):
                 return True
-            tally.check(some, decoder.decode(some))
+            tally.check(LoggedRounds.of(some, decoder.decode(some)))
         return False
 
     @staticmethod
@@ -210,7 +216,7 @@ class _Tally:
     """Counts what rating a file does."""
 
     def __init__(self, file: RoundsFile, first: int, ladder: str, *, chosen: bool) -> None:
-        """`chosen`: rounds of other ladders are passed over, otherwise they are a mistake."""
+        """`chosen`: rounds of other ladders are skipped, otherwise they are a mistake."""
         self.first = first
         """The offset of the file's first line."""
         self._file = file
@@ -219,44 +225,37 @@ class _Tally:
         self.begin()
 
     def begin(self) -> None:
-        """The file is read from its start."""
+        """Begin to count at the file's start."""
         self.rounds = self._updates = self._corrections = self._others = self._refused = 0
         self._refusals: list[RefusedLine] = []
 
-    def check(self, records: Sequence[Record], decoded: DecodedRounds) -> None:
+    def check(self, some: LoggedRounds) -> None:
         """Raise OtherLadder where a round is of another ladder and none was chosen."""
-        heads = decoded.rounds.heads
+        heads = some.rounds.heads
         other = next((i for i, head in enumerate(heads) if head.ladder != self._ladder), None)
         if other is not None and not self._chosen:
-            line = self._line(decoded.valid(records)[other])
             raise OtherLadder(
-                f"{self._file.path}:{line}: a round of ladder {heads[other].ladder!r} among those "
-                f"of {self._ladder!r}: say which to rate, as ladder={self._ladder!r}"
+                f"{self._file.path}:{self._line(int(some.offset[other]))}: a round of ladder "
+                f"{heads[other].ladder!r} among those of {self._ladder!r}: say which to rate, as "
+                f"ladder={self._ladder!r}"
             )
 
-    def add(self, batch: RatedBatch, own: Sequence[Rated]) -> None:
+    def add(self, batch: LogBatch, own: Sequence[Rated]) -> None:
         """Count some lines. Raises OtherLadder as `check` does."""
-        self.check(batch.records, batch.decoded)
-        heads = batch.decoded.rounds.heads
-        rounds = sum(head.ladder == self._ladder for head in heads)
+        self.check(batch.rounds)
+        rounds = sum(head.ladder == self._ladder for head in batch.rounds.rounds.heads)
         self.rounds += rounds
-        self._others += len(heads) - rounds
+        self._others += len(batch.rounds) - rounds
         self._updates += sum(len(each.rows) for each in own)
-        self._corrections += sum(refusal is None for _, refusal in batch.corrections)
-        self._note(batch.corrections)  # which begin a batch
-        self._note(zip(batch.records, batch.decoded.refusals, strict=True))
+        self._corrections += len(batch.corrections)
+        self._refused += len(batch.rejected)
+        self._refusals += [
+            RefusedLine(self._line(record.offset), invalid.code, str(invalid))
+            for record, invalid in batch.rejected[: MOST_REFUSALS - len(self._refusals)]
+        ]
 
-    def _note(self, judged: Iterable[tuple[Record, Invalid | None]]) -> None:
-        for record, refusal in judged:
-            if refusal is None:
-                continue
-            self._refused += 1
-            if self._refused <= MOST_REFUSALS:
-                line = RefusedLine(self._line(record), refusal.code, str(refusal))
-                self._refusals.append(line)
-
-    def _line(self, record: Record) -> int:
-        return record.offset - self.first + 1
+    def _line(self, offset: int) -> int:
+        return offset - self.first + 1
 
     def result(self) -> FileResult:
         """All of it."""

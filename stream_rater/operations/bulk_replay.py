@@ -6,7 +6,7 @@ are rated in one call, whatever their ladders. The result of a round depends on 
 alone, so the bits equal those of `replay`, which rates one round after the other.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,12 +17,12 @@ from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.strings import StringColumn, put
 from stream_rater.rating import record, seasons, stages
-from stream_rater.rating.model import Beliefs, Evidence, newcomers
+from stream_rater.rating.model import Evidence, newcomers
 from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.rating.stages import RatingRule
+from stream_rater.replay.edited_log import LoggedRounds
 from stream_rater.replay.player_index import PlayerIndex
-from stream_rater.replay.turns import depths
-from stream_rater.rounds.batch import RoundBatch
+from stream_rater.replay.pool import BeliefTable, depths
 
 MARK = 4
 """The bytes before each name that hold the number of its ladder, so that equal names on two ladders
@@ -43,18 +43,18 @@ def _marked(data: Bytes, starts: Ints, ends: Ints, numbers: Ints) -> tuple[Bytes
     return out, out_ends
 
 
-class Census:
-    """Gives each player of each ladder a row, in order of appearance."""
+class PlayerTable:
+    """The players of all ladders, each in a row, in order of appearance."""
 
     def __init__(self) -> None:
-        self._roll = PlayerIndex()
+        self._index = PlayerIndex()
         self._numbers: dict[str, int] = {}
         """The number of each ladder."""
         self._ladder_column = LadderColumn(StringColumn.of([]))
-        """The ladders' column, as of the last call of `players`."""
+        """The ladders' column, as of the last call of `at`."""
 
     def __len__(self) -> int:
-        return len(self._roll)
+        return len(self._index)
 
     def rows(self, players: PlayerColumn) -> Ints:
         """(P,) the row of each player. New players are added."""
@@ -64,13 +64,13 @@ class Census:
         data, ends = _marked(
             names.data, names.starts, names.ends, np.array(numbers, np.int64)[players.ladder]
         )
-        return self._roll.rows(StringColumn(data, np.append(0, ends)[:-1], ends))
+        return self._index.rows(StringColumn(data, np.append(0, ends)[:-1], ends))
 
-    def players(self, rows: Ints) -> PlayerColumn:
+    def at(self, rows: Ints) -> PlayerColumn:
         """The players in these rows."""
         if len(self._ladder_column.names.ends) < len(self._numbers):
             self._ladder_column = LadderColumn(StringColumn.of(list(self._numbers)))
-        names = self._roll.names(rows)
+        names = self._index.names(rows)
         marks = names.data[names.starts[:, np.newaxis] + np.arange(MARK)]
         ladder = marks.view("<u4").ravel().astype(np.int64)
         return PlayerColumn(
@@ -79,90 +79,54 @@ class Census:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
-    """Rounds that change ratings, in the order of the log, and where they were read."""
-
-    rounds: RoundBatch
-    rule: Ints
-    """(R,) the number of each round's rating configuration."""
-    partition: Ints
-    """(R,) the partition of each round."""
-    offset: Ints
-    """(R,) the offset of each round."""
-
-    def take(self, chosen: Ints) -> "Played":
-        """These rounds only."""
-        return Played(
-            self.rounds.take(chosen), self.rule[chosen], self.partition[chosen], self.offset[chosen]
-        )
-
-    @classmethod
-    def concat(cls, some: Sequence["Played"]) -> "Played":
-        """The rounds of all these, of which there is one, in turn."""
-        return cls(
-            RoundBatch.concat([each.rounds for each in some]),
-            np.concatenate([each.rule for each in some]),
-            np.concatenate([each.partition for each in some]),
-            np.concatenate([each.offset for each in some]),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
+class BulkWave:
     """Rounds that are rated in one call: they have the same parameters and share no player. P
     players in all."""
 
-    played: Played
+    logged: LoggedRounds
     rows: Ints
     """(P,) the rows of the players, round by round."""
 
     @property
     def partitions(self) -> Ints:
         """(P,) the partition of each player's round."""
-        return np.repeat(self.played.partition, self.played.rounds.sizes)
+        return np.repeat(self.logged.partition, self.logged.rounds.sizes)
 
     @property
     def offsets(self) -> Ints:
         """(P,) the offset of each player's round."""
-        return np.repeat(self.played.offset, self.played.rounds.sizes)
+        return np.repeat(self.logged.offset, self.logged.rounds.sizes)
 
 
-class BulkReplay:
-    """The beliefs of all players of a census."""
+class BulkReplay(BeliefTable):
+    """The beliefs of the players of all ladders, in the rows of a PlayerTable."""
 
     def __init__(self) -> None:
-        self._beliefs = newcomers(0, 1, 0.0, 1.0, coded=True)
+        super().__init__(newcomers(0, 1, 0.0, 1.0, coded=True))
         self._latest = np.zeros(0, np.int64)
         self._rules: dict[tuple[int, tuple[Season, ...]], tuple[RatingConfig, RatingRule]] = {}
 
-    def make_room(self, rows: int) -> None:
-        """Make room for the beliefs of this many rows."""
-        held = len(self._beliefs)
-        if rows <= held:
-            return
-        rows = max(rows, held + held // 2)
-        header, factors = self._beliefs.header, self._beliefs.factors
-        header.resize(rows, refcheck=False)  # in place: the system remaps pages
-        factors.resize((rows, *factors.shape[1:]), refcheck=False)
-        self._latest = np.zeros(rows, np.int64)
-
-    def turns(self, played: Played, rows: Ints) -> Iterator[Turn]:
-        """Yield the rounds in turns, each of which is to be rated before the next. `rows` are the
+    def waves(self, logged: LoggedRounds, rows: Ints) -> Iterator[BulkWave]:
+        """Yield the rounds in waves, each of which is to be rated before the next. `rows` are the
         players' rows."""
-        starts = bounds(played.rounds.sizes)
+        if len(self._latest) < len(self._beliefs):
+            self._latest = np.zeros(len(self._beliefs), np.int64)
+        starts = bounds(logged.rounds.sizes)
         depth = depths(starts, rows, self._latest)
-        order = np.lexsort((played.rule, depth))
-        changes = np.flatnonzero(np.diff(depth[order]) | np.diff(played.rule[order])) + 1
+        order = np.lexsort((logged.rule, depth))
+        changes = np.flatnonzero(np.diff(depth[order]) | np.diff(logged.rule[order])) + 1
         for some in np.split(order, changes):
-            turn = played.take(some)
-            yield Turn(turn, rows[spread(starts[some], turn.rounds.sizes)])
+            wave = logged.take(some)
+            yield BulkWave(wave, rows[spread(starts[some], wave.rounds.sizes)])
 
-    def rate(self, turn: Turn, config: RatingConfig, started: tuple[Season, ...] = ()) -> Evidence:
-        """Rate a turn: update the beliefs of its players by this configuration. `started`: the
-        seasons that had started before its rounds, the same ones on the ladders of all. Returns
+    def rate(
+        self, wave: BulkWave, config: RatingConfig, started: tuple[Season, ...] = ()
+    ) -> Evidence:
+        """Rate a wave: update the beliefs of its players by this configuration. `started`: the
+        seasons that had started before its rounds, the same ones on all their ladders. Returns
         (P, 3) the evidence."""
         rating, rule = self._rule_of(config, started)
-        rows, header, rounds = turn.rows, self._beliefs.header, turn.played.rounds
+        rows, header, rounds = wave.rows, self._beliefs.header, wave.logged.rounds
         new = rows[header["rounds"][rows] == 0]
         header[new] = newcomers(1, 0, rule.initial_mu, rule.initial_sigma).header
         same = np.zeros(len(rows), np.int64)
@@ -170,7 +134,7 @@ class BulkReplay:
         evidence = stages.estimate(rating, rounds.wave(header, rows))
         stages.update(self._beliefs, rows, evidence, [rule], same)
         times = np.repeat(rounds.time, rounds.sizes)
-        stages.note_round(self._beliefs, rows, turn.offsets, times)
+        stages.note_round(self._beliefs, rows, wave.offsets, times)
         seasons.remember(self._beliefs, before)
         return evidence
 
@@ -183,22 +147,14 @@ class BulkReplay:
             known = rating, stages.rule_of(rating, started)
             self._rules[id(rating), started] = known
             assert known[1].kept, "no record holds a full history"
-            self._widen(known[1].kept + 1)
+            self.lengthen(known[1].kept)
         return known
-
-    def _widen(self, capacity: int) -> None:
-        factors = self._beliefs.factors
-        if capacity > factors.shape[1]:
-            wider = np.zeros((len(factors), capacity), np.int64)
-            wider[:, : factors.shape[1]] = factors
-            self._beliefs = Beliefs(self._beliefs.header, wider)
 
     def rated(self, rows: Ints) -> Ints:
         """The rows among these whose players have played."""
         return rows[self._beliefs.header["rounds"][rows] > 0]
 
-    def records(self, rows: Ints) -> StringColumn:
+    def column(self, rows: Ints) -> StringColumn:
         """The encoded record of each belief, as the service stores it."""
-        held = self._beliefs
-        data, starts = record.encode_all(Beliefs(held.header[rows], held.factors[rows]))
+        data, starts = record.encode_all(self.beliefs(rows))
         return StringColumn(data, starts[:-1], starts[1:])

@@ -25,7 +25,7 @@ from stream_rater.pipeline.corrections.correction_ports import (
     WritePiece,
 )
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
-from stream_rater.pipeline.corrections.judged_log import Judged
+from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import LogStarts
 from stream_rater.runtime import selfcheck
@@ -87,7 +87,7 @@ class _Maker:
         began_s = time.monotonic()
         partition = partition_of(ladder, self._partitions)
         accepted = LadderEdits(self._notes.corrections.get(ladder, ())).accepted(end)
-        log = Judged(self._ladders, self._settings.duplicate_window, self._partitions)
+        log = LogContext(self._ladders, self._settings.duplicate_window, self._partitions)
         job = CorrectionJob(ladder, partition, end, None, (), accepted, log)
         self._run(job, ladder)
         if job.deleted_before:

@@ -2,41 +2,37 @@
 
 - Corrections that were worked in edit the log that it replays. Those that were not, or only in
   part, are left to the workers, as rounds are.
-- The parts of a correction that was worked in may wait to be applied. Whoever is in them is
-  replayed once more, without this correction and those behind it: the store does not know it yet.
-- A correction in progress may have reached some players. Their parts hold their records, whole.
-- What is noted of corrections is restated as the replay finds it. So the notes belong to the log
-  that was replayed, even if their topic was lost, or comes from a copy of another age.
-- A correction that was too small to be told is told with the player's next event. The topic
-  `rating-changed` knows what was last told.
+- The parts of a correction that was worked in may wait to be applied. The players in them are
+  replayed once more, without this correction and later ones, because the store does not have them
+  yet.
+- A correction in progress may have reached some players. Their parts hold their whole records.
+- The notes of corrections are restated as the replay finds them. So they belong to the log that was
+  replayed, even if their topic was lost, or comes from an older copy.
+- A correction that was too small to be published is published with the player's next event. The
+  topic `rating-changed` has what was last published.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-import numpy as np
-
-from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.pipeline.corrections.correction_ports import Noted, NotedCorrection
-from stream_rater.pipeline.corrections.noting import note_of
+from stream_rater.pipeline.corrections.edits_in_force import note_of
 from stream_rater.rating import record as belief_record
 from stream_rater.rating import stages
 from stream_rater.rating.model import Beliefs, newcomers
-from stream_rater.rating.parameters import Season
 from stream_rater.replay.corrected import judged
-from stream_rater.replay.verdicts import Verdicts
-from stream_rater.rounds.batch import RoundBatch
+from stream_rater.replay.edited_log import Verdicts
 from stream_rater.rounds.corrections import decode, kind_of
 from stream_rater.rounds.validation import Invalid
 
 
-class Told(NamedTuple):
-    """What subscribers last heard of a player."""
+class LastPublished(NamedTuple):
+    """What was last published of a player."""
 
     offset: int
     mu: float
@@ -44,23 +40,23 @@ class Told(NamedTuple):
 
 
 class Edition(NamedTuple):
-    """One replay of the log: by which corrections, and for whom."""
+    """One replay of the log, by some of its corrections, for some of its players."""
 
     verdicts: Verdicts
-    """Those on the corrections that count (`corrected.judged`)."""
+    """The verdicts on the corrections that count (`corrected.judged`)."""
     limits: Mapping[str, int]
     """By ladder, the offset of the first correction that does not count though it was worked in.
-    The edition is for the players who await just this one."""
+    The edition is for the players whose waiting parts are of this correction."""
 
 
 def editions(
     again: Callable[[], Iterable[Record]], ladders: Ladders, window: int, partitions: int,
-    reach: Cutoff,
+    cutoff: Cutoff,
 ) -> list[Edition]:  # fmt: skip
     """The editions of the log. The first one has all corrections that were worked in, and is for
-    all players who await none."""
+    all players without waiting correction parts."""
     waiting: dict[str, set[int]] = {}
-    for (ladder, _), offset in reach.awaiting().items():
+    for (ladder, _), offset in cutoff.awaiting().items():
         waiting.setdefault(ladder, set()).add(offset)
     most = max(map(len, waiting.values()), default=0)
     each_limits: list[dict[str, int]] = [{}] + [
@@ -72,7 +68,7 @@ def editions(
 
         def done(limits: Mapping[str, int] = limits) -> Iterator[Record]:
             for record in again():
-                if not kind_of(record) or _is_done(record, ladders, partitions, reach, limits):
+                if not kind_of(record) or _is_done(record, ladders, partitions, cutoff, limits):
                     yield record
 
         found.append(Edition(judged(done, ladders, window, partitions), limits))
@@ -80,7 +76,7 @@ def editions(
 
 
 def _is_done(
-    record: Record, ladders: Ladders, partitions: int, reach: Cutoff, limits: Mapping[str, int]
+    record: Record, ladders: Ladders, partitions: int, cutoff: Cutoff, limits: Mapping[str, int]
 ) -> bool:
     """Whether the work on the correction in a record is done: its offset is committed, or a later
     part of its ladder was sent; and it is within the limits."""
@@ -88,16 +84,16 @@ def _is_done(
         ladder = decode(record, ladders, partitions).ladder
     except Invalid:
         return True
-    sent = max(reach.scattered(record.partition), reach.furthest(ladder))
+    sent = max(cutoff.sent(record.partition), cutoff.furthest(ladder))
     return record.offset < min(sent, limits.get(ladder, sent))
 
 
 def to_restate(worked_in: Verdicts, noted: Noted, judge_all: Callable[[], Verdicts]) -> Noted:
-    """By ladder, its corrections as a replay of the log finds them, where the notes say something
-    else: they may be those of another log, or lost with their topic.
+    """By ladder, its corrections as a replay of the log finds them, where the notes differ. The
+    notes may belong to another log, or be lost with their topic.
 
     `worked_in`: the verdicts on the corrections that were worked in. `judge_all`: those on all
-    corrections in the log. Of a correction in progress the notes stay, if the log agrees.
+    corrections in the log. The notes of a correction in progress stay, if the log agrees.
     """
     found = _notes_by(worked_in)
     known = {(ladder, each.place) for ladder, some in found.items() for each in some}
@@ -113,54 +109,37 @@ def to_restate(worked_in: Verdicts, noted: Noted, judge_all: Callable[[], Verdic
 
 
 def _notes_by(verdicts: Verdicts) -> dict[str, list[NotedCorrection]]:
-    """By ladder, what the workers note by these verdicts."""
+    """By ladder, the notes that workers write by these verdicts."""
     return {each: [note_of(*one) for one in some] for each, some in verdicts.worked_in.items()}
 
 
-def last_told(changes: Iterable[RatingChanged], ladders: Iterable[str]) -> dict[Player, Told]:
-    """What was last told of each player of these ladders, by their events in any order."""
-    found: dict[Player, Told] = {}
+def last_published(
+    changes: Iterable[RatingChanged], ladders: Iterable[str]
+) -> dict[Player, LastPublished]:
+    """What was last published of each player of these ladders, by their events in any order."""
+    found: dict[Player, LastPublished] = {}
     wanted = set(ladders)
     for each in changes:
         player = each.ladder, each.player
         if each.ladder in wanted and (player not in found or found[player].offset < each.offset):
-            found[player] = Told(each.offset, each.mu, each.sigma)
+            found[player] = LastPublished(each.offset, each.mu, each.sigma)
     return found
-
-
-def edited(rounds: RoundBatch, offsets: Ints, verdicts: Verdicts) -> tuple[RoundBatch, Ints, Flags]:
-    """Rounds as the corrections make them: (R,) the number of each among those given, and whether
-    it still has two entries."""
-    ladders = {ladder for ladder, each in verdicts.edits.items() if each.change_rounds}
-    own = dict[str, list[int]]()
-    for i, head in enumerate(rounds.heads):
-        own.setdefault(head.ladder if head.ladder in ladders else "", []).append(i)
-    if not any(own):
-        return rounds, np.arange(len(rounds)), np.ones(len(rounds), np.bool_)
-    pieces, numbers, counts = list[RoundBatch](), list[Ints](), list[Flags]()
-    for ladder, places in own.items():
-        chosen: Ints = np.array(places, np.int64)
-        some, stays = rounds.take(chosen), np.ones(len(chosen), np.bool_)
-        if ladder:
-            some, stays = verdicts.of(ladder).apply(some, offsets[chosen])
-        pieces.append(some)
-        numbers.append(chosen)
-        counts.append(stays)
-    return RoundBatch.concat(pieces), np.concatenate(numbers), np.concatenate(counts)
 
 
 class Marks:
     """Puts into rebuilt beliefs what corrections left there."""
 
     def __init__(
-        self, told: Mapping[Player, Told], reach: Cutoff, edition: Edition, ladders: Ladders
+        self, published: Mapping[Player, LastPublished], cutoff: Cutoff, edition: Edition,
+        ladders: Ladders,
     ) -> None:  # fmt: skip
-        """`told`: what was last told of the players of ladders with corrections."""
-        self._awaiting = reach.awaiting()
+        """`published`: what was last published of the players of ladders with corrections."""
+        self._awaiting = cutoff.awaiting()
         self._limits = edition.limits
-        self._told = {player: each for player, each in told.items() if self._has(player)}
-        self._sent = {player: each for player, each in reach.corrected.items() if self._has(player)}
-        self._reach = reach
+        self._published = {player: each for player, each in published.items() if self._has(player)}
+        sent = cutoff.corrected.items()
+        self._sent = {player: each for player, each in sent if self._has(player)}
+        self._cutoff = cutoff
         self._corrected = edition.verdicts.edits.keys()
         self._ladders = ladders
 
@@ -170,27 +149,27 @@ class Marks:
         return not self._limits if awaited is None else awaited == self._limits.get(player[0])
 
     def put(self, beliefs: BeliefColumn) -> BeliefColumn:
-        """Those of these beliefs, which a replay has found, that are its to find.
+        """The replayed beliefs of this edition's players, with what corrections left in them.
 
-        The replay knows all corrections that are done. Of who was told nothing, and whose parts
-        wait, the store holds nothing yet.
+        The replay includes all corrections that are done. The store has no belief yet of a player
+        of whom nothing was published and all parts wait.
         """
         players = PlayerColumn.of([player for player, _ in beliefs])
-        waits = self._reach.only_waits(players).tolist()
+        waits = self._cutoff.only_waits(players).tolist()
         both = zip(beliefs, waits, strict=True)
         own = [(player, data, wait) for (player, data), wait in both if self._has(player)]
         return BeliefColumn.of(
             [
                 (player, self._marked(player, data))
                 for player, data, wait in own
-                if not wait or player[0] not in self._corrected or player in self._told
+                if not wait or player[0] not in self._corrected or player in self._published
             ]
         )
 
     def rest(self) -> Iterator[BeliefColumn]:
-        """The beliefs of players whom no round is left of."""
+        """The beliefs of players who have no round left."""
         found = []
-        for player in [*dict.fromkeys([*self._told, *self._sent])]:
+        for player in [*dict.fromkeys([*self._published, *self._sent])]:
             data = self._newcomer(player)
             marked = self._marked(player, data)
             if marked != data:
@@ -198,11 +177,11 @@ class Marks:
         if found:
             yield BeliefColumn.of(found)
 
-    def _initial(self, player: Player) -> Told:
+    def _initial(self, player: Player) -> LastPublished:
         terms = self._ladders.find(player[0])
         assert terms is not None, "it has corrections"
         rule = stages.rule_of(terms.rating)
-        return Told(-1, rule.initial_mu, rule.initial_sigma)
+        return LastPublished(-1, rule.initial_mu, rule.initial_sigma)
 
     def _newcomer(self, player: Player) -> bytes:
         _, mu, sigma = self._initial(player)
@@ -211,31 +190,23 @@ class Marks:
     def _marked(self, player: Player, data: bytes) -> bytes:
         if player[0] not in self._corrected and player not in self._sent:
             return data
-        applied = int(self._reach.applied_offsets(PlayerColumn.of([player]))[0])
-        applied = max(applied, self._told[player].offset if player in self._told else applied)
-        told, sent = self._told.pop(player, None), self._sent.pop(player, None)
+        applied = int(self._cutoff.applied_offsets(PlayerColumn.of([player]))[0])
+        last, sent = self._published.pop(player, None), self._sent.pop(player, None)
+        if last is not None:
+            applied = max(applied, last.offset)
         beliefs = belief_record.decode([data], 0, 0.0, 1.0)
         if sent is not None and sent[0] > int(beliefs.header["last"][0]):
             beliefs = belief_record.decode([sent[1]], 0, 0.0, 1.0)
             beliefs.header["last"] = sent[0]
         head = beliefs.header[0]
-        head["last"] = max(int(head["last"]), applied)  # a round that is gone must not come again
-        if told is None and player[0] in self._corrected:
-            told = self._initial(player)
-        if told is None or (told.mu, told.sigma) == (float(head["mu"]), float(head["sigma"])):
+        head["last"] = max(int(head["last"]), applied)  # a removed round must not be applied again
+        if last is None and player[0] in self._corrected:
+            last = self._initial(player)
+        if last is None or (last.mu, last.sigma) == (float(head["mu"]), float(head["sigma"])):
             return _encoded(beliefs)
-        head["previous_mu"], head["previous_sigma"], head["untold"] = told.mu, told.sigma, 1
+        head["previous_mu"], head["previous_sigma"], head["untold"] = last.mu, last.sigma, 1
         return _encoded(beliefs)
 
 
 def _encoded(beliefs: Beliefs) -> bytes:
     return belief_record.encode(beliefs)[0]
-
-
-def starts_of(verdicts: Verdicts) -> Mapping[str, Sequence[tuple[int, Season]]]:
-    """By ladder, the offsets at which seasons start, and the seasons."""
-    return {
-        ladder: [(each.offset, each.season) for each in edits.seasons]
-        for ladder, edits in verdicts.edits.items()
-        if edits.seasons
-    }

@@ -1,25 +1,25 @@
-"""Finds each player's cut-off: the last round that the store holds when `applied` is g. `rebuild`
-replays up to it.
+"""Finds each player's cut-off: the last round that the store includes when `applied` is g. A
+rebuild replays up to it.
 
-g is the updaters' committed offset: all parts before it are published, and none from it on is. The
+g is the updaters' committed offset: all parts before it are published, and no later part is. The
 cut-off of a player depends on the player's parts:
 
 - parts before g: the largest source offset in them;
 - no part before g, but later ones: the offset before the smallest source offset in those;
 - no part at all (parts are kept for days only): all rounds before the estimators' committed offset,
-  because those were wholly scattered, and long ago;
-- parts before g only in another shard, from when there were fewer shards: as if there were none
-  before g, but at least the largest source offset in them. Later parts, in the player's present
-  shard, may have been deleted before them.
+  because all of their parts were sent long ago;
+- parts before g only in another shard, from a time with fewer shards: as without parts before g,
+  but at least the largest source offset in them. Later parts, in the player's present shard, may
+  have been deleted before them.
 
-If any part was deleted, those that are left may be older ones that were sent again. Then the last
-event of a player, which `rating-changed` keeps for ever, tells what was published at least.
+If any part was deleted, the remaining ones may be older ones that were sent again. Then the last
+event of a player, which `rating-changed` keeps for ever, is a lower bound of what was published.
 
-A part is ignored by updaters, and tells nothing, if it was cut for fewer shards than there are, or
-than a mark before it names. If such a part waits before any such mark, it must not belong to a
-committed round: nobody would send it again. Updaters of as many shards must apply it first. A part
-behind such a mark was sent by a process that the group had already excluded. The next owner of its
-rounds sent them again, for the number of shards at that time.
+Updaters ignore a part, and it does not count here, if it was cut for fewer shards than there are,
+or than a mark before it names. If such a part waits before any such mark, it must not belong to a
+committed round, because no worker would send it again. Updaters of as many shards must apply it
+first. A part behind such a mark was sent by a process that the group had already excluded. The next
+owner of its rounds sent them again, for the number of shards at that time.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of_names
 from stream_rater.contract.record import Player, Record, checksum
-from stream_rater.operations.bulk_replay import Census
+from stream_rater.operations.bulk_replay import PlayerTable
 from stream_rater.operations.proof import Proof
 from stream_rater.pipeline.parts import corrections, decoder, schema
 from stream_rater.pipeline.parts.decoder import PartBatch, PartView
@@ -45,7 +45,7 @@ ANY_KERNEL = 2**62
 """No kernel version is newer."""
 
 AT_ONCE = 10_000
-"""The most events that are noted at a time."""
+"""Events are noted at most so many at a time."""
 
 Offsets = Mapping[int, int]
 """The committed offset of every partition; 0 where nothing was committed."""
@@ -63,8 +63,8 @@ class Misplaced(ValueError):
 class _Noted:
     """The largest (or the smallest) offset noted for each row."""
 
-    def __init__(self, census: Census, pick: np.ufunc, none: int) -> None:
-        self._census = census
+    def __init__(self, players: PlayerTable, pick: np.ufunc, none: int) -> None:
+        self._players = players
         self._pick = pick
         self._none = none
         self._found = np.empty(0, np.int64)
@@ -75,8 +75,8 @@ class _Noted:
         self._pick.at(self._found, rows, offsets)
 
     def _make_room(self) -> None:
-        """Make room for each row of the census."""
-        known = len(self._census)
+        """Make room for each player."""
+        known = len(self._players)
         if known > len(self._found):
             more = max(known, 2 * len(self._found)) - len(self._found)
             self._found = np.append(self._found, np.full(more, self._none, np.int64))
@@ -96,36 +96,36 @@ class Cutoff:
     """The cut-off of each player: the source offset of the last round that counts."""
 
     def __init__(
-        self, applied: Offsets, scattered: Offsets, shards: int, kernel: int = KERNEL_VERSION
+        self, applied: Offsets, sent: Offsets, shards: int, kernel: int = KERNEL_VERSION
     ) -> None:
-        self.census = Census()
+        self.players = PlayerTable()
         self._applied = applied
-        self._scattered = np.array([scattered[p] for p in range(len(scattered))], np.int64)
+        self._sent = np.array([sent[p] for p in range(len(sent))], np.int64)
         self._shards = shards
         self._kernel = kernel
-        self._before = _Noted(self.census, np.maximum, NONE_BEFORE)
+        self._before = _Noted(self.players, np.maximum, NONE_BEFORE)
         """The largest source offset before g, in the player's own shard."""
-        self._elsewhere = _Noted(self.census, np.maximum, NONE_BEFORE)
+        self._elsewhere = _Noted(self.players, np.maximum, NONE_BEFORE)
         """The largest source offset before g, in shards that were formerly the player's."""
-        self._after = _Noted(self.census, np.minimum, NONE_AFTER)
+        self._after = _Noted(self.players, np.minimum, NONE_AFTER)
         """The smallest source offset from g on."""
-        self._told = _Noted(self.census, np.maximum, NONE_BEFORE)
-        """The largest source offset that subscribers were told."""
+        self._published = _Noted(self.players, np.maximum, NONE_BEFORE)
+        """The largest source offset in published events."""
         self._marked: dict[int, int] = {}
         """By shard, the number of shards that its last mark names."""
         self.tails: dict[int, int] = {}
         """By shard, the checksum of the last record before g."""
         self.proof = Proof()
-        """Of the parts from g on."""
+        """The evidence in the parts from g on."""
         self.with_parts: set[int] = set()
-        """The shards that have parts."""
+        """The shards with parts."""
         self._furthest: dict[str, int] = {}
         """By ladder, the largest source offset of any part."""
         self.corrected: dict[Player, tuple[int, bytes]] = {}
-        """The records in correction parts before g, and the offset of the correction: of each
-        player the one that the store had taken."""
+        """By player, the offset and the record of the correction part before g that the store had
+        applied."""
         self._corrections: dict[Player, list[int]] = {}
-        """The offsets of corrections that are in waiting parts, by player."""
+        """By player, the offsets of corrections in waiting parts."""
         self._ignored: list[tuple[PlayerColumn, Ints]] = []
         """The players and source offsets of ignored parts that may be the only ones of their
         rounds."""
@@ -148,7 +148,7 @@ class Cutoff:
                 self._note_alone(each)
                 continue
             counts.append(self._counts(piece.shards, each))
-            alone.append(not counts[-1] and not self._sent_again(piece.shards, each))
+            alone.append(not counts[-1] and not self._is_sent_again(piece.shards, each))
             sizes.append(len(piece))
             self.with_parts.add(each.partition)
             if counts[-1]:
@@ -164,26 +164,26 @@ class Cutoff:
             own = [size for size, count in zip(sizes, counts, strict=True) if count]
             self._note(read, own, players.take(rows), offsets[rows])
             waits = rows[np.repeat([self._waits(each) for each in read], own)]
-            whose = self.census.rows(players.take(waits))
+            whose = self.players.rows(players.take(waits))
             self.proof.note(pieces_of(pieces), waits, whose, offsets[waits])
 
-    def note_told(self, told: Iterable[tuple[Player, int]]) -> None:
+    def note_published(self, published: Iterable[tuple[Player, int]]) -> None:
         """Note the source offsets of published events, by player."""
-        left = iter(told)
+        left = iter(published)
         while some := list(islice(left, AT_ONCE)):
-            rows = self.census.rows(PlayerColumn.of([player for player, _ in some]))
-            self._told.note(rows, np.array([offset for _, offset in some], np.int64))
+            rows = self.players.rows(PlayerColumn.of([player for player, _ in some]))
+            self._published.note(rows, np.array([offset for _, offset in some], np.int64))
 
     def check(self) -> None:
         """Call this once all parts are noted. Raises Misplaced if an ignored part belongs to a
         committed round, and no applied part does."""
         for players, offsets in self._ignored:
-            ladders = [partition_of(each, len(self._scattered)) for each in players.ladders.texts]
+            ladders = [partition_of(each, len(self._sent)) for each in players.ladders.texts]
             partition = np.array(ladders, np.int64)[players.ladder]
-            rows = self.census.rows(players)
+            rows = self.players.rows(players)
             there = np.maximum(self._before.of(rows), self._elsewhere.of(rows)) >= offsets
             there |= self._after.of(rows) <= offsets
-            lost = ~there & (offsets < self._scattered[partition])
+            lost = ~there & (offsets < self._sent[partition])
             if lost.any():
                 where = int(np.argmax(lost))
                 raise Misplaced(
@@ -198,7 +198,7 @@ class Cutoff:
         now = self._shards if self._waits(record) else self._marked.get(record.partition, 0)
         return not 0 < cut_for < now
 
-    def _sent_again(self, cut_for: int, record: Record) -> bool:
+    def _is_sent_again(self, cut_for: int, record: Record) -> bool:
         """Whether a part that was cut for `cut_for` shards lies behind a mark that names more."""
         return 0 < cut_for < self._marked.get(record.partition, 0)
 
@@ -224,12 +224,12 @@ class Cutoff:
         players = PlayerColumn.of(list(zip(ladders, part.players, strict=True)))
         if self._counts(part.shards, record):
             self._note([record], [len(rounds)], players, offsets)
-        elif not self._sent_again(part.shards, record):
+        elif not self._is_sent_again(part.shards, record):
             self._ignored.append((players, offsets))
 
     def _newest(self, record: Record) -> int:
-        """The newest kernel version that a part may be of. What waits must be of one that updaters
-        of this release apply; what was applied only says how far players had come."""
+        """The newest kernel version that a part may have. Updaters of this release must be able to
+        apply a waiting part. An applied part only shows which rounds its players had."""
         return self._kernel if self._waits(record) else ANY_KERNEL
 
     def _note_correction(self, record: Record) -> None:
@@ -237,7 +237,7 @@ class Cutoff:
         part = corrections.decode(record.value or b"", self._newest(record), oldest=0)
         self.with_parts.add(record.partition)
         if not self._counts(part.shards, record):
-            return  # its sender's successor works the correction in again
+            return  # the sender's successor works the correction in again
         players = [(part.ladder, each) for each in part.players]
         offsets = np.full(len(players), part.offset)
         self._note([record], [len(players)], PlayerColumn.of(players), offsets)
@@ -249,16 +249,16 @@ class Cutoff:
                 self._take(player, part.offset, data)
 
     def _take(self, player: Player, offset: int, data: bytes) -> None:
-        """Note a record that a correction part before g had. A row was not fresh if the player had
-        one of this correction already, or of a later one: a worker that was paused sent it again,
-        perhaps one of another kernel version."""
-        held = self.corrected.get(player)
-        if held is None or offset > held[0]:
+        """Note a record from a correction part before g. The store did not apply it if the player
+        already had a record of this correction or a later one: a paused worker sent it again,
+        perhaps by another kernel version."""
+        known = self.corrected.get(player)
+        if known is None or offset > known[0]:
             self.corrected[player] = offset, data
 
     def awaiting(self) -> dict[Player, int]:
-        """The players whom waiting parts will correct, and the offset of the first correction that
-        does. One that was applied already does not."""
+        """The players whom waiting parts will correct, and the offset of the first such correction
+        that is not applied yet."""
         players = list(self._corrections)
         applied = self.applied_offsets(PlayerColumn.of(players)).tolist()
         found = {}
@@ -267,20 +267,20 @@ class Cutoff:
                 found[player] = min(new)
         return found
 
-    def scattered(self, partition: int) -> int:
+    def sent(self, partition: int) -> int:
         """The estimators' committed offset of a partition."""
-        return int(self._scattered[partition])
+        return int(self._sent[partition])
 
     def only_waits(self, players: PlayerColumn) -> Flags:
-        """(P,) whether all parts that are left of each player wait to be applied."""
-        rows = self.census.rows(players)
+        """(P,) whether all remaining parts of each player wait to be applied."""
+        rows = self.players.rows(players)
         waits: Flags = self._after.of(rows) < NONE_AFTER
         waits &= self.applied_offsets(players) == NONE_BEFORE
         return waits
 
     def applied_offsets(self, players: PlayerColumn) -> Ints:
         """(P,) the largest source offset in each player's parts that are applied; -1 without."""
-        rows = self.census.rows(players)
+        rows = self.players.rows(players)
         return np.maximum(self._before.of(rows), self._elsewhere.of(rows))
 
     def furthest(self, ladder: str) -> int:
@@ -302,7 +302,7 @@ class Cutoff:
                 f"the part at offset {each.offset} of shard {each.partition} waits to be applied, "
                 f"and its players belong to other shards among {self._shards}"
             )
-        rows = self.census.rows(players)
+        rows = self.players.rows(players)
         for number, ladder in enumerate(players.ladders.texts):
             own = offsets[players.ladder == number]
             self._furthest[ladder] = max(self.furthest(ladder), int(own.max(initial=-1)))
@@ -317,14 +317,14 @@ class Cutoff:
         return record.offset >= self._applied.get(record.partition, 0)
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:
-        """(P,) the cut-off of the players in these rows of the census, whose rounds are in these
+        """(P,) the cut-off of the players in these rows of `players`, whose rounds are in these
         partitions."""
         before, after = self._before.of(rows), self._after.of(rows)
-        kept = np.where(after < NONE_AFTER, after, self._scattered[partitions]) - 1
+        kept = np.where(after < NONE_AFTER, after, self._sent[partitions]) - 1
         reached = np.where(before > NONE_BEFORE, before, kept)
-        return np.maximum(np.maximum(reached, self._elsewhere.of(rows)), self._told.of(rows))
+        return np.maximum(np.maximum(reached, self._elsewhere.of(rows)), self._published.of(rows))
 
     def least(self) -> int:
         """A lower bound of all players' cut-offs."""
-        after = min(self._after.least(), int(self._scattered.min()))
+        after = min(self._after.least(), int(self._sent.min()))
         return min(self._before.least(), after - 1)

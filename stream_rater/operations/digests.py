@@ -1,7 +1,7 @@
-"""Digests of beliefs: whether two stores hold the same, without both in memory.
+"""Digests of beliefs, to compare two stores without both in memory.
 
-On a ladder with corrections a rebuild tells the past in another way than workers do. So the fields
-of `verify.TOLD` are left out there, and a belief of no rounds is as good as none.
+On a ladder with corrections, a rebuild fills the fields `verify.SET_BY_CORRECTIONS` in another way
+than workers do. So they are left out there, and a belief without rounds counts as none.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from stream_rater.contract.record import Player
-from stream_rater.operations.verify import TOLD
+from stream_rater.operations.verify import SET_BY_CORRECTIONS
 from stream_rater.rating import record
 
 DIGEST_BYTES = 16
@@ -25,7 +25,7 @@ def digests_of(beliefs: Sequence[tuple[Player, bytes]], corrected: Collection[st
     if others:
         held = record.decode([data for _, data in others], 0, 0.0, 1.0)
         played = (held.header["rounds"] > 0).tolist()
-        for name in TOLD:
+        for name in SET_BY_CORRECTIONS:
             held.header[name] = 0
         told = zip(others, record.encode(held), played, strict=True)
         found |= {player: _digest(data) for (player, _), data, counts in told if counts}

@@ -41,7 +41,7 @@ from stream_rater.operations.rebuild import write_anew
 from stream_rater.operations.rewriting import Accepted, Pseudonym, Rewriting, Survey
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.replay.corrected import with_verdicts
-from stream_rater.replay.verdicts import Verdicts
+from stream_rater.replay.edited_log import Verdicts
 from stream_rater.rounds.validation import id_mistake
 from stream_rater.runtime import malloc, selfcheck
 from stream_rater.runtime.failures import named_failures

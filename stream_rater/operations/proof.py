@@ -18,14 +18,14 @@ class Proof:
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[int, int], bytes] = {}
-        """By the player's row of the census and the round's offset, that of the first part."""
+        """By the player's row and the round's offset, that of the first part."""
         self._least = 2**62
         self.unproven: set[int] = set()
         """The offsets of rounds of which a part has other evidence than the replay."""
 
     def note(self, part_batch: PartBatch, which: Ints, rows: Ints, offsets: Ints) -> None:
-        """Note the rows `which` of a batch: the players' rows of the census, and their rounds'
-        offsets. Evidence of other kernels cannot be compared."""
+        """Note the rows `which` of a batch: the players' rows, and their rounds' offsets. Evidence
+        of other kernels cannot be compared."""
         if not len(which) or any(each.kernel != KERNEL_VERSION for each in part_batch.rules):
             return
         evidence = np.ascontiguousarray(part_batch.evidence[which])
@@ -34,8 +34,7 @@ class Proof:
         self._least = min(self._least, int(offsets.min()))
 
     def compare(self, rows: Ints, offsets: Ints, evidence: Evidence) -> None:
-        """Compare what a replay has computed for some players, who are in these rows of the
-        census."""
+        """Compare what a replay has computed for the players in these rows."""
         if int(offsets.max(initial=-1)) < self._least:
             return
         found = np.full((len(rows), EVIDENCE_COLUMNS), np.nan)

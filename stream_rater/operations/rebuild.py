@@ -20,13 +20,19 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Player, Record
-from stream_rater.operations.corrected_rebuild import Marks, Told, editions, last_told, to_restate
+from stream_rater.operations.corrected_rebuild import (
+    LastPublished,
+    Marks,
+    editions,
+    last_published,
+    to_restate,
+)
 from stream_rater.operations.cutoff import Cutoff, Misplaced
 from stream_rater.operations.rebuild_store import InUse, Rebuild, Rebuilds, fill, passed, tails_at
 from stream_rater.pipeline.ladder_history import notes, restated_corrections
 from stream_rater.pipeline.parts.schema import UnknownPart, mark
 from stream_rater.replay.corrected import judged
-from stream_rater.replay.sequential import Unjudged
+from stream_rater.replay.edited_log import Unjudged
 from stream_rater.runtime import malloc, selfcheck
 from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import counted, track_batches
@@ -119,7 +125,7 @@ def _rebuild(
         reach.note(some)
     reach.check()
     if any(parts_start):
-        reach.note_told(_published(admin, settings))
+        reach.note_published(_published(admin, settings))
     check_published(published, reach.with_parts)
     work = _replayed(admin, settings, ladders, partitions[rounds], reach)
     check_idle(admin, settings)
@@ -153,7 +159,7 @@ def _replayed(
     except Unjudged:
         again = partial(read_all, settings, rounds, partitions)
     works = list[Rebuild]()
-    told: Mapping[Player, Told] = {}
+    told: Mapping[Player, LastPublished] = {}
     found = editions(again, ladders, window, partitions, reach)
     for each in found:
         told = told or _told(admin, settings, each.verdicts.edits)
@@ -163,7 +169,9 @@ def _replayed(
     return Rebuilds(works, found[0].verdicts)
 
 
-def _told(admin: Admin, settings: Settings, ladders: Collection[str]) -> Mapping[Player, Told]:
+def _told(
+    admin: Admin, settings: Settings, ladders: Collection[str]
+) -> Mapping[Player, LastPublished]:
     """What was last told of the players of ladders with corrections. A record without a value says
     that its player was erased."""
     if not ladders:
@@ -171,7 +179,7 @@ def _told(admin: Admin, settings: Settings, ladders: Collection[str]) -> Mapping
     topic = admin.topics.changed
     (count,) = admin.partitions_of(topic)
     values = (each.value for each in read_all(settings, topic, count))
-    return last_told(map(rating_changed_from_json, filter(None, values)), ladders)
+    return last_published(map(rating_changed_from_json, filter(None, values)), ladders)
 
 
 def _published(admin: Admin, settings: Settings) -> Iterator[tuple[Player, int]]:

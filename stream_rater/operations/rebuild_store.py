@@ -4,8 +4,8 @@ The state of a shard is the fold of its parts before `applied`. For g, the group
 all events before g are published and none after it is. The store at g must hold, for each player,
 the sequential replay of the player's rounds up to the last one that has a part before g (`cutoff`).
 
-So a round that was scattered in part, or not yet, is left to the workers, who finish it as after a
-crash. Its other players are replayed with it, because their ratings count in it.
+So a round whose parts were sent only in part, or not yet, is left to the workers, who finish it as
+after a crash. Its other players are replayed with it, because their ratings count in it.
 
 The rebuilt store is not the fold of the old log, which may have been cut for another number of
 shards, or computed by another kernel or ladders file. So each shard's log gets a mark. If no part
@@ -15,6 +15,7 @@ them is its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -25,16 +26,13 @@ from stream_rater.columns.sharding import shards_of_names
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Record, checksum
-from stream_rater.operations.bulk_replay import BulkReplay, Played, Turn
-from stream_rater.operations.corrected_rebuild import Marks, edited, starts_of
+from stream_rater.operations.bulk_replay import BulkReplay, BulkWave
+from stream_rater.operations.corrected_rebuild import Marks
 from stream_rater.operations.cutoff import Cutoff, Offsets
 from stream_rater.pipeline.parts.schema import mark
 from stream_rater.pipeline.ports import NO_BELIEFS, REBUILT, UNFINISHED, Application, Position
 from stream_rater.rating.parameters import Season
-from stream_rater.replay.sequential import Judge, Unjudged
-from stream_rater.replay.verdicts import NO_VERDICTS, Verdicts
-from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.corrections import places_of
+from stream_rater.replay.edited_log import NO_VERDICTS, EditedLog, LoggedRounds, Verdicts
 
 BATCH = 10_000
 """The number of beliefs written in one call."""
@@ -52,30 +50,29 @@ class InUse(Exception):
 
 
 class Rebuild:
-    """A replay that keeps each player's belief as of the player's cut-off."""
+    """A replay that saves each player's belief as of the player's cut-off."""
 
     def __init__(
-        self, ladders: Ladders, window: int, partitions: int, reach: Cutoff,
+        self, ladders: Ladders, window: int, partitions: int, cutoff: Cutoff,
         verdicts: Verdicts | None = None, marks: Marks | None = None,
     ) -> None:  # fmt: skip
         """`verdicts`: those on corrections that were worked in; without them a log with corrections
         ends in Unjudged. `marks`: what these left in beliefs."""
-        self._verdicts = verdicts
+        self._log = EditedLog(ladders, window, partitions, verdicts)
         self._marks = marks
-        self._starts = starts_of(verdicts) if verdicts is not None else {}
         self._kinds: dict[tuple[int, tuple[Season, ...]], int] = {}
-        """Each different rule and seasons that rounds were rated by, and its number."""
-        self._judge = Judge(ladders, window, partitions)
-        self._reach = reach
-        self._least = reach.least()
-        self._crowd = BulkReplay()
-        self._waiting: list[Played] = []
+        """The number of each pair of a rating configuration and started seasons that rounds were
+        rated by."""
+        self._cutoff = cutoff
+        self._least = cutoff.least()
+        self._replay = BulkReplay()
+        self._waiting: list[LoggedRounds] = []
         self._players = 0
         """The number of players in the waiting rounds."""
-        self._held = np.zeros(0, np.bool_)
+        self._is_past = np.zeros(0, np.bool_)
         """(row,) whether the player's later rounds do not count."""
-        self._aside: list[tuple[Ints, StringColumn]] = []
-        """Rows among these that had a belief at the cut-off, with the encoded beliefs."""
+        self._saved: list[tuple[Ints, StringColumn]] = []
+        """The rows of these players who had a belief at the cut-off, and the encoded beliefs."""
         self._ladders: dict[str, None] = {}
         self.rounds = 0
         self.updates = 0
@@ -85,72 +82,59 @@ class Rebuild:
     def feed(self, records: Sequence[Record]) -> None:
         """Rate the valid rounds in records of `round-completed`, now or together with rounds fed
         later. Raises Unjudged."""
-        if places := places_of(records):
-            if self._verdicts is None:
-                raise Unjudged
-            left = sorted(set(range(len(records))).difference(places))
-            records = [records[i] for i in left]
-        decoded = self._judge.decode(records)
-        read = decoded.valid(records)
-        self.rounds += len(decoded.rounds)
-        self.updates += len(decoded.rounds.share)
-        self._ladders |= dict.fromkeys(head.ladder for head in decoded.rounds.heads)
-        partition = np.array([each.partition for each in read], np.int64)
-        offset = np.array([each.offset for each in read], np.int64)
-        rounds, which, counts = edited(decoded.rounds, offset, self._verdicts or NO_VERDICTS)
-        rule, offset = decoded.rule[which], offset[which]
-        teach = counts & self._judge.round_decoder.rates(rounds, rule)
-        played = Played(rounds, self._numbered(rounds, rule, offset), partition[which], offset)
-        self._waiting.append(played if teach.all() else played.take(np.flatnonzero(teach)))
+        reported = self._log.read(records).rounds
+        self.rounds += len(reported)
+        self.updates += len(reported.rounds.share)
+        self._ladders |= dict.fromkeys(head.ladder for head in reported.rounds.heads)
+        rounds, informative = self._log.informative(reported)
+        logged = replace(reported, rounds=rounds, rule=self._numbered(reported))
+        self._waiting.append(logged.take(np.flatnonzero(informative)))
         self._players += int(self._waiting[-1].rounds.sizes.sum())
         if self._players >= AT_ONCE:
             self._rate()
 
-    def _numbered(self, rounds: RoundBatch, rule: Ints, offset: Ints) -> Ints:
-        """(R,) the number of each round's rule and seasons."""
-        started = (
-            [()] * len(rounds)
-            if not self._starts
-            else [
-                tuple(season for at, season in self._starts.get(head.ladder, ()) if at < o)
-                for head, o in zip(rounds.heads, offset.tolist(), strict=True)
-            ]
-        )
-        keys = zip(rule.tolist(), started, strict=True)
+    def _numbered(self, logged: LoggedRounds) -> Ints:
+        """(R,) the number of each round's configuration and seasons."""
+        verdicts, started = self._log.verdicts, list[tuple[Season, ...]]([()] * len(logged))
+        if verdicts.starts:
+            heads = zip(logged.rounds.heads, logged.offset.tolist(), strict=True)
+            started = [verdicts.of(head.ladder).started_before(at) for head, at in heads]
+        keys = zip(logged.rule.tolist(), started, strict=True)
         return np.array([self._kinds.setdefault(k, len(self._kinds)) for k in keys], np.int64)
 
     def _rate(self) -> None:
         """Rate all waiting rounds."""
         if not self._players:
             return
-        played, census = Played.concat(self._waiting), self._reach.census
-        rows = census.rows(played.rounds.players())
-        self._crowd.make_room(len(census))
-        self._held = np.append(self._held, np.zeros(len(census) - len(self._held), np.bool_))
+        logged, players = LoggedRounds.concat(self._waiting), self._cutoff.players
+        rows = players.rows(logged.rounds.players())
+        self._replay.make_room(len(players))
+        new = np.zeros(len(players) - len(self._is_past), np.bool_)
+        self._is_past = np.append(self._is_past, new)
         kinds = list(self._kinds)
-        for turn in self._crowd.turns(played, rows):
-            self._hold(turn)
-            rule, started = kinds[int(turn.played.rule[0])]
-            rating = self._judge.round_decoder.ratings[rule]
-            evidence = self._crowd.rate(turn, rating, started)
+        for wave in self._replay.waves(logged, rows):
+            self._save(wave)
+            rule, started = kinds[int(wave.logged.rule[0])]
+            rating = self._log.validator.round_decoder.ratings[rule]
+            evidence = self._replay.rate(wave, rating, started)
             if self._marks is None:  # corrections edit rounds whose parts may have been sent before
-                self._reach.proof.compare(turn.rows, turn.offsets, evidence)
+                self._cutoff.proof.compare(wave.rows, wave.offsets, evidence)
         self._waiting, self._players = [], 0
 
-    def _hold(self, turn: Turn) -> None:
-        """Keep the beliefs of players who have reached their cut-off."""
-        if turn.played.offset.max() <= self._least:
+    def _save(self, wave: BulkWave) -> None:
+        """Save the beliefs of players who have reached their cut-off."""
+        if wave.logged.offset.max() <= self._least:
             return
-        beyond = turn.offsets > self._reach.of(turn.rows, turn.partitions)
-        rows = turn.rows[beyond & ~self._held[turn.rows]]
-        self._held[rows] = True
-        if len(rated := self._crowd.rated(rows)):
-            self._aside.append((rated, self._crowd.records(rated)))
+        beyond = wave.offsets > self._cutoff.of(wave.rows, wave.partitions)
+        rows = wave.rows[beyond & ~self._is_past[wave.rows]]
+        self._is_past[rows] = True
+        if len(rated := self._replay.rated(rows)):
+            self._saved.append((rated, self._replay.column(rated)))
 
     @property
     def unproven(self) -> set[int]:
         """The offsets of rounds of which a part waits with other evidence than the replay's."""
-        return self._reach.proof.unproven
+        return self._cutoff.proof.unproven
 
     @property
     def ladders(self) -> list[str]:
@@ -167,20 +151,20 @@ class Rebuild:
 
     def _marked(self) -> Iterator[BeliefColumn]:
         for rows, records in self._batches_of_beliefs():
-            found = BeliefColumn(self._reach.census.players(rows), records)
+            found = BeliefColumn(self._cutoff.players.at(rows), records)
             yield found if self._marks is None else self._marks.put(found)
         yield from () if self._marks is None else self._marks.rest()
 
     def _batches_of_beliefs(self) -> Iterator[tuple[Ints, StringColumn]]:
         """Yield rows with their encoded beliefs, in batches."""
-        if self._aside:
-            aside = np.concatenate([rows for rows, _ in self._aside])
-            records = StringColumn.concat([each for _, each in self._aside])
-            for some in _batches(len(aside)):
-                yield aside[some], records.slice(some.start, some.stop)
-        rows = self._crowd.rated(np.flatnonzero(~self._held))
+        if self._saved:
+            saved = np.concatenate([rows for rows, _ in self._saved])
+            records = StringColumn.concat([each for _, each in self._saved])
+            for some in _batches(len(saved)):
+                yield saved[some], records.slice(some.start, some.stop)
+        rows = self._replay.rated(np.flatnonzero(~self._is_past))
         for some in _batches(len(rows)):
-            yield rows[some], self._crowd.records(rows[some])
+            yield rows[some], self._replay.column(rows[some])
 
 
 class Rebuilds:
@@ -215,11 +199,11 @@ def _batches(count: int) -> Iterator[slice]:
         yield slice(start, start + BATCH)
 
 
-def tails_at(applied: Offsets, moved: Offsets, reach: Cutoff) -> dict[int, int]:
+def tails_at(applied: Offsets, moved: Offsets, cutoff: Cutoff) -> dict[int, int]:
     """The checksums of the last records before the shards' next offsets. `moved` are those of the
     shards that are past their marks."""
     own = checksum(mark(len(applied)))
-    return reach.tails | dict.fromkeys(moved, own)
+    return cutoff.tails | dict.fromkeys(moved, own)
 
 
 def passed(applied: Offsets, marks: Offsets) -> dict[int, int]:

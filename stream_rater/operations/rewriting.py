@@ -22,9 +22,8 @@ from stream_rater.contract.events import UNDECODABLE, escape, header
 from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
 from stream_rater.pipeline.ladder_history import Note, correction_notes
-from stream_rater.replay.sequential import Judge, Unjudged
-from stream_rater.replay.verdicts import Verdicts
-from stream_rater.rounds.corrections import kind_of, places_of
+from stream_rater.replay.edited_log import EditedLog, Verdicts
+from stream_rater.rounds.corrections import kind_of
 
 Fields = dict[str, Raw]
 
@@ -203,28 +202,19 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 class Accepted:
-    """Tells which records of `round-completed` were accepted."""
+    """Finds which records of `round-completed` were accepted."""
 
     def __init__(
         self, ladders: Ladders, window: int, partitions: int, verdicts: Verdicts | None
     ) -> None:
         """`verdicts`: those on the log's corrections, if it has any."""
-        self._judge = Judge(ladders, window, partitions)
-        self._verdicts = verdicts
+        self._log = EditedLog(ladders, window, partitions, verdicts)
 
     def of(self, records: Sequence[Record]) -> list[bool]:
         """(n,) whether each of the next records was accepted. Raises Unjudged."""
-        corrections = set(places_of(records))
-        if corrections and self._verdicts is None:
-            raise Unjudged
-        rounds = [each for i, each in enumerate(records) if i not in corrections]
-        refusals = iter(self._judge.decode(rounds).refusals)
-        return [
-            self._verdicts.on(each) is None
-            if i in corrections and self._verdicts is not None
-            else next(refusals) is None
-            for i, each in enumerate(records)
-        ]
+        rejected = self._log.read(records).rejected
+        places = {(record.partition, record.offset) for record, _ in rejected}
+        return [(each.partition, each.offset) not in places for each in records]
 
 
 @dataclass
@@ -272,11 +262,11 @@ def reordered(verdicts: Verdicts, to: Pseudonym) -> Player | None:
     Of merged accounts that meet in a round, the one with the least name stays (`replay.edits`).
     """
     for ladder, edits in verdicts.edits.items():
-        fate = edits.fates.get(to.player)
-        if fate is None or fate.now == to.player:
+        edit = edits.entries.get(to.player)
+        if edit is None or edit.player == to.player:
             continue
-        for other in edits.names_of(fate.now):
-            if other not in (fate.now, to.player) and (other < to.player) != (other < to.name):
+        for other in edits.names_of(edit.player):
+            if other not in (edit.player, to.player) and (other < to.player) != (other < to.name):
                 return ladder, other
     return None
 

@@ -1,7 +1,7 @@
 """Verifies the store: compares every belief with the sequential replay of the log, bit for bit.
 
-A log with corrections is replayed as they edit it. What a correction has written differs from the
-replay in what it tells of the past: see `same_belief`.
+A log with corrections is replayed as they edit it. A belief that a correction has written differs
+from the replay in the fields about the past: see `same_belief`.
 """
 
 from collections import Counter
@@ -18,18 +18,19 @@ from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.ports import Held
 from stream_rater.rating import record
 from stream_rater.replay.corrected import with_verdicts
+from stream_rater.replay.edited_log import NO_VERDICTS, LoggedRounds, Verdicts
+from stream_rater.replay.edits import places_by
 from stream_rater.replay.pool import Pool
-from stream_rater.replay.sequential import RatedBatch, Replay
-from stream_rater.replay.verdicts import NO_VERDICTS, Verdicts
-from stream_rater.rounds.batch import RoundBatch
+from stream_rater.replay.sequential import Replay
 from stream_rater.rounds.corrections import decode
 
 BATCH = 5000
 
-UNTOLD = frozenset({"previous_mu", "previous_sigma", "untold"})
-"""Fields of a belief that say what was last told of its player, where a correction was not told."""
+UNANNOUNCED = frozenset({"previous_mu", "previous_sigma", "untold"})
+"""Fields of a belief that hold what was last published of its player, if a correction was not
+published."""
 
-TOLD = UNTOLD | {"last", "previous_time", "previous_season"}
+SET_BY_CORRECTIONS = UNANNOUNCED | {"last", "previous_time", "previous_season"}
 """Fields that a correction sets in its own way."""
 
 Read = Callable[[Mapping[int, PlayerColumn]], Mapping[int, Held]]
@@ -42,7 +43,7 @@ class Verdict:
 
     rounds: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
-    """How many records were rejected, by error code; corrections, too."""
+    """The number of rejected records, corrections included, by error code."""
     beliefs: int = 0
     missing: list[Player] = field(default_factory=list)
     differing: list[Player] = field(default_factory=list)
@@ -54,12 +55,12 @@ class Verdict:
 
 
 def same_belief(found: bytes | None, due: bytes | None, corrected: Collection[int]) -> bool:
-    """Whether a stored record says what the replay of the edited log says; None is no belief.
+    """Whether a stored record agrees with the replay of the edited log; None is no belief.
 
-    `corrected` are the offsets of the ladder's accepted corrections. A belief that the last of them
-    has written has its offset as `last`, and TOLD need not be equal. A rebuild leaves `last` as it
-    was where a correction was not told, and UNTOLD need not be equal. A belief of no rounds is as
-    good as none.
+    `corrected` are the offsets of the ladder's accepted corrections. A belief that a correction has
+    written last has the correction's offset as `last`, and its SET_BY_CORRECTIONS need not be
+    equal. A rebuild keeps `last` where a correction was not published, and UNANNOUNCED need not be
+    equal. A belief without rounds counts as none.
     """
     if found == due:
         return True
@@ -72,8 +73,8 @@ def same_belief(found: bytes | None, due: bytes | None, corrected: Collection[in
         return True
     if found is None or due is None:
         return False
-    free: Collection[str] = UNTOLD if ours["untold"] and corrected else ()
-    free = TOLD if int(ours["last"]) in corrected else free
+    free: Collection[str] = UNANNOUNCED if ours["untold"] and corrected else ()
+    free = SET_BY_CORRECTIONS if int(ours["last"]) in corrected else free
     names = [name for name in beliefs.header.dtype.names or () if name not in free]
     factors = beliefs.factors[:, : ours["count"]]
     return all(ours[name] == theirs[name] for name in names) and bool(
@@ -98,17 +99,17 @@ def compare(
     for ladder, pool in replayed.replay.pools.items():
         corrected = replayed.corrected.get(ladder, set())
         for players, due in _batches(pool):
-            held = store.of(ladder, players)
-            _compare(verdict, ladder, corrected, zip(players, held, due, strict=True))
-    for ladder, players in replayed.gone():
-        held = store.of(ladder, players)
-        left = [(who, found, None) for who, found in zip(players, held, strict=True) if found]
+            stored = store.of(ladder, players)
+            _compare(verdict, ladder, corrected, zip(players, stored, due, strict=True))
+    for ladder, players in replayed.without_rounds():
+        stored = store.of(ladder, players)
+        left = [(who, found, None) for who, found in zip(players, stored, strict=True) if found]
         _compare(verdict, ladder, (), left)
     return verdict
 
 
 class _Replayed:
-    """The replay of a whole log, and what is to be known of its corrections."""
+    """The replay of a whole log, and the offsets and players of its corrections."""
 
     def __init__(
         self, ladders: Ladders, window: int, partitions: int, verdicts: Verdicts | None
@@ -120,23 +121,19 @@ class _Replayed:
         self._ladders = ladders
         self._verdicts = verdicts or NO_VERDICTS
         self._touched: dict[str, set[str]] = {}
-        """By ladder, the players of rounds that corrections touch: of them some may have no round
-        any more."""
+        """By ladder, the players of rounds that corrections touch. Some may have no round left."""
 
     def run(self, records: Iterable[Record]) -> None:
         """Replay the log. Raises Unjudged."""
         for batch in self.replay.run(records):
-            self.verdict.rounds += len(batch.decoded.rounds)
-            refusals = [*batch.decoded.refusals, *(refusal for _, refusal in batch.corrections)]
-            self.verdict.rejected.update(each.code for each in refusals if each is not None)
-            self._note_corrections(batch)
-            if self._verdicts.edits:
-                self._note_touched(batch)
+            self.verdict.rounds += len(batch.log.rounds)
+            self.verdict.rejected.update(invalid.code for _, invalid in batch.log.rejected)
+            self._note_corrections(batch.log.corrections)
+            if self._verdicts.change_rounds:
+                self._note_touched(batch.log.rounds)
 
-    def _note_corrections(self, batch: RatedBatch) -> None:
-        for each, refusal in batch.corrections:
-            if refusal is not None:
-                continue
+    def _note_corrections(self, accepted: Sequence[Record]) -> None:
+        for each in accepted:
             correction = decode(each, self._ladders)
             self.corrected.setdefault(correction.ladder, set()).add(each.offset)
             if isinstance(correction, RoundAmended):
@@ -146,30 +143,25 @@ class _Replayed:
                 )  # fmt: skip
                 self._touched.setdefault(correction.ladder, set()).update(players)
 
-    def _note_touched(self, batch: RatedBatch) -> None:
-        rounds: RoundBatch = batch.decoded.rounds
-        offsets = np.array([each.offset for each in batch.decoded.valid(batch.records)], np.int64)
-        ladders: dict[str, list[int]] = {}
-        for i, head in enumerate(rounds.heads):
-            if self._verdicts.of(head.ladder).change_rounds:
-                ladders.setdefault(head.ladder, []).append(i)
-        for ladder, indices in ladders.items():
-            chosen = np.array(indices, np.int64)
-            own = rounds.take(chosen)
-            touched = own.take(self._verdicts.of(ladder).touched(own, offsets[chosen]))
-            self._touched.setdefault(ladder, set()).update(touched.names.texts())
+    def _note_touched(self, some: LoggedRounds) -> None:
+        for ladder, places in places_by(head.ladder for head in some.rounds.heads).items():
+            edits = self._verdicts.of(ladder)
+            if edits.change_rounds:
+                own = some.take(places)
+                touched = own.rounds.take(edits.touched(own.rounds, own.offset))
+                self._touched.setdefault(ladder, set()).update(touched.names.texts())
 
-    def gone(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield a ladder, and some players who have no round of it any more, at a time."""
+    def without_rounds(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield a ladder and some of its players who have no round left, at a time."""
         for ladder, players in self._touched.items():
             pool = self.replay.pools.get(ladder, ())
-            gone = sorted(each for each in players if each not in pool)
-            for start in range(0, len(gone), BATCH):
-                yield ladder, gone[start : start + BATCH]
+            left_out = sorted(each for each in players if each not in pool)
+            for start in range(0, len(left_out), BATCH):
+                yield ladder, left_out[start : start + BATCH]
 
 
 class _Store:
-    """The store, asked for players of one ladder."""
+    """Reads the beliefs of one ladder's players from the store."""
 
     def __init__(self, shards: int, read: Read) -> None:
         self._shards = shards
@@ -180,11 +172,11 @@ class _Store:
         asked: dict[int, list[Player]] = {}
         for player, shard in zip(players, shards_of(players, self._shards).tolist(), strict=True):
             asked.setdefault(shard, []).append((ladder, player))
-        held = self._read({shard: PlayerColumn.of(wanted) for shard, wanted in asked.items()})
+        stored = self._read({shard: PlayerColumn.of(wanted) for shard, wanted in asked.items()})
         found = {
             whose: each
             for shard, wanted in asked.items()
-            for whose, each in zip(wanted, held[shard].records, strict=True)
+            for whose, each in zip(wanted, stored[shard].records, strict=True)
         }
         return [found[ladder, player] for player in players]
 
@@ -201,7 +193,7 @@ def _compare(
     verdict: Verdict, ladder: str, corrected: Collection[int],
     beliefs: Iterable[tuple[str, bytes | None, bytes | None]],
 ) -> None:  # fmt: skip
-    """Compare beliefs: who, the record in the store, and that of the replay."""
+    """Compare beliefs: the player, the record in the store, and the record of the replay."""
     for player, found, due in beliefs:
         verdict.beliefs += 1
         if found is None:

@@ -19,6 +19,7 @@ from stream_rater.rating.parameters import Season
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.replay.id_filter import IdFilter, Kept
 from stream_rater.replay.pool import Pool
+from stream_rater.rounds.corrections import kind_of
 
 AT_ONCE = 20_000
 """The most players in a piece of a checkpoint."""
@@ -81,10 +82,10 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
         """Whether it knows the first of these corrections, and no others."""
         return self.corrections == tuple(accepted[: len(self.corrections)])
 
-    def is_last_in(self, rounds: Iterable[Record]) -> bool:
-        """Whether its last round is among these. Raises Unusable if another record stands in that
-        place: this is another log."""
-        there = [each for each in rounds if each.offset == self.last[0]]
+    def is_last_in(self, records: Iterable[Record]) -> bool:
+        """Whether its last round is in these records. Raises Unusable if another round is at that
+        offset: this is another log."""
+        there = [each for each in records if each.offset == self.last[0] and not kind_of(each)]
         if any(checksum(each.value) != self.last[1] for each in there):
             raise Unusable("it is of another log")
         return bool(there)

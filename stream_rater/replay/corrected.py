@@ -1,12 +1,10 @@
-"""Judges the corrections of a whole log: two passes through it, before a third one that rates it.
+"""Judges the corrections of a whole log in two passes, before a third one rates the log.
 
-The first pass finds the corrections, the second one whether what they are about is there.
+The first pass finds the corrections, the second one whether what they are about is in the log.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TypeVar
-
-import numpy as np
 
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
@@ -18,10 +16,17 @@ from stream_rater.contract.corrections import (
 )
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
+from stream_rater.replay.edited_log import (
+    LoggedRounds,
+    RecordValidator,
+    Unjudged,
+    Verdicts,
+    WorkedIn,
+    batches_of,
+)
+from stream_rater.replay.edits import places_by
 from stream_rater.replay.ledger import Ledger
-from stream_rater.replay.sequential import Judge, Unjudged, batches_of
-from stream_rater.replay.verdicts import Verdicts, WorkedIn
-from stream_rater.rounds.corrections import decode, places_of
+from stream_rater.rounds.corrections import decode, kind_of
 from stream_rater.rounds.validation import Invalid
 
 Place = tuple[int, int]
@@ -34,8 +39,8 @@ def with_verdicts(
     run: Callable[[Verdicts | None], T], again: Callable[[], Iterable[Record]], ladders: Ladders,
     window: int, partitions: int = ANYWHERE,
 ) -> T:  # fmt: skip
-    """What `run` gives. First it gets no verdicts, which a log without corrections does not need;
-    if it raises Unjudged, it begins again with those on the log's corrections."""
+    """The result of `run`. It is called with None first, which is enough for a log without
+    corrections; if it raises Unjudged, it is called again with the verdicts on the corrections."""
     try:
         return run(None)
     except Unjudged:
@@ -50,85 +55,76 @@ def judged(
     """The verdicts on the corrections in the records of `round-completed`, which `again` yields
     from the first one on, each time."""
     found: dict[Place, Correction] = {}
-    judge = _Corrections(ladders, window, partitions)
-    for records in batches_of(again()):
-        for i in places_of(records):
-            place = records[i].partition, records[i].offset
+    refusals: dict[Place, Invalid] = {}
+    for record in again():
+        if record.headers and kind_of(record):
+            place = record.partition, record.offset
             try:
-                found[place] = decode(records[i], ladders, partitions)
+                found[place] = decode(record, ladders, partitions)
             except Invalid as invalid:
-                judge.refusals[place] = invalid
+                refusals[place] = invalid
     if not found:
-        return Verdicts({}, judge.refusals)
-    judge.expect(found)
-    for records in batches_of(again()):
-        judge.read(records)
-    return judge.verdicts()
+        return Verdicts({}, refusals)
+    second = _SecondPass(found, refusals, RecordValidator(ladders, window, partitions))
+    for records in batches_of(again(), mixed=True):
+        for each in second.validator.read(records):
+            second.read(each)
+    return second.verdicts()
 
 
-class _Corrections:
-    """The second pass."""
+class _SecondPass:
+    """Judges these corrections by the log before each, in the order of the log."""
 
-    def __init__(self, ladders: Ladders, window: int, partitions: int) -> None:
-        self.refusals: dict[Place, Invalid] = {}
-        self._judge = Judge(ladders, window, partitions)
+    def __init__(
+        self, found: dict[Place, Correction], refusals: dict[Place, Invalid],
+        validator: RecordValidator,
+    ) -> None:  # fmt: skip
+        self.validator = validator
+        self._found = found
+        self._refusals = refusals
         self._starts: dict[Place, tuple[str, Season]] = {}
-        self._found: dict[Place, Correction] = {}
-        self._ledgers: dict[str, Ledger] = {}
+        by_ladder: dict[str, list[Correction]] = {}
+        for correction in found.values():
+            by_ladder.setdefault(correction.ladder, []).append(correction)
+        read = validator.round_decoder.read
+        self._ledgers = {ladder: Ledger(some, read) for ladder, some in by_ladder.items()}
         self._batched: dict[str, list[tuple[Record, Correction]]] = {}
         """By ladder, the corrections that wait for `corrections-applied`."""
         self._worked_in: dict[str, list[WorkedIn]] = {}
 
-    def expect(self, found: dict[Place, Correction]) -> None:
-        """These are the corrections."""
-        self._found = found
-        by_ladder: dict[str, list[Correction]] = {}
-        for correction in found.values():
-            by_ladder.setdefault(correction.ladder, []).append(correction)
-        read = self._judge.round_decoder.read
-        self._ledgers = {ladder: Ledger(some, read) for ladder, some in by_ladder.items()}
+    def read(self, each: LoggedRounds | Record) -> None:
+        """Read some rounds, or one correction."""
+        if isinstance(each, LoggedRounds):
+            self._read_rounds(each)
+        elif (found := self._found.get((each.partition, each.offset))) is not None:
+            self._read_correction(each, found)
 
-    def read(self, records: Sequence[Record]) -> None:
-        """Read records in order."""
-        first = 0
-        for i in [*places_of(records), len(records)]:
-            self._read_rounds(records[first:i])
-            first = i + 1
-            if i < len(records):
-                correction = self._found.get((records[i].partition, records[i].offset))
-                if correction is not None:
-                    self._meet(records[i], correction)
+    def _read_rounds(self, some: LoggedRounds) -> None:
+        ladders = (head.ladder for head in some.rounds.heads)
+        keys = zip(ladders, some.partition.tolist(), strict=True)
+        for (ladder, partition), places in places_by(keys).items():
+            if ladder in self._ledgers:
+                own = some.take(places)
+                self._ledgers[ladder].add(own.rounds, own.offset, partition)
 
-    def _read_rounds(self, records: Sequence[Record]) -> None:
-        decoded = self._judge.decode(records)
-        own = decoded.valid(records)
-        ladders: dict[tuple[str, int], list[int]] = {}
-        for i, head in enumerate(decoded.rounds.heads):
-            if head.ladder in self._ledgers:
-                ladders.setdefault((head.ladder, own[i].partition), []).append(i)
-        for (ladder, partition), chosen in ladders.items():
-            offsets = np.array([own[i].offset for i in chosen], np.int64)
-            rounds = decoded.rounds.take(np.array(chosen, np.int64))
-            self._ledgers[ladder].add(rounds, offsets, partition)
-
-    def _meet(self, record: Record, correction: Correction) -> None:
+    def _read_correction(self, record: Record, correction: Correction) -> None:
         waiting = self._batched.setdefault(correction.ladder, [])
         if isinstance(correction, Batched) and correction.batched:
             waiting.append((record, correction))
             self._note(record, correction, -1)
         elif isinstance(correction, CorrectionsApplied):
             for each in waiting:
-                self._judge_one(*each, record.offset)
+                self._judge(*each, record.offset)
             waiting.clear()
             self._note(record, correction, record.offset)
         else:
-            self._judge_one(record, correction, record.offset)
+            self._judge(record, correction, record.offset)
 
     def _note(self, record: Record, correction: Correction, at: int) -> None:
         noted = WorkedIn(record.offset, correction, at)
         self._worked_in.setdefault(correction.ladder, []).append(noted)
 
-    def _judge_one(self, record: Record, correction: Correction, at: int) -> None:
+    def _judge(self, record: Record, correction: Correction, at: int) -> None:
         ledger, place = self._ledgers[correction.ladder], (record.partition, record.offset)
         try:
             ledger.judge(correction, record.received_s, record.offset)
@@ -137,9 +133,9 @@ class _Corrections:
             self._note(record, correction, at)
         except Invalid as invalid:
             invalid.tell(correction.ladder, getattr(correction, "round_id", ""))
-            self.refusals[place] = invalid
+            self._refusals[place] = invalid
 
     def verdicts(self) -> Verdicts:
-        """What becomes of all corrections."""
+        """The outcome of all corrections."""
         edits = {ladder: ledger.edits for ladder, ledger in self._ledgers.items()}
-        return Verdicts(edits, self.refusals, self._starts, self._worked_in)
+        return Verdicts(edits, self._refusals, self._starts, self._worked_in)

@@ -1,17 +1,16 @@
-"""What corrections would make of a log: it is replayed as it is, and as they would edit it."""
+"""Previews corrections: the log is replayed as it is, and as they would edit it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
-import numpy as np
 
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Record
 from stream_rater.replay.corrected import judged
-from stream_rater.replay.sequential import RatedBatch, Replay, batches_of
-from stream_rater.replay.verdicts import Verdicts
+from stream_rater.replay.edited_log import batches_of
+from stream_rater.replay.sequential import Replay
 from stream_rater.rounds.validation import Invalid
 
 
@@ -22,13 +21,13 @@ class Foreseen:
     before: Replay
     after: Replay
     rounds: int
-    """Accepted rounds of the ladder."""
+    """The number of accepted rounds of the ladder."""
     touched: int
-    """Of them those that are not what they were."""
+    """The number of these that the corrections would change."""
     refused: list[tuple[int, Invalid]]
-    """Which of the corrections would be refused, by their index, and why."""
+    """The corrections that would be rejected, by their index, and why."""
     others_refused: list[tuple[int, Invalid]]
-    """Of the corrections that are in the log and wait, which would be, by their offset."""
+    """The waiting corrections of the log that would be rejected, by their offset, and why."""
 
 
 def foresee(
@@ -56,9 +55,11 @@ def foresee(
         0, 0, [], [],
     )  # fmt: skip
     for some in batches_of(again()):
-        batch = found.before.feed(some)
+        own = found.before.feed(some).log.rounds.of_ladder(ladder)
         found.after.feed(some)
-        _count(found, batch, ladder, old, new)
+        found.rounds += len(own)
+        if len(own) and new.of(ladder) is not old.of(ladder):
+            found.touched += new.of(ladder).differing(old.of(ladder), own.rounds, own.offset)
     for some in batches_of(added):
         found.after.feed(some)
     ours = {(each.partition, each.offset): i for i, each in enumerate(added)}
@@ -69,14 +70,3 @@ def foresee(
             found.others_refused.append((place[1], invalid))
     found.refused.sort(key=lambda each: each[0])
     return found
-
-
-def _count(found: Foreseen, batch: RatedBatch, ladder: str, old: Verdicts, new: Verdicts) -> None:
-    """Count the rounds of a ladder in a batch, and those that corrections would touch."""
-    rounds = batch.decoded.rounds
-    own = np.array([i for i, head in enumerate(rounds.heads) if head.ladder == ladder], np.int64)
-    found.rounds += len(own)
-    if not len(own) or new.of(ladder) is old.of(ladder):
-        return
-    offsets = np.array([each.offset for each in batch.decoded.valid(batch.records)], np.int64)
-    found.touched += new.of(ladder).differing(old.of(ladder), rounds.take(own), offsets[own])

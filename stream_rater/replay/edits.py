@@ -1,23 +1,23 @@
 """What the accepted corrections of a ladder make of its rounds: the one rule of the edited log.
 
-A round stays at its place in the order. Corrections decide who counts in it, and as whom:
+A round keeps its place in the order. Corrections decide who counts in it, and as whom:
 
-- a voided round teaches nothing;
+- a voided round changes no rating;
 - an amended round has other standings;
-- a removed player's entries are taken out of the rounds completed in some span of time;
-- a merged player's entries count as those of another player. Where several entries of a round
-  would then be one player's, the one reported under that player's name stays, else the one whose
-  reported name is the least.
+- a removed player's entries are removed from the rounds completed in some span of time;
+- a merged player's entries count as those of another player. If several entries of a round would
+  then belong to one player, the one reported under that player's name stays, else the one with the
+  least reported name.
 
-A round that is left with fewer than two entries teaches nothing. Corrections never change which
+A round that is left with fewer than two entries changes no rating. Corrections never change which
 rounds were accepted.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -26,16 +26,18 @@ from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
 from stream_rater.rating.parameters import Season
-from stream_rater.replay.fates import NO_FATES, FatesAt
+from stream_rater.replay.entry_edits import NO_ENTRY_EDITS, EntryEdits, EntryEditsAt, Span
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.validation import MIN_ENTRIES
+
+K = TypeVar("K", bound=Hashable)
 
 
 class StartedSeason(NamedTuple):
     """A season that has started."""
 
     offset: int
-    """Of its record: it holds for the rounds after it."""
+    """The offset of its record. The season holds for the rounds after it."""
     season: Season
 
 
@@ -43,56 +45,38 @@ class StartedSeason(NamedTuple):
 class Edits:
     """The accepted corrections of one ladder."""
 
-    fates: FatesAt = field(default_factory=lambda: NO_FATES)
-    """By reported name, where corrections have touched it."""
+    entries: EntryEditsAt = field(default_factory=lambda: NO_ENTRY_EDITS)
+    """By reported name that removals and merges have touched, what they do to its entries."""
     voided: frozenset[int] = frozenset()
-    """Offsets of rounds."""
+    """The offsets of voided rounds."""
     amended: Mapping[int, RoundBatch] = field(default_factory=dict)
     """By offset, the round as it is now."""
     seasons: tuple[StartedSeason, ...] = ()
 
     def names_of(self, player: str) -> list[str]:
-        """The reported names whose entries are this player's now. It looks at all fates."""
-        names = [name for name, fate in self.fates.items() if fate.now == player]
-        return names if player in self.fates else [*names, player]
+        """The reported names whose entries this player owns now. It looks at all entry edits."""
+        names = [name for name, edit in self.entries.items() if edit.player == player]
+        return names if player in self.entries else [*names, player]
 
     @cached_property
     def started(self) -> tuple[Season, ...]:
         """The seasons, in order."""
         return tuple(each.season for each in self.seasons)
 
-    # --- what they make of rounds ---
+    def started_before(self, offset: int) -> tuple[Season, ...]:
+        """The seasons that hold for a round at this offset, in order."""
+        return tuple(each.season for each in self.seasons if each.offset < offset)
 
     @property
     def change_rounds(self) -> bool:
-        """Whether any round is not as it was reported."""
-        return bool(self.fates or self.voided or self.amended)
-
-    def apply(self, rounds: RoundBatch, offsets: Ints) -> tuple[RoundBatch, Flags]:
-        """The edited rounds, and (R,) whether each still has two entries.
-
-        `rounds` are R rounds of the ladder, read at these offsets. A round without two entries
-        stays as it was, and is not to be rated.
-        """
-        counts = np.ones(len(rounds), np.bool_)
-        touched = self.touched(rounds, offsets)
-        if not len(touched):
-            return rounds, counts
-        pieces, first = list[RoundBatch](), 0
-        for i in touched.tolist():
-            pieces.append(rounds.slice(first, i))
-            own = rounds.slice(i, i + 1)
-            edited = self.edited(own, int(offsets[i]))
-            counts[i] = edited is not None
-            pieces.append(own if edited is None else edited)
-            first = i + 1
-        return RoundBatch.concat([*pieces, rounds.slice(first, len(rounds))]), counts
+        """Whether any round differs from what was reported."""
+        return bool(self.entries or self.voided or self.amended)
 
     def touched(self, rounds: RoundBatch, offsets: Ints) -> Ints:
         """Which of R rounds, read at these offsets, may be changed: their indices."""
         found = np.isin(offsets, self._offsets)
-        if self.fates:
-            known = self.fates.may_have(rounds.names.hashes)
+        if self.entries:
+            known = self.entries.may_have(rounds.names.hashes)
             starts = bounds(rounds.sizes)[:-1]
             found |= np.logical_or.reduceat(known, starts) if len(rounds) else False
         return np.flatnonzero(found)
@@ -102,37 +86,78 @@ class Edits:
         return np.array([*self.voided, *self.amended], np.int64)
 
     def edited(self, round_: RoundBatch, offset: int) -> RoundBatch | None:
-        """One round as it is now; None if it teaches nothing any more."""
+        """One round as it is now; None if it changes no rating any more."""
         if offset in self.voided:
             return None
         round_ = self.amended.get(offset, round_)
         names = round_.names.texts()
-        now = self.who(names, int(round_.time[0]))
+        now = self.players_of(names, int(round_.time[0]))
         if now == names:
             return round_
         edited = _with_players(round_, now)
         return edited if len(edited.place) >= MIN_ENTRIES else None
 
     def differing(self, other: "Edits", rounds: RoundBatch, offsets: Ints) -> int:
-        """How many of R rounds, read at these offsets, are not what other edits make of them."""
+        """How many of R rounds, read at these offsets, differ under other edits."""
         found = 0
         for i in np.union1d(self.touched(rounds, offsets), other.touched(rounds, offsets)).tolist():
             own, offset = rounds.slice(i, i + 1), int(offsets[i])
             found += _content(self.edited(own, offset)) != _content(other.edited(own, offset))
         return found
 
-    def who(self, names: Sequence[str], time: int) -> list[str | None]:
-        """Whose the entries of a round of this time are, by reported name; None for who is taken
-        out."""
-        return who(self.fates, names, time)
+    def players_of(self, names: Sequence[str], time: int) -> list[str | None]:
+        """The owner of each entry of a round of this time, by reported name; None for a removed
+        entry."""
+        return players_of(self.entries, names, time)
 
 
-def who(fates: FatesAt, names: Sequence[str], time: int) -> list[str | None]:
-    """The same, by these fates."""
+NO_EDITS = Edits()
+
+
+def edited(
+    rounds: RoundBatch, offsets: Ints, edits_of: Callable[[str, int], Edits]
+) -> tuple[RoundBatch, Flags]:
+    """R rounds as corrections make them, and (R,) whether each still has two entries.
+
+    The rounds were read at these (R,) offsets. `edits_of` gives the edits of a ladder's round at an
+    offset. A round without two entries stays as it was reported, and must not be rated. The same
+    object is returned if no round may be changed.
+    """
+    counts = np.ones(len(rounds), np.bool_)
+    heads = zip(rounds.heads, offsets.tolist(), strict=True)
+    edits = [edits_of(head.ladder, offset) for head, offset in heads]
+    touched = list[int]()
+    for places in places_by(map(id, edits)).values():
+        own = edits[places[0]]
+        if own.change_rounds:
+            some = rounds if len(places) == len(rounds) else rounds.take(places)
+            touched += places[own.touched(some, offsets[places])].tolist()
+    if not touched:
+        return rounds, counts
+    pieces, first = list[RoundBatch](), 0
+    for i in sorted(touched):
+        reported = rounds.slice(i, i + 1)
+        now = edits[i].edited(reported, int(offsets[i]))
+        counts[i] = now is not None
+        pieces += [rounds.slice(first, i), reported if now is None else now]
+        first = i + 1
+    return RoundBatch.concat([*pieces, rounds.slice(first, len(rounds))]), counts
+
+
+def places_by(keys: Iterable[K]) -> dict[K, Ints]:
+    """By key, its places among these keys. The keys are in order of first appearance."""
+    found: dict[K, list[int]] = {}
+    for i, key in enumerate(keys):
+        found.setdefault(key, []).append(i)
+    return {key: np.array(places, np.int64) for key, places in found.items()}
+
+
+def players_of(entries: EntryEditsAt, names: Sequence[str], time: int) -> list[str | None]:
+    """As `Edits.players_of`, by these entry edits."""
     now: list[str | None] = []
     for name in names:
-        fate = fates.of(name)
-        now.append(None if fate.is_out(time) else fate.now)
+        edit = entries.of(name)
+        now.append(None if edit.is_removed(time) else edit.player)
     stays: dict[str, str] = {}
     for name, player in zip(names, now, strict=True):
         if player is not None:
@@ -142,7 +167,7 @@ def who(fates: FatesAt, names: Sequence[str], time: int) -> list[str | None]:
 
 
 def _with_players(round_: RoundBatch, players: Sequence[str | None]) -> RoundBatch:
-    """One round with these players in place of its own; None for who is taken out."""
+    """One round with these players in place of its own; None for a removed player."""
     stays = np.array([each is not None for each in players], np.bool_)
     members = np.array([np.count_nonzero(stays[span]) for span in _spans(round_)], np.int64)
     entries = np.flatnonzero(members)
@@ -155,7 +180,7 @@ def _with_players(round_: RoundBatch, players: Sequence[str | None]) -> RoundBat
 
 
 def _content(round_: RoundBatch | None) -> tuple[object, ...]:
-    """What a round says, but for its id; to be compared."""
+    """All fields of a round but its id, to be compared."""
     if round_ is None:
         return ()
     columns = round_.time, round_.weight, round_.ceiling, round_.place, round_.members, round_.share
@@ -167,4 +192,69 @@ def _spans(round_: RoundBatch) -> Iterator[slice]:
     return (slice(first, end) for first, end in pairwise(bounds(round_.members).tolist()))
 
 
-NO_EDITS = Edits()
+class Version(NamedTuple):
+    """How many corrections of players and seasons were accepted until some moment."""
+
+    entries: int
+    seasons: int
+
+
+class EditsSoFar:
+    """The accepted corrections of one ladder so far.
+
+    Adding one takes the same time, however many there were before. Making `edits` takes time in
+    proportion to them, so ask it for many rounds at once.
+    """
+
+    def __init__(self, base: Edits = NO_EDITS) -> None:
+        self.entries = EntryEdits.after(base.entries)
+        self.voided = set(base.voided)
+        """As in Edits, and so are the next two."""
+        self.amended = dict(base.amended)
+        self.seasons = list(base.seasons)
+        self._edits: Edits | None = base
+
+    def void(self, offset: int) -> None:
+        """Void the round at this offset."""
+        self.voided.add(offset)
+        self._edits = None
+
+    def amend(self, offset: int, round_: RoundBatch) -> None:
+        """Replace the round at this offset. It counts even if it was voided."""
+        self.amended[offset] = round_
+        self.voided.discard(offset)
+        self._edits = None
+
+    def remove(self, player: str, span: Span) -> None:
+        """Remove the player's entries from rounds completed in this span."""
+        self.entries.remove(player, span)
+        self._edits = None
+
+    def merge(self, player: str, into: str) -> None:
+        """From now on another player owns the entries of this one."""
+        self.entries.merge(player, into)
+        self._edits = None
+
+    def start(self, season: StartedSeason) -> None:
+        """Start a season."""
+        self.seasons.append(season)
+        self._edits = None
+
+    @property
+    def edits(self) -> Edits:
+        """What all corrections until now make of rounds. Later ones do not change it."""
+        if self._edits is None:
+            self._edits = Edits(
+                self.entries.now(), frozenset(self.voided), dict(self.amended), tuple(self.seasons)
+            )
+        return self._edits
+
+    @property
+    def version(self) -> Version:
+        """The number of corrections of players and seasons until now."""
+        return Version(self.entries.version, len(self.seasons))
+
+    def at(self, version: Version) -> Edits:
+        """The corrections of players and seasons up to this version."""
+        entries = self.entries.at(version.entries)
+        return Edits(entries, seasons=tuple(self.seasons[: version.seasons]))

@@ -1,7 +1,7 @@
-"""The verdict on corrections, as far as it depends on the log: is what they are about there?
+"""Judges corrections as far as this depends on the log: is what they are about in it?
 
 A ledger reads a ladder's accepted rounds in order, and its corrections between them. It keeps only
-what its corrections may ask for, so it must know beforehand which rounds and players these name.
+the rounds and players that its corrections name, so it must know all corrections beforehand.
 The verdict on a correction is a pure function of the log before it. A ledger that begins at a
 checkpoint gives the same verdicts, or says that the rounds before it must be read (Earlier).
 """
@@ -24,8 +24,7 @@ from stream_rater.contract.corrections import (
 )
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
-from stream_rater.replay.editing import Editing
-from stream_rater.replay.edits import NO_EDITS, Edits, StartedSeason, who
+from stream_rater.replay.edits import NO_EDITS, Edits, EditsSoFar, StartedSeason, players_of
 from stream_rater.replay.id_filter import IdFilter
 from stream_rater.rounds.batch import RoundBatch, Standings
 from stream_rater.rounds.corrections import (
@@ -41,7 +40,7 @@ ReadRound = Callable[[Record], Standings]
 """Decodes the round in a record; raises Invalid."""
 
 
-class _Known(NamedTuple):
+class _KnownRound(NamedTuple):
     """An accepted round that a correction may be about."""
 
     round_: Record
@@ -51,7 +50,7 @@ class _Known(NamedTuple):
     weight: float
     ceiling: float
     names: tuple[str, ...]
-    """Of its players those who are asked for, as reported."""
+    """The players of the round whom a correction names, as reported."""
 
 
 class Earlier(Exception):
@@ -62,13 +61,13 @@ class Base(NamedTuple):
     """What a ledger knows of the rounds before those that it reads."""
 
     edits: Edits
-    """Of all corrections that were accepted, what they say of players and seasons."""
+    """The removals, merges and seasons of all corrections that were accepted."""
     time: int
     """No round before was completed later, Unix seconds."""
     players: Collection[str]
-    """Those whom its corrections name and who have a round before."""
+    """The players whom its corrections name and who have a round before."""
     ids: IdFilter | None = None
-    """Which rounds and players may be there; None: any."""
+    """Which rounds and players may be in the rounds before; None: any."""
 
     def may_have_round(self, round_id: str) -> bool:
         """Whether a round before may have this id."""
@@ -89,15 +88,15 @@ class Ledger:
         rounds."""
         some = list(corrections)
         self.looked_at = 0
-        """How many rounds verdicts had to look at: what judging costs."""
-        self._editing = Editing(NO_EDITS if base is None else base.edits)
+        """The number of rounds that verdicts had to look at, which is the cost of judging."""
+        self._corrections = EditsSoFar(NO_EDITS if base is None else base.edits)
         self._base = base
         self._read = read
         self._ids = {round_in(each) for each in some} - {""}
         self._names = {name for each in some for name in names_in(each)}
         self._hashes = StringColumn.of(list(self._names)).hashes
-        self._known: dict[int, _Known] = {}
-        """By offset."""
+        self._known: dict[int, _KnownRound] = {}
+        """By offset, the rounds that corrections may be about."""
         self._played: dict[str, set[int]] = {}
         """By name, the offsets of the rounds that have it, or had it before they were amended."""
         self._latest: dict[str, int] = {}
@@ -106,12 +105,12 @@ class Ledger:
     @property
     def edits(self) -> Edits:
         """All corrections that were accepted until now."""
-        return self._editing.edits
+        return self._corrections.edits
 
     @property
     def last_season(self) -> Season:
         """The season that started last."""
-        return self._editing.seasons[-1].season
+        return self._corrections.seasons[-1].season
 
     def add(self, rounds: RoundBatch, offsets: Ints, partition: int) -> None:
         """Read accepted rounds of the ladder, which were at these (R,) offsets."""
@@ -129,7 +128,7 @@ class Ledger:
     def _know(self, standings: Standings, place: Record, rows: Ints) -> None:
         found = standings.batch.names.take(rows).texts()
         names = tuple(name for name in found if name in self._names)
-        self._known[place.offset] = _Known(
+        self._known[place.offset] = _KnownRound(
             place, standings.time, standings.completed_at, standings.weight, standings.ceiling,
             names,
         )  # fmt: skip
@@ -145,9 +144,9 @@ class Ledger:
         match correction:
             case RoundVoided():
                 place = self._find(correction.round_id)
-                if place in self._editing.voided:
+                if place in self._corrections.voided:
                     raise Invalid("already-voided", f"round_id {correction.round_id!r} is voided")
-                self._editing.void(place)
+                self._corrections.void(place)
                 return place
             case RoundAmended():
                 place = self._find(correction.round_id)
@@ -173,7 +172,7 @@ class Ledger:
             case PlayerMerged():
                 if self._base is not None:
                     raise Earlier
-                self._editing.merge(correction.player, correction.into)
+                self._corrections.merge(correction.player, correction.into)
             case _:
                 self.judge(correction, received_s, offset)
 
@@ -185,7 +184,7 @@ class Ledger:
         if place is None:
             return
         if isinstance(correction, RoundVoided):
-            self._editing.void(place)
+            self._corrections.void(place)
         else:
             self._amend(correction, place, received_s)
 
@@ -206,17 +205,18 @@ class Ledger:
         self._know(standings, known.round_, rows=np.arange(len(standings.batch.names)))
         # What a field left out keeps is what was reported first.
         self._known[offset] = known._replace(time=standings.time, names=self._known[offset].names)
-        self._editing.amend(offset, standings.batch)
+        self._corrections.amend(offset, standings.batch)
 
     def _rounds_of(self, player: str) -> Iterator[tuple[int, int]]:
         """Offset and time of each round that counts and has an entry of the player now."""
-        names, fates = self._editing.names_of(player), self._editing.fates.now()
+        entries = self._corrections.entries
+        names, now = entries.names_of(player), entries.now()
         offsets = set[int]().union(*(self._played.get(name, ()) for name in names))
-        for offset in offsets - self._editing.voided:
+        for offset in offsets - self._corrections.voided:
             self.looked_at += 1
             known = self._known[offset]
             own = sorted(set(names).intersection(known.names))
-            if own and player in who(fates, own, known.time):
+            if own and player in players_of(now, own, known.time):
                 yield offset, known.time
 
     def _must_play(self, player: str) -> list[tuple[int, int]]:
@@ -228,7 +228,7 @@ class Ledger:
     def _is_unknown(self, player: str) -> None:
         """The player stands in no round that was read: raises Invalid or, if there may be one that
         was not read, Earlier."""
-        names = self._editing.names_of(player)
+        names = self._corrections.entries.names_of(player)
         if self._base is not None and self._base.may_have_players(names):
             raise Earlier
         raise Invalid("unknown-player", f"player {player!r} stands in no round of this ladder")
@@ -244,7 +244,7 @@ class Ledger:
         base = self._base
         if base is not None and span[0] <= base.time and correction.player in base.players:
             raise Earlier
-        self._editing.remove(correction.player, span)
+        self._corrections.remove(correction.player, span)
         return span
 
     def _merge(self, correction: PlayerMerged) -> int | None:
@@ -258,11 +258,11 @@ class Ledger:
                 f"players {correction.player!r} and {correction.into!r} stood in one round, at "
                 f"offset {min(met)}",
             )
-        self._editing.merge(correction.player, correction.into)
+        self._corrections.merge(correction.player, correction.into)
         return min(mine)
 
     def _start(self, correction: SeasonStarted, offset: int) -> None:
-        seasons = self._editing.seasons
+        seasons = self._corrections.seasons
         if seasons and correction.season <= seasons[-1].season.number:
             raise Invalid(
                 "bad-season",
@@ -271,4 +271,4 @@ class Ledger:
         if len(seasons) == MOST_SEASONS:
             raise Invalid("bad-season", f"season: a ladder has {MOST_SEASONS} seasons at most")
         season = Season(correction.season, correction.keep, correction.sigma)
-        self._editing.start(StartedSeason(offset, season))
+        self._corrections.start(StartedSeason(offset, season))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.kernels import kernel
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladder
 from stream_rater.rating import record, seasons, stages
@@ -21,8 +22,44 @@ from stream_rater.rating.seasons import Before
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.rounds.batch import RoundBatch, Standings
 
-ONE_TURN = np.array([0, 1])
-"""The turns of one round."""
+ONE_WAVE = np.array([0, 1])
+"""The bounds of the only wave of one round."""
+
+
+class Waves(NamedTuple):
+    """An order in which R rounds can be rated, wave by wave. The rounds of a wave share no player,
+    so they can be rated together."""
+
+    order: Ints
+    """(R,) the rounds. Those of one player keep their order."""
+    bounds: Ints
+    """(W+1,) wave w has the rounds order[bounds[w] : bounds[w + 1]], in rising order."""
+
+
+@kernel
+def depths(starts: Ints, rows: Ints, latest: Ints) -> Ints:
+    """(R,) the length of the longest chain of earlier rounds, each sharing a player with the next,
+    that must be rated before each round.
+
+    Round r has the players rows[starts[r] : starts[r + 1]]. `latest` has an element for every row,
+    and is zero before and after the call.
+    """
+    found = np.zeros(len(starts) - 1, np.int64)
+    for r in range(len(found)):
+        for i in range(starts[r], starts[r + 1]):
+            found[r] = max(found[r], latest[rows[i]])
+        for i in range(starts[r], starts[r + 1]):
+            latest[rows[i]] = found[r] + 1
+    for row in rows:
+        latest[row] = 0
+    return found
+
+
+def waves_of(starts: Ints, rows: Ints, players: int) -> Waves:
+    """The waves of rounds by the rows of their players, which are below `players`: as few waves as
+    possible. Round r has the players rows[starts[r] : starts[r + 1]]."""
+    depth = depths(starts, rows, np.zeros(players, np.int64))
+    return Waves(np.argsort(depth, kind="stable"), np.append(0, np.cumsum(np.bincount(depth))))
 
 
 class Folded(NamedTuple):
@@ -35,7 +72,7 @@ class Folded(NamedTuple):
     after: Posteriors
     """What each player was after each round."""
     told: Posteriors
-    """What each player was told to be before each round: as in the wave, but not drawn."""
+    """What was published of each player before each round: as in the wave, but not drawn."""
 
 
 class _Drawn(NamedTuple):
@@ -50,15 +87,62 @@ class _Drawn(NamedTuple):
     """(D,) whether the player has no other round in the call."""
 
 
-class Pool:
+class BeliefTable:
+    """The beliefs of players, one in each row. Rows and factors can be added."""
+
+    def __init__(self, beliefs: Beliefs) -> None:
+        self._beliefs = beliefs
+
+    def _newcomer(self) -> Table:
+        """(1,) the header of a new row."""
+        return newcomers(1, 0, 0.0, 1.0).header
+
+    def make_room(self, rows: int) -> None:
+        """Make room for this many rows."""
+        if rows > len(self._beliefs):
+            self._grow(max(rows, 5 * len(self._beliefs) // 4), self._beliefs.factors.shape[1])
+
+    def lengthen(self, factors: int) -> None:
+        """Make room for this many factors, and one more, in each row."""
+        if factors + 1 > self._beliefs.factors.shape[1]:
+            self._grow(len(self._beliefs), factors + 1)
+
+    def _grow(self, rows: int, capacity: int) -> None:
+        old = self._beliefs
+        count = len(old)
+        if capacity == old.factors.shape[1]:  # in place: the system remaps pages
+            old.header.resize(rows, refcheck=False)
+            old.factors.resize((rows, *old.factors.shape[1:]), refcheck=False)
+            old.header[count:] = self._newcomer()
+            return
+        header = np.empty(rows, old.header.dtype)
+        header[:count], header[count:] = old.header, self._newcomer()
+        factors = np.zeros((rows, capacity, *old.factors.shape[2:]), old.factors.dtype)
+        factors[:count, : old.factors.shape[1]] = old.factors
+        self._beliefs = Beliefs(header, factors)
+
+    def headers(self, rows: Ints) -> Table:
+        """The beliefs in these rows, without their histories."""
+        found: Table = self._beliefs.header[rows]
+        return found
+
+    def beliefs(self, rows: Ints) -> Beliefs:
+        """A copy of the whole beliefs in these rows."""
+        return Beliefs(self._beliefs.header[rows], self._beliefs.factors[rows])
+
+
+class Pool(BeliefTable):
     """The beliefs of one ladder's players; players are added as they appear."""
 
     def __init__(self, ladder: Ladder, started: tuple[Season, ...] = ()) -> None:
         """`started`: the seasons that have started on the ladder, in order."""
         self.rating = ladder.rating
-        self.rule = stages.rule_of(ladder.rating, started)
+        self.rule = rule = stages.rule_of(ladder.rating, started)
         self._index = PlayerIndex()
-        self._beliefs = self._empty(1024, self.rule.kept + 1 if self.rule.kept else 8)
+        capacity = rule.kept + 1 if rule.kept else 8
+        super().__init__(
+            newcomers(1024, capacity, rule.initial_mu, rule.initial_sigma, coded=rule.kept > 0)
+        )
 
     @classmethod
     def of(
@@ -74,9 +158,9 @@ class Pool:
         return pool
 
     def part(self, players: StringColumn) -> "Pool":
-        """A copy of what is believed of these players, of whom some may be newcomers."""
-        held = [(name, row) for name in players.texts() if (row := self.find(name)) is not None]
-        names, rows = [name for name, _ in held], np.array([row for _, row in held], np.int64)
+        """A copy of the beliefs of these players, of whom some may be newcomers."""
+        known = [(name, row) for name in players.texts() if (row := self.find(name)) is not None]
+        names, rows = [name for name, _ in known], np.array([row for _, row in known], np.int64)
         return Pool.of(self.rating, self.rule.seasons, StringColumn.of(names), self.beliefs(rows))
 
     def follow(self, rating: RatingConfig) -> None:
@@ -89,11 +173,9 @@ class Pool:
         self.rating, self.rule = rating, stages.rule_of(rating, self.rule.seasons)
         if self.rule.kept == 0:
             self._beliefs = Beliefs(self._beliefs.header, factors_of(self._beliefs))
-        header, factors = self._beliefs.header, self._beliefs.factors
-        new = header["rounds"] == 0
-        header[new] = self._empty(1, 1).header
-        if self.rule.kept + 1 > factors.shape[1]:
-            self._grow(len(header), self.rule.kept + 1)
+        header = self._beliefs.header
+        header[header["rounds"] == 0] = self._newcomer()
+        self.lengthen(self.rule.kept)
 
     def start_season(self, season: Season) -> None:
         """Start a season: each belief is drawn by it before the player's next round."""
@@ -102,24 +184,8 @@ class Pool:
     def __len__(self) -> int:
         return len(self._index)
 
-    def _empty(self, players: int, capacity: int) -> Beliefs:
-        rule = self.rule
-        coded = rule.kept > 0
-        return newcomers(players, capacity, rule.initial_mu, rule.initial_sigma, coded=coded)
-
-    def _grow(self, players: int, capacity: int) -> None:
-        old = self._beliefs
-        if capacity == old.factors.shape[1]:  # in place: the system remaps pages
-            held = len(old)
-            old.header.resize(players, refcheck=False)
-            old.factors.resize((players, *old.factors.shape[1:]), refcheck=False)
-            old.header[held:] = self._empty(1, 1).header
-            return
-        header = self._empty(players, 0).header
-        header[: len(old)] = old.header
-        factors = np.zeros((players, capacity, *old.factors.shape[2:]), old.factors.dtype)
-        factors[: len(old), : old.factors.shape[1]] = old.factors
-        self._beliefs = Beliefs(header, factors)
+    def _newcomer(self) -> Table:
+        return newcomers(1, 0, self.rule.initial_mu, self.rule.initial_sigma).header
 
     def rows(self, players: StringColumn) -> Ints:
         """(P,) the row of each player; new players are added."""
@@ -131,8 +197,7 @@ class Pool:
         """Let these players, who are new, have these records."""
         beliefs = record.decode(records, 0, self.rule.initial_mu, self.rule.initial_sigma)
         rows = self.rows(StringColumn.of(list(players)))
-        if beliefs.factors.shape[1] > self._beliefs.factors.shape[1]:
-            self._grow(len(self._beliefs), beliefs.factors.shape[1])
+        self.lengthen(beliefs.factors.shape[1] - 1)
         self._beliefs.header[rows] = beliefs.header
         self._beliefs.factors[rows, : beliefs.factors.shape[1]] = beliefs.factors
 
@@ -142,26 +207,23 @@ class Pool:
         if not standings.rates(skip_all_tied=self.rating.skip_all_tied):
             return None
         rows = self.rows(standings.batch.names)
-        folded = self.rate_rows(standings.batch, rows, ONE_TURN, np.array([offset]))
+        folded = self.rate_rows(standings.batch, rows, ONE_WAVE, np.array([offset]))
         return rows, folded.evidence
 
-    def make_room(self, players: int) -> None:
-        """Make room for rows below `players`; new rows are newcomers."""
-        if players > len(self._beliefs):
-            self._grow(max(players, 5 * len(self._beliefs) // 4), self._beliefs.factors.shape[1])
-
-    def rate_rows(self, rounds: RoundBatch, rows: Ints, turns: Ints, offset: Ints) -> Folded:
+    def rate_rows(self, rounds: RoundBatch, rows: Ints, waves: Ints, offset: Ints) -> Folded:
         """Rate rounds, of which there is one at least. `rows` (P,) are the rows of their players,
         and `offset` (R,) their offsets.
 
-        They come in turns: turn t has the rounds turns[t] : turns[t + 1], which share no player,
-        and is rated after all earlier turns. This is `rate` without names, for many rounds.
+        They come in waves: wave w has the rounds waves[w] : waves[w + 1], which share no player,
+        and is rated after all earlier waves. This is `rate` without names, for many rounds.
         """
         if self.rule.kept == 0:
-            held = int(self._beliefs.header["count"][rows].max())
-            self._lengthen(held + len(turns) - 1)
+            factors = int(self._beliefs.header["count"][rows].max()) + len(waves) - 1
+            capacity = self._beliefs.factors.shape[1]
+            if factors >= capacity:
+                self.lengthen(max(factors, 2 * capacity - 1))
         wave, drawn = rounds.unseen_wave(), self._draw(rows)
-        evidence, after = stages.fold(self.rating, self._beliefs, rows, wave, turns, offset)
+        evidence, after = stages.fold(self.rating, self._beliefs, rows, wave, waves, offset)
         told = Posteriors(wave.mu, wave.sigma)
         if drawn is not None:
             told = self._remember(drawn, told, wave.rounds)
@@ -191,24 +253,9 @@ class Pool:
         told.mu[drawn.first[old]], told.sigma[drawn.first[old]] = before.mu[old], before.sigma[old]
         return told
 
-    def _lengthen(self, factors: int) -> None:
-        """Make room for this many factors."""
-        capacity = self._beliefs.factors.shape[1]
-        if factors >= capacity:
-            self._grow(len(self._beliefs), max(factors + 1, 2 * capacity))
-
     def mu(self, row: int) -> float:
         """The rating of the player in this row."""
         return float(self._beliefs.header["mu"][row])
-
-    def headers(self, rows: Ints) -> Table:
-        """The beliefs of the players in these rows, without their histories."""
-        found: Table = self._beliefs.header[rows]
-        return found
-
-    def beliefs(self, rows: Ints) -> Beliefs:
-        """A copy of the whole beliefs of the players in these rows."""
-        return Beliefs(self._beliefs.header[rows], self._beliefs.factors[rows])
 
     def find(self, player: str) -> int | None:
         """The row of a player; None if there is no such player."""

@@ -19,9 +19,8 @@ from stream_rater.replay.sequential import Rated, RatedBatch
 def changes_of(batch: RatedBatch) -> Iterator[RatingChanged]:
     """One event for each player of each round; in order of the file, and of place."""
     by_round: dict[int, Sequence[RatingChanged]] = {}
-    offsets = np.array([each.offset for each in batch.decoded.valid(batch.records)], np.int64)
     for rated in batch.rated:
-        events = _events(rated, offsets[rated.chosen])
+        events = _events(rated, batch.log.rounds.offset[rated.chosen])
         starts = bounds(rated.rounds.sizes).tolist()
         for i, number in enumerate(rated.chosen.tolist()):
             by_round[number] = events[starts[i] : starts[i + 1]]

@@ -1,7 +1,7 @@
-"""What is believed of the sides of a round, and what its result would change.
+"""The beliefs about the sides of a round to come, and what its result would change.
 
-A result is rated by the service's own kernels, on a copy of what is believed of the round's
-players. So it changes nothing, and takes no longer on a large ladder.
+A result is rated by the service's own kernels, on a copy of the beliefs of the round's players. So
+it changes nothing, and takes no longer on a large ladder.
 """
 
 from collections.abc import Sequence
@@ -17,29 +17,29 @@ from stream_rater.contract.record import Record
 from stream_rater.rating.prediction.forecast import Believed
 from stream_rater.rating.seasons import seen
 from stream_rater.replay.edits import Edits
-from stream_rater.replay.pool import ONE_TURN, Pool
+from stream_rater.replay.pool import ONE_WAVE, Pool
 from stream_rater.replay.sequential import Rated
 from stream_rater.rounds.batch import RoundBatch, Standings
 from stream_rater.rounds.decoder import RoundDecoder
 
 NOT_YET = -1
-"""The offset of a round that was not reported: no correction is about it."""
+"""The offset of a round that was not reported. No correction is about it."""
 
 
-class Known(NamedTuple):
-    """What is known of a ladder."""
+class KnownBeliefs(NamedTuple):
+    """The beliefs of some players of a ladder, for a round to come."""
 
     ladder: str
     pool: Pool
-    """With what is believed of the players who are asked about."""
+    """It has the beliefs of the players in question."""
     edits: Edits
-    """Those that rounds to come are rated by."""
+    """The edits that rounds to come are rated by."""
     time_s: int
     """When a round to come is completed, Unix seconds."""
 
 
-class Gone(Exception):
-    """A player who may play no round to come. The text is one line with the cure."""
+class RemovedPlayer(Exception):
+    """A player cannot play a round to come. The text is one line with the cure."""
 
     def __init__(self, player: str, ladder: str) -> None:
         super().__init__(
@@ -49,18 +49,19 @@ class Gone(Exception):
         self.player = player
 
 
-def playing_as(players: Sequence[str], known: Known) -> dict[str, str]:
-    """As whom each would play, by the corrections of the ladder. Raises Gone."""
+def playing_as(players: Sequence[str], known: KnownBeliefs) -> dict[str, str]:
+    """The player that each would play as, by the corrections of the ladder. Raises
+    RemovedPlayer."""
     found = {}
-    for player, now in zip(players, known.edits.who(players, known.time_s), strict=True):
+    for player, now in zip(players, known.edits.players_of(players, known.time_s), strict=True):
         if now is None:
-            raise Gone(player, known.ladder)
+            raise RemovedPlayer(player, known.ladder)
         found[player] = now
     return found
 
 
 def believed(pool: Pool, players: Sequence[str]) -> Believed:
-    """What is believed of these players now. Who has not played is a newcomer."""
+    """The beliefs of these players now. A player who has not played is a newcomer."""
     mu = np.full(len(players), pool.rule.initial_mu)
     sigma = np.full(len(players), pool.rule.initial_sigma)
     rounds = np.zeros(len(players), np.int64)
@@ -74,23 +75,23 @@ def believed(pool: Pool, players: Sequence[str]) -> Believed:
 
 
 def what_if(pool: Pool, edits: Edits, round_: RoundBatch) -> Rated | None:
-    """What one round would do to a ladder's pool, which stays as it is; None if it would teach
-    nothing. `edits`: those that rounds to come are rated by."""
+    """What one round would do to a ladder's pool, which stays as it is; None if it would change no
+    rating. `edits`: those that rounds to come are rated by."""
     now = edits.edited(round_, NOT_YET)
     if now is None or not Standings(now).rates(skip_all_tied=pool.rating.skip_all_tied):
         return None
     copy = pool.part(now.names)
     rows = copy.rows(now.names)
-    folded = copy.rate_rows(now, rows, ONE_TURN, np.zeros(1, np.int64))
+    folded = copy.rate_rows(now, rows, ONE_WAVE, np.zeros(1, np.int64))
     return Rated(np.zeros(1, np.int64), now, copy, copy.rule, rows, folded)
 
 
 def foreseen(
-    known: Known, standings: Sequence[Entry], weight: float = 1.0,
+    known: KnownBeliefs, standings: Sequence[Entry], weight: float = 1.0,
     performance_ceiling: float | None = None,
 ) -> Rated | None:  # fmt: skip
-    """What a round to come would do; None if it would teach nothing. Raises Invalid for one that
-    cannot be rated."""
+    """What a round to come would do; None if it would change no rating. Raises Invalid if it cannot
+    be rated."""
     at = (EPOCH + timedelta(seconds=known.time_s)).isoformat()
     value = to_json(
         RoundCompleted(
@@ -107,9 +108,9 @@ def foreseen(
 
 def by_sides(rated: Rated, sides: Sequence[Sequence[str]], edits: Edits) -> tuple[Ints, Ints]:
     """(P,) the order in which the players of a round stood in these sides, without those whom
-    corrections took out; and (P,) the side of each in that order."""
+    corrections remove; and (P,) the side of each in that order."""
     given = [(player, i) for i, side in enumerate(sides) for player in side]
-    now = edits.who([player for player, _ in given], int(rated.rounds.time[0]))
+    now = edits.players_of([player for player, _ in given], int(rated.rounds.time[0]))
     places = {who: place for place, who in enumerate(now) if who is not None}
     place = np.array([places[each] for each in rated.rounds.names.texts()], np.int64)
     order = np.argsort(place)

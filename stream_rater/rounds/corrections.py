@@ -5,7 +5,7 @@ part, whether the round or the player is there to be corrected, is in `replay.le
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -47,6 +47,20 @@ def kind_of(record: Record) -> str:
 def places_of(records: Sequence[Record]) -> list[int]:
     """The places of the records among these that are corrections, or say so."""
     return [i for i, each in enumerate(records) if each.headers and kind_of(each)]
+
+
+def split_at_corrections(
+    records: Sequence[Record],
+) -> Iterator[tuple[Sequence[Record], Record | None]]:
+    """Yield the rounds before each correction together with the correction; then the rounds after
+    the last correction, if there are any, with None."""
+    first = 0
+    for i, each in enumerate(records):
+        if each.headers and kind_of(each):
+            yield records[first:i], each
+            first = i + 1
+    if first < len(records):
+        yield records[first:] if first else records, None
 
 
 def decode(record: Record, ladders: Ladders, partitions: int = ANYWHERE) -> Correction:

@@ -24,7 +24,7 @@ from stream_rater.config.ladders import Ladder, one_ladder
 from stream_rater.contract import events
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay.files import read_lines
-from stream_rater.replay.pool import ONE_TURN, Pool
+from stream_rater.replay.pool import ONE_WAVE, Pool
 from stream_rater.rounds.batch import Standings
 from tests.benchmarks.measure import Effort, Result, Skipped, best_s, result, times_s
 from tests.rounds import Reader
@@ -78,7 +78,7 @@ def _update(effort: Effort) -> Result:
         pool = Pool(Ladder(rating=CONFIG))
         pool.make_room(len(names))
         for offset, standings in enumerate(rounds):
-            pool.rate_rows(standings.batch, rows[offset], ONE_TURN, np.array([offset]))
+            pool.rate_rows(standings.batch, rows[offset], ONE_WAVE, np.array([offset]))
 
     best = best_s(effort.turns(3), ours=both_stages, named=lambda: _replayed(CONFIG, rounds))
     note = f"{len(rounds)} rounds, {updates} updates; named: players looked up by name"

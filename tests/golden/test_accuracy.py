@@ -11,8 +11,8 @@ from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.season import sessions_of
 from stream_rater.rating.parameters import EloMMR
+from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.files import read_lines
-from stream_rater.replay.sequential import records_of
 from stream_rater.rounds.validation import Invalid
 
 CONFIG = {"system": "elo-mmr", "weight_limit": 0.23, "sigma_limit": 54, "rho": 0.04}

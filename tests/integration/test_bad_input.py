@@ -19,7 +19,7 @@ from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.files import service_ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
-from stream_rater.replay.sequential import Judge
+from stream_rater.replay.edited_log import RecordValidator
 from tests import real
 from tests.integration import wire
 from tests.integration.bad_rounds import (
@@ -136,10 +136,10 @@ def aftermath(
 def _verdicts(settings: Settings) -> dict[Place, str]:
     """The verdicts from the log alone: the code of each record, empty for a valid round."""
     ladders = service_ladders(settings)
-    judge = Judge(ladders, settings.duplicate_window, settings.partitions)
+    validator = RecordValidator(ladders, settings.duplicate_window, settings.partitions)
     verdicts: dict[Place, str] = {}
     for record in read_all(settings, Topics.of(settings).rounds, settings.partitions):
-        (refusal,) = judge.decode([record]).refusals
+        (refusal,) = validator.decode([record]).refusals
         verdicts[record.partition, record.offset] = "" if refusal is None else refusal.code
     return verdicts
 

@@ -15,9 +15,9 @@ from stream_rater.config.ladders import ANY_LADDER, Ladder, Ladders
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
-from stream_rater.pipeline.corrections.correction_work import How, Met, Work
+from stream_rater.pipeline.corrections.correction_work import PartOptions, Work
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
-from stream_rater.pipeline.corrections.judged_log import Judged, Proposed
+from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay import checkpoint
 from stream_rater.rounds.corrections import kind_of
@@ -31,7 +31,7 @@ OTHERS = Ladders(ladders={"*": Ladder(rating=EloMMR(weight_limit=0.4, sigma_limi
 
 LATER_S = 1.8e9
 """After all rounds."""
-HOW = How(shards=2, rows_per_part=5)
+HOW = PartOptions(shards=2, rows_per_part=5)
 
 
 class Story:
@@ -42,7 +42,7 @@ class Story:
         self.store = Store()
         self.driver: MemoryDriver = estimator_worker(self.log, self.store)
         self.edits = LadderEdits()
-        self.judged = Judged(ladders, window, 1, every)
+        self.judged = LogContext(ladders, window, 1, every)
         self.begun_at: list[int] = []
         self.codes: dict[int, str] = {}
         """By offset, why a correction was refused."""
@@ -66,16 +66,16 @@ class Story:
         if not kind_of(record):
             return None
         try:
-            met = Met(record, self.judged.correction(record))
+            met = QueuedCorrection(record, self.judged.correction(record))
         except Invalid as invalid:
             self.codes[offset] = invalid.code
             return invalid.code
         return self.work_in(met)
 
-    def work_in(self, met: Met) -> Any:
+    def work_in(self, met: QueuedCorrection) -> Any:
         """Work a correction in; what becomes of it."""
         work = Work(met, self.edits, self.judged, HOW)
-        if (refusal := self.judged.refusal(Proposed(*met))) is not None:
+        if (refusal := self.judged.refusal(met)) is not None:
             self.codes[met.record.offset] = refusal.code
             return refusal.code, work.notes()
         if not work.waits:
@@ -302,7 +302,7 @@ def test_work_that_is_done_again_ends_the_same(*, batched: bool) -> None:
         (line,) = as_lines([a_correction("corrections-applied")])
         story.tell(line, "corrections-applied")
     record = story.log.rounds[0][-1]
-    met = Met(record, story.judged.correction(record))
+    met = QueuedCorrection(record, story.judged.correction(record))
     first = story.work_in(met)
     assert first[0] == [] and first[2], "it is accepted, and somebody changes"
     assert story.work_in(met) == first

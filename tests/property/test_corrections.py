@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.replay.corrected import judged
-from stream_rater.replay.sequential import Replay, records_of
+from stream_rater.replay.edited_log import records_of
+from stream_rater.replay.sequential import Replay
 from tests import edited_by_hand
 
 Line = dict[str, Any]
@@ -244,7 +245,7 @@ def test_every_correction_is_that_of_another_editor(seed: int, size: int) -> Non
 
 def test_log_without_verdicts_is_not_rated_past_a_correction() -> None:
     """A caller cannot forget the corrections."""
-    from stream_rater.replay.sequential import Unjudged
+    from stream_rater.replay.edited_log import Unjudged
 
     lines = as_lines([{"event_type": "round-voided", "ladder": "l", "round_id": "r"}])
     with pytest.raises(Unjudged):

@@ -13,7 +13,7 @@ from stream_rater.contract.events import to_json
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders, LadderEdits
 from stream_rater.replay.edits import NO_EDITS
-from stream_rater.replay.fates import Fate, Fates
+from stream_rater.replay.entry_edits import EntryEdit, EntryEdits
 from stream_rater.rounds.corrections import FIRST, LAST, span_of
 
 NAMES = "abcdefgh"
@@ -34,21 +34,23 @@ def a_correction(rng: random.Random) -> msgspec.Struct:
     return SeasonStarted(ladder="l", season=rng.randint(1, 9), keep=0.5, sigma=1.0)
 
 
-def with_one_more(fates: Mapping[str, Fate], correction: msgspec.Struct) -> Mapping[str, Fate]:
-    """The rule, told plainly: all names that are the player's now get another fate."""
+def with_one_more(
+    entries: Mapping[str, EntryEdit], correction: msgspec.Struct
+) -> Mapping[str, EntryEdit]:
+    """The rule, plainly: all names that are the player's now get another edit."""
     if isinstance(correction, SeasonStarted):
-        return fates
+        return entries
     assert isinstance(correction, PlayerRemoved | PlayerMerged)
     player = correction.player
-    names = {name for name, fate in fates.items() if fate.now == player}
-    names |= set() if player in fates else {player}
-    found = dict(fates)
+    names = {name for name, edit in entries.items() if edit.player == player}
+    names |= set() if player in entries else {player}
+    found = dict(entries)
     for name in names:
-        fate = fates.get(name, Fate(name))
+        edit = entries.get(name, EntryEdit(name))
         if isinstance(correction, PlayerRemoved):
-            found[name] = fate._replace(out=(*fate.out, span_of(correction)))
+            found[name] = edit._replace(removed=(*edit.removed, span_of(correction)))
         else:
-            found[name] = fate._replace(now=correction.into)
+            found[name] = edit._replace(player=correction.into)
     return found
 
 
@@ -58,25 +60,25 @@ def test_at_every_offset_the_edits_of_the_notes_before_hold(seed: int, size: int
     """Also where they are asked for in any order, while notes come, and where several were worked
     in at one offset."""
     rng, edits, held = random.Random(seed), LadderEdits(), EditsOfLadders()
-    notes, at, fates = list[NotedCorrection](), 0, dict[str, Fate]()
-    expected: list[tuple[int, Mapping[str, Fate], int]] = [(-1, {}, 0)]
-    """From after which offset on; the fates, and how many seasons have started."""
+    notes, at, entries = list[NotedCorrection](), 0, dict[str, EntryEdit]()
+    expected: list[tuple[int, Mapping[str, EntryEdit], int]] = [(-1, {}, 0)]
+    """From after which offset on; the entries, and how many seasons have started."""
     for offset in range(0, 10 * size, 10):
         correction = a_correction(rng)
         at = max(at, offset + rng.choice([0, 0, 30]))
-        fates = dict(with_one_more(fates, correction))
-        expected.append((at, fates, expected[-1][2] + isinstance(correction, SeasonStarted)))
+        entries = dict(with_one_more(entries, correction))
+        expected.append((at, entries, expected[-1][2] + isinstance(correction, SeasonStarted)))
         notes.append(note(correction, offset, at))
         edits.add(notes[-1:])
-        assert held.of("l", {"l": notes}).last.fates == fates
+        assert held.of("l", {"l": notes}).last.entries == entries
         for asked in rng.sample(range(at + 50), 3):
             _, right, seasons = [each for each in expected if each[0] < asked][-1]
             found = edits.of(asked)
-            assert found.fates == right and found.fates.keys() == right.keys()
+            assert found.entries == right and found.entries.keys() == right.keys()
             assert len(found.seasons) == seasons
             for name in NAMES:
                 assert sorted(found.names_of(name)) == sorted(
-                    [n for n, fate in right.items() if fate.now == name]
+                    [n for n, edit in right.items() if edit.player == name]
                     + ([] if name in right else [name])
                 )
 
@@ -85,29 +87,29 @@ def test_at_every_offset_the_edits_of_the_notes_before_hold(seed: int, size: int
 @given(seed=st.integers(0, 2**32), size=st.integers(0, 30))
 def test_names_are_found_by_their_player(seed: int, size: int) -> None:
     """And going on from a version is like going on from what made it."""
-    rng, fates = random.Random(seed), Fates()
+    rng, entries = random.Random(seed), EntryEdits()
     for _ in range(size):
         one, other = rng.sample(NAMES, 2)
         if rng.random() < 0.5:
-            fates.remove(one, (rng.randint(0, 9), 10))
+            entries.remove(one, (rng.randint(0, 9), 10))
         else:
-            fates.merge(one, other)
+            entries.merge(one, other)
         if rng.random() < 0.1:
-            then, more = fates.now(), Fates.after(fates.now())
+            then, more = entries.now(), EntryEdits.after(entries.now())
             more.merge(one, other)
-            assert Fates.after(then).now() == then == fates.now()
-        now = fates.now()
+            assert EntryEdits.after(then).now() == then == entries.now()
+        now = entries.now()
         for name in NAMES:
-            mine = [each for each, fate in now.items() if fate.now == name]
-            assert sorted(fates.names_of(name)) == sorted(mine + [name] * (name not in now))
+            mine = [each for each, edit in now.items() if edit.player == name]
+            assert sorted(entries.names_of(name)) == sorted(mine + [name] * (name not in now))
 
 
 def test_an_index_that_reads_other_notes_begins_anew() -> None:
     """The notes of a ladder may be another list than before."""
     held = EditsOfLadders()
     removed, other = (PlayerRemoved(ladder="l", player=each) for each in "ab")
-    assert list(held.of("l", {"l": [note(removed, 0, 0)]}).last.fates) == ["a"]
-    assert list(held.of("l", {"l": [note(other, 0, 0)]}).last.fates) == ["b"]
+    assert list(held.of("l", {"l": [note(removed, 0, 0)]}).last.entries) == ["a"]
+    assert list(held.of("l", {"l": [note(other, 0, 0)]}).last.entries) == ["b"]
     assert held.of("m", {}).last == NO_EDITS
 
 
@@ -132,7 +134,7 @@ def test_notes_take_memory_in_proportion() -> None:
         for i in range(players):
             edits.add([note(PlayerRemoved(ladder="l", player=f"p-{i:06}"), 10 * i, 10 * i)])
             if not i % 100:
-                assert f"p-{i:06}" in edits.of(10 * i + 5).fates
+                assert f"p-{i:06}" in edits.of(10 * i + 5).entries
         return edits
 
     few, many = (bytes_held(lambda n=n: wave(n)) for n in (5_000, 20_000))  # type: ignore[misc]
@@ -142,14 +144,14 @@ def test_notes_take_memory_in_proportion() -> None:
 def test_one_player_may_be_removed_in_many_spans() -> None:
     """The notes of one player take memory in proportion, too, and all of them hold."""
 
-    def spans(count: int) -> Fates:
-        fates = Fates()
+    def spans(count: int) -> EntryEdits:
+        entries = EntryEdits()
         for i in range(count):
-            fates.remove("ann", (2 * i, 2 * i + 1))
-        return fates
+            entries.remove("ann", (2 * i, 2 * i + 1))
+        return entries
 
     few, many = (bytes_held(lambda n=n: spans(n)) for n in (2_000, 8_000))  # type: ignore[misc]
     assert many < 6 * few  # of a square: 16 times
-    fate = spans(100).now()["ann"]
-    assert [fate.is_out(time) for time in (0, 1, 198, 199)] == [True, False, True, False]
+    edit = spans(100).now()["ann"]
+    assert [edit.is_removed(time) for time in (0, 1, 198, 199)] == [True, False, True, False]
     assert span_of(PlayerRemoved(ladder="l", player="ann")) == (FIRST, LAST)

@@ -13,8 +13,8 @@ from stream_rater.contract.events import to_json
 from stream_rater.contract.record import Record
 from stream_rater.operations.rewriting import Accepted, Pseudonym, Rewriting, Survey, reordered
 from stream_rater.replay.corrected import with_verdicts
-from stream_rater.replay.sequential import Replay, batches_of, records_of
-from stream_rater.replay.verdicts import Verdicts
+from stream_rater.replay.edited_log import Verdicts, batches_of, records_of
+from stream_rater.replay.sequential import Replay
 from tests.property.test_corrections import PLAYERS, WINDOW, a_log, beliefs
 from tests.rounds import as_json, ranked
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from stream_rater import Ladder
 from stream_rater.config.ladders import one_ladder
 from stream_rater.rating.parameters import EloMMR, RatingConfig
+from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.rating_changes import changes_of
-from stream_rater.replay.sequential import Replay, records_of
+from stream_rater.replay.sequential import Replay
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.rounds import day
 

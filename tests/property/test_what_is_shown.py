@@ -28,7 +28,7 @@ from stream_rater.rating.parameters import (
     TrueSkill,
     TwoMoment,
 )
-from stream_rater.replay.pool import ONE_TURN, Pool
+from stream_rater.replay.pool import ONE_WAVE, Pool
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
 from stream_rater.runtime.selfcheck import SYSTEMS
@@ -98,7 +98,7 @@ def test_random_histories_of_duels(config: RatingConfig, seed: int) -> None:
             pair = pair[::-1]
         standings = read(config, *ranked([1, 2], [f"p{i}" for i in pair]), completed_at=day(at))
         rows = pool.rows(standings.batch.names)
-        folded = pool.rate_rows(standings.batch, rows, ONE_TURN, np.array([number]))
+        folded = pool.rate_rows(standings.batch, rows, ONE_WAVE, np.array([number]))
         told, after = folded.told, folded.after
         gain = after.mu - told.mu
         assert gain[0] >= -ROUNDED and gain[1] <= ROUNDED

@@ -13,7 +13,7 @@ from stream_rater.adapters.memory.servers import Group
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.contract.errors import CannotGoOn, Trouble
 from stream_rater.operations.cutoff import Cutoff
-from stream_rater.pipeline.corrections.corrected_players import Corrected
+from stream_rater.pipeline.corrections.correction_job import Corrected
 from stream_rater.pipeline.corrections.correction_ports import (
     DropCheckpoint,
     KeepCheckpoint,
@@ -21,7 +21,7 @@ from stream_rater.pipeline.corrections.correction_ports import (
     WritePiece,
 )
 from stream_rater.pipeline.corrections.correction_work import Work
-from stream_rater.pipeline.corrections.judged_log import Judged
+from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts.corrections import CorrectionPart
@@ -73,7 +73,7 @@ NEXT_KERNEL = KERNEL_VERSION + 1
 M = TypeVar("M", Estimator, Updater)
 
 
-class NextJudged(Judged):
+class NextJudged(LogContext):
     """How an estimator of the next release judges the log: its checkpoints are its own."""
 
     def rules(self, ladder: str, offset: int) -> bytes:

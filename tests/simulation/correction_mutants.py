@@ -13,7 +13,7 @@ from stream_rater.pipeline.corrections.correction_ports import (
     NotedCorrection,
     NotedCorrections,
 )
-from stream_rater.pipeline.corrections.correction_work import Met, Work
+from stream_rater.pipeline.corrections.correction_work import QueuedCorrection, Work
 from stream_rater.pipeline.corrections.corrections import Corrections
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.estimator.estimation import PendingRounds
@@ -29,7 +29,7 @@ from stream_rater.pipeline.updater.shard_group import ShardGroup
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.replay.checkpoint import Head, Place
 from stream_rater.replay.edits import NO_EDITS, Edits
-from stream_rater.replay.fates import Fates
+from stream_rater.replay.entry_edits import EntryEdits
 
 from .world import UnkindWorker
 
@@ -70,7 +70,7 @@ class _Kind(Estimator):
     def _forget_everything(self) -> None:
         super()._forget_everything()
         of = self._admission
-        of.corrections = self.kind(of._log, of._how)
+        of.corrections = self.kind(of._log, of._options)
 
 
 class LaterRoundPasses(_Kind):
@@ -80,9 +80,9 @@ class LaterRoundPasses(_Kind):
         """Corrections for which nobody waits."""
 
         def admit(self, pending: PendingRounds) -> tuple[PendingRounds, PendingRounds]:
-            aside, self._aside = self._aside, {}
+            deferred, self._deferred = self._deferred, {}
             found = super().admit(pending)
-            self._aside = aside
+            self._deferred = deferred
             return found
 
 
@@ -92,7 +92,7 @@ class CorrectsTooEarly(_Kind):
     class kind(Corrections):  # noqa: N801
         """Corrections that are always due."""
 
-        def due(self, inputs: Mapping[int, InputPartition]) -> list[Met]:
+        def due(self, inputs: Mapping[int, InputPartition]) -> list[QueuedCorrection]:
             return [queue[0] for queue in self._queues.values() if queue]
 
 
@@ -113,9 +113,9 @@ class OldNameKept(_Kind):
         """Corrections whose merged players keep their names."""
 
         def edits_of(self, ladder: str, offset: int) -> Edits:
-            edits, found = super().edits_of(ladder, offset), Fates()
-            for name, fate in edits.fates.items():
-                for span in fate.out if fate.now == name else ():
+            edits, found = super().edits_of(ladder, offset), EntryEdits()
+            for name, edit in edits.entries.items():
+                for span in edit.removed if edit.player == name else ():
                     found.remove(name, span)
             return Edits(found.now(), edits.voided, edits.amended, edits.seasons)
 
@@ -145,9 +145,13 @@ class CorrectedNotAwaited(_Kind):
         """Corrections whose parts are not in flight."""
 
         def work_on(
-            self, met: Met, in_flight: InFlightWindow, now_s: float, observer: Observer
+            self,
+            queued: QueuedCorrection,
+            in_flight: InFlightWindow,
+            now_s: float,
+            observer: Observer,
         ) -> Step[bool]:
-            return (yield from super().work_on(met, _Nowhere(), now_s, observer))
+            return (yield from super().work_on(queued, _Nowhere(), now_s, observer))
 
 
 class _Nowhere(InFlightWindow):

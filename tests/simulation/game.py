@@ -126,7 +126,7 @@ class Weather:
     patience: int
     """For how many steps, at most, records wait for a correction before them."""
     checkpoint_every: int
-    """As in `Judged`."""
+    """As in `LogContext`."""
 
 
 def weather(rng: random.Random) -> Weather:

@@ -31,7 +31,7 @@ class ReachesTheCommit(Cutoff):
     """Counts rounds up to the estimators' committed offset, whatever parts exist."""
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:
-        return self._scattered[partitions] - 1
+        return self._sent[partitions] - 1
 
 
 class ReachesWhatWasIgnored(Cutoff):
@@ -63,7 +63,7 @@ class RestatesNothing(Cutoff):
 class ReachesWhatWasSentAgain(Cutoff):
     """Goes by the parts that are left, whatever subscribers were told."""
 
-    def note_told(self, told: Iterable[tuple[Player, int]]) -> None:
+    def note_published(self, told: Iterable[tuple[Player, int]]) -> None:
         pass
 
 

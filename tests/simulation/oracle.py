@@ -12,8 +12,8 @@ from stream_rater.contract.events import RatingChanged, joined, rating_changed_f
 from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.ports import REBUILT, Position
 from stream_rater.rating import record as belief_record
+from stream_rater.replay.edited_log import RecordValidator
 from stream_rater.replay.ledger import Ledger
-from stream_rater.replay.sequential import Judge
 from stream_rater.rounds.corrections import decode, kind_of
 from stream_rater.rounds.validation import Invalid
 
@@ -47,7 +47,7 @@ def replay(log: Log, ladders: Ladders, window: int) -> Expected:
     """Rate every record of round-completed, one after the other."""
     expected = Expected()
     for partition, records in enumerate(log.rounds):
-        judge = Judge(ladders, window, len(log.rounds))
+        judge = RecordValidator(ladders, window, len(log.rounds))
         corrections = _well_formed(records, ladders, len(log.rounds), expected)
         read = judge.round_decoder.read
         for name, ladder in ladders.ladders.items():
@@ -78,7 +78,7 @@ def _well_formed(
     return found
 
 
-def _rate(record: Record, judge: Judge, expected: Expected) -> None:
+def _rate(record: Record, judge: RecordValidator, expected: Expected) -> None:
     decoded = judge.decode([record])
     (refusal,) = decoded.refusals
     if refusal is not None:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections.ahead import Ahead, AllAhead
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
+from stream_rater.pipeline.corrections.correction_judge import Refusals, Steps
 from stream_rater.pipeline.corrections.correction_work import Work
 from stream_rater.pipeline.corrections.corrections import Corrections
-from stream_rater.pipeline.corrections.hearing import Course, Refusals
-from stream_rater.pipeline.corrections.judged_log import Proposed
+from stream_rater.pipeline.corrections.log_context import QueuedCorrection
 from stream_rater.pipeline.ports import CommitSource
 from stream_rater.replay.id_filter import IdFilter
 
@@ -35,12 +35,12 @@ class JudgedByALaterRecord(_Kind):
                     class kind(Ahead):  # noqa: N801
                         """One queue."""
 
-                        def meet(self, record: Record) -> Course[None]:
+                        def reach(self, record: Record) -> Steps[None]:
                             self.remember(record)
-                            yield from self._hearing.meet(record)
+                            yield from self._judge.reach(record)
                             if record.offset == max(self._polled):
                                 for each in reversed(self._polled.values()):
-                                    yield from self._judge(each)
+                                    yield from self._judge_polled(each)
 
 
 class PartRefused(_Kind):
@@ -62,7 +62,7 @@ class PartRefused(_Kind):
                         """One queue."""
 
                         def _found(
-                            self, judged: Sequence[Proposed], refused: Refusals
+                            self, judged: Sequence[QueuedCorrection], refused: Refusals
                         ) -> Refusals | None:
                             return refused or super()._found(judged, refused)
 

@@ -11,7 +11,7 @@ from stream_rater.adapters.memory.servers import Log
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.record import Player, Record
-from stream_rater.operations.corrected_rebuild import Marks, editions, last_told, to_restate
+from stream_rater.operations.corrected_rebuild import Marks, editions, last_published, to_restate
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.rebuild_store import Rebuild, Rebuilds, fill, passed, tails_at
 from stream_rater.pipeline.ladder_history import notes, restated_corrections
@@ -56,11 +56,11 @@ def rebuild(
     reach.check()
     told_all = [rating_changed_from_json(each.value) for shard in log.changed for each in shard]
     if any(shard.start for shard in log.parts):
-        reach.note_told(((each.ladder, each.player), each.offset) for each in told_all)
+        reach.note_published(((each.ladder, each.player), each.offset) for each in told_all)
     again = partial(itertools.chain.from_iterable, log.rounds)
     found = editions(again, ladders, window, len(log.rounds), reach)
     edited = found[0].verdicts.edits
-    told = last_told(told_all, edited) if getattr(reach, "knows_told", True) else {}
+    told = last_published(told_all, edited) if getattr(reach, "knows_told", True) else {}
     works = [
         Rebuild(
             ladders, window, len(log.rounds), reach, each.verdicts,

@@ -14,14 +14,14 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import to_json
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
+from stream_rater.pipeline.corrections.correction_judge import JUDGED_AT_ONCE
 from stream_rater.pipeline.corrections.correction_ports import (
     NoteCorrections,
     NotedCorrection,
     ReadAgain,
 )
 from stream_rater.pipeline.corrections.edits_in_force import APPLIED
-from stream_rater.pipeline.corrections.hearing import JUDGED_AT_ONCE
-from stream_rater.pipeline.corrections.judged_log import Judged
+from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ports import CommitSource, Effect, Poll, Step
 from stream_rater.pipeline.updater.updater import Updater
@@ -69,7 +69,7 @@ def test_a_wave_of_20_000_is_judged_in_pieces_and_looks_at_its_own_rounds(
         noted.append(NotedCorrection(at, "player-removed", Raw(log.rounds[0][at].value or b"")))
     assert sent(log, APPLIED) == place
     driver = estimator_worker(log, Store())
-    judged = Judged(ANY_LADDER, 100, 1)
+    judged = LogContext(ANY_LADDER, 100, 1)
     job = CorrectionJob("l", 0, place, [], noted, (), judged)
     assert steps_of(job, driver) >= players // JUDGED_AT_ONCE
     assert len(job.accepted) == players and not job.refused

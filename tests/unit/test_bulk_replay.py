@@ -10,12 +10,13 @@ import pytest
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config.ladders import Change, Ladder, Ladders
 from stream_rater.contract.record import Player, Record
-from stream_rater.operations.bulk_replay import BulkReplay, Census, Played
+from stream_rater.operations.bulk_replay import BulkReplay, PlayerTable
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.rebuild_store import Rebuild
 from stream_rater.rating.parameters import Elo, EloMMR
+from stream_rater.replay.edited_log import LoggedRounds
+from stream_rater.replay.pool import depths
 from stream_rater.replay.sequential import Replay
-from stream_rater.replay.turns import depths
 from stream_rater.rounds.batch import RoundBatch
 from tests.rounds import as_json, day, ranked, read
 from tests.unit.machines import CONFIG
@@ -68,13 +69,13 @@ def test_in_waves_as_one_by_one(monkeypatch: pytest.MonkeyPatch, at_once: int) -
 
 def test_who_is_who() -> None:
     """Namesakes of two ladders are two players, whatever ladders and players are called."""
-    census = Census()
+    table = PlayerTable()
     players = [("a", "x"), ("b", "x"), ("a/", "0/x"), ("", "1/x"), ("a", "ü\n")]
-    assert census.rows(PlayerColumn.of(players)).tolist() == [0, 1, 2, 3, 4]
-    assert census.players(np.array([4, 2, 0])) == [players[4], players[2], players[0]]
+    assert table.rows(PlayerColumn.of(players)).tolist() == [0, 1, 2, 3, 4]
+    assert table.at(np.array([4, 2, 0])) == [players[4], players[2], players[0]]
     more = PlayerColumn.of([*players[::-1], ("new", "x")])
-    assert census.rows(more).tolist() == [4, 3, 2, 1, 0, 5]
-    assert census.players(np.array([5, 1])) == [("new", "x"), players[1]]
+    assert table.rows(more).tolist() == [4, 3, 2, 1, 0, 5]
+    assert table.at(np.array([5, 1])) == [("new", "x"), players[1]]
 
 
 def test_as_early_as_may_be() -> None:
@@ -85,22 +86,22 @@ def test_as_early_as_may_be() -> None:
     assert not latest.any()
 
 
-def test_turns() -> None:
+def test_waves() -> None:
     """Rounds with the same parameters share one; those with others have their own."""
-    crowd = BulkReplay()
-    crowd.make_room(7)
+    replay = BulkReplay()
+    replay.make_room(7)
     rounds = RoundBatch.concat(
         [read(CONFIG, *ranked([1, 2], who)).batch for who in ("ab", "cd", "bc", "ef")]
     )
     offset = np.arange(4)
-    played = Played(rounds, np.array([0, 0, 0, 1]), offset + 3, offset)
-    turns = list(crowd.turns(played, np.array([0, 1, 2, 3, 1, 2, 4, 5])))
-    assert [turn.played.offset.tolist() for turn in turns] == [[0, 1], [3], [2]]
-    assert [turn.played.rounds.names.texts() for turn in turns] == [
+    logged = LoggedRounds(rounds, np.array([0, 0, 0, 1]), offset + 3, offset)
+    waves = list(replay.waves(logged, np.array([0, 1, 2, 3, 1, 2, 4, 5])))
+    assert [wave.logged.offset.tolist() for wave in waves] == [[0, 1], [3], [2]]
+    assert [wave.logged.rounds.names.texts() for wave in waves] == [
         list("abcd"),
         ["e", "f"],
         ["b", "c"],
     ]
-    assert [turn.rows.tolist() for turn in turns] == [[0, 1, 2, 3], [4, 5], [1, 2]]
-    assert turns[0].offsets.tolist() == [0, 0, 1, 1]
-    assert turns[2].partitions.tolist() == [5, 5]
+    assert [wave.rows.tolist() for wave in waves] == [[0, 1, 2, 3], [4, 5], [1, 2]]
+    assert waves[0].offsets.tolist() == [0, 0, 1, 1]
+    assert waves[2].partitions.tolist() == [5, 5]

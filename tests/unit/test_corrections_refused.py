@@ -20,7 +20,7 @@ from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ladder_history import notes
 from stream_rater.pipeline.ports import Effect
 from stream_rater.replay.corrected import judged
-from stream_rater.replay.sequential import records_of
+from stream_rater.replay.edited_log import records_of
 from tests.rounds import as_json, ranked
 
 CODE = "corrections-refused"

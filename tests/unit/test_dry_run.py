@@ -17,7 +17,7 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
 from stream_rater.operations import live_log
-from stream_rater.replay.sequential import records_of
+from stream_rater.replay.edited_log import records_of
 from tests.rounds import day, event, ranked
 
 Line = dict[str, Any]

@@ -8,7 +8,7 @@ import pytest
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.record import Record
-from stream_rater.replay.sequential import Judge
+from stream_rater.replay.edited_log import RecordValidator
 from tests.rounds import as_json
 
 WINDOW = 5
@@ -19,7 +19,7 @@ def record(offset: int, value: bytes, partition: int = 0) -> Record:
     return Record(partition, offset, value, received_s=4e9)
 
 
-def verdict(verdicts: Judge, offset: int, value: bytes, partition: int = 0) -> str:
+def verdict(verdicts: RecordValidator, offset: int, value: bytes, partition: int = 0) -> str:
     """`valid`, or the code."""
     (refusal,) = verdicts.decode([record(offset, value, partition)]).refusals
     return "valid" if refusal is None else refusal.code
@@ -31,12 +31,12 @@ def named(round_id: str, ladder: str = "a") -> bytes:
 
 
 @pytest.fixture
-def verdicts() -> Judge:
+def verdicts() -> RecordValidator:
     """Nothing read yet."""
-    return Judge(ANY_LADDER, WINDOW)
+    return RecordValidator(ANY_LADDER, WINDOW)
 
 
-def test_duplicate_within_the_window(verdicts: Judge) -> None:
+def test_duplicate_within_the_window(verdicts: RecordValidator) -> None:
     """Same ladder, same round id: rejected, with the place of the first."""
     assert verdict(verdicts, 10, named("r")) == "valid"
     (refusal,) = verdicts.decode([record(15, named("r"))]).refusals
@@ -45,19 +45,19 @@ def test_duplicate_within_the_window(verdicts: Judge) -> None:
     assert (refusal.ladder, refusal.round_id) == ("a", "r")
 
 
-def test_beyond_the_window_an_id_is_new(verdicts: Judge) -> None:
+def test_beyond_the_window_an_id_is_new(verdicts: RecordValidator) -> None:
     """W offsets and no more."""
     assert verdict(verdicts, 10, named("r")) == "valid"
     assert verdict(verdicts, 16, named("r")) == "valid"
 
 
-def test_same_id_on_another_ladder(verdicts: Judge) -> None:
+def test_same_id_on_another_ladder(verdicts: RecordValidator) -> None:
     """Ids are unique per ladder."""
     assert verdict(verdicts, 0, named("r", "a")) == "valid"
     assert verdict(verdicts, 1, named("r", "b")) == "valid"
 
 
-def test_invalid_record_takes_no_id(verdicts: Judge) -> None:
+def test_invalid_record_takes_no_id(verdicts: RecordValidator) -> None:
     """A rejected round may be reported again, mended."""
     bad = {"player": "ann", "rank": 0}, {"player": "bob", "rank": 1}
     spoilt = as_json(*bad, round_id="r", ladder="a")
@@ -65,14 +65,14 @@ def test_invalid_record_takes_no_id(verdicts: Judge) -> None:
     assert verdict(verdicts, 1, named("r")) == "valid"
 
 
-def test_round_that_rates_nobody_takes_its_id(verdicts: Judge) -> None:
+def test_round_that_rates_nobody_takes_its_id(verdicts: RecordValidator) -> None:
     """All unfinished: accepted, and its id counts as seen."""
     nobody = [{"player": p, "dnf": True} for p in ("ann", "bob")]
     assert verdict(verdicts, 0, as_json(*nobody, round_id="r", ladder="a")) == "valid"
     assert verdict(verdicts, 1, named("r")) == "duplicate-round"
 
 
-def test_duplicate_of_a_duplicate(verdicts: Judge) -> None:
+def test_duplicate_of_a_duplicate(verdicts: RecordValidator) -> None:
     """A repetition counts as an occurrence: else a verdict would hang on more than W offsets."""
     assert verdict(verdicts, 0, named("r")) == "valid"
     assert verdict(verdicts, 4, named("r")) == "duplicate-round"
@@ -86,17 +86,17 @@ def test_whoever_reads_the_window_first_judges_alike() -> None:
         b"junk" if rng.random() < 0.1 else named(f"r{rng.randrange(6)}", rng.choice("ab"))
         for _ in range(300)
     ]
-    whole = Judge(ANY_LADDER, WINDOW)
+    whole = RecordValidator(ANY_LADDER, WINDOW)
     expected = [verdict(whole, offset, value) for offset, value in enumerate(log)]
     assert set(expected) == {"valid", "malformed", "duplicate-round"}
     for c in range(0, 300, 7):
         start = max(0, c - WINDOW)
-        successor = Judge(ANY_LADDER, WINDOW)
+        successor = RecordValidator(ANY_LADDER, WINDOW)
         found = [verdict(successor, o, value) for o, value in enumerate(log[start:], start)]
         assert found[c - start :] == expected[c:]
 
 
-def test_remembers_no_more_than_the_window(verdicts: Judge) -> None:
+def test_remembers_no_more_than_the_window(verdicts: RecordValidator) -> None:
     """Memory is bounded by W, with gaps in the offsets, too."""
     for i in range(100):
         verdict(verdicts, 3 * i, named(f"r{i}"))
@@ -107,7 +107,7 @@ def test_remembers_no_more_than_the_window(verdicts: Judge) -> None:
 def test_a_round_in_another_ladders_partition() -> None:
     """It is rejected, and says what the producer must do; it does not count as seen."""
     home = partition_of("a", 4)
-    verdicts = [Judge(ANY_LADDER, WINDOW, 4) for _ in range(4)]
+    verdicts = [RecordValidator(ANY_LADDER, WINDOW, 4) for _ in range(4)]
     found = {p: verdict(verdicts[p], 0, named("r"), p) for p in range(4)}
     assert found == {p: "valid" if p == home else "wrong-partition" for p in range(4)}
     other = (home + 1) % 4

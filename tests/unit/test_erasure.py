@@ -19,10 +19,8 @@ from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
 from stream_rater.pipeline.ladder_history import LadderLog, correction_notes, notes
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers
-from stream_rater.replay.editing import Editing
-from stream_rater.replay.edits import NO_EDITS
-from stream_rater.replay.sequential import Unjudged
-from stream_rater.replay.verdicts import Verdicts
+from stream_rater.replay.edited_log import Unjudged, Verdicts
+from stream_rater.replay.edits import NO_EDITS, EditsSoFar
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, event, ranked
 
 TO = Pseudonym("ann", "x-1")
@@ -206,7 +204,7 @@ def test_what_the_log_says_of_the_player() -> None:
 def test_the_pseudonym_comes_where_the_id_came() -> None:
     """Among accounts that were merged into the same one, but for that one. The lesser name of two
     who meet in a round stays."""
-    merged = Editing()
+    merged = EditsSoFar()
     for each in ("bob", "ann", "cy"):
         merged.merge(each, "zoe")
     survey = Survey(Verdicts({"l": NO_EDITS, "m": merged.edits}, {}), rounds=1)

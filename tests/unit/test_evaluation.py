@@ -83,7 +83,7 @@ def test_threads_change_nothing() -> None:
 def test_rounds_in_blocks_are_rated_as_one_after_the_other(config: RatingConfig) -> None:
     """Scores come in the order of the season."""
     blocks = list(in_blocks(SEASON))
-    assert len(blocks) == 1 and 1 < len(blocks[0].turns) - 1 <= len(SEASON)
+    assert len(blocks) == 1 and 1 < len(blocks[0].waves) - 1 <= len(SEASON)
     alone, together = evaluate(SEASON, config), evaluate(blocks, config)
     assert np.array_equal(alone.scores, together.scores)
     assert np.array_equal(alone.players, together.players)

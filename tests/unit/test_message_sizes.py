@@ -23,11 +23,11 @@ from stream_rater.contract.events import MAX_ID_BYTES, to_json
 from stream_rater.contract.record import Record
 from stream_rater.contract.sizes import LEAST_BYTES, MOST_BYTES
 from stream_rater.contract.tracecontext import PARENT, STATE, STATE_LENGTH, Trace
-from stream_rater.pipeline.corrections.corrected_players import Corrected
+from stream_rater.pipeline.corrections.correction_job import Corrected
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
-from stream_rater.pipeline.corrections.correction_work import How, Met, Work
+from stream_rater.pipeline.corrections.correction_work import PartOptions, Work
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
-from stream_rater.pipeline.corrections.judged_log import Judged, Proposed
+from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import ROWS_PER_PART
@@ -131,14 +131,14 @@ def test_correction_parts_with_full_records() -> None:
     players = [long_id(number) for number in range(ROWS_PER_PART)]
     some = Corrected(players, [FULL_RECORD] * ROWS_PER_PART)
     record = Record(0, 7, None)
-    met = Met(record, PlayerRemoved(ladder=long_id(0), player=long_id(1)))
-    work = Work(met, LadderEdits(), Judged(ANY_LADDER, 0, 1), How(1, ROWS_PER_PART))
+    met = QueuedCorrection(record, PlayerRemoved(ladder=long_id(0), player=long_id(1)))
+    work = Work(met, LadderEdits(), LogContext(ANY_LADDER, 0, 1), PartOptions(1, ROWS_PER_PART))
     found = [correction_parts.encode(work._part(some, rows)) for rows in cut(work, some)]
     assert len(found) > 1
     assert max(map(len, found)) <= MOST_BYTES
     parts = [correction_parts.decode(each) for each in found]
     assert [player for each in parts for player in each.players] == players
-    few = Work(met, LadderEdits(), Judged(ANY_LADDER, 0, 1), How(1, 2))
+    few = Work(met, LadderEdits(), LogContext(ANY_LADDER, 0, 1), PartOptions(1, 2))
     assert [len(each) for each in cut(few, Corrected(players[:5], some.records[:5]))] == [2, 2, 1]
 
 
@@ -204,10 +204,10 @@ def test_the_note_of_a_correction_is_small(kind: str) -> None:
     """Whatever its reason is, and the fields that are judged later."""
     fields = {"ladder": long_id(0), "reason": MUCH, "event_type": MUCH, **CORRECTIONS[kind]}
     record = Record(0, 7, to_json(fields), ((EVENT_TYPE, kind.encode()),), 4e9)
-    met = Met(record, decode(record, ANY_LADDER))
-    work = Work(met, LadderEdits(), Judged(ANY_LADDER, 0, 1), How(1, ROWS_PER_PART))
+    met = QueuedCorrection(record, decode(record, ANY_LADDER))
+    work = Work(met, LadderEdits(), LogContext(ANY_LADDER, 0, 1), PartOptions(1, ROWS_PER_PART))
     if kind == "season-started":
-        work.job.accepted = [Proposed(*met)]
+        work.job.accepted = [met]
     (noted,) = work.notes()
     assert noted.event_type == kind
     assert len(noted.correction) < 1024

@@ -14,7 +14,7 @@ from stream_rater import Ladder, OtherLadder, RefusedLine
 from stream_rater.cli import app
 from stream_rater.library import rater
 from stream_rater.rating.elo_mmr import fold as fold_kernel
-from stream_rater.replay.sequential import BATCH_BYTES
+from stream_rater.replay.edited_log import BATCH_BYTES
 from tests.rounds import day, event, ranked
 
 Write = Callable[..., Path]

@@ -9,7 +9,7 @@ import numpy as np
 
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.operations import rebuild_store as module
-from stream_rater.operations.bulk_replay import BulkReplay, Turn
+from stream_rater.operations.bulk_replay import BulkReplay, BulkWave
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.rebuild import unproven
 from stream_rater.operations.rebuild_store import Rebuild
@@ -48,11 +48,11 @@ def evidence_of(offset: int) -> Part:
     class Watched(BulkReplay):
         """Keeps what it estimates."""
 
-        def rate(self, turn: Turn, config: Any, started: Any = ()) -> Evidence:
-            found = super().rate(turn, config, started)
-            names = turn.played.rounds.names.texts()
-            for at in set(turn.offsets.tolist()):
-                own = np.flatnonzero(turn.offsets == at)
+        def rate(self, wave: BulkWave, config: Any, started: Any = ()) -> Evidence:
+            found = super().rate(wave, config, started)
+            names = wave.logged.rounds.names.texts()
+            for at in set(wave.offsets.tolist()):
+                own = np.flatnonzero(wave.offsets == at)
                 of = part((at, "".join(names[i] for i in own)))
                 seen[at] = replace(of, evidence=found[own])
             return found

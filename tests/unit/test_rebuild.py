@@ -55,7 +55,7 @@ def told(each: Record) -> list[tuple[Player, int]]:
 
 def of_a(reach: Cutoff, partition: int = 0) -> int:
     """How far A's rounds reach, if they are in this partition."""
-    rows = reach.census.rows(PlayerColumn.of([A]))
+    rows = reach.players.rows(PlayerColumn.of([A]))
     return int(reach.of(rows, np.array([partition]))[0])
 
 
@@ -137,7 +137,7 @@ def test_parts_read_together(at_once: int) -> None:
             else:
                 after[player] = min(offset, after.get(player, offset))
     who = [(ladder, name) for ladder in "ab" for name in "abcdefghijk"]
-    rows = found.census.rows(PlayerColumn.of(who))
+    rows = found.players.rows(PlayerColumn.of(who))
     for partition, end in scattered.items():
         kept = (after.get(each, end) - 1 for each in who)
         expected = [before.get(each, most) for each, most in zip(who, kept, strict=True)]

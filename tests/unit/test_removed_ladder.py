@@ -8,7 +8,7 @@ import pytest
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import TEMPLATE, Ladder, Ladders
 from stream_rater.contract.corrections import SeasonStarted
-from stream_rater.pipeline.corrections.noting import note_of
+from stream_rater.pipeline.corrections.edits_in_force import note_of
 from stream_rater.pipeline.ladder_history import (
     LadderLog,
     correction_notes,

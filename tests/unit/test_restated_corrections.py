@@ -17,11 +17,10 @@ from stream_rater.contract.errors import NotesOfAnotherLog
 from stream_rater.contract.record import Record
 from stream_rater.contract.sizes import MOST_BYTES
 from stream_rater.operations.corrected_rebuild import to_restate
+from stream_rater.pipeline.corrections.correction_judge import CorrectionJudge
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
-from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders
-from stream_rater.pipeline.corrections.hearing import Hearing
-from stream_rater.pipeline.corrections.judged_log import Judged, Proposed
-from stream_rater.pipeline.corrections.noting import note_of
+from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders, note_of
+from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
 from stream_rater.pipeline.ladder_history import (
     AT_ONCE,
     LadderLog,
@@ -29,7 +28,7 @@ from stream_rater.pipeline.ladder_history import (
     notes,
     restated_corrections,
 )
-from stream_rater.replay.verdicts import Verdicts, WorkedIn
+from stream_rater.replay.edited_log import Verdicts, WorkedIn
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.runtime.failures import named_failures
 
@@ -93,11 +92,11 @@ def test_a_message_that_is_missing() -> None:
 def test_who_reads_again_and_again_sees_them() -> None:
     """Also if there are as many as before."""
     held, log = EditsOfLadders(), log_of(*correction_notes({"l": OLD}))
-    assert list(held.of("l", log.corrections).last.fates) == ["p1", "p2"]
+    assert list(held.of("l", log.corrections).last.entries) == ["p1", "p2"]
     log.read(*restated_corrections({"l": NEW}))
-    assert list(held.of("l", log.corrections).last.fates) == ["p1", "p3"]
+    assert list(held.of("l", log.corrections).last.entries) == ["p1", "p3"]
     log.read(*restated_corrections({"l": []}))
-    assert not held.of("l", log.corrections).last.fates
+    assert not held.of("l", log.corrections).last.entries
 
 
 # --- what a rebuild writes ------------------------------------------------------------------------
@@ -160,11 +159,11 @@ def hear(*records: Record) -> None:
     """A pass that comes to these corrections, after one at offset 1 was worked in at offset 2."""
     before = [note_of(1, VOIDED, 2), note_of(2, CorrectionsApplied(ladder="l"), 2)]
     decoder = RoundDecoder(ANY_LADDER)
-    hearing = Hearing(Judged(ANY_LADDER, 10, 1), 0, decoder, before, [VOIDED])
+    judge = CorrectionJudge(LogContext(ANY_LADDER, 10, 1), 0, decoder, before, [VOIDED])
     for each in records:
-        for _ in hearing.meet(each):
+        for _ in judge.reach(each):
             pass
-    for _ in hearing.judge(Proposed(a_correction(5), VOIDED)):
+    for _ in judge.judge(QueuedCorrection(a_correction(5), VOIDED)):
         pass
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from stream_rater.columns.strings import StringColumn
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session, before, in_blocks, sessions_of, singly, split
+from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.player_index import PlayerIndex, _same
-from stream_rater.replay.sequential import records_of
 from tests.rounds import as_json, ranked
 
 NAMES = st.lists(st.lists(st.text(max_size=3), unique=True, min_size=1), max_size=6)
@@ -89,7 +89,7 @@ def test_rounds_that_teach_nothing_are_left_out_of_rating() -> None:
     assert all_of_it is both and indices.tolist() == [0, 1]
     rated, indices = both.rating(skip_all_tied=True)
     assert rated is not None and (rated.rows.tolist(), indices.tolist()) == ([2, 3, 4], [1])
-    assert rated.turns.tolist() == [0, 1]
+    assert rated.waves.tolist() == [0, 1]
     assert both.take(np.array([0])).rating(skip_all_tied=True)[0] is None
 
 
@@ -100,20 +100,20 @@ CHAIN = [
 """In ladder x: ab, cd, ef; then bc, ea."""
 
 
-def test_rounds_come_in_turns() -> None:
+def test_rounds_come_in_waves() -> None:
     """As early as may be; each knows its number, and where it was."""
     (x, y), _ = sessions(*CHAIN)
     assert [each.batch.heads[0].round_id for each in x.rounds] == ["0", "1", "4", "2", "5"]
-    assert (x.turns.tolist(), x.numbers.tolist()) == ([0, 3, 5], [0, 1, 4, 2, 5])
+    assert (x.waves.tolist(), x.numbers.tolist()) == ([0, 3, 5], [0, 1, 4, 2, 5])
     assert x.rows.tolist() == [0, 1, 2, 3, 4, 5, 1, 2, 4, 0]
-    assert (y.turns.tolist(), y.numbers.tolist(), y.rows.tolist()) == ([0, 1], [3], [0, 1])
+    assert (y.waves.tolist(), y.numbers.tolist(), y.rows.tolist()) == ([0, 1], [3], [0, 1])
     some = x.take(np.array([1, 4]))
-    assert (some.turns.tolist(), some.numbers.tolist()) == ([0, 1, 2], [1, 5])
+    assert (some.waves.tolist(), some.numbers.tolist()) == ([0, 1, 2], [1, 5])
     assert some.rows.tolist() == [2, 3, 4, 0]
 
 
 def test_a_season_is_cut_and_taken_apart() -> None:
-    """By the numbers of its rounds, whatever turns and ladders they are in."""
+    """By the numbers of its rounds, whatever waves and ladders they are in."""
     found, _ = sessions(*CHAIN)
     assert [each.numbers.tolist() for each in singly(found)] == [[i] for i in range(6)]
     assert [each.numbers.tolist() for each in before(found, 3)] == [[0, 1, 2]]
@@ -155,7 +155,7 @@ def test_a_round_is_dealt_into_small_ones(size: int) -> None:
         [each.place for each in dealt.rounds]
     ).tolist()
     assert all((np.diff(each.place) > 0).all() for each in dealt.rounds)
-    assert dealt.turns.tolist() == [0, len(sizes)]
+    assert dealt.waves.tolist() == [0, len(sizes)]
     assert dealt.numbers.tolist() == [0] * len(sizes)
 
 

@@ -13,7 +13,7 @@ from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.config.ladders import Change, Ladder, Ladders
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.record import Player, Record
-from stream_rater.operations.bulk_replay import BulkReplay, Census, Played
+from stream_rater.operations.bulk_replay import BulkReplay, PlayerTable
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.parts import decoder, schema
@@ -26,8 +26,9 @@ from stream_rater.rating import record
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import Elo, EloMMR, EloR, Glicko, Season
 from stream_rater.rating.stages import rule_of
+from stream_rater.replay.edited_log import LoggedRounds, RecordValidator
 from stream_rater.replay.rating_changes import changes_of
-from stream_rater.replay.sequential import Judge, Replay
+from stream_rater.replay.sequential import Replay
 from tests.unit.machines import CONFIG
 from tests.unit.pending import SHARDS, pending_of
 from tests.unit.test_bulk_replay import OTHER, a_round
@@ -135,14 +136,14 @@ class Stream:
     """Both stages on records, as workers do it but for their logs."""
 
     def __init__(self) -> None:
-        self.judge = Judge(LADDERS, 10)
+        self.validator = RecordValidator(LADDERS, 10)
         self.records: dict[Player, bytes] = {}
         self.told: list[RatingChanged] = []
 
     def pending(self, of: Record) -> PendingRounds | None:
         """The round in a record, if it changes anything."""
-        decoded = self.judge.decode([of])
-        if not self.judge.round_decoder.rates(decoded.rounds, decoded.rule).all():
+        decoded = self.validator.decode([of])
+        if not self.validator.round_decoder.rates(decoded.rounds, decoded.rule).all():
             return None
         return estimation.pending_rounds([of], decoded, SHARDS)
 
@@ -154,7 +155,7 @@ class Stream:
         assert found.ready is pending
         offset = int(pending.offsets[0])
         return estimation.estimate(
-            pending, headers, self.judge.round_decoder.ratings, SHARDS,
+            pending, headers, self.validator.round_decoder.ratings, SHARDS,
             lambda ladder, _: seasons_at(ladder, offset),
         )  # fmt: skip
 
@@ -209,21 +210,20 @@ def test_several_seasons_in_one_call() -> None:
 
 
 def test_in_bulk_as_one_by_one() -> None:
-    """Each turn by the seasons of its ladder."""
-    judge, census, crowd = Judge(LADDERS, 10), Census(), BulkReplay()
+    """Each wave by the seasons of its ladder."""
+    validator, table, replay = RecordValidator(LADDERS, 10), PlayerTable(), BulkReplay()
     for each in ROUNDS:
-        decoded = judge.decode([each])
-        if not judge.round_decoder.rates(decoded.rounds, decoded.rule).all():
+        decoded = validator.decode([each])
+        if not validator.round_decoder.rates(decoded.rounds, decoded.rule).all():
             continue
-        rounds = decoded.rounds
-        rows = census.rows(rounds.players())
-        crowd.make_room(len(census))
-        played = Played(rounds, decoded.rule, np.zeros(1, np.int64), np.array([each.offset]))
-        started = seasons_at(rounds.heads[0].ladder, each.offset)
-        for turn in crowd.turns(played, rows):
-            crowd.rate(turn, judge.round_decoder.ratings[int(decoded.rule[0])], started)
-    everybody = np.arange(len(census))
-    found = BeliefColumn(census.players(everybody), crowd.records(everybody))
+        logged = LoggedRounds.of([each], decoded)
+        rows = table.rows(logged.rounds.players())
+        replay.make_room(len(table))
+        started = seasons_at(logged.rounds.heads[0].ladder, each.offset)
+        for wave in replay.waves(logged, rows):
+            replay.rate(wave, validator.round_decoder.ratings[int(decoded.rule[0])], started)
+    everybody = np.arange(len(table))
+    found = BeliefColumn(table.at(everybody), replay.column(everybody))
     assert dict(found) == records_of(replayed(LADDERS, 1)[0])
 
 

@@ -20,7 +20,7 @@ from stream_rater.contract.record import Record
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.operations import live_log
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.replay.sequential import records_of
+from stream_rater.replay.edited_log import records_of
 from tests.rounds import day, event, ranked
 
 Line = dict[str, Any]

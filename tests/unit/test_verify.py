@@ -14,7 +14,8 @@ from stream_rater.operations.verify import Verdict, compare, same_belief
 from stream_rater.rating import record
 from stream_rater.rating.model import Beliefs
 from stream_rater.replay.corrected import judged
-from stream_rater.replay.sequential import Replay, records_of
+from stream_rater.replay.edited_log import records_of
+from stream_rater.replay.sequential import Replay
 from tests.rounds import day, event, ranked
 from tests.unit.machines import CONFIG
 

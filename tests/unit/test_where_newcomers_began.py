@@ -12,7 +12,7 @@ from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.schema import UnknownPart
 from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, Season, TwoMoment
-from stream_rater.replay.pool import ONE_TURN, Pool
+from stream_rater.replay.pool import ONE_WAVE, Pool
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
 from stream_rater.runtime import embedded
@@ -84,7 +84,7 @@ def test_a_season_does_not_hide_it() -> None:
     pool.start_season(Season(1, 0.5, 200.0))
     standings = read(config, *ranked([2, 1], ["ann", "new"]))
     rows = pool.rows(standings.batch.names)
-    folded = pool.rate_rows(standings.batch, rows, ONE_TURN, np.array([1]))
+    folded = pool.rate_rows(standings.batch, rows, ONE_WAVE, np.array([1]))
     heads = dict(pool)
     assert heads["ann"]["previous_mu"] == before
     assert (heads["ann"]["previous_season"], heads["new"]["previous_season"]) == (0, 0)

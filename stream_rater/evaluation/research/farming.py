@@ -101,7 +101,7 @@ def _played(
                 session = last(session, row)
             rounds += 1
         pool.make_room(session.players)
-        pool.rate_rows(session.rounds, session.rows, session.turns, session.numbers)
+        pool.rate_rows(session.rounds, session.rows, session.waves, session.numbers)
         if took_part:
             rating = pool.mu(row)
         yield session, rating if took_part else None

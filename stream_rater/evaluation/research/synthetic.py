@@ -17,7 +17,7 @@ import numpy as np
 from stream_rater.columns.arrays import Ints
 from stream_rater.contract.events import Round
 from stream_rater.evaluation.season import NO_NAMES, Session
-from stream_rater.replay.pool import ONE_TURN
+from stream_rater.replay.pool import ONE_WAVE
 from stream_rater.rounds.batch import RoundBatch
 
 SKILL, SPREAD, PERFORMANCE, CHANGE = 1500.0, 350.0, 200.0, 35.0
@@ -67,4 +67,4 @@ def session(rows: Ints, players: int, number: int) -> Session:
         share=np.ones(entries),
         names=NO_NAMES,
     )
-    return Session("synthetic", players, rows, rounds, ONE_TURN, np.array([number]))
+    return Session("synthetic", players, rows, rounds, ONE_WAVE, np.array([number]))

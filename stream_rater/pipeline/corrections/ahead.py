@@ -1,24 +1,22 @@
-"""Judges corrections that wait, in a pass through the log that is made for the one before them.
+"""Judges queued corrections in a pass through the log that is made for the first one of a queue.
 
-So the refused ones of a queue take one pass together. Each verdict is that of the log before its
-correction, and no later record has a part in it: it does not matter who judges it, and when.
+So all rejected corrections of a queue take one pass together. Each verdict depends only on the log
+before its correction, so it does not matter which pass gives it.
 """
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from stream_rater.contract.corrections import Batched, Correction, CorrectionsApplied
+from stream_rater.contract.corrections import Correction, CorrectionsApplied
 from stream_rater.contract.record import Record
+from stream_rater.pipeline.corrections.correction_judge import CorrectionJudge, Refusals, Steps
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import correction_of
-from stream_rater.pipeline.corrections.hearing import Course, Hearing, Refusals
-from stream_rater.pipeline.corrections.judged_log import Judged, Proposed
+from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
+from stream_rater.replay.edited_log import LoggedRounds
+from stream_rater.replay.edits import places_by
 from stream_rater.replay.ledger import Earlier
-from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.corrections import names_in
-from stream_rater.rounds.decoder import DecodedRounds
 from stream_rater.rounds.validation import Invalid
 
 
@@ -26,22 +24,22 @@ class Queue(NamedTuple):
     """The corrections of a ladder that were polled and not worked in."""
 
     ladder: str
-    polled: Sequence[Proposed]
+    polled: Sequence[QueuedCorrection]
     """In order."""
     waiting: Sequence[NotedCorrection]
-    """Those before them that wait for `corrections-applied`."""
+    """Corrections before them that wait for `corrections-applied`."""
     accepted: Sequence[NotedCorrection]
-    """Those that were worked in before them."""
+    """Corrections that were worked in before them."""
 
     @property
     def asked(self) -> list[Correction]:
-        """All that will be judged."""
+        """All corrections that will be judged."""
         noted = [correction_of(each) for each in self.waiting]
         return noted + [each.correction for each in self.polled]
 
     @property
     def names(self) -> set[str]:
-        """Of all players whom the queue and the corrections before it name."""
+        """The players whom the queue and the corrections before it name."""
         before = [correction_of(each) for each in self.accepted]
         return {name for each in (*before, *self.asked) for name in names_in(each)}
 
@@ -49,56 +47,55 @@ class Queue(NamedTuple):
 class Ahead:
     """Judges the corrections of a queue, in a pass through the log that is made for one of them.
 
-    The verdict on each is that of the log before it, so it is the same whenever it is given.
-    Only refusals are of use: what is accepted must be worked in, by a pass of its own.
+    Only rejections are of use: an accepted correction needs a pass of its own to be worked in.
     """
 
-    def __init__(self, queue: Queue, hearing: Hearing, log: Judged) -> None:
+    def __init__(self, queue: Queue, judge: CorrectionJudge, log: LogContext) -> None:
         self.ladder = queue.ladder
         self.refusals: dict[int, Refusals | None] = {}
-        """By the offset of each correction that was judged, those that are refused with it. None:
-        something is accepted."""
-        self._hearing = hearing
+        """By the offset of each correction that was judged, the corrections that are rejected with
+        it; None if one is accepted."""
+        self._judge = judge
         self._log = log
         self._polled = {each.record.offset: each for each in queue.polled}
         self._waiting = {each.offset for each in queue.waiting} - self._polled.keys()
-        self._batch: list[Proposed] = []
-        """Those that wait for `corrections-applied`."""
+        self._batch: list[QueuedCorrection] = []
+        """Corrections that wait for `corrections-applied`."""
         self._is_over = False
-        """Whether a verdict needs rounds before those that are read: so do all later ones."""
+        """Whether a verdict needs rounds before those that are read. Then all later ones do."""
 
     @property
     def offsets(self) -> set[int]:
-        """Of all records that `meet` has to get."""
-        return self._waiting | self._hearing.offsets | self._polled.keys()
+        """The offsets of all records that `reach` must be given."""
+        return self._waiting | self._judge.offsets | self._polled.keys()
 
-    def add(self, rounds: RoundBatch, records: Sequence[Record]) -> None:
-        """As in Hearing."""
-        self._hearing.add(rounds, records)
+    def add(self, some: LoggedRounds) -> None:
+        """As in CorrectionJudge."""
+        self._judge.add(some)
 
     def remember(self, record: Record) -> None:
-        """As in Hearing."""
-        self._hearing.remember(record)
+        """As in CorrectionJudge."""
+        self._judge.remember(record)
         if record.offset in self._waiting:
-            self._batch.append(Proposed(record, self._log.correction(record)))
+            self._batch.append(QueuedCorrection(record, self._log.correction(record)))
 
-    def meet(self, record: Record) -> Course[None]:
+    def reach(self, record: Record) -> Steps[None]:
         """Read a correction, and judge it if it is in the queue."""
         if self._is_over:
             return
         self.remember(record)
         try:
-            yield from self._hearing.meet(record)
+            yield from self._judge.reach(record)
             if (polled := self._polled.get(record.offset)) is not None:
-                yield from self._judge(polled)
+                yield from self._judge_polled(polled)
         except Earlier:
             self._is_over = True
 
-    def _judge(self, polled: Proposed) -> Course[None]:
+    def _judge_polled(self, polled: QueuedCorrection) -> Steps[None]:
         if (invalid := self._log.refusal(polled)) is not None:
             self.refusals[polled.record.offset] = [(polled.record, invalid)]
             return
-        if isinstance(polled.correction, Batched) and polled.correction.batched:
+        if polled.waits:
             self._batch.append(polled)
             return
         some = [polled]
@@ -106,29 +103,29 @@ class Ahead:
             some, self._batch = self._batch, []
         refused: Refusals = []
         for each in some:
-            verdict = yield from self._hearing.judge(each)
+            verdict = yield from self._judge.judge(each)
             if isinstance(verdict, Invalid):
                 refused.append((each.record, verdict))
         self.refusals[polled.record.offset] = self._found(some, refused)
 
-    def _found(self, judged: Sequence[Proposed], refused: Refusals) -> Refusals | None:
+    def _found(self, judged: Sequence[QueuedCorrection], refused: Refusals) -> Refusals | None:
         return refused if len(refused) == len(judged) else None
 
 
 class AllAhead:
-    """The queues of several ladders, in one pass."""
+    """Judges the queues of several ladders in one pass."""
 
     kind = Ahead
 
     def __init__(
-        self, queues: Sequence[Queue], hearing: Callable[[Queue], Hearing], log: Judged
+        self, queues: Sequence[Queue], judge_of: Callable[[Queue], CorrectionJudge], log: LogContext
     ) -> None:
-        self._ladders = {each.ladder: self.kind(each, hearing(each), log) for each in queues}
-        self._whose = {at: each for each in self._ladders.values() for at in each.offsets}
-        self.first = min(self._whose, default=0)
-        """From where on records are needed."""
-        self.end = max(self._whose, default=-1) + 1
-        """And up to before which offset."""
+        self._ladders = {each.ladder: self.kind(each, judge_of(each), log) for each in queues}
+        self._by_offset = {at: each for each in self._ladders.values() for at in each.offsets}
+        self.first = min(self._by_offset, default=0)
+        """The offset of the first record that is needed."""
+        self.end = max(self._by_offset, default=-1) + 1
+        """The offset after the last record that is needed."""
 
     @property
     def refusals(self) -> dict[int, Refusals | None]:
@@ -137,22 +134,15 @@ class AllAhead:
 
     def remember(self, record: Record) -> None:
         """Read a correction before the rounds that are read."""
-        if (ahead := self._whose.get(record.offset)) is not None:
+        if (ahead := self._by_offset.get(record.offset)) is not None:
             ahead.remember(record)
 
-    def read(self, records: Sequence[Record], decoded: DecodedRounds | None) -> Course[None]:
+    def read(self, each: LoggedRounds | Record) -> Steps[None]:
         """Read some rounds, or one correction."""
-        if decoded is not None:
-            self._add(records, decoded)
-        elif (ahead := self._whose.get(records[0].offset)) is not None:
-            yield from ahead.meet(records[0])
-
-    def _add(self, records: Sequence[Record], decoded: DecodedRounds) -> None:
-        chosen: dict[str, list[int]] = {}
-        for i, head in enumerate(decoded.rounds.heads if self._ladders else ()):
-            if head.ladder in self._ladders:
-                chosen.setdefault(head.ladder, []).append(i)
-        valid = decoded.valid(records) if chosen else []
-        for ladder, own in chosen.items():
-            rounds = decoded.rounds.take(np.array(own, np.int64))
-            self._ladders[ladder].add(rounds, [valid[i] for i in own])
+        if isinstance(each, Record):
+            if (ahead := self._by_offset.get(each.offset)) is not None:
+                yield from ahead.reach(each)
+        elif self._ladders:
+            for ladder, places in places_by(head.ladder for head in each.rounds.heads).items():
+                if ladder in self._ladders:
+                    self._ladders[ladder].add(each.take(places))

@@ -1,59 +1,60 @@
 """Works a ladder's corrections in: reads the ladder's rounds again, and finds whose belief changes.
 
-The job is a pure function of the log before the corrections' offset c, and of the ladders file:
-whoever repeats it finds the same beliefs, to the bit. It has two passes through the log, in pieces:
+The job is a pure function of the log before the corrections' offset c, and of the ladders file. So
+whoever repeats it finds the same beliefs, to the bit. It reads the log in two passes:
 
 1. *Judge*: read which rounds and players there were, and judge the corrections.
-2. *Replay*: rate all rounds before c twice, by the edits of before and by those of now. The players
-   whose records then differ are those to be corrected.
+2. *Replay*: rate all rounds before c twice, by the edits before and after the corrections. The
+   players whose records then differ are to be corrected.
 
 Both passes begin at the last checkpoint (`replay.checkpoint`) before the first round that changes,
-or at the log's start if there is none. On its way the second pass makes the checkpoints anew that
-the corrections have made useless, and one at c if the last one is far behind.
+or at the log's start if there is none. The second pass also makes anew the checkpoints that the
+corrections have made useless, and one at c if the last one is far behind.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_rater.columns.arrays import Ints
 from stream_rater.config.ladders import Ladder
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections.ahead import AllAhead, Queue
-from stream_rater.pipeline.corrections.beginning import Beginning
-from stream_rater.pipeline.corrections.corrected_players import Corrected, differing
-from stream_rater.pipeline.corrections.correction_ports import NotedCorrection, ReadAgain
-from stream_rater.pipeline.corrections.edits_in_force import APPLIED, LadderEdits, correction_of
-from stream_rater.pipeline.corrections.hearing import (
-    Course,
-    Hearing,
+from stream_rater.pipeline.corrections.correction_judge import (
+    CorrectionJudge,
     Refusals,
-    parted,
-    proposed_in,
+    Steps,
+    queued_of,
     too_late,
 )
-from stream_rater.pipeline.corrections.judged_log import Judged, Proposed
-from stream_rater.pipeline.corrections.kept_checkpoints import KeptCheckpoints
+from stream_rater.pipeline.corrections.correction_ports import NotedCorrection, ReadAgain
+from stream_rater.pipeline.corrections.edits_in_force import APPLIED, LadderEdits
+from stream_rater.pipeline.corrections.kept_checkpoints import Beginning, KeptCheckpoints
+from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
 from stream_rater.pipeline.ports import LogStarts, Step, ask
+from stream_rater.rating import record as belief_record
 from stream_rater.rating import stages
+from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.stages import RatingRule
 from stream_rater.replay.checkpoint import Head, Place, Unusable
+from stream_rater.replay.edited_log import LoggedRounds, Verdicts, batches_of
 from stream_rater.replay.edits import NO_EDITS, Edits
 from stream_rater.replay.id_filter import IdFilter
 from stream_rater.replay.ledger import Base, Earlier
 from stream_rater.replay.pool import Pool
-from stream_rater.replay.sequential import Replay, batches_of
-from stream_rater.replay.verdicts import Verdicts
-from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.decoder import DecodedRounds
+from stream_rater.replay.sequential import Replay
 from stream_rater.rounds.validation import Invalid
 
 NOTHING = 2**62
 """An offset after every round's."""
 
 PIECE_BYTES = 2**17
-"""About how many bytes of records are worked through before other rounds have their turn."""
+"""The work pauses after about so many bytes of records, so that other rounds can be rated."""
+
+PLAYERS_AT_ONCE = 5000
+"""The players of two pools are compared about so many at a time."""
 
 
 class CorrectionJob:
@@ -62,8 +63,8 @@ class CorrectionJob:
     ahead_kind = AllAhead
 
     def __init__(
-        self, ladder: str, partition: int, at: int, proposed: Sequence[Proposed] | None,
-        waiting: Sequence[NotedCorrection], accepted: Sequence[NotedCorrection], log: Judged,
+        self, ladder: str, partition: int, at: int, proposed: Sequence[QueuedCorrection] | None,
+        waiting: Sequence[NotedCorrection], accepted: Sequence[NotedCorrection], log: LogContext,
         queues: Sequence[Queue] = (), refusals: Refusals | None = None,
     ) -> None:  # fmt: skip
         """`waiting`: corrections before `at` that are worked in with the proposed ones.
@@ -72,19 +73,20 @@ class CorrectionJob:
         `proposed` is None: there is nothing to work in, the job makes a checkpoint at `at`.
 
         `queues`: corrections that wait, here and on other ladders of the partition; some of them
-        are judged on the way. `refusals`: all is refused, as was found before.
+        are judged on the way. `refusals`: all corrections are rejected, as was found before.
         """
         self.ladder = ladder
         self.partition = partition
         self.at = at
         self.refused: Refusals = []
-        """Of the proposed corrections, those that are refused, once they are judged."""
-        self.accepted: list[Proposed] = []
-        """And the others."""
+        """The proposed corrections that are rejected, once they are judged."""
+        self.accepted: list[QueuedCorrection] = []
+        """The other proposed corrections."""
         self.ahead: dict[int, Refusals | None] = {}
-        """What was found of corrections that wait, by their offset (`ahead.Ahead`)."""
+        """The verdicts on corrections that wait, by their offset (`ahead.Ahead`)."""
         self.deleted_before = 0
-        """Where the log starts, if that is not its first record: then nothing is worked in."""
+        """The offset at which the log starts, if its first records were deleted. Then nothing is
+        worked in."""
         self.made: int | None = None
         """The number of players in the checkpoint at `at`, if the job has made one."""
         self.progress = 0.0
@@ -97,14 +99,10 @@ class CorrectionJob:
         self._given = list(proposed or ())
         self._waiting = {each.offset: each for each in waiting}
         self._before = list(accepted)
-        self._asked = [
-            *(correction_of(each) for each in waiting),
-            *(each.correction for each in self._given),
-        ]
         self._checkpoints = KeptCheckpoints(ladder)
-        self._course = self._work()
+        self._steps = self._work()
         self._pools: tuple[Pool, Pool] | None = None
-        """Before and now, once they are replayed."""
+        """The pools before and after the corrections, once they are replayed."""
         self._begin(Beginning())
 
     def step(self) -> Step[bool]:
@@ -112,7 +110,7 @@ class CorrectionJob:
         outcome: Any = None
         while True:
             try:
-                effect = self._course.send(outcome)
+                effect = self._steps.send(outcome)
             except StopIteration:
                 return True
             if effect is None:
@@ -121,17 +119,17 @@ class CorrectionJob:
 
     @property
     def completed_at(self) -> str:
-        """When the ladder's last round before was completed, as reported."""
-        return self._known.completed_at
+        """When the ladder's last round before `at` was completed, as reported."""
+        return self._read_so_far.completed_at
 
-    def _work(self) -> Course[None]:
+    def _work(self) -> Steps[None]:
         if self._refusals is not None:
             self.refused = list(self._refusals)
             return
         starts = yield from ask(LogStarts(frozenset([self.partition])))
         if start := starts[self.partition]:
             self.deleted_before = start
-            waiting = [proposed_in(self.partition, each) for each in self._waiting.values()]
+            waiting = [queued_of(self.partition, each) for each in self._waiting.values()]
             self.refused = too_late([*self._given, *waiting], start)
             return
         if not (self._given or self._waiting or self._only_checkpoint):
@@ -139,11 +137,11 @@ class CorrectionJob:
         yield from self._judge_all()
         if self._first < NOTHING or self._only_checkpoint:
             yield from self._replay()
-        yield from ask(ReadAgain(self.partition, self.at, self.at))  # whoever reads may let go
+        yield from ask(ReadAgain(self.partition, self.at, self.at))  # the reader may close
 
     # --- where to begin ---
 
-    def _judge_all(self) -> Course[None]:
+    def _judge_all(self) -> Steps[None]:
         """The first pass, from the newest checkpoint that is good for it, or from the start."""
         if self._every:
             yield from self._checkpoints.find()
@@ -164,42 +162,43 @@ class CorrectionJob:
 
     @property
     def _places(self) -> list[Place]:
-        """Of the corrections that were worked in before."""
+        """The places of the corrections that were worked in before."""
         return [each.place for each in self._before if each.event_type != APPLIED]
 
     def _begin(self, beginning: Beginning) -> None:
         self._beginning = beginning
-        self._judger = self._log.judge()
+        self._validator = self._log.validator()
         self._first = NOTHING
-        """The first round that the proposed corrections change, once they are judged."""
-        self._known = beginning.known
+        """The offset of the first round that the proposed corrections change, once they are
+        judged."""
+        self._read_so_far = beginning.read
         self._edits = self._edits_before = NO_EDITS
-        """By which the second pass rates the rounds."""
+        """The edits after and before the proposed corrections."""
 
     @property
     def _offset(self) -> int:
-        """Where the job begins."""
+        """The offset at which the job begins."""
         return self._beginning.offset
 
-    def _hearing(self, queue: Queue) -> Hearing:
-        """Of this ladder, or, where the job begins at the log's start, of another one."""
+    def _judge_of(self, queue: Queue) -> CorrectionJudge:
+        """The judge of this ladder or, where the job begins at the log's start, of another one."""
         known, base, head = set[Place](), None, self._beginning.head
         if head is not None:
             known = self._known_at(head)
             edits = LadderEdits(each for each in queue.accepted if each.place in known).last
             pool, ids = self._pool(edits), self._ids_before()
             base = Base(edits, head.time, {each for each in queue.names if each in pool}, ids)
-        return Hearing(
-            self._log, self.partition, self._judger.round_decoder, queue.accepted, queue.asked,
+        return CorrectionJudge(
+            self._log, self.partition, self._validator.round_decoder, queue.accepted, queue.asked,
             self._offset, base, known,
         )  # fmt: skip
 
     def _known_at(self, head: Head) -> set[Place]:
-        """The corrections that a checkpoint knows."""
+        """The corrections that a checkpoint includes."""
         return set(head.corrections)
 
     def _ids_before(self) -> IdFilter:
-        """Those that may be in the checkpoint's rounds."""
+        """The ids that may be in the checkpoint's rounds."""
         return self._beginning.ids
 
     def _pool(self, edits: Edits) -> Pool:
@@ -208,15 +207,16 @@ class CorrectionJob:
 
     @property
     def _rounds_from(self) -> int:
-        """From where the rounds are read; those before the checkpoint only for duplicates."""
+        """The offset from which the rounds are read. Rounds before the checkpoint only serve to
+        find duplicates."""
         head = self._beginning.head
         return 0 if head is None else head.read_from(self._log.window)
 
     # --- reading ---
 
     def _read(
-        self, first: int, end: int, take: Callable[[list[Record]], Course[None]]
-    ) -> Course[None]:
+        self, first: int, end: int, take: Callable[[list[Record]], Steps[None]]
+    ) -> Steps[None]:
         """Give `take` all records from `first` to before `end`, in pieces."""
         while first < end:
             records = yield from ask(ReadAgain(self.partition, first, end))
@@ -229,113 +229,107 @@ class CorrectionJob:
                 yield None
             first = records[-1].offset + 1
 
-    def _own(
-        self, records: Sequence[Record], decoded: DecodedRounds
-    ) -> tuple[list[Record], RoundBatch] | None:
-        """The ladder's rounds among these, and their records; None without any."""
-        heads, valid = decoded.rounds.heads, decoded.valid(records)
-        mine = [i for i, head in enumerate(heads) if head.ladder == self.ladder]
-        if not mine:
-            return None
-        rounds: RoundBatch = decoded.rounds.take(np.array(mine, np.int64))
-        own = [valid[i] for i in mine]
-        self._known = self._known.read(own[-1], rounds)
-        return own, rounds
+    def _own(self, records: Sequence[Record], some: LoggedRounds) -> LoggedRounds:
+        """The ladder's rounds among these, which were read from the records."""
+        own = some.of_ladder(self.ladder)
+        if len(own):
+            last = next(each for each in reversed(records) if each.offset == own.offset[-1])
+            self._read_so_far = self._read_so_far.read(last, own.rounds)
+        return own
 
     # --- the first pass ---
 
-    def _judge(self) -> Course[None]:
+    def _judge(self) -> Steps[None]:
         self.refused, self.accepted = [], []
-        hearing = self._hearing(
-            Queue(self.ladder, self._given, list(self._waiting.values()), self._before)
-        )
-        first = min([self._rounds_from, *hearing.wanted, *self._waiting])
-        ahead, proposed = self._ahead_from(first), list[Proposed]()
+        waiting = list(self._waiting.values())
+        judge = self._judge_of(Queue(self.ladder, self._given, waiting, self._before))
+        first = min([self._rounds_from, *judge.wanted, *self._waiting])
+        ahead, proposed = self._ahead_from(first), list[QueuedCorrection]()
 
         def remember(record: Record) -> None:
-            hearing.remember(record)
+            judge.remember(record)
             if record.offset in self._waiting:
-                proposed.append(Proposed(record, self._log.correction(record)))
+                proposed.append(QueuedCorrection(record, self._log.correction(record)))
 
         head, proven = self._beginning.head, self._beginning.head is None
 
-        def warm_up(some: list[Record]) -> Course[None]:
+        def warm_up(some: list[Record]) -> Steps[None]:
             nonlocal proven
-            for records, decoded in parted(some, self._judger):
-                if decoded is None:
-                    remember(records[0])
-                    ahead.remember(records[0])
-                else:
-                    proven |= head is not None and head.is_last_in(records)
+            for each in self._validator.read(some):
+                if isinstance(each, Record):
+                    remember(each)
+                    ahead.remember(each)
+            proven |= head is not None and head.is_last_in(some)
             yield from ()
 
-        def take(some: list[Record]) -> Course[None]:
-            for records, decoded in parted(some, self._judger):
-                if decoded is None:
-                    remember(records[0])
-                    yield from hearing.meet(records[0])
-                elif (own := self._own(records, decoded)) is not None:
-                    hearing.add(own[1], own[0])
-                yield from ahead.read(records, decoded)
+        def take(some: list[Record]) -> Steps[None]:
+            for each in self._validator.read(some):
+                if isinstance(each, Record):
+                    remember(each)
+                    yield from judge.reach(each)
+                elif len(own := self._own(some, each)):
+                    judge.add(own)
+                yield from ahead.read(each)
 
-        def look_ahead(some: list[Record]) -> Course[None]:
-            for records, decoded in parted(some, self._judger):
-                yield from ahead.read(records, decoded)
+        def look_ahead(some: list[Record]) -> Steps[None]:
+            for each in self._validator.read(some):
+                yield from ahead.read(each)
 
         yield from self._read(first, self._offset, warm_up)
         if not proven:
             raise Unusable("the log has no such last round")
         yield from self._read(self._offset, self.at, take)
-        yield from self._judge_proposed(hearing, [*self._given, *proposed])
+        yield from self._judge_proposed(judge, [*self._given, *proposed])
         yield from self._read(self.at, ahead.end, look_ahead)
         self.ahead |= ahead.refusals
 
     def _ahead_from(self, first: int) -> AllAhead:
-        """Those of the queues that can be judged in a pass that reads from this offset on. Other
-        ladders have checkpoints of their own."""
+        """The queues that can be judged in a pass that reads from this offset on. Other ladders
+        have checkpoints of their own."""
         all_ladders = self._beginning.head is None
         queues = [each for each in self._queues if all_ladders or each.ladder == self.ladder]
-        ahead = self.ahead_kind(queues, self._hearing, self._log)
-        return ahead if ahead.first >= first else self.ahead_kind((), self._hearing, self._log)
+        ahead = self.ahead_kind(queues, self._judge_of, self._log)
+        return ahead if ahead.first >= first else self.ahead_kind((), self._judge_of, self._log)
 
-    def _judge_proposed(self, hearing: Hearing, proposed: Sequence[Proposed]) -> Course[None]:
-        self._edits_before = hearing.ledger.edits
+    def _judge_proposed(
+        self, judge: CorrectionJudge, proposed: Sequence[QueuedCorrection]
+    ) -> Steps[None]:
+        self._edits_before = judge.ledger.edits
         for each in proposed:
-            verdict = yield from hearing.judge(each)
+            verdict = yield from judge.judge(each)
             if isinstance(verdict, Invalid):
                 self.refused.append((each.record, verdict))
             else:
                 self.accepted.append(each)
                 self._first = min(self._first, NOTHING if verdict is None else verdict)
-        self._edits = hearing.ledger.edits
+        self._edits = judge.ledger.edits
 
     # --- the second pass ---
 
-    def _replay(self) -> Course[None]:
-        last, self._known = self._known, self._beginning.known
-        self._judger = self._log.judge()
+    def _replay(self) -> Steps[None]:
+        last, self._read_so_far = self._read_so_far, self._beginning.read
+        self._validator = self._log.validator()
         now, before = (self._replay_by(e) for e in (self._edits, self._edits_before))
         replays = [now, before] if self._first < NOTHING else [now]
         to_be_made, ids = self._to_be_made(), self._ids_before()
-        self._beginning.let_go()
+        self._beginning.release()
         self._pools = self._pool_of(before), self._pool_of(now)
 
-        def warm_up(some: list[Record]) -> Course[None]:
-            for _ in parted(some, self._judger):
+        def warm_up(some: list[Record]) -> Steps[None]:
+            for _ in self._validator.read(some):
                 pass
             yield from ()
 
-        def take(some: list[Record]) -> Course[None]:
-            for records, decoded in parted(some, self._judger):
-                if decoded is None:
+        def take(some: list[Record]) -> Steps[None]:
+            for each in self._validator.read(some):
+                if isinstance(each, Record):
                     for replay in replays:
-                        replay.pass_by(records[0])
-                    continue
-                own = self._own(records, decoded)
-                if own is not None and to_be_made:
-                    ids.add(own[1])
-                for replay in replays:
-                    replay.rate(records, decoded, self.ladder)
+                        replay.start_season_at(each)
+                elif len(own := self._own(some, each)):
+                    if to_be_made:
+                        ids.add(own.rounds)
+                    for replay in replays:
+                        replay.rate(own)
             yield from ()
 
         yield from self._read(self._rounds_from, self._offset, warm_up)
@@ -346,13 +340,13 @@ class CorrectionJob:
             first = offset
         yield from self._read(first, self.at, take)
         self._pools = self._pool_of(before), self._pool_of(now)
-        self._known = last
+        self._read_so_far = last
 
     def _replay_by(self, edits: Edits) -> Replay:
         verdicts = Verdicts.of_ladder(self.ladder, self.partition, edits)
-        replay = Replay(self._log.ladders, 0, verdicts=verdicts, judge=self._judger)
+        replay = Replay(self._log.ladders, 0, verdicts=verdicts, validator=self._validator)
         if self._beginning.head is not None:
-            replay.go_on(self.ladder, self._pool(edits))
+            replay.resume(self.ladder, self._pool(edits))
         return replay
 
     def _pool_of(self, replay: Replay) -> Pool:
@@ -360,7 +354,7 @@ class CorrectionJob:
 
     @property
     def _all_places(self) -> tuple[Place, ...]:
-        """Of all corrections that are accepted now."""
+        """The places of all corrections that are accepted now."""
         return (*self._places, *((each.record.offset, self.at) for each in self.accepted))
 
     def _to_be_made(self) -> list[int]:
@@ -369,15 +363,16 @@ class CorrectionJob:
             return []
         return self._checkpoints.due(self._offset, self.at, self._every, self._all_places)
 
-    def _make_checkpoint(self, offset: int, replay: Replay, ids: IdFilter) -> Course[None]:
+    def _make_checkpoint(self, offset: int, replay: Replay, ids: IdFilter) -> Steps[None]:
         pool = replay.pools.get(self.ladder)
         if pool is None:
             return
         amended = [int(each.time[0]) for each in self._edits.amended.values()]
         self._add_amended(ids)
+        read = self._read_so_far
         head = Head(
-            offset, self._log.rules(self.ladder, offset), self._all_places, self._known.last,
-            max([self._known.time, *amended]), self._known.completed_at, 0,
+            offset, self._log.rules(self.ladder, offset), self._all_places, read.last,
+            max([read.time, *amended]), read.completed_at, 0,
         )  # fmt: skip
         players = yield from self._checkpoints.keep(head, pool, ids, self.at)
         if offset == self.at:
@@ -397,11 +392,50 @@ class CorrectionJob:
 
     @property
     def rule(self) -> RatingRule:
-        """By which the ladder's ratings are displayed."""
+        """The rule that displays the ladder's ratings."""
         return stages.rule_of(self._rating, self._edits.started)
 
-    def corrected(self) -> Iterator[Corrected]:
-        """The players whose beliefs change, some at a time."""
-        if self._pools is None or self._first == NOTHING:
-            return
-        yield from differing(*self._pools, self._offset, self.rule)
+    def corrected(self) -> "Iterator[Corrected]":
+        """Yield the players whose beliefs change, some at a time."""
+        if self._pools is not None and self._first < NOTHING:
+            yield from differing(*self._pools, self._offset, self.rule)
+
+
+class Corrected(NamedTuple):
+    """Some players whose beliefs change."""
+
+    players: list[str]
+    records: list[bytes]
+    """Their records now. Each has the offset of the player's last round as `last`."""
+
+
+NOBODY = Corrected([], [])
+
+
+def differing(before: Pool, now: Pool, first: int, rule: RatingRule) -> Iterator[Corrected]:
+    """Yield the players of two pools whose records differ, some at a time. The pools were equal
+    before the round at offset `first`. A player without any round left counts as a newcomer by
+    this rule."""
+    now.rows(before.names)  # now it has all players
+    names = now.names
+    old = before.rows(names)
+    new = newcomers(1, 1, rule.initial_mu, rule.initial_sigma, coded=True)
+    (newcomer,) = belief_record.encode(new)
+    for start in range(0, len(names), PLAYERS_AT_ONCE):
+        rows = np.arange(start, min(start + PLAYERS_AT_ONCE, len(names)))
+        latest = np.maximum(now.headers(rows)["last"], before.headers(old[rows])["last"])
+        rows = rows[latest >= first]
+        both = zip(_records_of(now, rows, newcomer), before.records(old[rows]), strict=True)
+        changed = zip(rows.tolist(), both, strict=True)
+        differ = {row: one for row, (one, other) in changed if one != other}
+        if not differ:
+            yield NOBODY
+        else:
+            yield Corrected(names.take(np.array(list(differ))).texts(), list(differ.values()))
+
+
+def _records_of(pool: Pool, rows: Ints, newcomer: bytes) -> list[bytes]:
+    """The records of these players; the newcomer's record for a player without any round left."""
+    rounds = pool.headers(rows)["rounds"].tolist()
+    both = zip(pool.records(rows), rounds, strict=True)
+    return [data if played else newcomer for data, played in both]

@@ -1,6 +1,6 @@
 """The work on one correction in the estimator: judge it, note it, and send the new records.
 
-When a correction is worked in, and which rounds wait for it, is in `corrections`.
+`corrections` decides when a correction is worked in, and which rounds wait for it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,22 +13,14 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.sharding import shards_of
 from stream_rater.columns.strings import StringColumn
-from stream_rater.contract.corrections import (
-    Batched,
-    Correction,
-    CorrectionsApplied,
-    name_of,
-)
-from stream_rater.contract.record import Record
+from stream_rater.contract.corrections import CorrectionsApplied, name_of
 from stream_rater.contract.sizes import MOST_BYTES
 from stream_rater.pipeline.corrections.ahead import Queue
-from stream_rater.pipeline.corrections.corrected_players import Corrected
-from stream_rater.pipeline.corrections.correction_job import CorrectionJob
+from stream_rater.pipeline.corrections.correction_job import Corrected, CorrectionJob
+from stream_rater.pipeline.corrections.correction_judge import Refusals
 from stream_rater.pipeline.corrections.correction_ports import NoteCorrections, NotedCorrection
-from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
-from stream_rater.pipeline.corrections.hearing import Refusals
-from stream_rater.pipeline.corrections.judged_log import Judged, Proposed
-from stream_rater.pipeline.corrections.noting import note_of
+from stream_rater.pipeline.corrections.edits_in_force import LadderEdits, note_of
+from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
 from stream_rater.pipeline.estimator.estimation import part_ends
 from stream_rater.pipeline.parts import corrections as parts_
 from stream_rater.pipeline.parts.corrections import CorrectionPart
@@ -36,41 +28,23 @@ from stream_rater.pipeline.ports import Scatter, Step, ask
 from stream_rater.rounds.corrections import round_in
 
 THRESHOLD = 0.5
-"""Points by which a displayed rating must move for a correction to be told at once."""
+"""A correction is published at once if a displayed rating moves by at least so many points."""
 
 HEADS = 10
 """The most bytes that MessagePack puts before an id and a record."""
 
-
 TOGETHER_BYTES = 2**18
-"""The most bytes of corrections that are finished together: one message notes them all."""
+"""Corrections are finished together while they have no more bytes: one message notes them all."""
 
 
-class How(NamedTuple):
-    """How correction parts are cut and told."""
+class PartOptions(NamedTuple):
+    """How correction parts are cut and published."""
 
     shards: int
     rows_per_part: int
     """The most rows in a message."""
     threshold: float = THRESHOLD
     """As in CorrectionPart."""
-
-
-class Met(NamedTuple):
-    """A correction that was polled and waits to be worked in."""
-
-    record: Record
-    correction: Correction
-
-    @property
-    def place(self) -> tuple[str, int]:
-        """The ladder, and the offset."""
-        return self.correction.ladder, self.record.offset
-
-    @property
-    def waits(self) -> bool:
-        """Whether it is only noted, for `corrections-applied` to work it in."""
-        return isinstance(self.correction, Batched) and self.correction.batched
 
 
 class Parts(NamedTuple):
@@ -82,30 +56,31 @@ class Parts(NamedTuple):
 
 
 class Work:
-    """One correction that is worked in."""
+    """The work on one correction."""
 
     job_kind = CorrectionJob
 
     def __init__(
-        self, met: Met, edits: LadderEdits, log: Judged, how: How, queues: Sequence[Queue] = (),
-        refusals: Refusals | None = None, behind: Sequence[Met] = (),
+        self, queued: QueuedCorrection, edits: LadderEdits, log: LogContext, options: PartOptions,
+        queues: Sequence[Queue] = (), refusals: Refusals | None = None,
+        behind: Sequence[QueuedCorrection] = (),
     ) -> None:  # fmt: skip
         """`queues` and `refusals`: as in CorrectionJob. `behind`: others that are only noted, or
-        refused, as this one is, and are finished with it."""
-        self._met = met
-        self.run = [met, *behind]
-        """All that are finished with it."""
-        self._how = how
+        rejected, as this one is, and are finished with it."""
+        self._queued = queued
+        self.run = [queued, *behind]
+        """All corrections that are finished with it, itself included."""
+        self._options = options
         self._noted = False
         self._parts: Iterator[Parts] = iter(())
-        self.waits = met.waits
-        correction, place = met.correction, met.record.offset
+        self.waits = queued.waits
+        correction, place = queued.correction, queued.record.offset
         applied = isinstance(correction, CorrectionsApplied)
-        self._refusal = log.refusal(Proposed(*met))
-        """Why its ladder takes no corrections. It is asked here, where all workers agree on what
-        the ladders file says of this offset, and not when the correction is met."""
+        self._refusal = log.refusal(queued)
+        """Why its ladder takes no corrections. This is asked here, where all workers agree on the
+        ladders file at this offset, and not when the correction is polled."""
         self.job = self.job_kind(
-            correction.ladder, met.record.partition, place, [] if applied else [Proposed(*met)],
+            correction.ladder, queued.record.partition, place, [] if applied else [queued],
             edits.waiting(place) if applied else (),
             () if self.waits else edits.accepted(place), log, queues, refusals,
         )  # fmt: skip
@@ -113,10 +88,10 @@ class Work:
     def step(
         self, sent: Callable[[Mapping[int, int], Mapping[int, Fingerprints]], None]
     ) -> Step[bool]:
-        """The next piece of the work; returns whether all is done. `sent` is told the ends of
+        """Do the next piece of the work. Returns whether all is done. `sent` receives the ends of
         parts, and the players in them, by shard, once the parts are acknowledged."""
         if self._refusal is not None:
-            self.job.refused = [(self._met.record, self._refusal)]
+            self.job.refused = [(self._queued.record, self._refusal)]
             return True
         if not self._noted:
             if self.waits or (yield from self.job.step()):
@@ -134,8 +109,8 @@ class Work:
         return False
 
     def notes(self) -> list[NotedCorrection]:
-        """What is to be noted."""
-        record, correction = self._met
+        """The notes to be written."""
+        record, correction = self._queued
         if self._refusal is not None:
             return []
         if self.waits:
@@ -151,7 +126,7 @@ class Work:
             if not some.players:
                 yield Parts([], {})
                 continue
-            shards = shards_of(some.players, self._how.shards)
+            shards = shards_of(some.players, self._options.shards)
             messages = [
                 (shard, parts_.encode(self._part(some, rows)))
                 for shard in np.unique(shards).tolist()
@@ -160,29 +135,29 @@ class Work:
             yield Parts(messages, self._fingerprints(some))
 
     def _cut(self, some: Corrected, rows: Sequence[int]) -> Iterator[Sequence[int]]:
-        """These rows in order, as many at a time as one message may have."""
+        """Yield these rows in order, as many at a time as one message may have."""
         most_bytes = MOST_BYTES - len(parts_.encode(self._part(some, [])))
         first = size = 0
         for i, row in enumerate(rows):
             own = len(some.players[row].encode()) + len(some.records[row]) + HEADS
-            if first < i and (i == first + self._how.rows_per_part or size + own > most_bytes):
+            if first < i and (i == first + self._options.rows_per_part or size + own > most_bytes):
                 yield rows[first:i]
                 first, size = i, 0
             size += own
         yield rows[first:]
 
     def _part(self, some: Corrected, rows: Sequence[int]) -> CorrectionPart:
-        record, correction = self._met
+        record, correction = self._queued
         return CorrectionPart(
-            version=parts_.CORRECTION, kernel=KERNEL_VERSION, shards=self._how.shards,
+            version=parts_.CORRECTION, kernel=KERNEL_VERSION, shards=self._options.shards,
             offset=record.offset, ladder=correction.ladder, cause=name_of(correction),
             round_id=round_in(correction), completed_at=self.job.completed_at, rule=self.job.rule,
-            threshold=self._how.threshold, players=[some.players[i] for i in rows],
+            threshold=self._options.threshold, players=[some.players[i] for i in rows],
             records=[some.records[i] for i in rows],
         )  # fmt: skip
 
     def _fingerprints(self, some: Corrected) -> dict[int, Fingerprints]:
         names, sizes = StringColumn.of(some.players), [len(some.players)]
-        prints = player_map.fingerprints(names, [self.job.ladder], sizes, self._how.shards)
+        prints = player_map.fingerprints(names, [self.job.ladder], sizes, self._options.shards)
         shards = player_map.shards_in(prints)
         return {shard: prints[shards == shard] for shard in np.unique(shards).tolist()}

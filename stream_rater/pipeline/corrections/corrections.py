@@ -2,14 +2,15 @@
 
 A correction at offset c begins once all records before c in its partition are finished. So its
 parts follow those of all earlier rounds in every shard's log, and a redelivered part of an earlier
-round is not fresh any more. Meanwhile the later rounds of its ladder are put aside. Other ladders'
+round is not fresh any more. Meanwhile the later rounds of its ladder are deferred. Other ladders'
 rounds are rated between the pieces of the work.
 
 1. Judge the correction, and rate the ladder's rounds anew (`correction_job`).
 2. Note what was accepted (`correction_ports`): later rounds are rated by it, whoever rates them.
-3. Send the new records of those whose beliefs changed, as correction parts. Once all parts are
-   acknowledged, the correction is finished, and the players await the ends of the parts.
-4. Rate the rounds that were put aside, as the corrections make them.
+3. Send the new records of the players whose beliefs changed, as correction parts. Once all parts
+   are acknowledged, the correction is finished, and later rounds of the players wait until the
+   parts are applied.
+4. Rate the deferred rounds, as the corrections make them.
 
 After a crash all of it is done again, with the same result, unless c was committed.
 """
@@ -19,21 +20,21 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from stream_rater.columns import player_map
 from stream_rater.contract.corrections import Correction
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections.ahead import Queue
+from stream_rater.pipeline.corrections.correction_judge import Refusals
 from stream_rater.pipeline.corrections.correction_ports import Noted
-from stream_rater.pipeline.corrections.correction_work import TOGETHER_BYTES, How, Met, Work
-from stream_rater.pipeline.corrections.edited_rounds import edited
+from stream_rater.pipeline.corrections.correction_work import TOGETHER_BYTES, PartOptions, Work
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
-from stream_rater.pipeline.corrections.hearing import Refusals
-from stream_rater.pipeline.corrections.judged_log import Judged, Proposed
+from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
 from stream_rater.pipeline.estimator.estimation import NO_ROUNDS, PendingRounds, SeasonsOf, never
 from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.estimator.progress import InFlightWindow
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Step
-from stream_rater.replay.edits import NO_EDITS, Edits
+from stream_rater.replay.edits import NO_EDITS, Edits, edited
 
 
 class Corrections:
@@ -41,25 +42,25 @@ class Corrections:
 
     work_kind = Work
 
-    def __init__(self, log: Judged, how: How) -> None:
+    def __init__(self, log: LogContext, options: PartOptions) -> None:
         self._log = log
-        self._how = how
+        self._options = options
         self._edits: dict[str, LadderEdits] = {}
         """By ladder, where any correction was noted."""
-        self._queues: dict[int, deque[Met]] = {}
-        """By partition, those that were not worked in, in order."""
+        self._queues: dict[int, deque[QueuedCorrection]] = {}
+        """By partition, the corrections that are not worked in yet, in order."""
         self._works: dict[int, Work] = {}
-        """By partition, the first of them, once it has begun."""
+        """By partition, the work on the first of them, once it has begun."""
         self._ahead: dict[int, dict[int, Refusals | None]] = {}
-        """By partition, of corrections that wait, by offset, what was found of them (`ahead`)."""
+        """By partition and offset, the verdicts on corrections that wait (`ahead`)."""
         self._offsets: dict[str, deque[int]] = {}
-        """By ladder, the offsets of its corrections in the queue."""
-        self._aside: dict[str, deque[PendingRounds]] = {}
-        """By ladder, the rounds that wait, in order. No correction of the ladder comes between
-        those of one element."""
+        """By ladder, the offsets of its corrections that are not worked in yet."""
+        self._deferred: dict[str, deque[PendingRounds]] = {}
+        """By ladder, the rounds that wait, in order. No correction of the ladder comes between the
+        rounds of one element."""
 
     def noted(self, noted: Noted) -> None:
-        """Take over what is noted of all ladders."""
+        """Take over the notes of all ladders."""
         self._edits = {ladder: LadderEdits(some) for ladder, some in noted.items()}
 
     def __len__(self) -> int:
@@ -68,36 +69,47 @@ class Corrections:
     def drop(self, partitions: Collection[int]) -> None:
         """Forget the corrections of these partitions, and the rounds that wait for them."""
         for partition in partitions:
-            for met in self._queues.pop(partition, ()):
-                self._aside.pop(met.correction.ladder, None)
-                self._offsets.pop(met.correction.ladder, None)
+            for queued in self._queues.pop(partition, ()):
+                self._deferred.pop(queued.correction.ladder, None)
+                self._offsets.pop(queued.correction.ladder, None)
             self._works.pop(partition, None)
             self._ahead.pop(partition, None)
 
-    def meet(self, record: Record, correction: Correction) -> None:
-        """A correction was polled."""
-        self._queues.setdefault(record.partition, deque()).append(Met(record, correction))
+    def enqueue(self, record: Record, correction: Correction) -> None:
+        """Add a correction that was polled."""
+        queued = QueuedCorrection(record, correction)
+        self._queues.setdefault(record.partition, deque()).append(queued)
         self._offsets.setdefault(correction.ladder, deque()).append(record.offset)
-        self._aside.setdefault(correction.ladder, deque())
+        self._deferred.setdefault(correction.ladder, deque())
 
     # --- rounds ---
 
     def admit(self, pending: PendingRounds) -> tuple[PendingRounds, PendingRounds]:
-        """Of rounds that were polled those that may be rated now, as corrections make them, and
-        those that teach nothing any more. The others are put aside."""
-        if self._aside:
+        """Defer the polled rounds that wait for a correction. Returns the others as the corrections
+        make them, and apart from them those that change no rating any more."""
+        if self._deferred:
             waits, rest = dict[str, list[int]](), list[int]()
             for i, head in enumerate(pending.rounds.heads):
-                to = waits.setdefault(head.ladder, []) if head.ladder in self._aside else rest
+                to = waits.setdefault(head.ladder, []) if head.ladder in self._deferred else rest
                 to.append(i)
             for ladder, own in waits.items():
-                self._aside[ladder].append(pending.take(np.array(own, np.int64)))
+                self._deferred[ladder].append(pending.take(np.array(own, np.int64)))
             pending = pending.take(np.array(rest, np.int64))
-        return (
-            edited(pending, self.edits_of, self._how.shards)
-            if self._edits
-            else (pending, NO_ROUNDS)
-        )
+        return self._edited(pending) if self._edits else (pending, NO_ROUNDS)
+
+    def _edited(self, pending: PendingRounds) -> tuple[PendingRounds, PendingRounds]:
+        """Rounds as the corrections before each make them, and apart from them those that change no
+        rating any more."""
+        rounds, counts = edited(pending.rounds, pending.offsets, self.edits_of)
+        if rounds is pending.rounds:
+            return pending, NO_ROUNDS
+        ladders = [head.ladder for head in rounds.heads]
+        prints = player_map.fingerprints(rounds.names, ladders, rounds.sizes, self._options.shards)
+        found = PendingRounds(
+            rounds, pending.rule, pending.partitions, pending.offsets, pending.traces, prints,
+            pending.tickets,
+        )  # fmt: skip
+        return found.take(np.flatnonzero(counts)), found.take(np.flatnonzero(~counts))
 
     def edits_of(self, ladder: str, offset: int) -> Edits:
         """The edits that a round of the ladder at this offset is rated by."""
@@ -106,47 +118,48 @@ class Corrections:
 
     @property
     def seasons(self) -> SeasonsOf:
-        """Which seasons have started before a round of a ladder at an offset."""
+        """Gives the seasons that have started before a ladder's round at an offset."""
         if not any(each.has_seasons for each in self._edits.values()):
             return never
         return lambda ladder, offset: self.edits_of(ladder, offset).started
 
     # --- work ---
 
-    def due(self, inputs: Mapping[int, InputPartition]) -> list[Met]:
+    def due(self, inputs: Mapping[int, InputPartition]) -> list[QueuedCorrection]:
         """The corrections that may be worked on now, one a partition at most: all records before
         each are finished."""
         first = [queue[0] for queue in self._queues.values() if queue]
         return [each for each in first if inputs[each.record.partition].reached(each.record.offset)]
 
     def begin(
-        self, met: Met, inputs: Mapping[int, InputPartition],
+        self, queued: QueuedCorrection, inputs: Mapping[int, InputPartition],
         agreed_at: Callable[[str, int], Step[bool]],
     ) -> Step[bool]:  # fmt: skip
-        """Begin the work on a correction that is due, with those behind it that are done as fast.
-        Returns whether it has begun: all workers agree on the ladder at its place."""
-        partition = met.record.partition
+        """Begin the work on a correction that is due, together with those behind it that need as
+        little work. Returns whether it has begun, which needs all workers to agree on the ladder at
+        its offset."""
+        partition = queued.record.partition
         if partition in self._works:
             return True
-        behind = self._behind(met, inputs[partition])
+        behind = self._behind(queued, inputs[partition])
         for some in (behind, []) if behind else ([],):
-            if (yield from agreed_at(*[met, *some][-1].place)):
-                self._works[partition] = self._work(met, some)
+            if (yield from agreed_at(*[queued, *some][-1].place)):
+                self._works[partition] = self._work(queued, some)
                 return True
         return False
 
-    def _behind(self, met: Met, source: InputPartition) -> list[Met]:
-        """The corrections right behind one which are only noted, or refused, as it is."""
+    def _behind(self, queued: QueuedCorrection, source: InputPartition) -> list[QueuedCorrection]:
+        """The corrections right behind one that are only noted, or rejected, as it is."""
 
-        def kind(each: Met) -> tuple[str, bool, bool]:
+        def kind(each: QueuedCorrection) -> tuple[str, bool, bool]:
             refused = self._refusals_of(each) is not None
             return each.correction.ladder, each.waits and not refused, refused
 
-        ladder, waits, refused = kind(met)
+        ladder, waits, refused = kind(queued)
         if not (waits or refused):
             return []
-        run, size = list[Met](), 0
-        for each in self._queues[met.record.partition]:
+        run, size = list[QueuedCorrection](), 0
+        for each in self._queues[queued.record.partition]:
             size += len(each.record.value or b"")
             if kind(each) != (ladder, waits, refused) or (size > TOGETHER_BYTES and run):
                 break
@@ -154,38 +167,38 @@ class Corrections:
         return run[1 : source.reached_by([each.record.offset for each in run])]
 
     def work_on(
-        self, met: Met, in_flight: InFlightWindow, now_s: float, observer: Observer
+        self, queued: QueuedCorrection, in_flight: InFlightWindow, now_s: float, observer: Observer
     ) -> Step[bool]:
         """Do the next piece of the work on a correction that is due. Returns whether it is done."""
-        partition, ladder = met.record.partition, met.correction.ladder
+        partition, ladder = queued.record.partition, queued.correction.ladder
         work = self._works[partition]
         done = yield from work.step(lambda ends, players: in_flight.sent(ends, players, now_s))
-        observer.correcting(ladder, partition, met.record.offset, work.job.progress)
+        observer.correcting(ladder, partition, queued.record.offset, work.job.progress)
         return done
 
-    def _work(self, met: Met, behind: Sequence[Met]) -> Work:
-        edits, known = self._edits_on(met.correction.ladder), self._ahead.get(met.record.partition)
-        refusals = self._refusals_of(met)
-        judged = met.waits or refusals is not None
-        queues = () if judged else self._queued(met.record.partition, known or {})
-        return self.work_kind(met, edits, self._log, self._how, queues, refusals, behind)
+    def _work(self, queued: QueuedCorrection, behind: Sequence[QueuedCorrection]) -> Work:
+        edits, partition = self._edits_on(queued.correction.ladder), queued.record.partition
+        refusals = self._refusals_of(queued)
+        judged = queued.waits or refusals is not None
+        queues = () if judged else self._to_be_judged(partition, self._ahead.get(partition, {}))
+        return self.work_kind(queued, edits, self._log, self._options, queues, refusals, behind)
 
-    def _refusals_of(self, met: Met) -> Refusals | None:
-        """What is refused with a correction, if that is known before it is worked in: its ladder
-        takes none, or it was judged in the pass of another one."""
-        if (invalid := self._log.refusal(Proposed(*met))) is not None:
-            return [(met.record, invalid)]
-        return self._ahead.get(met.record.partition, {}).get(met.record.offset)
+    def _refusals_of(self, queued: QueuedCorrection) -> Refusals | None:
+        """The rejections that come with a correction, if they are known before it is worked in: its
+        ladder takes none, or it was judged in the pass of another one."""
+        if (invalid := self._log.refusal(queued)) is not None:
+            return [(queued.record, invalid)]
+        return self._ahead.get(queued.record.partition, {}).get(queued.record.offset)
 
-    def _queued(self, partition: int, known: Collection[int]) -> list[Queue]:
+    def _to_be_judged(self, partition: int, known: Collection[int]) -> list[Queue]:
         """The corrections that wait in a partition, by ladder, if more than the first one has yet
         to be judged."""
         first, *others = self._queues[partition]
         if all(each.waits or each.record.offset in known for each in others):
             return []
-        polled: dict[str, list[Proposed]] = {}
+        polled: dict[str, list[QueuedCorrection]] = {}
         for each in (first, *others):
-            polled.setdefault(each.correction.ladder, []).append(Proposed(*each))
+            polled.setdefault(each.correction.ladder, []).append(each)
         return [
             Queue(ladder, some, edits.waiting(at), edits.accepted(at))
             for ladder, some in polled.items()
@@ -195,27 +208,30 @@ class Corrections:
     def _edits_on(self, ladder: str) -> LadderEdits:
         return self._edits.get(ladder) or LadderEdits()
 
-    def finished(self, met: Met) -> Iterator[tuple[Met, Refusals]]:
-        """The corrections that are finished together, and what is refused with each."""
-        work = self._works[met.record.partition]
-        yield met, work.job.refused
+    def finished(self, queued: QueuedCorrection) -> Iterator[tuple[QueuedCorrection, Refusals]]:
+        """Yield the corrections that are finished together, and the rejections of each."""
+        work = self._works[queued.record.partition]
+        yield queued, work.job.refused
         for each in work.run[1:]:
             yield each, self._refusals_of(each) or []
 
-    def finish(self, met: Met) -> tuple[PendingRounds, PendingRounds]:
-        """The work on a correction is done. Returns the rounds that waited for it alone, as
+    def finish(self, queued: QueuedCorrection) -> tuple[PendingRounds, PendingRounds]:
+        """Finish a correction whose work is done. Returns the rounds that waited for it alone, as
         `admit` does."""
-        partition, ladder = met.record.partition, met.correction.ladder
+        partition, ladder = queued.record.partition, queued.correction.ladder
         work, queue = self._works.pop(partition), self._queues[partition]
         self._edits.setdefault(ladder, LadderEdits()).add(work.notes())
         self._ahead.setdefault(partition, {}).update(work.job.ahead)
-        offsets, aside, free = self._offsets[ladder], self._aside[ladder], list[PendingRounds]()
+        offsets, deferred = self._offsets[ladder], self._deferred[ladder]
+        free = list[PendingRounds]()
         for each in work.run:
             queue.popleft()
             offsets.popleft()
             self._ahead[partition].pop(each.record.offset, None)
-        while aside and not (offsets and len(aside[0]) and aside[0].offsets[0] > offsets[0]):
-            free.append(aside.popleft())
+        while deferred:
+            if offsets and len(deferred[0]) and deferred[0].offsets[0] > offsets[0]:
+                break
+            free.append(deferred.popleft())
         if not offsets:
-            del self._offsets[ladder], self._aside[ladder]
-        return edited(PendingRounds.concat(free), self.edits_of, self._how.shards)
+            del self._offsets[ladder], self._deferred[ladder]
+        return self._edited(PendingRounds.concat(free))

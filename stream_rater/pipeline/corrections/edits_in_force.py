@@ -1,4 +1,5 @@
-"""Which edits a round is rated by: those of the corrections that were worked in before it.
+"""The notes of a ladder's corrections, and the edits that a round is rated by: those of the
+corrections that were worked in before it.
 
 Only removed and merged players, and seasons, concern rounds after a correction.
 """
@@ -6,24 +7,29 @@ Only removed and merged players, and seasons, concern rounds after a correction.
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+from msgspec import UNSET
+
 from stream_rater.contract import corrections
 from stream_rater.contract.corrections import (
     Correction,
     CorrectionsApplied,
     PlayerMerged,
     PlayerRemoved,
+    RoundAmended,
     SeasonStarted,
+    name_of,
 )
+from stream_rater.contract.events import to_json
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
 from stream_rater.rating.parameters import Season
-from stream_rater.replay.editing import Editing, Version
-from stream_rater.replay.edits import NO_EDITS, Edits, StartedSeason
-from stream_rater.rounds.corrections import span_of
+from stream_rater.replay.edits import NO_EDITS, Edits, EditsSoFar, StartedSeason, Version
+from stream_rater.rounds.corrections import names_in, round_in, span_of
 
 APPLIED = corrections.NAMES[CorrectionsApplied]
 
 CACHED = 8
-"""For so many places at most edits are kept, once they were asked for."""
+"""The edits of so many places are kept at most, once they were asked for."""
 
 
 def correction_of(noted: NotedCorrection) -> Correction:
@@ -31,32 +37,53 @@ def correction_of(noted: NotedCorrection) -> Correction:
     return corrections.from_message(noted.event_type, bytes(noted.correction))
 
 
-class LadderEdits:
-    """The corrections of one ladder, by what is noted of them.
+def note_of(offset: int, correction: Correction, at: int) -> NotedCorrection:
+    """The note of a correction whose record is at `offset`. It has all that later rounds are rated
+    by, and nothing that may be of any length. `at`: where it was worked in; -1 while it waits."""
+    correction = msgspec.structs.replace(correction, reason="", event_type="")
+    if isinstance(correction, RoundAmended):
+        correction = msgspec.structs.replace(correction, standings=[], completed_at=UNSET)
+    value = msgspec.Raw(to_json(correction))
+    return NotedCorrection(offset, name_of(correction), value, at)
 
-    It takes memory in proportion to the notes. The edits of one place are made when somebody asks
-    for them.
+
+def is_about(noted: NotedCorrection, correction: Correction) -> bool:
+    """Whether a note is about this correction: their kind, ladder, round and players are equal."""
+    other = correction_of(noted)
+    return (
+        name_of(other) == name_of(correction)
+        and other.ladder == correction.ladder
+        and round_in(other) == round_in(correction)
+        and names_in(other) == names_in(correction)
+    )
+
+
+class LadderEdits:
+    """The corrections of one ladder, by their notes.
+
+    It takes memory in proportion to the notes. The edits of a place are made when they are first
+    asked for.
     """
 
     def __init__(self, noted: Iterable[NotedCorrection] = ()) -> None:
         self.noted: list[NotedCorrection] = []
-        """All that were accepted, in the order in which they were worked in."""
+        """The accepted corrections, in the order in which they were worked in."""
         self._waiting: dict[int, NotedCorrection] = {}
-        """By offset, those that wait for `corrections-applied`."""
+        """By offset, the corrections that wait for `corrections-applied`."""
         self._applied: dict[int, list[NotedCorrection]] = {}
-        """By where they were worked in, those that have waited for it."""
+        """By the offset at which they were worked in, the corrections that have waited for it."""
         self._places: set[tuple[int, int]] = set()
-        self._editing = Editing()
+        self._corrections = EditsSoFar()
         self._from: list[int] = []
         self._versions: list[Version] = []
-        """What holds for rounds after each of these offsets."""
+        """The version that holds for rounds after each of these offsets."""
         self._made: dict[int, Edits] = {}
-        """By the number of the place, edits that were asked for lately."""
+        """By the number of the place, edits that were asked for recently."""
         self.add(noted)
 
     def add(self, noted: Iterable[NotedCorrection]) -> None:
-        """Add notes, in the order in which they were written. Whoever works a correction in again
-        notes it again: that adds nothing."""
+        """Add notes, in the order in which they were written. A correction that is worked in again
+        is noted again, which adds nothing."""
         for each in noted:
             if each.place in self._places:
                 continue
@@ -70,30 +97,30 @@ class LadderEdits:
             self._edit(correction_of(each), each.at)
 
     def _apply(self, at: int) -> None:
-        """What waits before this offset was worked in there."""
-        gone = [offset for offset in self._waiting if offset < at]
-        self._applied.setdefault(at, []).extend(self._waiting.pop(each) for each in gone)
+        """The corrections that wait before this offset were worked in there."""
+        waited = [offset for offset in self._waiting if offset < at]
+        self._applied.setdefault(at, []).extend(self._waiting.pop(each) for each in waited)
 
     def _edit(self, correction: Correction, at: int) -> None:
         match correction:
             case PlayerRemoved():
-                self._editing.remove(correction.player, span_of(correction))
+                self._corrections.remove(correction.player, span_of(correction))
             case PlayerMerged():
-                self._editing.merge(correction.player, correction.into)
+                self._corrections.merge(correction.player, correction.into)
             case SeasonStarted(season=season, keep=keep, sigma=sigma):
-                self._editing.start(StartedSeason(at, Season(season, keep, sigma)))
+                self._corrections.start(StartedSeason(at, Season(season, keep, sigma)))
             case _:
                 return
         if self._from and self._from[-1] == at:
-            self._versions[-1] = self._editing.version
+            self._versions[-1] = self._corrections.version
             self._made.pop(len(self._from), None)
         else:
             self._from.append(at)
-            self._versions.append(self._editing.version)
+            self._versions.append(self._corrections.version)
 
     def waiting(self, before: int) -> list[NotedCorrection]:
-        """Those before this offset that wait there, in order. Whoever works in again what was
-        noted at this offset finds them, too."""
+        """The corrections before this offset that wait there, in order. It also finds them when
+        what was noted at this offset is worked in again."""
         some = [*self._waiting.values()]
         for at, applied in reversed(self._applied.items()):
             if at < before:
@@ -103,7 +130,7 @@ class LadderEdits:
         return sorted(waits, key=lambda each: each.offset)
 
     def accepted(self, before: int) -> list[NotedCorrection]:
-        """Those that were worked in before this offset, in that order."""
+        """The corrections that were worked in before this offset, in that order."""
         return [each for each in self.noted if each.at < before]
 
     def of(self, offset: int) -> Edits:
@@ -111,14 +138,14 @@ class LadderEdits:
         return self._nth(bisect_left(self._from, offset))
 
     def _nth(self, number: int) -> Edits:
-        """Those of the first places, so many of them."""
+        """The edits after this many places."""
         if not number:
             return NO_EDITS
         found = self._made.get(number)
         if found is None:
             if len(self._made) >= CACHED:
                 self._made.pop(next(iter(self._made)))
-            found = self._made[number] = self._editing.at(self._versions[number - 1])
+            found = self._made[number] = self._corrections.at(self._versions[number - 1])
         return found
 
     @property
@@ -129,23 +156,23 @@ class LadderEdits:
     @property
     def has_seasons(self) -> bool:
         """Whether a season has started."""
-        return bool(self._editing.seasons)
+        return bool(self._corrections.seasons)
 
 
 class EditsOfLadders:
-    """The corrections of all ladders, for who reads the notes again and again."""
+    """The corrections of all ladders, for a reader of the notes that asks repeatedly."""
 
     def __init__(self) -> None:
-        self._held: dict[str, tuple[Sequence[NotedCorrection], int, LadderEdits]] = {}
-        """By ladder, its notes, how many of them were added, and the edits."""
+        self._cache: dict[str, tuple[Sequence[NotedCorrection], int, LadderEdits]] = {}
+        """By ladder, its notes, the number of them that were added, and the edits."""
 
     def of(self, ladder: str, noted: Mapping[str, Sequence[NotedCorrection]]) -> LadderEdits:
-        """The corrections of a ladder, of which this is noted now. Notes are only ever added to
-        the end: those that are known are not looked at again."""
+        """The corrections of a ladder, whose notes are these now. Notes are only ever appended, so
+        known ones are not read again."""
         notes = noted.get(ladder, ())
-        known, count, edits = self._held.get(ladder, (notes, 0, None))
+        known, count, edits = self._cache.get(ladder, (notes, 0, None))
         if edits is None or known is not notes or len(notes) < count:
             count, edits = 0, LadderEdits()
         edits.add(notes[count:])
-        self._held[ladder] = notes, len(notes), edits
+        self._cache[ladder] = notes, len(notes), edits
         return edits

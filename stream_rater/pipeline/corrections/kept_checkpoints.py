@@ -1,14 +1,17 @@
 """The checkpoints of one ladder, as a correction job reads and writes them.
 
-What the store does not take, or does not give, is as if it had not been kept: the job goes on, and
-makes no further checkpoint.
+If the store fails to write or read a checkpoint, the job continues as if the checkpoint had never
+been made, and makes no further one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import chain
 
 import msgspec
 
+from stream_rater.config.ladders import Ladder, Ladders
+from stream_rater.pipeline.corrections.correction_judge import Steps
 from stream_rater.pipeline.corrections.correction_ports import (
     Checkpoints,
     DropCheckpoint,
@@ -16,26 +19,27 @@ from stream_rater.pipeline.corrections.correction_ports import (
     ReadPiece,
     WritePiece,
 )
-from stream_rater.pipeline.corrections.hearing import Course
+from stream_rater.pipeline.corrections.log_context import ReadSoFar
 from stream_rater.pipeline.ports import Step, ask
 from stream_rater.replay import checkpoint
 from stream_rater.replay.checkpoint import Head, Place, Unusable
+from stream_rater.replay.edits import Edits
 from stream_rater.replay.id_filter import IdFilter
 from stream_rater.replay.pool import Pool
 
 
 class KeptCheckpoints:
-    """Finds, reads, writes and deletes them."""
+    """Finds, reads, writes and deletes the checkpoints of a ladder."""
 
     def __init__(self, ladder: str) -> None:
         self._ladder = ladder
         self.heads: list[Head] = []
         """The newest first, once they are found."""
-        self._takes = True
-        """Whether the store has taken all that was written so far."""
+        self._writable = True
+        """Whether the store has accepted all writes so far."""
 
     def find(self) -> Step[None]:
-        """Find all that are kept."""
+        """Find all checkpoints."""
         self.heads = checkpoint.heads_in((yield from ask(Checkpoints(self._ladder))))
 
     def read(self, head: Head) -> Step[list[bytes]]:
@@ -49,42 +53,42 @@ class KeptCheckpoints:
         return pieces
 
     def due(self, first: int, end: int, every: int, places: tuple[Place, ...]) -> list[int]:
-        """Where checkpoints are to be made in a pass from `first` to before `end`: where one is
-        that does not know just the corrections of these places, and at the end if the last one is
-        `every` records behind."""
+        """The offsets at which a pass from `first` to before `end` makes checkpoints: those of
+        checkpoints that do not include exactly the corrections of these places, and the end if the
+        last checkpoint is `every` records behind."""
         between = [each for each in self.heads if first < each.offset < end]
         made = {each.offset for each in between if each.corrections != places}
         if end - max(made | {first}) >= every:
             made.add(end)
         return sorted(made)
 
-    def keep(self, head: Head, pool: Pool, ids: IdFilter, end: int) -> Course[int | None]:
-        """Write a checkpoint of this pool, and of these ids, and delete those whose place it takes.
-        Returns the number of its players; None if it is not kept. `end`: where the log is now.
-        Yields effects, and None wherever it may pause."""
-        if not self._takes:
+    def keep(self, head: Head, pool: Pool, ids: IdFilter, end: int) -> Steps[int | None]:
+        """Write a checkpoint of this pool and these ids, and delete the checkpoints that it
+        replaces. Returns the number of its players; None if it could not be written. `end`: the
+        offset that the pass has reached. Yields effects, and None wherever it may pause."""
+        if not self._writable:
             return None
         rows, found = pool.played(), checkpoint.encoded_ids(ids)
         pieces = checkpoint.number_of_pieces(len(rows)) + len(found)
         head = msgspec.structs.replace(head, pieces=pieces, id_pieces=len(found))
         data = chain(checkpoint.pieces_of(pool, rows), found)
-        self._takes = yield from self._written(head, data)
-        if not self._takes:  # what was written of it takes room
+        self._writable = yield from self._written(head, data)
+        if not self._writable:  # its first pieces may have been written
             yield from ask(DropCheckpoint(self._ladder, head.name, head.pieces))
             return None
         head = msgspec.structs.replace(head, whole=True)
         others = [each for each in self.heads if each.name != head.name]
-        gone = [each for each in others if each.offset == head.offset or not each.whole]
-        left = [each for each in others if each not in gone]
+        obsolete = [each for each in others if each.offset == head.offset or not each.whole]
+        left = [each for each in others if each not in obsolete]
         left = sorted([head, *left], key=lambda each: each.offset, reverse=True)
-        gone += checkpoint.superfluous(left, end)
-        for each in gone:
+        obsolete += checkpoint.superfluous(left, end)
+        for each in obsolete:
             yield from ask(DropCheckpoint(self._ladder, each.name, each.pieces))
-        self.heads = [each for each in left if each not in gone]
+        self.heads = [each for each in left if each not in obsolete]
         return len(rows)
 
-    def _written(self, head: Head, pieces: Iterable[bytes]) -> Course[bool]:
-        """Write all of a checkpoint, or up to what the store does not take."""
+    def _written(self, head: Head, pieces: Iterable[bytes]) -> Steps[bool]:
+        """Write a checkpoint, up to the first write that fails. Returns whether none has."""
         if not (yield from self._write_head(head)):
             return False
         for number, data in enumerate(pieces):
@@ -95,3 +99,34 @@ class KeptCheckpoints:
 
     def _write_head(self, head: Head) -> Step[bool]:
         return (yield from ask(KeepCheckpoint(self._ladder, head.name, checkpoint.encode(head))))
+
+
+class Beginning:
+    """Where a job begins to read the log: at a checkpoint with these pieces, or at the log's start
+    if `head` is None."""
+
+    def __init__(self, head: Head | None = None, pieces: Sequence[bytes] = ()) -> None:
+        self.head = head
+        players = len(pieces) - (0 if head is None else head.id_pieces)
+        self._players, self._ids = pieces[:players], pieces[players:]
+        self.offset = 0 if head is None else head.offset
+        self.read = ReadSoFar()
+        """What is known of the rounds before it."""
+        if head is not None:
+            self.read = ReadSoFar(head.last, head.time, head.completed_at)
+
+    @cached_property
+    def ids(self) -> IdFilter:
+        """The ids that may be in the rounds before it."""
+        return checkpoint.ids_of(self._ids)
+
+    def pool(self, edits: Edits, ladder: str, ladders: Ladders) -> Pool:
+        """The players of the checkpoint, on a ladder with these corrections."""
+        terms = ladders.find(ladder, self.read.last[0])
+        assert terms is not None, "the checkpoint has a round"
+        started = edits.started_before(self.offset)
+        return checkpoint.pool_of(Ladder(rating=terms.rating), started, self._players)
+
+    def release(self) -> None:
+        """Free the memory of the pieces, once the players and ids have been read."""
+        self._players = self._ids = ()

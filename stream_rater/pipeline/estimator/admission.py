@@ -6,9 +6,9 @@ from itertools import compress
 import numpy as np
 
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.corrections.correction_work import How, Met
+from stream_rater.pipeline.corrections.correction_work import PartOptions
 from stream_rater.pipeline.corrections.corrections import Corrections
-from stream_rater.pipeline.corrections.judged_log import Judged
+from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.input_partition import InputPartition, finish
@@ -16,7 +16,7 @@ from stream_rater.pipeline.estimator.rejection_limiter import RejectionLimiter
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Rejection
 from stream_rater.rounds.batch import RoundHead
-from stream_rater.rounds.corrections import places_of
+from stream_rater.rounds.corrections import split_at_corrections
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.validation import Invalid
 
@@ -25,11 +25,11 @@ class Admission:
     """Judges the records of the owned partitions."""
 
     def __init__(
-        self, log: Judged, how: How, limiter: RejectionLimiter, observer: Observer
+        self, log: LogContext, options: PartOptions, limiter: RejectionLimiter, observer: Observer
     ) -> None:
         self.decoder = RoundDecoder(log.ladders, log.partitions)
         self._log = log
-        self._how = how
+        self._options = options
         self._limiter = limiter
         self._observer = observer
         self.forget()
@@ -37,7 +37,7 @@ class Admission:
     def forget(self) -> None:
         """Forget all partitions."""
         self.inputs: dict[int, InputPartition] = {}
-        self.corrections = Corrections(self._log, self._how)
+        self.corrections = Corrections(self._log, self._options)
 
     def drop(self, partitions: frozenset[int]) -> None:
         """Drop partitions."""
@@ -47,16 +47,13 @@ class Admission:
 
     def read(self, records: Sequence[Record], now_s: float) -> PendingRounds:
         """Judge records, in order. Returns the rounds that are to be rated; those that change
-        nothing are counted as done, and those that wait for a correction are put aside."""
-        places = places_of(records)
-        if not places:
-            return self._rounds(records, now_s)
-        found, first = list[PendingRounds](), 0
-        for i in places:
-            found.append(self._rounds(records[first:i], now_s))
-            self._meet(records[i], now_s)
-            first = i + 1
-        found.append(self._rounds(records[first:], now_s))
+        nothing are counted as done, and those that wait for a correction are deferred."""
+        found = list[PendingRounds]()
+        for some, correction in split_at_corrections(records):
+            if some:
+                found.append(self._rounds(some, now_s))
+            if correction is not None:
+                self._enqueue(correction, now_s)
         return PendingRounds.concat(found)
 
     def _rounds(self, records: Sequence[Record], now_s: float) -> PendingRounds:
@@ -66,7 +63,7 @@ class Admission:
         found = [next(heads) if refusal is None else refusal for refusal in decoded.refusals]
         counts = [self._counts(*each, now_s) for each in zip(records, found, strict=True)]
         valid = [refusal is None for refusal in decoded.refusals]
-        pending = estimation.pending_rounds(decoded.valid(records), decoded, self._how.shards)
+        pending = estimation.pending_rounds(decoded.valid(records), decoded, self._options.shards)
         kept = np.flatnonzero(list(compress(counts, valid)))
         pending = pending.take(kept)
         if unknown := int(np.count_nonzero(decoded.unknown[kept])):
@@ -95,7 +92,7 @@ class Admission:
         self._limiter.rejected(partition, now_s)
         self._observer.round_rejected(rejection)
 
-    def _meet(self, record: Record, now_s: float) -> None:
+    def _enqueue(self, record: Record, now_s: float) -> None:
         """Judge a correction as far as it can be judged alone, and put it in the queue."""
         try:
             correction = self._log.correction(record)
@@ -103,17 +100,17 @@ class Admission:
             self._counts(record, invalid, now_s)
             return
         source = self.inputs.get(record.partition)
-        if source is not None and source.meet(record):
-            self.corrections.meet(record, correction)
+        if source is not None and source.enqueue(record):
+            self.corrections.enqueue(record, correction)
 
-    def finish(self, met: Met, now_s: float) -> PendingRounds:
+    def finish(self, queued: QueuedCorrection, now_s: float) -> PendingRounds:
         """The work on a correction is done: reject what the log does not bear out, together with
         what is committed up to it. Returns the rounds that waited for it."""
-        partition, source = met.record.partition, self.inputs[met.record.partition]
-        for each, refused in self.corrections.finished(met):
+        partition, source = queued.record.partition, self.inputs[queued.record.partition]
+        for each, refused in self.corrections.finished(queued):
             offset = each.record.offset
             for record, invalid in refused:
                 self._rejected(partition, source.reject(record, invalid, offset), now_s)
             self._observer.corrected(each.correction.ladder, partition, offset, len(refused))
             source.finish([offset])
-        return self.teaching(*self.corrections.finish(met))
+        return self.teaching(*self.corrections.finish(queued))

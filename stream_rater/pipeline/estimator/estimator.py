@@ -33,8 +33,8 @@ from stream_rater.columns.player_map import Fingerprints
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.errors import Repartitioned, Trouble
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrections
-from stream_rater.pipeline.corrections.correction_work import THRESHOLD, How
-from stream_rater.pipeline.corrections.judged_log import Judged
+from stream_rater.pipeline.corrections.correction_work import THRESHOLD, PartOptions
+from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.admission import Admission
 from stream_rater.pipeline.estimator.agreement import Agreement
@@ -114,9 +114,9 @@ class Estimator:
         """The newly owned partitions, which step 1 has not opened yet."""
         self._now_s = 0.0
         self._limiter = RejectionLimiter(rejects_per_second)
-        log = Judged(ladders, window, partitions, checkpoint_every)
-        how = How(shards, rows_per_part, threshold)
-        self._admission = Admission(log, how, self._limiter, self._observer)
+        log = LogContext(ladders, window, partitions, checkpoint_every)
+        options = PartOptions(shards, rows_per_part, threshold)
+        self._admission = Admission(log, options, self._limiter, self._observer)
         self._prior_reader = PriorReader(shards, self._observer)
         self._forget_everything()
 
@@ -379,13 +379,13 @@ class Estimator:
         """Do the next piece of the work on a correction that is due (`corrections`)."""
         corrections, until_s, observer = self._admission.corrections, self._until_s, self._observer
         agreed_at = partial(self._agreement.agreed_at, until_s=until_s, observer=observer)
-        for met in () if self._send_no_more() else corrections.due(self._inputs):
-            if (yield from corrections.begin(met, self._inputs, agreed_at)):
+        for queued in () if self._send_no_more() else corrections.due(self._inputs):
+            if (yield from corrections.begin(queued, self._inputs, agreed_at)):
                 self._backoff.corrected()
-                piece = corrections.work_on(met, self._in_flight, self._now_s, observer)
+                piece = corrections.work_on(queued, self._in_flight, self._now_s, observer)
                 if (yield from piece):
                     self._held = HeldBeliefs()
-                    self._admit(self._admission.finish(met, self._now_s))
+                    self._admit(self._admission.finish(queued, self._now_s))
 
     # --- step 7 ---
 

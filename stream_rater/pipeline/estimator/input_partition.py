@@ -72,7 +72,7 @@ class InputPartition:
             return self._reject(record, invalid) if live else False
         return live
 
-    def meet(self, record: Record) -> bool:
+    def enqueue(self, record: Record) -> bool:
         """Whether a well-formed correction in a record is to be worked in: it was not before."""
         if record.offset < self._next_offset:
             return False

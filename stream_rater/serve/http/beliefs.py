@@ -24,7 +24,7 @@ from stream_rater.contract.errors import Denied, Trouble
 from stream_rater.contract.events import Entry, parse_time
 from stream_rater.replay.rating_changes import numbers_of
 from stream_rater.replay.sequential import Rated
-from stream_rater.replay.what_if import Gone, Known, by_sides, foreseen
+from stream_rater.replay.what_if import KnownBeliefs, RemovedPlayer, by_sides, foreseen
 from stream_rater.rounds.validation import Invalid
 from stream_rater.serve.answers import (
     MOST_PLAYERS,
@@ -115,7 +115,7 @@ class BeliefQuestions:
         with _refusals([]):
             try:
                 pool = self._beliefs.of(ladder, [player], published=told).pool
-            except Gone:
+            except RemovedPlayer:
                 raise _no_player(ladder, player) from None
             row = pool.find(player)
             if row is None:
@@ -139,7 +139,7 @@ def _refusals(sides: Sequence[SideQuestion]) -> Iterator[None]:
         yield
     except UnratedLadder as error:
         raise Refused("unknown-ladder", str(error), "path.ladder") from None
-    except Gone as error:
+    except RemovedPlayer as error:
         raise Refused("invalid", str(error), _place_of(error.player, sides)) from None
     except Invalid as error:
         raise Refused("invalid", f"{error.code}: {error}", "body") from None
@@ -169,7 +169,9 @@ def _entry(side: SideQuestion, rank: int | None) -> Entry:
     return Entry(team=tuple(side.players), shares=shares, rank=rank, dnf=rank is None)
 
 
-def _changes(rated: Rated, sides: Sequence[SideQuestion], known: Known) -> list[ForeseenAnswer]:
+def _changes(
+    rated: Rated, sides: Sequence[SideQuestion], known: KnownBeliefs
+) -> list[ForeseenAnswer]:
     """In the order of the sides."""
     order, side = by_sides(rated, [each.players for each in sides], known.edits)
     names, rounds = rated.rounds.names.texts(), rated.folded.wave.rounds + 1

@@ -1,57 +1,51 @@
-"""Hears the corrections of one ladder in a pass through the log, from its start or a checkpoint.
+"""Judges the corrections of one ladder in a pass through the log, from its start or a checkpoint.
 
 Corrections that were accepted before are accepted again where they were worked in. Others are
-judged, each by what is before it alone.
+judged, each by the log before it alone.
 """
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable
 from itertools import chain
 from typing import Any, TypeVar
 
-import numpy as np
-
-from stream_rater.columns.arrays import Ints
 from stream_rater.contract.corrections import EVENT_TYPE, Correction
 from stream_rater.contract.errors import NotesOfAnotherLog
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
-from stream_rater.pipeline.corrections.edits_in_force import APPLIED, correction_of
-from stream_rater.pipeline.corrections.judged_log import Judged, Proposed
-from stream_rater.pipeline.corrections.noting import is_about
+from stream_rater.pipeline.corrections.edits_in_force import APPLIED, correction_of, is_about
+from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
 from stream_rater.pipeline.ports import Effect
 from stream_rater.replay.checkpoint import Place
+from stream_rater.replay.edited_log import LoggedRounds
 from stream_rater.replay.ledger import Base, Ledger
-from stream_rater.replay.sequential import Judge
-from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.corrections import places_of
-from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
+from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.validation import Invalid
 
 T = TypeVar("T")
 
-Course = Generator[Effect[Any] | None, Any, T]
+Steps = Generator[Effect[Any] | None, Any, T]
 """Work that yields effects, and None wherever it may pause."""
 
 JUDGED_AT_ONCE = 100
 LOOKED_AT_ONCE = 10_000
-"""After so many verdicts, or so many rounds that they have looked at, others have their turn."""
+"""The work pauses after so many verdicts, or after verdicts have looked at so many rounds."""
 
 Refusals = list[tuple[Record, Invalid]]
-"""Corrections, and why each is refused."""
+"""The records of rejected corrections, and why each is rejected."""
 
 
-def proposed_in(partition: int, noted: NotedCorrection) -> Proposed:
-    """A correction that waits, as far as its note tells."""
+def queued_of(partition: int, noted: NotedCorrection) -> QueuedCorrection:
+    """A waiting correction, with what its note says of it."""
     headers = ((EVENT_TYPE, noted.event_type.encode()),)
     record = Record(partition, noted.offset, bytes(noted.correction), headers)
-    return Proposed(record, correction_of(noted))
+    return QueuedCorrection(record, correction_of(noted))
 
 
-def too_late(proposed: Iterable[Proposed], start: int) -> Refusals:
-    """Refuses corrections on a log that does not hold its first rounds any more: no replay can tell
-    what they taught. `start`: where it begins."""
+def too_late(queued: Iterable[QueuedCorrection], start: int) -> Refusals:
+    """Reject corrections because the log does not hold its first rounds any more, so that no replay
+    can compute what these changed. `start`: the offset at which the log begins."""
     refused: Refusals = []
-    for record, correction in proposed:
+    for record, correction in queued:
         text = f"round-completed begins at offset {start}: the rounds before it were deleted"
         invalid = Invalid("unknown-round", text)
         invalid.tell(correction.ladder, getattr(correction, "round_id", ""))
@@ -59,30 +53,17 @@ def too_late(proposed: Iterable[Proposed], start: int) -> Refusals:
     return refused
 
 
-def parted(
-    records: Sequence[Record], judge: Judge
-) -> Iterator[tuple[Sequence[Record], DecodedRounds | None]]:
-    """The rounds in some records, together up to each correction, which comes alone."""
-    first = 0
-    for i in [*places_of(records), len(records)]:
-        if rounds := records[first:i]:
-            yield rounds, judge.decode(rounds)
-        first = i + 1
-        if i < len(records):
-            yield records[i:first], None
-
-
-class Hearing:
-    """What is heard of one ladder."""
+class CorrectionJudge:
+    """Judges the corrections of one ladder by the records that it is given, in order."""
 
     def __init__(
-        self, log: Judged, partition: int, decoder: RoundDecoder,
+        self, log: LogContext, partition: int, decoder: RoundDecoder,
         before: Iterable[NotedCorrection], asked: Iterable[Correction], first: int = 0,
         base: Base | None = None, in_base: Collection[Place] = (),
     ) -> None:  # fmt: skip
-        """`before`: what was accepted before, in that order. `asked`: all other corrections that
-        will be judged. `base`: of a pass that begins at the offset `first`, and `in_base` has the
-        corrections that it knows."""
+        """`before`: the corrections that were accepted before, in that order. `asked`: all others
+        that will be judged. `base`: of a pass that begins at the offset `first`; `in_base` has the
+        places of the corrections that the base includes."""
         before = list(before)
         corrections = [*(correction_of(each) for each in before), *asked]
         self.ledger = Ledger(corrections, decoder.read, base)
@@ -90,7 +71,8 @@ class Hearing:
         self._partition = partition
         self._in_base = in_base
         self._due: dict[int, list[NotedCorrection]] = {}
-        """By where they were worked in, those of before that this pass comes to."""
+        """By the offset at which they were worked in, the corrections of before that this pass
+        reaches."""
         for each in before:
             if each.at >= first and each.event_type != APPLIED:
                 self._due.setdefault(each.at, []).append(each)
@@ -98,26 +80,25 @@ class Hearing:
         """The offsets of their records."""
         self._records: dict[int, Record] = {}
         self._made = self._looked_at = 0
-        """Verdicts since the last pause, and what was looked at before it."""
+        """The number of verdicts since the last pause, and of rounds looked at before it."""
 
     @property
     def offsets(self) -> set[int]:
-        """Of all records that `meet` has to get."""
+        """The offsets of all records that `reach` must be given."""
         return self.wanted | self._due.keys()
 
-    def add(self, rounds: RoundBatch, records: Sequence[Record]) -> None:
-        """Read accepted rounds of the ladder, which were in these records."""
-        offsets: Ints = np.array([each.offset for each in records], np.int64)
-        self.ledger.add(rounds, offsets, self._partition)
+    def add(self, some: LoggedRounds) -> None:
+        """Read accepted rounds of the ladder."""
+        self.ledger.add(some.rounds, some.offset, self._partition)
 
     def remember(self, record: Record) -> None:
         """Read a correction that may be worked in later."""
         if record.offset in self.wanted:
             self._records[record.offset] = record
 
-    def meet(self, record: Record) -> Course[None]:
-        """Read a correction: what was worked in here is accepted again. Raises Earlier, or
-        NotesOfAnotherLog."""
+    def reach(self, record: Record) -> Steps[None]:
+        """Read a correction. Those that were worked in at its offset are accepted again. Raises
+        Earlier, or NotesOfAnotherLog."""
         self.remember(record)
         for noted in self._due.pop(record.offset, ()):
             own, correction = self._noted(noted)
@@ -128,7 +109,7 @@ class Hearing:
             yield from self._pause()
 
     def _noted(self, noted: NotedCorrection) -> tuple[Record, Correction]:
-        """The record of a noted correction, and what it says."""
+        """The record of a noted correction, and its content."""
         own = self._records.pop(noted.offset, None)
         try:
             correction = None if own is None else self._log.correction(own)
@@ -138,10 +119,10 @@ class Hearing:
             raise NotesOfAnotherLog(correction_of(noted).ladder, noted.offset)
         return own, correction
 
-    def judge(self, each: Proposed) -> Course[int | Invalid | None]:
-        """The verdict on a correction: why it is refused, or the first round that it changes, if
-        there is one. All that was worked in before has been met. Raises Earlier, or
-        NotesOfAnotherLog."""
+    def judge(self, each: QueuedCorrection) -> Steps[int | Invalid | None]:
+        """The verdict on a correction: why it is rejected, or the offset of the first round that it
+        changes; None if it changes none. All that was worked in before must have been reached.
+        Raises Earlier, or NotesOfAnotherLog."""
         for noted in chain.from_iterable(self._due.values()):  # the log has no correction there
             raise NotesOfAnotherLog(correction_of(noted).ladder, noted.offset)
         verdict: int | Invalid | None
@@ -153,7 +134,7 @@ class Hearing:
         yield from self._pause()
         return verdict
 
-    def _pause(self) -> Course[None]:
+    def _pause(self) -> Steps[None]:
         self._made += 1
         looked_at = self.ledger.looked_at - self._looked_at
         if self._made >= JUDGED_AT_ONCE or looked_at >= LOOKED_AT_ONCE:

@@ -1,0 +1,278 @@
+"""The edited log: the rounds of a log, in its order, as its corrections make them.
+
+Every replay reads the log through this module. A record holds a round or a correction. Whether a
+round is accepted depends on the records of its partition before it (`RecordValidator`). Whether a
+correction is accepted may depend on the whole log before it, so it is decided in separate passes
+(`corrected`), and a replay receives the outcome (`Verdicts`).
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.sharding import ANYWHERE
+from stream_rater.config.ladders import Ladders
+from stream_rater.contract.corrections import EVENT_TYPE, Correction, kind_of_line
+from stream_rater.contract.record import Record
+from stream_rater.rating.parameters import Season
+from stream_rater.replay.edits import NO_EDITS, Edits, edited
+from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.corrections import kind_of, places_of, split_at_corrections
+from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
+from stream_rater.rounds.duplicates import DuplicateWindow
+from stream_rater.rounds.validation import Invalid
+
+BATCH_BYTES = 2**18
+"""Records are decoded together while they have no more bytes than this."""
+
+
+class Unjudged(Exception):
+    """The log has a correction, and the replay was given no verdicts on corrections."""
+
+
+class WorkedIn(NamedTuple):
+    """A correction that was accepted, or one that waits for `corrections-applied`."""
+
+    offset: int
+    """The offset of its record."""
+    correction: Correction
+    at: int
+    """The offset at which it was worked in; -1 while it waits."""
+
+
+class Verdicts(NamedTuple):
+    """The outcome of all corrections of a log."""
+
+    edits: Mapping[str, Edits]
+    """By ladder, all accepted corrections."""
+    refusals: Mapping[tuple[int, int], Invalid]
+    """By partition and offset, why each rejected correction is rejected."""
+
+    starts: Mapping[tuple[int, int], tuple[str, Season]] = {}
+    """By partition and offset of each accepted `season-started`, its ladder and season."""
+    worked_in: Mapping[str, Sequence[WorkedIn]] = {}
+    """By ladder, what workers note of its corrections, in that order. A correction that has waited
+    is in it twice."""
+
+    @classmethod
+    def of_ladder(cls, ladder: str, partition: int, edits: Edits) -> "Verdicts":
+        """The verdicts on one ladder's corrections, whose records are in this partition."""
+        seasons = {(partition, each.offset): (ladder, each.season) for each in edits.seasons}
+        return cls({ladder: edits}, {}, seasons)
+
+    def on(self, record: Record) -> Invalid | None:
+        """Why the correction in a record is rejected; None if it is accepted."""
+        return self.refusals.get((record.partition, record.offset))
+
+    def of(self, ladder: str, _offset: int = 0) -> Edits:
+        """The edits of a ladder's rounds. They are the same for rounds at all offsets."""
+        return self.edits.get(ladder, NO_EDITS)
+
+    @property
+    def change_rounds(self) -> bool:
+        """Whether any round differs from what was reported."""
+        return any(each.change_rounds for each in self.edits.values())
+
+
+NO_VERDICTS = Verdicts({}, {})
+"""The verdicts on a log without corrections."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRounds:
+    """R accepted rounds in the order of the log, and where they were read."""
+
+    rounds: RoundBatch
+    rule: Ints
+    """(R,) the index of each round's rating configuration among the decoder's `ratings`."""
+    partition: Ints
+    """(R,) the partition of each round."""
+    offset: Ints
+    """(R,) the offset of each round."""
+
+    @classmethod
+    def of(cls, records: Sequence[Record], decoded: DecodedRounds) -> "LoggedRounds":
+        """The rounds that were decoded from these records."""
+        read = decoded.valid(records)
+        return cls(
+            decoded.rounds, decoded.rule, np.array([each.partition for each in read], np.int64),
+            np.array([each.offset for each in read], np.int64),
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def take(self, places: Ints) -> "LoggedRounds":
+        """The rounds at these places, which rise."""
+        if len(places) == len(self):
+            return self
+        return LoggedRounds(
+            self.rounds.take(places), self.rule[places], self.partition[places], self.offset[places]
+        )
+
+    def of_ladder(self, ladder: str) -> "LoggedRounds":
+        """The rounds of one ladder."""
+        own = [i for i, head in enumerate(self.rounds.heads) if head.ladder == ladder]
+        return self.take(np.array(own, np.int64))
+
+    @classmethod
+    def concat(cls, some: Sequence["LoggedRounds"]) -> "LoggedRounds":
+        """The rounds of all these in turn. There is at least one element."""
+        return cls(
+            RoundBatch.concat([each.rounds for each in some]),
+            np.concatenate([each.rule for each in some]),
+            np.concatenate([each.partition for each in some]),
+            np.concatenate([each.offset for each in some]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LogBatch:
+    """Some consecutive records of a log, validated."""
+
+    rounds: LoggedRounds
+    """The accepted rounds, as reported."""
+    rejected: Sequence[tuple[Record, Invalid]]
+    """The rejected records, in the order of the log, and why each is rejected."""
+    corrections: Sequence[Record]
+    """The records of accepted corrections."""
+
+
+class RecordValidator:
+    """Validates the rounds of a log, each by the records before it in its partition. The log has
+    `partitions` partitions."""
+
+    def __init__(self, ladders: Ladders, window: int, partitions: int = ANYWHERE) -> None:
+        self.round_decoder = RoundDecoder(ladders, partitions)
+        self._window = window
+        self._duplicates: dict[int, DuplicateWindow] = {}
+        """By partition, the ids of its last rounds."""
+
+    def decode(self, records: Sequence[Record]) -> DecodedRounds:
+        """The rounds in these records, none of which is a correction, and why the others are
+        rejected: by the decoder, or as duplicates."""
+        decoded = self.round_decoder.decode(records)
+        new, i = list[int](), 0
+        for number, (record, refusal) in enumerate(zip(records, decoded.refusals, strict=True)):
+            if refusal is not None:
+                continue
+            head = decoded.rounds.heads[i]
+            try:
+                self._window_of(record.partition).check(record.offset, head.ladder, head.round_id)
+            except Invalid as duplicate:
+                decoded.refusals[number] = duplicate
+            else:
+                new.append(i)
+            i += 1
+        if len(new) == i:
+            return decoded
+        chosen = np.array(new, np.int64)
+        return decoded._replace(
+            rounds=decoded.rounds.take(chosen),
+            rule=decoded.rule[chosen],
+            unknown=decoded.unknown[chosen],
+        )
+
+    def _window_of(self, partition: int) -> DuplicateWindow:
+        window = self._duplicates.get(partition)
+        if window is None:
+            window = self._duplicates[partition] = DuplicateWindow(self._window)
+        return window
+
+    def read(self, records: Sequence[Record]) -> Iterator[LoggedRounds | Record]:
+        """Yield what is in these records, in order: the accepted rounds up to each correction
+        together, and each correction as its record."""
+        for some, correction in split_at_corrections(records):
+            if some:
+                yield LoggedRounds.of(some, self.decode(some))
+            if correction is not None:
+                yield correction
+
+
+class EditedLog:
+    """Reads a log and edits its rounds by all of its corrections."""
+
+    def __init__(
+        self, ladders: Ladders, window: int, partitions: int = ANYWHERE,
+        verdicts: Verdicts | None = None, validator: RecordValidator | None = None,
+    ) -> None:  # fmt: skip
+        """`verdicts`: those on the log's corrections (`corrected.judged`). Without them `read`
+        raises Unjudged at a correction. `validator`: given if several replays read the log at
+        once."""
+        self.validator = validator or RecordValidator(ladders, window, partitions)
+        self._has_verdicts = verdicts is not None
+        self.verdicts = verdicts or NO_VERDICTS
+        self._edits_rounds = self.verdicts.change_rounds
+
+    def batches(
+        self, records: Iterable[Record], most_bytes: int = BATCH_BYTES
+    ) -> Iterator[LogBatch]:
+        """Read a whole log, some records at a time (`batches_of`). Raises Unjudged."""
+        for some in batches_of(records, most_bytes):
+            yield self.read(some)
+
+    def read(self, records: Sequence[Record]) -> LogBatch:
+        """Validate the next records, corrections among them. Raises Unjudged."""
+        rejected: list[tuple[Record, Invalid]] = []
+        accepted: list[Record] = []
+        rounds = records
+        if places := places_of(records):
+            if not self._has_verdicts:
+                raise Unjudged
+            left = sorted(set(range(len(records))).difference(places))
+            rounds = [records[i] for i in left]
+            for each in (records[i] for i in places):
+                if (invalid := self.verdicts.on(each)) is None:
+                    accepted.append(each)
+                else:
+                    rejected.append((each, invalid))
+        decoded = self.validator.decode(rounds)
+        both = zip(rounds, decoded.refusals, strict=True)
+        found = [(each, invalid) for each, invalid in both if invalid is not None]
+        if rejected:
+            found = sorted([*rejected, *found], key=lambda each: each[0].offset)
+        return LogBatch(LoggedRounds.of(rounds, decoded), found, accepted)
+
+    def edited(self, logged: LoggedRounds) -> tuple[RoundBatch, Flags]:
+        """The rounds as the corrections make them, and (R,) whether each still has two entries.
+        One that has not stays as it was reported."""
+        if not self._edits_rounds:
+            return logged.rounds, np.ones(len(logged), np.bool_)
+        return edited(logged.rounds, logged.offset, self.verdicts.of)
+
+    def informative(self, logged: LoggedRounds) -> tuple[RoundBatch, Flags]:
+        """The rounds as the corrections make them, and (R,) whether each changes ratings."""
+        rounds, counts = self.edited(logged)
+        return rounds, counts & self.validator.round_decoder.rates(rounds, logged.rule)
+
+
+def records_of(lines: Iterable[bytes], first: int = 0) -> Iterator[Record]:
+    """Yield each line that is not blank as a record. Its offset is its line number counted from
+    `first`, its time is never too late, and its field `event_type` stands for the header."""
+    for number, line in enumerate(lines, first):
+        if line.strip():
+            kind = kind_of_line(line)
+            headers = ((EVENT_TYPE, kind.encode()),) if kind else ()
+            yield Record(0, number, line, headers, received_s=math.inf)
+
+
+def batches_of(
+    records: Iterable[Record], most_bytes: int = BATCH_BYTES, *, mixed: bool = False
+) -> Iterator[list[Record]]:
+    """Yield consecutive records together while they have no more bytes than that. A correction
+    begins a batch, unless they may be `mixed`."""
+    some, size = list[Record](), 0
+    for record in records:
+        own = len(record.value or b"")
+        begins = not mixed and record.headers and kind_of(record)
+        if some and (size + own > most_bytes or begins):
+            yield some
+            some, size = [], 0
+        some.append(record)
+        size += own
+    if some:
+        yield some

@@ -1,0 +1,191 @@
+"""Which player owns the entries under each reported name, after removals and merges, at any time.
+
+All versions share one list of changes per player, with one item for each correction. So they take
+memory in proportion to the corrections, not to its square, and a version costs nothing until it is
+asked.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_rater.columns.arrays import Flags, Hashes
+from stream_rater.columns.strings import StringColumn
+
+Span = tuple[int, int]
+"""The times of rounds: from the first to before the second, Unix seconds."""
+
+Change = Span | str
+"""What a correction does to a player: a span in which the player's entries are removed, or the
+player into whom this one is merged."""
+
+
+class EntryEdit(NamedTuple):
+    """What corrections do to the entries that are reported under a name."""
+
+    player: str
+    """The player who owns them."""
+    removed: tuple[Span, ...] = ()
+    """The entries are removed from rounds completed in these spans."""
+
+    def is_removed(self, time: int) -> bool:
+        """Whether an entry is removed from a round of this time."""
+        return any(since <= time < until for since, until in self.removed)
+
+
+class EntryEdits:
+    """The changes of a ladder's players, in order. None is ever undone, so what holds at a version
+    stays as it is."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        """The number of changes."""
+        self._changes: dict[str, list[tuple[int, Change]]] = {}
+        """By player, the changes in order, each with the version from which on it holds."""
+        self._first: list[int] = []
+        """The version from which on each of these players is in `_changes`, in that order."""
+        self._names: dict[str, list[str]] = {}
+        """By player, the reported names whose entries the player owns now, unless it is the
+        player's own name alone."""
+        self._hashes: Hashes = np.empty(0, np.uint64)
+        """The hashes of the first names in `_changes`, sorted."""
+
+    @classmethod
+    def after(cls, view: "EntryEditsAt") -> "EntryEdits":
+        """The changes up to a version, to which more can be added."""
+        found = cls()
+        for version, player, change in sorted(view.changes(), key=lambda each: each[0]):
+            found.version = version - 1
+            found._add(player, change)
+            if isinstance(change, str):
+                found._give(player, change)
+        return found
+
+    def remove(self, player: str, span: Span) -> None:
+        """Remove the entries that the player owns now from rounds completed in this span."""
+        self._add(player, span)
+
+    def merge(self, player: str, into: str) -> None:
+        """From now on another player owns the entries of this one."""
+        self._add(player, into)
+        self._give(player, into)
+
+    def _add(self, player: str, change: Change) -> None:
+        self.version += 1
+        if player not in self._changes:
+            self._first.append(self.version)
+        self._changes.setdefault(player, []).append((self.version, change))
+
+    def _give(self, player: str, into: str) -> None:
+        if player == into:
+            return
+        given, own = self.names_of(player), self.names_of(into)
+        few, many = sorted((given, own), key=len)
+        many.extend(few)
+        self._names[player] = []
+        self._names[into] = many
+
+    def names_of(self, player: str) -> list[str]:
+        """The reported names whose entries this player owns now."""
+        return self._names.get(player) or ([] if player in self._names else [player])
+
+    def now(self) -> "EntryEditsAt":
+        """What holds now. Later changes do not affect it."""
+        return self.at(self.version)
+
+    def at(self, version: int) -> "EntryEditsAt":
+        """What held at a version."""
+        return EntryEditsAt(self, version)
+
+    def hashes(self) -> Hashes:
+        """The hashes of all names that have changed until now, sorted."""
+        if new := len(self._changes) - len(self._hashes):
+            names = list(self._changes)[-new:]
+            self._hashes = np.sort(np.append(self._hashes, StringColumn.of(names).hashes))
+        return self._hashes
+
+    def changes_of(self, player: str) -> list[tuple[int, Change]]:
+        """The changes of a player in order, each with the version from which on it holds."""
+        return self._changes.get(player, [])
+
+    def players(self, version: int) -> Iterator[str]:
+        """The players with a change up to a version."""
+        for player, first in zip(self._changes, self._first, strict=True):
+            if first > version:
+                return
+            yield player
+
+
+class EntryEditsAt(Mapping[str, EntryEdit]):
+    """By reported name, what corrections do to its entries, at one version. It has only the names
+    that corrections have touched."""
+
+    def __init__(self, edits: EntryEdits, version: int) -> None:
+        self._edits = edits
+        self._version = version
+        self._found: dict[str, EntryEdit] = {}
+
+    def __getitem__(self, name: str) -> EntryEdit:
+        if name not in self:
+            raise KeyError(name)
+        return self.of(name)
+
+    def of(self, name: str) -> EntryEdit:
+        """What corrections do to the entries of a name, whether or not they have touched it."""
+        found = self._found.get(name)
+        if found is None:
+            found = self._follow(name)
+            if name in self:
+                self._found[name] = found
+        return found
+
+    def _follow(self, name: str) -> EntryEdit:
+        """A merged player shares the changes of the other player from the merge on."""
+        player, since, removed = name, 0, list[Span]()
+        while True:
+            into = ""
+            for version, change in self._edits.changes_of(player):
+                if not since < version <= self._version:
+                    continue
+                if isinstance(change, str):
+                    into, since = change, version
+                    break
+                removed.append(change)
+            if not into:
+                return EntryEdit(player, tuple(removed))
+            player = into
+
+    def __iter__(self) -> Iterator[str]:
+        return self._edits.players(self._version)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        return self._version > 0
+
+    def __contains__(self, name: object) -> bool:
+        changes = self._edits.changes_of(name) if isinstance(name, str) else []
+        return bool(changes) and changes[0][0] <= self._version
+
+    def changes(self) -> Iterator[tuple[int, str, Change]]:
+        """All changes up to this version: from which version on each holds, the player, and the
+        change."""
+        for player in self:
+            for version, change in self._edits.changes_of(player):
+                if version <= self._version:
+                    yield version, player, change
+
+    def may_have(self, hashes: Hashes) -> Flags:
+        """(n,) whether a name with each hash may be here. A false yes is possible."""
+        known = self._edits.hashes()
+        if not len(known):
+            return np.zeros(len(hashes), np.bool_)
+        place = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+        found: Flags = known[place] == hashes
+        return found
+
+
+NO_ENTRY_EDITS = EntryEditsAt(EntryEdits(), 0)
+"""What holds without corrections."""
