@@ -16,7 +16,7 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.record import Record
 from stream_rater.rating.model import DID_NOT_FINISH, LAST, Places
-from stream_rater.rating.parameters import Climbing, RatingConfig
+from stream_rater.rating.parameters import RatingConfig, fixed_players
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.replay.sequential import Judge, Unjudged, batches_of
 from stream_rater.replay.turns import turns_of
@@ -165,7 +165,7 @@ def _edited(rounds: RoundBatch, offsets: Sequence[int], verdicts: Verdicts) -> R
 
 def by_name(configs: Iterable[RatingConfig]) -> bool:
     """Whether any of these treats some players by name."""
-    return any(isinstance(each, Climbing) and each.fixed for each in configs)
+    return any(map(fixed_players, configs))
 
 
 def _sessions(
