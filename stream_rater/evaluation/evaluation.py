@@ -117,7 +117,7 @@ class Contender:
         before = np.append(before, np.zeros(session.players - len(before), np.int64))
         self._played[session.ladder], starts = before, bounds(session.rounds.sizes)
         played = rounds_before(session.rows, before)
-        taught = session.rounds.rates(np.zeros(len(session.rounds), bool))
+        taught = session.rounds.informative(np.zeros(len(session.rounds), bool))
         rows = session.rows[np.repeat(taught, session.rounds.sizes)]
         self._played[session.ladder] = before + np.bincount(rows, minlength=len(before))
         if wave is None:

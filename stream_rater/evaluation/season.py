@@ -75,7 +75,7 @@ class Session:
 
     def rating(self, *, skip_all_tied: bool) -> tuple["Session | None", Ints]:
         """The rounds that change ratings, or None if none does, and their indices."""
-        chosen = np.flatnonzero(self.rounds.rates(np.full(len(self.rounds), skip_all_tied)))
+        chosen = np.flatnonzero(self.rounds.informative(np.full(len(self.rounds), skip_all_tied)))
         if len(chosen) == len(self.rounds):
             return self, chosen
         return (self.take(chosen) if len(chosen) else None), chosen

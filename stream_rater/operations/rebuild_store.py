@@ -99,7 +99,7 @@ class Rebuild:
         offset = np.array([each.offset for each in read], np.int64)
         rounds, which, counts = edited(decoded.rounds, offset, self._verdicts or NO_VERDICTS)
         rule, offset = decoded.rule[which], offset[which]
-        teach = counts & self._judge.round_decoder.rates(rounds, rule)
+        teach = counts & self._judge.round_decoder.informative(rounds, rule)
         played = Played(rounds, self._numbered(rounds, rule, offset), partition[which], offset)
         self._waiting.append(played if teach.all() else played.take(np.flatnonzero(teach)))
         self._players += int(self._waiting[-1].rounds.sizes.sum())

@@ -139,7 +139,7 @@ class Pool:
     def rate(self, standings: Standings, offset: int) -> tuple[Ints, Evidence] | None:
         """Rate one round. Returns the players' rows and the evidence, or None if the round changes
         nothing."""
-        if not standings.rates(skip_all_tied=self.rating.skip_all_tied):
+        if not standings.is_informative(skip_all_tied=self.rating.skip_all_tied):
             return None
         rows = self.rows(standings.batch.names)
         folded = self.rate_rows(standings.batch, rows, ONE_TURN, np.array([offset]))

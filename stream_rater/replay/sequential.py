@@ -20,8 +20,7 @@ from stream_rater.replay.verdicts import Verdicts
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.corrections import kind_of, places_of
 from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
-from stream_rater.rounds.duplicates import DuplicateWindow
-from stream_rater.rounds.validation import Invalid
+from stream_rater.rounds.validation import DuplicateWindow, Invalid
 
 BATCH_BYTES = 2**18
 """Records are decoded together while they have no more bytes than this."""
@@ -151,7 +150,7 @@ class Replay:
         """Rate the rounds that were decoded from these records: those of the ladder `only`, if it
         is given. There are no corrections among them."""
         offsets = np.array([each.offset for each in decoded.valid(records)], np.int64)
-        teach = self._judge.round_decoder.rates(decoded.rounds, decoded.rule).tolist()
+        teach = self._judge.round_decoder.informative(decoded.rounds, decoded.rule).tolist()
         together: dict[tuple[str, int], list[int]] = {}
         heads, edited = decoded.rounds.heads, self._edited_ladders
         for i, rule in enumerate(decoded.rule.tolist()):
@@ -193,7 +192,7 @@ class Replay:
         own = rounds if len(chosen) == len(rounds) else rounds.take(chosen)
         if ladder in self._edited_ladders:
             own, counts = self._edited_ladders[ladder].apply(own, offsets[chosen])
-            counts &= self._judge.round_decoder.rates(own, np.full(len(own), rule))
+            counts &= self._judge.round_decoder.informative(own, np.full(len(own), rule))
             left = np.flatnonzero(counts)
             if not len(left):
                 return None

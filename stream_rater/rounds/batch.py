@@ -3,18 +3,29 @@
 However many rounds there are, a few calls take some of them, join them, and give them to stage 1.
 """
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, cast
 
 import msgspec
 import numpy as np
 
-from stream_rater.columns.arrays import Flags, Floats, Ints
+from stream_rater.columns import timestamps
+from stream_rater.columns.arrays import Flags, Floats, Hashes, Ints
+from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.columns.player_column import LadderColumn, PlayerColumn
-from stream_rater.columns.ranges import Ragged, bounds
+from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
+from stream_rater.contract import events
+from stream_rater.contract.events import Round
 from stream_rater.rating.model import DID_NOT_FINISH, NOBODY, Places, Table, Wave, look_up
+from stream_rater.rounds.ragged import Ragged, functions_of
+
+MAX_TIME_LENGTH = 64
+"""More digits than any clock has; the text goes into every event of the round."""
+FEW = 32
+"""Up to so many entries are sorted by insertion."""
 
 
 class RoundHead(Protocol):
@@ -33,7 +44,7 @@ class RoundHead(Protocol):
         """As reported."""
 
 
-class RoundBatch(Ragged, frozen=True, gc=False):
+class RoundBatch(Ragged, gc=False):
     """R rounds with E entries and P players in all.
 
     From the decoder on, all rounds are valid, and their entries are in order of place, those that
@@ -71,8 +82,9 @@ class RoundBatch(Ragged, frozen=True, gc=False):
 
     def __iter__(self) -> Iterator["Standings"]:
         players, entries = bounds(self.sizes).tolist(), bounds(self.entries).tolist()
-        for i, spans in enumerate(zip(pairwise(players), pairwise(entries), strict=True)):
-            yield Standings(self.cut([(i, i + 1), *spans]))
+        cut = functions_of(RoundBatch).cut
+        for i, (own, its) in enumerate(zip(pairwise(players), pairwise(entries), strict=True)):
+            yield Standings(cut(self, i, i + 1, *own, *its))
 
     def wave(self, header: Table, rows: Ints | None = None, fixed: Collection[str] = ()) -> Wave:
         """The wave of these rounds, as stage 1 takes it. They share no player.
@@ -119,13 +131,13 @@ class RoundBatch(Ragged, frozen=True, gc=False):
         column = np.repeat(np.array(ladder, np.int64), self.sizes)
         return PlayerColumn(LadderColumn(StringColumn.of(list(ladders))), column, self.names)
 
-    def rates(self, skip_all_tied: Flags) -> Flags:
-        """(R,) whether anything can be learnt from each round: somebody finished, and it is not one
-        big tie where `skip_all_tied`."""
+    def informative(self, skip_all_tied: Flags) -> Flags:
+        """(R,) whether each round changes ratings: somebody finished, and it is not one big tie
+        where `skip_all_tied`."""
         ends = bounds(self.entries)
         best, worst = self.place[ends[:-1]], self.place[ends[1:] - 1]
-        teach: Flags = (best != DID_NOT_FINISH) & ~(skip_all_tied & (best == worst))
-        return teach
+        found: Flags = (best != DID_NOT_FINISH) & ~(skip_all_tied & (best == worst))
+        return found
 
 
 class Standings(msgspec.Struct, frozen=True, gc=False):
@@ -188,9 +200,9 @@ class Standings(msgspec.Struct, frozen=True, gc=False):
         """(P,) ids, entry by entry."""
         return self.batch.names.texts()
 
-    def rates(self, *, skip_all_tied: bool) -> bool:
-        """Whether anything can be learnt from it."""
-        return bool(self.batch.rates(np.array([skip_all_tied]))[0])
+    def is_informative(self, *, skip_all_tied: bool) -> bool:
+        """Whether the round changes ratings."""
+        return bool(self.batch.informative(np.array([skip_all_tied]))[0])
 
     def player_places(self) -> Places:
         """(P,) each player's place."""
@@ -211,3 +223,139 @@ def wave_of(
 ) -> Wave:  # fmt: skip
     """The wave of these rounds."""
     return RoundBatch.concat([each.batch for each in rounds]).wave(header, rows, fixed)
+
+
+# --- rounds as they were reported ----------------------------------------------------------------
+
+
+def as_reported(
+    heads: Sequence[RoundHead], entries: Ints, sizes: Ints, place: Places, members: Ints,
+    share: Floats, names: StringColumn,
+) -> RoundBatch:  # fmt: skip
+    """These rounds, whose time, weight and ceiling `read_heads` is to fill in."""
+    n = len(heads)
+    blank = np.empty(n, np.int64), np.empty(n), np.empty(n)
+    return RoundBatch(heads, *blank, entries, sizes, place, members, share, names)
+
+
+def read_heads(rounds: RoundBatch) -> None:
+    """Write the time, weight and ceiling of each round, which are in its head (a `Round`)."""
+    heads = cast(Sequence[Round], rounds.heads)
+    rounds.time[:] = times_of(heads)
+    rounds.weight[:] = [head.weight for head in heads]
+    ceilings = [head.performance_ceiling for head in heads]
+    rounds.ceiling[:] = [math.inf if each is None else each for each in ceilings]
+
+
+def times_of(heads: Sequence[Round]) -> Ints:
+    """(R,) when each round was completed, Unix seconds; UNUSUAL where that is no time."""
+    found = timestamps.seconds(StringColumn.of([head.completed_at for head in heads]))
+    for i in np.flatnonzero(found == timestamps.UNUSUAL).tolist():
+        if not time_mistake(heads[i].completed_at):
+            found[i] = events.parse_time(heads[i].completed_at)
+    return found
+
+
+def time_mistake(completed_at: str) -> str:
+    """Why this is no time; empty if it is one."""
+    if len(completed_at) > MAX_TIME_LENGTH:
+        return f"over {MAX_TIME_LENGTH} characters"
+    try:
+        events.parse_time(completed_at)
+    except (ValueError, OverflowError) as error:
+        return str(error)
+    return ""
+
+
+# --- entries in order of place -------------------------------------------------------------------
+
+
+@inlined
+def _key(place: int) -> np.uint32:
+    """By which places are sorted: that of those that did not finish is the greatest."""
+    return np.uint32(place - 1)
+
+
+@kernel
+def by_place(place: Places) -> Ints:
+    """(E,) the entries of one round in order of place, as given where they tie."""
+    keys = np.empty(len(place), np.uint32)
+    for e in range(len(place)):
+        keys[e] = _key(place[e])
+    return np.argsort(keys, kind="mergesort")
+
+
+@inlined
+def _are_in_order(place: Places, first: int, last: int) -> bool:
+    """Whether the entries from `first` to before `last` are."""
+    e = first + 1
+    while e < last and _key(place[e - 1]) <= _key(place[e]):
+        e += 1
+    return e >= last
+
+
+@inlined
+def _insert(
+    first: int, last: int, p: int, place: Places, share: Floats, starts: Ints, ends: Ints,
+    hashes: Hashes,
+) -> None:  # fmt: skip
+    """Sort the entries from `first` to before `last`, each a player; p is the first one."""
+    for e in range(first + 1, last):
+        to, i = e, p + e - first
+        here, own, start, end, h = place[e], share[i], starts[i], ends[i], hashes[i]
+        while to > first and _key(here) < _key(place[to - 1]):
+            k = p + to - first
+            place[to], share[k] = place[to - 1], share[k - 1]
+            starts[k], ends[k], hashes[k] = starts[k - 1], ends[k - 1], hashes[k - 1]
+            to -= 1
+        k = p + to - first
+        place[to], share[k], starts[k], ends[k], hashes[k] = here, own, start, end, h
+
+
+@kernel
+def _players_of(entries: Ints, members: Ints, players: int) -> Ints:
+    """The players of these entries of a round, in turn; the round has so many."""
+    starts = np.cumsum(members) - members
+    found = np.empty(players, np.int64)
+    p = 0
+    for e in entries:
+        for k in range(members[e]):
+            found[p] = starts[e] + k
+            p += 1
+    return found
+
+
+def sort_entries(rounds: RoundBatch) -> None:
+    """Put the entries of each round, and their players with them, in order of place."""
+    names = rounds.names
+    _sort_entries(
+        rounds.entries, rounds.sizes, rounds.place, rounds.members, rounds.share, names.starts,
+        names.ends, names.hashes,
+    )  # fmt: skip
+
+
+@kernel
+def _sort_entries(
+    entries: Ints, sizes: Ints, place: Places, members: Ints, share: Floats,
+    starts: Ints, ends: Ints, hashes: Hashes,
+) -> None:  # fmt: skip
+    """Put the entries of each round, and their players with them, in order of place.
+
+    Each round has so many `entries`, and players (`sizes`). The other columns, by entry and by
+    player, are changed.
+    """
+    e = p = 0
+    for r in range(len(entries)):
+        last_e, last_p = e + entries[r], p + sizes[r]
+        if _are_in_order(place, e, last_e):
+            pass
+        elif entries[r] == sizes[r] <= FEW:
+            _insert(e, last_e, p, place, share, starts, ends, hashes)
+        else:
+            order = by_place(place[e:last_e])
+            players = _players_of(order, members[e:last_e], sizes[r])
+            place[e:last_e], members[e:last_e] = place[e + order], members[e + order]
+            share[p:last_p] = share[p + players]
+            starts[p:last_p], ends[p:last_p] = starts[p + players], ends[p + players]
+            hashes[p:last_p] = hashes[p + players]
+        e, p = last_e, last_p

@@ -142,7 +142,7 @@ class Stream:
     def pending(self, of: Record) -> PendingRounds | None:
         """The round in a record, if it changes anything."""
         decoded = self.judge.decode([of])
-        if not self.judge.round_decoder.rates(decoded.rounds, decoded.rule).all():
+        if not self.judge.round_decoder.informative(decoded.rounds, decoded.rule).all():
             return None
         return estimation.pending_rounds([of], decoded, SHARDS)
 
@@ -213,7 +213,7 @@ def test_in_bulk_as_one_by_one() -> None:
     judge, census, crowd = Judge(LADDERS, 10), Census(), BulkReplay()
     for each in ROUNDS:
         decoded = judge.decode([each])
-        if not judge.round_decoder.rates(decoded.rounds, decoded.rule).all():
+        if not judge.round_decoder.informative(decoded.rounds, decoded.rule).all():
             continue
         rounds = decoded.rounds
         rows = census.rows(rounds.players())
