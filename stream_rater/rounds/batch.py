@@ -1,6 +1,7 @@
-"""Valid rounds as columns: one value a round, one value an entry, one value a player.
+"""Rounds as columns: a value for each round, for each entry and for each player.
 
-However many rounds there are, a few calls take some of them, join them, and give them to stage 1.
+However many rounds there are, a few calls take some of them, join them, and make the wave that
+stage 1 rates.
 """
 
 import math
@@ -29,19 +30,19 @@ FEW = 32
 
 
 class RoundHead(Protocol):
-    """What goes with a round and is never computed with."""
+    """The fields of a round that nothing is computed from."""
 
     @property
     def round_id(self) -> str:
-        """Its own in its ladder, within the duplicate window."""
+        """The round's id. Within the duplicate window, it is unique in the ladder."""
 
     @property
     def ladder(self) -> str:
-        """By id."""
+        """The id of the ladder."""
 
     @property
     def completed_at(self) -> str:
-        """As reported."""
+        """The time of completion, as reported."""
 
 
 class RoundBatch(Ragged, gc=False):
@@ -55,25 +56,25 @@ class RoundBatch(Ragged, gc=False):
     per_player: ClassVar = ("share", "names")
 
     heads: Sequence[RoundHead]
-    """(R,)"""
+    """(R,) the id, the ladder and the reported time of each round."""
     time: Ints
-    """(R,) Unix seconds."""
+    """(R,) the time of completion, Unix seconds."""
     weight: Floats
-    """(R,)"""
+    """(R,) the relative weight of the round's evidence."""
     ceiling: Floats
-    """(R,) cap on performances; infinite for none."""
+    """(R,) the cap on performances; infinite for none."""
     entries: Ints
-    """(R,) number of entries."""
+    """(R,) the number of entries."""
     sizes: Ints
-    """(R,) number of players."""
+    """(R,) the number of players."""
     place: Places
-    """(E,) rank as reported, or DID_NOT_FINISH."""
+    """(E,) the rank as reported, or DID_NOT_FINISH."""
     members: Ints
-    """(E,) number of players: more than one in a team."""
+    """(E,) the number of players: more than one in a team."""
     share: Floats
-    """(P,) part of the round that each player played."""
+    """(P,) the part of the round that each player played."""
     names: StringColumn
-    """(P,) ids of the players; empty in the laboratory, which knows players by their rows."""
+    """(P,) the ids of the players; empty in the laboratory, which knows players by their rows."""
 
     def __getitem__(self, i: int) -> "Standings":
         if i >= len(self):
@@ -147,22 +148,22 @@ class Standings(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def head(self) -> RoundHead:
-        """What goes with it."""
+        """The fields that nothing is computed from."""
         return self.batch.heads[0]
 
     @property
     def round_id(self) -> str:
-        """Its own in its ladder."""
+        """The round's id."""
         return self.head.round_id
 
     @property
     def ladder(self) -> str:
-        """By id."""
+        """The id of the ladder."""
         return self.head.ladder
 
     @property
     def completed_at(self) -> str:
-        """As reported."""
+        """The time of completion, as reported."""
         return self.head.completed_at
 
     @property
@@ -272,7 +273,7 @@ def time_mistake(completed_at: str) -> str:
 
 @inlined
 def _key(place: int) -> np.uint32:
-    """By which places are sorted: that of those that did not finish is the greatest."""
+    """The key that places are sorted by. Entries that did not finish have the greatest."""
     return np.uint32(place - 1)
 
 
@@ -287,7 +288,7 @@ def by_place(place: Places) -> Ints:
 
 @inlined
 def _are_in_order(place: Places, first: int, last: int) -> bool:
-    """Whether the entries from `first` to before `last` are."""
+    """Whether the entries from `first` to before `last` are in order of place."""
     e = first + 1
     while e < last and _key(place[e - 1]) <= _key(place[e]):
         e += 1

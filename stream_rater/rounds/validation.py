@@ -1,8 +1,11 @@
 """What is a valid round: the rules, each written once, over the columns of many rounds.
 
-A round is refused by the first rule in RULES that it breaks. The verdict is a pure function of the
-record (its bytes, headers, partition, offset and the time the log received it) and the ladders'
-configuration. Codes are those of the event contract; each message says where the mistake is.
+A round is refused by the first rule in RULES that it breaks. `LadderTerms` has the limits of each
+ladder's rounds, and `DuplicateWindow` the round ids that were read before.
+
+The verdict is a pure function of the record (its bytes, headers, partition, offset and the time the
+log received it) and the ladders' configuration. Codes are those of the event contract; each message
+says where the mistake is.
 """
 
 import re
