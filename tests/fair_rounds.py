@@ -91,7 +91,7 @@ class Season:
             np.arange(rounds + 1) * size.sides, np.ones(rounds), np.full(rounds, np.inf),
             days * DAY_S, place, np.arange(rounds * size.sides + 1) * size.members,
             np.ones(players), np.empty(players), np.empty(players), np.empty(players, np.int64),
-            np.empty(players, np.int64), [()] * rounds,
+            np.empty(players, np.int64),
         )  # fmt: skip
         offset = self.played + np.arange(rounds)
         stages.fold(self.config, self._beliefs, rows, wave, turns, offset)

@@ -18,7 +18,7 @@ from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK, Entry, RoundCom
 from stream_rater.contract.record import Record
 from stream_rater.rating.model import DID_NOT_FINISH
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rounds.reported import MAX_TIME_LENGTH
+from stream_rater.rounds.batch import MAX_TIME_LENGTH
 from stream_rater.rounds.validation import (
     EARLIEST,
     LEAST_CEILING,

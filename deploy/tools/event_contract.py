@@ -17,8 +17,8 @@ from stream_rater.config.ladders import Limits
 from stream_rater.contract import corrections, events, tracecontext
 from stream_rater.contract.corrections import EVENT_TYPE, KINDS, Correction
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
+from stream_rater.rounds.batch import MAX_TIME_LENGTH
 from stream_rater.rounds.corrections import LAST_SEASON, MOST_SIGMA
-from stream_rater.rounds.reported import MAX_TIME_LENGTH
 from stream_rater.rounds.validation import CODES, LEAST_CEILING, LEAST_SHARE, MIN_ENTRIES
 
 DOCUMENT: Final = ROOT / "deploy" / "asyncapi.yaml"

@@ -7,7 +7,7 @@ release the interpreter lock.
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import perf_counter
 
 import numpy as np
@@ -117,12 +117,12 @@ class Contender:
         before = np.append(before, np.zeros(session.players - len(before), np.int64))
         self._played[session.ladder], starts = before, bounds(session.rounds.sizes)
         played = rounds_before(session.rows, before)
-        taught = session.rounds.rates(np.zeros(len(session.rounds), bool))
+        taught = session.rounds.informative(np.zeros(len(session.rounds), bool))
         rows = session.rows[np.repeat(taught, session.rounds.sizes)]
         self._played[session.ladder] = before + np.bincount(rows, minlength=len(before))
         if wave is None:
             return None
-        return replace(wave, rounds=played[spread(starts[indices], session.rounds.sizes[indices])])
+        return wave._replace(rounds=played[spread(starts[indices], session.rounds.sizes[indices])])
 
     def score(self, wave: Wave) -> tuple[Floats, Foretold]:
         """(R, len(FIELDS)) the scores of the rounds of a wave by the ratings before them, and each

@@ -26,9 +26,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stream_rater.columns.ranges import bounds
 from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.sides import Run, Sides, joined
+from stream_rater.evaluation.sides import Run, Sides
 from stream_rater.evaluation.spaces import Dimension
 from stream_rater.rating.model import DID_NOT_FINISH, LAST
 
@@ -150,8 +149,8 @@ class Peer:
             told += self._round(held, teams, ranks[entry : entry + entries])
             entry += entries
         mu, variance, played = (np.array(each) for each in zip(*told, strict=True))
-        starts = bounds(rated.rounds.entries)
-        sides = Sides(session.numbers[indices], starts, place, mu, variance, played)
+        numbers, sizes = session.numbers[indices], rated.rounds.entries
+        sides = Sides(numbers, sizes, place, mu, variance, played)
         return sides, len(rows)
 
     def _round(
@@ -186,4 +185,6 @@ def of_peer(sessions: Iterable[Session], config: PeerConfig) -> Run:
     peer = Peer(config)
     played = [each for session in sessions if (each := peer.play(session)) is not None]
     results = sum(count for _, count in played)
-    return Run(joined([sides for sides, _ in played]), True, peer.seconds, results, peer.failed)
+    return Run(
+        Sides.concat([sides for sides, _ in played]), True, peer.seconds, results, peer.failed
+    )

@@ -16,7 +16,7 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.record import Record
 from stream_rater.rating.model import DID_NOT_FINISH, LAST, Places
-from stream_rater.rating.parameters import Climbing, RatingConfig
+from stream_rater.rating.parameters import RatingConfig, fixed_players
 from stream_rater.replay.edited_log import EditedLog, RecordValidator, Verdicts
 from stream_rater.replay.edits import places_by
 from stream_rater.replay.player_index import PlayerIndex
@@ -74,7 +74,7 @@ class Session:
 
     def rating(self, *, skip_all_tied: bool) -> tuple["Session | None", Ints]:
         """The rounds that change ratings, or None if none does, and their indices."""
-        chosen = np.flatnonzero(self.rounds.rates(np.full(len(self.rounds), skip_all_tied)))
+        chosen = np.flatnonzero(self.rounds.informative(np.full(len(self.rounds), skip_all_tied)))
         if len(chosen) == len(self.rounds):
             return self, chosen
         return (self.take(chosen) if len(chosen) else None), chosen
@@ -122,7 +122,7 @@ def sessions_of(
 
 def by_name(configs: Iterable[RatingConfig]) -> bool:
     """Whether any of these treats some players by name."""
-    return any(isinstance(each, Climbing) and each.fixed for each in configs)
+    return any(map(fixed_players, configs))
 
 
 def _sessions(

@@ -16,13 +16,14 @@ number of sides: so many of its pairs share no side. Of a round of two it is its
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import kernel
-from stream_rater.columns.ranges import bounds, spread
+from stream_rater.columns.ranges import bounds
 from stream_rater.evaluation import accuracy
 from stream_rater.evaluation.accuracy import SURE, distances_of
 from stream_rater.evaluation.evaluation import Contender
@@ -35,19 +36,22 @@ from stream_rater.rating.model import Places
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.chances import chances_of
 from stream_rater.rating.prediction.wins import performances_of
+from stream_rater.rounds.ragged import Ragged
 
 BINS = 10
 REFITS = 9
 """How often the variance factor is fitted during the rounds that are scored."""
 
 
-class Sides(NamedTuple):
+class Sides(Ragged, gc=False):
     """What was believed of the sides of R rounds before each, E sides in all."""
+
+    per_player: ClassVar = ("place", "mu", "variance", "played")
 
     number: Ints
     """(R,) the round's number in the season."""
-    starts: Ints
-    """(R+1,) the first side of each round, and E."""
+    sizes: Ints
+    """(R,) the number of sides of each round."""
     place: Places
     """(E,) in order of place within a round."""
     mu: Floats
@@ -57,14 +61,14 @@ class Sides(NamedTuple):
     played: Ints
     """(E,) rounds before; of a team, those of the member with the fewest."""
 
-    def take(self, kept: Ints) -> "Sides":
-        """The rounds of these indices."""
-        counts = np.diff(self.starts)[kept]
-        chosen = spread(self.starts[kept], counts)
-        return Sides(
-            self.number[kept], bounds(counts), self.place[chosen], self.mu[chosen],
-            self.variance[chosen], self.played[chosen],
-        )  # fmt: skip
+    @property
+    def starts(self) -> Ints:
+        """(R+1,) the first side of each round, and E."""
+        return bounds(self.sizes)
+
+
+_NONE, _NO_PLACES, _NO_NUMBERS = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0)
+Sides.nothing = Sides(_NONE, _NONE, _NO_PLACES, _NO_NUMBERS, _NO_NUMBERS, _NONE)
 
 
 class Run(NamedTuple):
@@ -90,8 +94,8 @@ class Run(NamedTuple):
 
     def less_sure(self, factors: Floats) -> "Run":
         """With the variances of each round's sides times its (R,) factor."""
-        of_sides = np.repeat(factors, np.diff(self.sides.starts))
-        return self._replace(sides=self.sides._replace(variance=self.sides.variance * of_sides))
+        variance = self.sides.variance * np.repeat(factors, self.sides.sizes)
+        return self._replace(sides=structs.replace(self.sides, variance=variance))
 
 
 def of_ours(sessions: Iterable[Session], config: RatingConfig) -> Run:
@@ -106,22 +110,9 @@ def of_ours(sessions: Iterable[Session], config: RatingConfig) -> Run:
         )  # fmt: skip
         played = np.minimum.reduceat(wave.rounds, wave.entry_starts[:-1])
         number = session.numbers[indices]
-        found.append(Sides(number, wave.round_starts, wave.place, mu, sigma**2, played))
+        found.append(Sides(number, np.diff(wave.round_starts), wave.place, mu, sigma**2, played))
         results += len(wave.mu)
-    return Run(joined(found), chances.gaussian, contender.rating_s, results)
-
-
-def joined(some: list[Sides]) -> Sides:
-    """These, one after the other."""
-    nobody = np.empty(0, np.int64)
-    if not some:
-        nothing = np.empty(0)
-        return Sides(nobody, bounds(nobody), np.empty(0, np.int32), nothing, nothing, nobody)
-    counts = np.concatenate([np.diff(each.starts) for each in some])
-    return Sides(
-        np.concatenate([each.number for each in some]), bounds(counts),
-        *(np.concatenate([each[i] for each in some]) for i in range(2, 6)),
-    )  # fmt: skip
+    return Run(Sides.concat(found), chances.gaussian, contender.rating_s, results)
 
 
 def scores_of(run: Run, factor: float = 1.0) -> Floats:
@@ -197,7 +188,7 @@ def variance_factor(run: Run) -> float:
     if not len(z):
         return 1.0
     counts = np.bincount(of_round, minlength=len(run.sides.number))
-    weight = (0.5 * np.diff(run.sides.starts) / np.maximum(counts, 1))[of_round]
+    weight = (0.5 * run.sides.sizes / np.maximum(counts, 1))[of_round]
     return most_probable(
         lambda factor: -float(weight @ _log_below(z / np.sqrt(factor), gaussian=run.gaussian))
     )

@@ -5,14 +5,14 @@ An *entry* is what a round ranks: a player or a team of players. A *wave* is a s
 share no player, so that all of them can be rated in one call.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.arrays import Flags, Floats, Ints
+from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.rating.rounding import grid_of
 
 Codes = npt.NDArray[np.int64]
@@ -66,22 +66,6 @@ derivative is o * tanh((x - p) * a), so its weight is w = 2 a o / C^2 (C = pi / 
 """
 
 
-class WaveArrays(NamedTuple):
-    """The columns of a Wave, as kernels take them."""
-
-    round_starts: Ints
-    weight: Floats
-    ceiling: Floats
-    time: Ints
-    place: Places
-    entry_starts: Ints
-    share: Floats
-    mu: Floats
-    sigma: Floats
-    rounds: Ints
-    last_time: Ints
-
-
 class Variances(NamedTuple):
     """What beta^2 and gamma^2 are computed from (section 4), as kernels take it."""
 
@@ -95,9 +79,12 @@ class Variances(NamedTuple):
     """Of a player's first rounds, in turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wave:
-    """Rounds that share no player, with what stage 1 needs of each player.
+NOBODY = np.zeros(0, np.bool_)
+"""The `fixed` of a wave all of whose players are rated."""
+
+
+class Wave(NamedTuple):
+    """Rounds that share no player, with what stage 1 needs of each player, as kernels take it.
 
     The entries of a round are in order of place, those that did not finish last. There are R
     rounds, E entries and P players (P > E if there are teams).
@@ -125,8 +112,8 @@ class Wave:
     """(P,) the number of rounds played before."""
     last_time: Ints
     """(P,) the time of the player's last round; ignored if there was none."""
-    players: Sequence[Sequence[str]] = ()
-    """(R,) the ids of each round's players, for systems that treat some by name."""
+    fixed: Flags = NOBODY
+    """(P,) whether the configuration keeps the player's rating as it is; (0,) if nobody's."""
 
     def part(self, first: int, end: int) -> "Wave":
         """The rounds from `first` to before `end`: a view, but for the starts."""
@@ -136,15 +123,7 @@ class Wave:
             self.round_starts[first : end + 1] - a, self.weight[first:end], self.ceiling[first:end],
             self.time[first:end], self.place[a:b], self.entry_starts[a : b + 1] - i,
             self.share[i:j], self.mu[i:j], self.sigma[i:j], self.rounds[i:j], self.last_time[i:j],
-            self.players[first:end],
-        )  # fmt: skip
-
-    @property
-    def arrays(self) -> WaveArrays:
-        """All columns but the players' ids."""
-        return WaveArrays(
-            self.round_starts, self.weight, self.ceiling, self.time, self.place, self.entry_starts,
-            self.share, self.mu, self.sigma, self.rounds, self.last_time,
+            self.fixed[i:j],
         )  # fmt: skip
 
 
@@ -194,3 +173,45 @@ def newcomers(
     if coded:
         return Beliefs(header, np.zeros((count, capacity), np.int64))
     return Beliefs(header, np.zeros((count, capacity, 3)))
+
+
+# --- what stage 1 reads of a belief, and what is noted of a round ---------------------------------
+
+
+@inlined
+def read_priors(
+    header: Table, rows: Ints, mu: Floats, sigma: Floats, played: Ints, time: Ints
+) -> None:
+    """Write mu, sigma, the number of rounds played, and the time of the last one, each
+    (len(rows),)."""
+    for i in range(len(rows)):
+        belief = header[rows[i]]
+        mu[i], sigma[i] = belief.mu, belief.sigma
+        played[i], time[i] = belief.rounds, belief.time
+
+
+@kernel
+def look_up(header: Table, rows: Ints) -> tuple[Floats, Floats, Ints, Ints]:
+    """mu, sigma, the number of rounds played, and the time of the last one, each (len(rows),)."""
+    mu, sigma = np.empty(len(rows)), np.empty(len(rows))
+    played, time = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    read_priors(header, rows, mu, sigma, played, time)
+    return mu, sigma, played, time
+
+
+@kernel
+def note_rounds(header: Table, rows: Ints, offset: Ints, time: Ints) -> None:
+    """Note a round of each of these players in the belief: its source offset, and its time if it is
+    not earlier. The belief counts as published, whatever was not published before the round.
+
+    The previous season is the present one; `seasons.remember` corrects those that were drawn.
+    `offset` and `time` (len(rows),) are those of each player's round.
+    """
+    for i in range(len(rows)):
+        belief = header[rows[i]]
+        before = belief.time
+        belief.previous_time, belief.previous_season = before, belief.season
+        belief.time = time[i] if belief.rounds == 0 else max(before, time[i])
+        belief.last = offset[i]
+        belief.untold = 0
+        belief.rounds += 1

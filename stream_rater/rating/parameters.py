@@ -289,6 +289,11 @@ RatingConfig = EloMMR | EloR | Memoryless
 """The parameters of any system."""
 
 
+def fixed_players(config: RatingConfig) -> tuple[str, ...]:
+    """The ids of the players whose ratings the configuration keeps as they are."""
+    return config.fixed if isinstance(config, Climbing) else ()
+
+
 def from_json(data: bytes) -> RatingConfig:
     """Parse a rating configuration from JSON. Raises BadParameters with the place of the
     mistake."""

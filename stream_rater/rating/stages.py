@@ -7,7 +7,6 @@ whatever its own files say.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.rating import book, newcomer_level
+from stream_rater.rating import newcomer_level
 from stream_rater.rating.elo_mmr import belief, performance
 from stream_rater.rating.elo_mmr import fold as kernels
 from stream_rater.rating.elo_mmr.fold import EloMMRModel, Noted, Posteriors
@@ -29,6 +28,8 @@ from stream_rater.rating.model import (
     Evidence,
     Variances,
     Wave,
+    look_up,
+    note_rounds,
 )
 from stream_rater.rating.parameters import (
     NOT_COMPARED,
@@ -154,7 +155,7 @@ def compared(config: RatingConfig, wave: Wave) -> Wave:
     """
     if config.dnf == NOT_COMPARED or wave.place.all():
         return wave
-    return replace(wave, place=np.where(wave.place == DID_NOT_FINISH, np.int32(LAST), wave.place))
+    return wave._replace(place=np.where(wave.place == DID_NOT_FINISH, np.int32(LAST), wave.place))
 
 
 def estimate(config: RatingConfig, wave: Wave) -> Evidence:
@@ -172,7 +173,7 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
         return newcomer_level.noted(config, wave, memoryless.estimate(config, wave))
     evidence: Evidence = np.empty((len(wave.mu), 3))
     model = _model(config)
-    performance.estimate(wave.arrays, model.variances, model.initial_mu, model.tie, evidence)
+    performance.estimate(wave, model.variances, model.initial_mu, model.tie, evidence)
     return evidence
 
 
@@ -237,7 +238,7 @@ def fold(
         return fold_by_turns(config, beliefs, rows, wave, turns, offset)
     noted = _noted(wave, offset)
     evidence, after = np.empty((len(rows), 3)), Posteriors(np.empty(len(rows)), np.empty(len(rows)))
-    whole, model = compared(config, wave).arrays, _model(config)
+    whole, model = compared(config, wave), _model(config)
     kernels.fold(beliefs.header, beliefs.factors, rows, whole, turns, noted, model, evidence, after)
     return evidence, after
 
@@ -258,9 +259,7 @@ def fold_by_turns(
         some = wave.part(first, end)
         a, b = wave.entry_starts[wave.round_starts[[first, end]]]
         own, same = rows[a:b], np.zeros(b - a, np.int64)
-        some.mu[:], some.sigma[:], some.rounds[:], some.last_time[:] = book.look_up(
-            beliefs.header, own
-        )
+        some.mu[:], some.sigma[:], some.rounds[:], some.last_time[:] = look_up(beliefs.header, own)
         found = estimate(config, some)
         evidence[a:b] = found[:, :BEGAN]
         update(beliefs, own, found, rule, same)
@@ -271,4 +270,4 @@ def fold_by_turns(
 
 def note_round(beliefs: Beliefs, rows: Ints, offset: Ints, time: Ints) -> None:
     """Note a round that was just rated in its players' beliefs: its source offset and its time."""
-    book.note(beliefs.header, rows, offset, time)
+    note_rounds(beliefs.header, rows, offset, time)

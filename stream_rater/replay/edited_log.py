@@ -23,8 +23,7 @@ from stream_rater.replay.edits import NO_EDITS, Edits, edited
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.corrections import kind_of, places_of, split_at_corrections
 from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
-from stream_rater.rounds.duplicates import DuplicateWindow
-from stream_rater.rounds.validation import Invalid
+from stream_rater.rounds.validation import DuplicateWindow, Invalid
 
 BATCH_BYTES = 2**18
 """Records are decoded together while they have no more bytes than this."""
@@ -247,7 +246,7 @@ class EditedLog:
     def informative(self, logged: LoggedRounds) -> tuple[RoundBatch, Flags]:
         """The rounds as the corrections make them, and (R,) whether each changes ratings."""
         rounds, counts = self.edited(logged)
-        return rounds, counts & self.validator.round_decoder.rates(rounds, logged.rule)
+        return rounds, counts & self.validator.round_decoder.informative(rounds, logged.rule)
 
 
 def records_of(lines: Iterable[bytes], first: int = 0) -> Iterator[Record]:

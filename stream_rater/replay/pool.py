@@ -17,7 +17,7 @@ from stream_rater.rating import record, seasons, stages
 from stream_rater.rating.elo_mmr.fold import Posteriors
 from stream_rater.rating.factor import factors_of
 from stream_rater.rating.model import Beliefs, Evidence, Table, Wave, newcomers
-from stream_rater.rating.parameters import RatingConfig, Season
+from stream_rater.rating.parameters import RatingConfig, Season, fixed_players
 from stream_rater.rating.seasons import Before
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.rounds.batch import RoundBatch, Standings
@@ -204,7 +204,7 @@ class Pool(BeliefTable):
     def rate(self, standings: Standings, offset: int) -> tuple[Ints, Evidence] | None:
         """Rate one round. Returns the players' rows and the evidence, or None if the round changes
         nothing."""
-        if not standings.rates(skip_all_tied=self.rating.skip_all_tied):
+        if not standings.is_informative(skip_all_tied=self.rating.skip_all_tied):
             return None
         rows = self.rows(standings.batch.names)
         folded = self.rate_rows(standings.batch, rows, ONE_WAVE, np.array([offset]))
@@ -222,7 +222,7 @@ class Pool(BeliefTable):
             capacity = self._beliefs.factors.shape[1]
             if factors >= capacity:
                 self.lengthen(max(factors, 2 * capacity - 1))
-        wave, drawn = rounds.unseen_wave(), self._draw(rows)
+        wave, drawn = rounds.unseen_wave(fixed_players(self.rating)), self._draw(rows)
         evidence, after = stages.fold(self.rating, self._beliefs, rows, wave, waves, offset)
         told = Posteriors(wave.mu, wave.sigma)
         if drawn is not None:

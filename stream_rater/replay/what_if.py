@@ -78,7 +78,7 @@ def what_if(pool: Pool, edits: Edits, round_: RoundBatch) -> Rated | None:
     """What one round would do to a ladder's pool, which stays as it is; None if it would change no
     rating. `edits`: those that rounds to come are rated by."""
     now = edits.edited(round_, NOT_YET)
-    if now is None or not Standings(now).rates(skip_all_tied=pool.rating.skip_all_tied):
+    if now is None or not Standings(now).is_informative(skip_all_tied=pool.rating.skip_all_tied):
         return None
     copy = pool.part(now.names)
     rows = copy.rows(now.names)

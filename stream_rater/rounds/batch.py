@@ -1,66 +1,80 @@
-"""Valid rounds as columns: one value a round, one value an entry, one value a player.
+"""Rounds as columns: a value for each round, for each entry and for each player.
 
-However many rounds there are, a few calls take some of them, join them, and give them to stage 1.
+However many rounds there are, a few calls take some of them, join them, and make the wave that
+stage 1 rates.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import ClassVar, Protocol, cast
 
 import msgspec
 import numpy as np
 
-from stream_rater.columns.arrays import Flags, Floats, Ints
+from stream_rater.columns import timestamps
+from stream_rater.columns.arrays import Flags, Floats, Hashes, Ints
+from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.columns.player_column import LadderColumn, PlayerColumn
-from stream_rater.columns.ranges import bounds, spread
+from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
-from stream_rater.rating import book
-from stream_rater.rating.model import DID_NOT_FINISH, Places, Table, Wave
+from stream_rater.contract import events
+from stream_rater.contract.events import Round
+from stream_rater.rating.model import DID_NOT_FINISH, NOBODY, Places, Table, Wave, look_up
+from stream_rater.rounds.ragged import Ragged, functions_of
+
+MAX_TIME_LENGTH = 64
+"""More digits than any clock has; the text goes into every event of the round."""
+FEW = 32
+"""Up to so many entries are sorted by insertion."""
 
 
 class RoundHead(Protocol):
-    """What goes with a round and is never computed with."""
+    """The fields of a round that nothing is computed from."""
 
     @property
     def round_id(self) -> str:
-        """Its own in its ladder, within the duplicate window."""
+        """The round's id. Within the duplicate window, it is unique in the ladder."""
 
     @property
     def ladder(self) -> str:
-        """By id."""
+        """The id of the ladder."""
 
     @property
     def completed_at(self) -> str:
-        """As reported."""
+        """The time of completion, as reported."""
 
 
-class RoundBatch(msgspec.Struct, frozen=True, gc=False):
-    """R rounds with E entries and P players in all."""
+class RoundBatch(Ragged, gc=False):
+    """R rounds with E entries and P players in all.
+
+    From the decoder on, all rounds are valid, and their entries are in order of place, those that
+    did not finish last. Rounds as they were reported (`validation`) have neither property.
+    """
+
+    per_entry: ClassVar = ("place", "members")
+    per_player: ClassVar = ("share", "names")
 
     heads: Sequence[RoundHead]
-    """(R,)"""
+    """(R,) the id, the ladder and the reported time of each round."""
     time: Ints
-    """(R,) Unix seconds."""
+    """(R,) the time of completion, Unix seconds."""
     weight: Floats
-    """(R,)"""
+    """(R,) the relative weight of the round's evidence."""
     ceiling: Floats
-    """(R,) cap on performances; infinite for none."""
+    """(R,) the cap on performances; infinite for none."""
     entries: Ints
-    """(R,) number of entries."""
+    """(R,) the number of entries."""
     sizes: Ints
-    """(R,) number of players."""
+    """(R,) the number of players."""
     place: Places
-    """(E,) rank as reported, or DID_NOT_FINISH; in order of place, those that did not finish last.
-    """
+    """(E,) the rank as reported, or DID_NOT_FINISH."""
     members: Ints
-    """(E,) number of players: more than one in a team."""
+    """(E,) the number of players: more than one in a team."""
     share: Floats
-    """(P,) part of the round that each player played."""
+    """(P,) the part of the round that each player played."""
     names: StringColumn
-    """(P,) ids of the players; empty in the laboratory, which knows players by their rows."""
-
-    def __len__(self) -> int:
-        return len(self.heads)
+    """(P,) the ids of the players; empty in the laboratory, which knows players by their rows."""
 
     def __getitem__(self, i: int) -> "Standings":
         if i >= len(self):
@@ -68,95 +82,30 @@ class RoundBatch(msgspec.Struct, frozen=True, gc=False):
         return Standings(self.slice(i, i + 1))
 
     def __iter__(self) -> Iterator["Standings"]:
-        entries, players = bounds(self.entries).tolist(), bounds(self.sizes).tolist()
-        spans = zip(pairwise(entries), pairwise(players), strict=True)
-        for i, (own_entries, own_players) in enumerate(spans):
-            yield Standings(self._view(i, i + 1, own_entries, own_players))
+        players, entries = bounds(self.sizes).tolist(), bounds(self.entries).tolist()
+        cut = functions_of(RoundBatch).cut
+        for i, (own, its) in enumerate(zip(pairwise(players), pairwise(entries), strict=True)):
+            yield Standings(cut(self, i, i + 1, *own, *its))
 
-    def slice(self, first: int, last: int) -> "RoundBatch":
-        """The rounds from `first` to before `last`: a view."""
-        entries, players = bounds(self.entries[:last]), bounds(self.sizes[:last])
-        return self._view(
-            first, last, (entries[first], entries[last]), (players[first], players[last])
-        )
-
-    def _view(
-        self, first: int, last: int, entries: tuple[int, int], players: tuple[int, int]
-    ) -> "RoundBatch":
-        """The rounds from `first` to before `last`, which have these entries and players."""
-        start, end = players
-        return RoundBatch(
-            heads=self.heads[first:last],
-            time=self.time[first:last],
-            weight=self.weight[first:last],
-            ceiling=self.ceiling[first:last],
-            entries=self.entries[first:last],
-            sizes=self.sizes[first:last],
-            place=self.place[entries[0] : entries[1]],
-            members=self.members[entries[0] : entries[1]],
-            share=self.share[start:end],
-            names=self.names.slice(start, end) if len(self.names) else self.names,
-        )
-
-    def take(self, rounds: Ints) -> "RoundBatch":
-        """These rounds, in this order, copied."""
-        entries = spread(bounds(self.entries)[rounds], self.entries[rounds])
-        players = spread(bounds(self.sizes)[rounds], self.sizes[rounds])
-        return RoundBatch(
-            heads=[self.heads[i] for i in rounds.tolist()],
-            time=self.time[rounds],
-            weight=self.weight[rounds],
-            ceiling=self.ceiling[rounds],
-            entries=self.entries[rounds],
-            sizes=self.sizes[rounds],
-            place=self.place[entries],
-            members=self.members[entries],
-            share=self.share[players],
-            names=self.names.take(players, compact=True) if len(self.names) else self.names,
-        )
-
-    @classmethod
-    def concat(cls, batches: Sequence["RoundBatch"]) -> "RoundBatch":
-        """The rounds of all these batches in turn."""
-        some = [each for each in batches if len(each)] or [NO_ROUNDS]
-        if len(some) == 1:
-            return some[0]
-        return cls(
-            heads=[head for each in some for head in each.heads],
-            time=np.concatenate([each.time for each in some]),
-            weight=np.concatenate([each.weight for each in some]),
-            ceiling=np.concatenate([each.ceiling for each in some]),
-            entries=np.concatenate([each.entries for each in some]),
-            sizes=np.concatenate([each.sizes for each in some]),
-            place=np.concatenate([each.place for each in some]),
-            members=np.concatenate([each.members for each in some]),
-            share=np.concatenate([each.share for each in some]),
-            names=StringColumn.concat([each.names for each in some]),
-        )
-
-    def wave(
-        self, header: Table, rows: Ints | None = None,
-        players: Sequence[Sequence[str]] | None = None,
-    ) -> Wave:  # fmt: skip
+    def wave(self, header: Table, rows: Ints | None = None, fixed: Collection[str] = ()) -> Wave:
         """The wave of these rounds, as stage 1 takes it. They share no player.
 
-        `header` has their players' beliefs, in order, or in these `rows`. `players` are their ids,
-        if they are known as Python strings.
+        `header` has their players' beliefs, in order, or in these `rows`. `fixed` are the players
+        whose ratings stay as they are.
         """
-        known = book.look_up(header, np.arange(len(header)) if rows is None else rows)
-        return self._wave(players, *known)
+        known = look_up(header, np.arange(len(header)) if rows is None else rows)
+        return self._wave(*known, fixed)
 
-    def unseen_wave(self) -> Wave:
+    def unseen_wave(self, fixed: Collection[str] = ()) -> Wave:
         """The wave of these rounds before anybody has looked up their players' beliefs: its columns
         mu, sigma, rounds and last_time are to be written. They may share players."""
         n = len(self.share)
         blank = np.empty(n), np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64)
-        return self._wave(None, *blank)
+        return self._wave(*blank, fixed)
 
     def _wave(
-        self, players: Sequence[Sequence[str]] | None, mu: Floats, sigma: Floats, played: Ints,
-        last_time: Ints,
-    ) -> Wave:  # fmt: skip
+        self, mu: Floats, sigma: Floats, played: Ints, last_time: Ints, fixed: Collection[str]
+    ) -> Wave:
         return Wave(
             round_starts=bounds(self.entries),
             weight=self.weight,
@@ -169,8 +118,12 @@ class RoundBatch(msgspec.Struct, frozen=True, gc=False):
             sigma=sigma,
             rounds=played,
             last_time=last_time,
-            players=_NamesByRound(self.names, bounds(self.sizes)) if players is None else players,
+            fixed=self._are_among(fixed) if fixed else NOBODY,
         )
+
+    def _are_among(self, players: Collection[str]) -> Flags:
+        chosen = frozenset(players)
+        return np.array([name in chosen for name in self.names.texts()], np.bool_)
 
     def players(self) -> PlayerColumn:
         """(P,) the players of all rounds."""
@@ -179,13 +132,13 @@ class RoundBatch(msgspec.Struct, frozen=True, gc=False):
         column = np.repeat(np.array(ladder, np.int64), self.sizes)
         return PlayerColumn(LadderColumn(StringColumn.of(list(ladders))), column, self.names)
 
-    def rates(self, skip_all_tied: Flags) -> Flags:
-        """(R,) whether anything can be learnt from each round: somebody finished, and it is not one
-        big tie where `skip_all_tied`."""
+    def informative(self, skip_all_tied: Flags) -> Flags:
+        """(R,) whether each round changes ratings: somebody finished, and it is not one big tie
+        where `skip_all_tied`."""
         ends = bounds(self.entries)
         best, worst = self.place[ends[:-1]], self.place[ends[1:] - 1]
-        teach: Flags = (best != DID_NOT_FINISH) & ~(skip_all_tied & (best == worst))
-        return teach
+        found: Flags = (best != DID_NOT_FINISH) & ~(skip_all_tied & (best == worst))
+        return found
 
 
 class Standings(msgspec.Struct, frozen=True, gc=False):
@@ -195,22 +148,22 @@ class Standings(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def head(self) -> RoundHead:
-        """What goes with it."""
+        """The fields that nothing is computed from."""
         return self.batch.heads[0]
 
     @property
     def round_id(self) -> str:
-        """Its own in its ladder."""
+        """The round's id."""
         return self.head.round_id
 
     @property
     def ladder(self) -> str:
-        """By id."""
+        """The id of the ladder."""
         return self.head.ladder
 
     @property
     def completed_at(self) -> str:
-        """As reported."""
+        """The time of completion, as reported."""
         return self.head.completed_at
 
     @property
@@ -248,30 +201,13 @@ class Standings(msgspec.Struct, frozen=True, gc=False):
         """(P,) ids, entry by entry."""
         return self.batch.names.texts()
 
-    def rates(self, *, skip_all_tied: bool) -> bool:
-        """Whether anything can be learnt from it."""
-        return bool(self.batch.rates(np.array([skip_all_tied]))[0])
+    def is_informative(self, *, skip_all_tied: bool) -> bool:
+        """Whether the round changes ratings."""
+        return bool(self.batch.informative(np.array([skip_all_tied]))[0])
 
     def player_places(self) -> Places:
         """(P,) each player's place."""
         return np.repeat(self.batch.place, self.batch.members)
-
-
-class _NamesByRound(Sequence[list[str]]):
-    """The players of each round as Python strings, made when they are asked for."""
-
-    def __init__(self, names: StringColumn, starts: Ints) -> None:
-        self._names = names
-        self._starts = starts
-
-    def __len__(self) -> int:
-        return len(self._starts) - 1
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return _NamesByRound(self._names, self._starts[index.start : index.stop + 1])
-        start, end = self._starts[index], self._starts[index + 1]  # IndexError ends an iteration
-        return self._names.slice(start, end).texts()
 
 
 NO_ROUNDS = RoundBatch(
@@ -279,8 +215,148 @@ NO_ROUNDS = RoundBatch(
     entries=_NONE, sizes=_NONE, place=np.empty(0, np.int32), members=_NONE, share=np.empty(0),
     names=StringColumn.of([]),
 )  # fmt: skip
+RoundBatch.nothing = NO_ROUNDS
 
 
-def wave_of(rounds: Sequence[Standings], header: Table, rows: Ints | None = None) -> Wave:
+def wave_of(
+    rounds: Sequence[Standings], header: Table, rows: Ints | None = None,
+    fixed: Collection[str] = (),
+) -> Wave:  # fmt: skip
     """The wave of these rounds."""
-    return RoundBatch.concat([each.batch for each in rounds]).wave(header, rows)
+    return RoundBatch.concat([each.batch for each in rounds]).wave(header, rows, fixed)
+
+
+# --- rounds as they were reported ----------------------------------------------------------------
+
+
+def as_reported(
+    heads: Sequence[RoundHead], entries: Ints, sizes: Ints, place: Places, members: Ints,
+    share: Floats, names: StringColumn,
+) -> RoundBatch:  # fmt: skip
+    """These rounds, whose time, weight and ceiling `read_heads` is to fill in."""
+    n = len(heads)
+    blank = np.empty(n, np.int64), np.empty(n), np.empty(n)
+    return RoundBatch(heads, *blank, entries, sizes, place, members, share, names)
+
+
+def read_heads(rounds: RoundBatch) -> None:
+    """Write the time, weight and ceiling of each round, which are in its head (a `Round`)."""
+    heads = cast(Sequence[Round], rounds.heads)
+    rounds.time[:] = times_of(heads)
+    rounds.weight[:] = [head.weight for head in heads]
+    ceilings = [head.performance_ceiling for head in heads]
+    rounds.ceiling[:] = [math.inf if each is None else each for each in ceilings]
+
+
+def times_of(heads: Sequence[Round]) -> Ints:
+    """(R,) when each round was completed, Unix seconds; UNUSUAL where that is no time."""
+    found = timestamps.seconds(StringColumn.of([head.completed_at for head in heads]))
+    for i in np.flatnonzero(found == timestamps.UNUSUAL).tolist():
+        if not time_mistake(heads[i].completed_at):
+            found[i] = events.parse_time(heads[i].completed_at)
+    return found
+
+
+def time_mistake(completed_at: str) -> str:
+    """Why this is no time; empty if it is one."""
+    if len(completed_at) > MAX_TIME_LENGTH:
+        return f"over {MAX_TIME_LENGTH} characters"
+    try:
+        events.parse_time(completed_at)
+    except (ValueError, OverflowError) as error:
+        return str(error)
+    return ""
+
+
+# --- entries in order of place -------------------------------------------------------------------
+
+
+@inlined
+def _key(place: int) -> np.uint32:
+    """The key that places are sorted by. Entries that did not finish have the greatest."""
+    return np.uint32(place - 1)
+
+
+@kernel
+def by_place(place: Places) -> Ints:
+    """(E,) the entries of one round in order of place, as given where they tie."""
+    keys = np.empty(len(place), np.uint32)
+    for e in range(len(place)):
+        keys[e] = _key(place[e])
+    return np.argsort(keys, kind="mergesort")
+
+
+@inlined
+def _are_in_order(place: Places, first: int, last: int) -> bool:
+    """Whether the entries from `first` to before `last` are in order of place."""
+    e = first + 1
+    while e < last and _key(place[e - 1]) <= _key(place[e]):
+        e += 1
+    return e >= last
+
+
+@inlined
+def _insert(
+    first: int, last: int, p: int, place: Places, share: Floats, starts: Ints, ends: Ints,
+    hashes: Hashes,
+) -> None:  # fmt: skip
+    """Sort the entries from `first` to before `last`, each a player; p is the first one."""
+    for e in range(first + 1, last):
+        to, i = e, p + e - first
+        here, own, start, end, h = place[e], share[i], starts[i], ends[i], hashes[i]
+        while to > first and _key(here) < _key(place[to - 1]):
+            k = p + to - first
+            place[to], share[k] = place[to - 1], share[k - 1]
+            starts[k], ends[k], hashes[k] = starts[k - 1], ends[k - 1], hashes[k - 1]
+            to -= 1
+        k = p + to - first
+        place[to], share[k], starts[k], ends[k], hashes[k] = here, own, start, end, h
+
+
+@kernel
+def _players_of(entries: Ints, members: Ints, players: int) -> Ints:
+    """The players of these entries of a round, in turn; the round has so many."""
+    starts = np.cumsum(members) - members
+    found = np.empty(players, np.int64)
+    p = 0
+    for e in entries:
+        for k in range(members[e]):
+            found[p] = starts[e] + k
+            p += 1
+    return found
+
+
+def sort_entries(rounds: RoundBatch) -> None:
+    """Put the entries of each round, and their players with them, in order of place."""
+    names = rounds.names
+    _sort_entries(
+        rounds.entries, rounds.sizes, rounds.place, rounds.members, rounds.share, names.starts,
+        names.ends, names.hashes,
+    )  # fmt: skip
+
+
+@kernel
+def _sort_entries(
+    entries: Ints, sizes: Ints, place: Places, members: Ints, share: Floats,
+    starts: Ints, ends: Ints, hashes: Hashes,
+) -> None:  # fmt: skip
+    """Put the entries of each round, and their players with them, in order of place.
+
+    Each round has so many `entries`, and players (`sizes`). The other columns, by entry and by
+    player, are changed.
+    """
+    e = p = 0
+    for r in range(len(entries)):
+        last_e, last_p = e + entries[r], p + sizes[r]
+        if _are_in_order(place, e, last_e):
+            pass
+        elif entries[r] == sizes[r] <= FEW:
+            _insert(e, last_e, p, place, share, starts, ends, hashes)
+        else:
+            order = by_place(place[e:last_e])
+            players = _players_of(order, members[e:last_e], sizes[r])
+            place[e:last_e], members[e:last_e] = place[e + order], members[e + order]
+            share[p:last_p] = share[p + players]
+            starts[p:last_p], ends[p:last_p] = starts[p + players], ends[p + players]
+            hashes[p:last_p] = hashes[p + players]
+        e, p = last_e, last_p

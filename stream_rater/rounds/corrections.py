@@ -25,8 +25,8 @@ from stream_rater.contract.corrections import (
 )
 from stream_rater.contract.events import UNDECODABLE, header, shown
 from stream_rater.contract.record import Record
+from stream_rater.rounds.batch import time_mistake
 from stream_rater.rounds.fallback import LONGEST_TEXT
-from stream_rater.rounds.reported import time_mistake
 from stream_rater.rounds.validation import Invalid, id_mistake, with_cure
 
 MOST_SEASONS = 2**16 - 1

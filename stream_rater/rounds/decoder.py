@@ -1,29 +1,23 @@
-"""The one way from records of `round-completed` to checked rounds, for many records at once.
+"""Decodes and checks the rounds in records of `round-completed`, many records at once.
 
-`fastjson` reads what is written as nearly all clients write it; `fallback` reads the rest, by
-msgspec. Both give the same columns. On these `validation` checks the rules, each once, whatever
-road a round came by.
+`fastjson` reads rounds that are written as nearly all clients write them, and `fallback` reads the
+others by msgspec. Both give the same columns. `validation` then checks the rules on these columns.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
-from typing import NamedTuple, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from stream_rater.columns.arrays import Flags, Ints
-from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract.events import Round, header
+from stream_rater.contract.events import header
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rounds import fallback, fastjson
-from stream_rater.rounds.batch import RoundBatch, Standings
-from stream_rater.rounds.order import sort_entries
-from stream_rater.rounds.reported import Candidates, Reported, ceilings_of, times_of
-from stream_rater.rounds.terms import LadderTerms
-from stream_rater.rounds.validation import Invalid, check
+from stream_rater.rounds.batch import RoundBatch, Standings, read_heads, sort_entries
+from stream_rater.rounds.validation import Candidates, Invalid, LadderTerms, check
 
 TOGETHER_BYTES = 2**20
 """Records are scanned in one call while they have no more bytes together."""
@@ -32,7 +26,7 @@ NO_RULE, NOT_KNOWN = np.empty(0, np.int64), np.empty(0, np.bool_)
 
 
 class DecodedRounds(NamedTuple):
-    """What records that were decoded together hold."""
+    """The rounds in records that were decoded together."""
 
     rounds: RoundBatch
     """The R valid rounds, in the order of their records."""
@@ -41,7 +35,7 @@ class DecodedRounds(NamedTuple):
     unknown: Flags
     """(R,) whether each round has fields that we do not know, or a rank beside `dnf`."""
     refusals: list[Invalid | None]
-    """By record why it is refused; None where it holds the next of the rounds."""
+    """By record, why it is refused; None where it holds the next of the rounds."""
 
     def valid(self, records: Sequence[Record]) -> list[Record]:
         """(R,) the record of each round."""
@@ -64,10 +58,10 @@ class RoundDecoder:
         """The rating configurations met so far; `DecodedRounds.rule` has their indices."""
         return self._terms.ratings
 
-    def rates(self, rounds: RoundBatch, rule: Ints) -> Flags:
-        """(R,) whether anything can be learnt from each round, which is rated by this rule."""
+    def informative(self, rounds: RoundBatch, rule: Ints) -> Flags:
+        """(R,) whether each round changes ratings by its rule, an index into `ratings`."""
         skip = np.array([each.skip_all_tied for each in self.ratings], np.bool_)
-        return rounds.rates(skip[rule])
+        return rounds.informative(skip[rule])
 
     def read(self, record: Record) -> Standings:
         """The round in one record; raises Invalid."""
@@ -78,54 +72,52 @@ class RoundDecoder:
 
     def decode(self, records: Sequence[Record]) -> DecodedRounds:
         """The rounds in these records, and why the others are refused."""
-        left = iter(records)
-        decoded = [
-            self._decode(list(islice(left, len(some))), some)
-            for some in fastjson.runs([each.value or b"" for each in records], TOGETHER_BYTES)
+        values = [each.value or b"" for each in records]
+        refusals = self._unread(records, values)
+        found = [
+            self._checked(records, reported, refusals)
+            for some in _runs(values)
+            for reported in self._reported(records, values, some, refusals)
         ]
-        if len(decoded) == 1:
-            return decoded[0]
-        return DecodedRounds(
-            RoundBatch.concat([each.rounds for each in decoded]),
-            np.concatenate([NO_RULE, *(each.rule for each in decoded)]),
-            np.concatenate([NOT_KNOWN, *(each.unknown for each in decoded)]),
-            [refusal for each in decoded for refusal in each.refusals],
-        )
-
-    def _decode(self, records: Sequence[Record], values: Sequence[bytes]) -> DecodedRounds:
-        """The rounds in some records, with these values, which are scanned in one call."""
-        refusals: list[Invalid | None] = [None] * len(records)
-        checked = [
-            self._checked(records, places, reported, refusals)
-            for places, reported in self._reported(records, values, refusals)
-        ]
-        if len(checked) == 1:
-            _, rounds, rule, unknown = checked[0]
+        if len(found) == 1:
+            _, rounds, rule, unknown = found[0]
             return DecodedRounds(rounds, rule, unknown, refusals)
-        order = np.argsort(np.concatenate([NO_RULE, *(each[0] for each in checked)]))
-        return DecodedRounds(
-            RoundBatch.concat([each[1] for each in checked]).take(order),
-            np.concatenate([NO_RULE, *(each[2] for each in checked)])[order],
-            np.concatenate([NOT_KNOWN, *(each[3] for each in checked)])[order],
-            refusals,
-        )
+        rounds = RoundBatch.concat([each[1] for each in found])
+        places, rule = (np.concatenate([NO_RULE, *(each[k] for each in found)]) for k in (0, 2))
+        unknown = np.concatenate([NOT_KNOWN, *(each[3] for each in found)])
+        order = np.argsort(places, kind="stable")
+        if (order == np.arange(len(order))).all():
+            return DecodedRounds(rounds, rule, unknown, refusals)
+        return DecodedRounds(rounds.take(order), rule[order], unknown[order], refusals)
+
+    def _unread(self, records: Sequence[Record], values: Sequence[bytes]) -> list[Invalid | None]:
+        """By record, why it is not read at all; None if it is."""
+        most, refusals = self._limits.max_bytes, list[Invalid | None]()
+        for each, value in zip(records, values, strict=True):
+            why = each.unreadable
+            if not why and len(value) > most:
+                why = f"{len(value)} bytes, over the limit of {most}"
+            refusals.append(Invalid("too-large", why) if why else None)
+        return refusals
 
     def _reported(
-        self, records: Sequence[Record], values: Sequence[bytes], refusals: list[Invalid | None]
-    ) -> Iterator[tuple[Ints, Reported]]:
-        """The rounds in these records, by each road, and the places of their records."""
-        self._refuse_unread(records, values, refusals)
-        packed = {i for i, each in enumerate(records) if each.headers and _is_packed(each)}
-        left = [i for i, refusal in enumerate(refusals) if refusal is None]
+        self, records: Sequence[Record], values: Sequence[bytes], some: range,
+        refusals: list[Invalid | None],
+    ) -> Iterator[tuple[Ints, RoundBatch, Flags]]:  # fmt: skip
+        """The rounds in some of the records, as reported, by each reader; with the places of their
+        records, and whether each has unknown fields."""
+        left = [i for i in some if refusals[i] is None]
+        packed = {i for i in left if records[i].headers and _is_packed(records[i])}
         if len(left) > len(packed):
             usual = [i for i in left if i not in packed] if packed else left
-            scan = fastjson.scan([values[i] for i in usual], self._limits.max_depth)
-            if scan.taken.any():
-                yield np.array(usual, np.int64)[scan.taken], _scanned(scan)
-            others = [usual[i] for i in np.flatnonzero(~scan.taken).tolist()]
-            left = sorted([*others, *packed.intersection(left)])
-        decoded: list[fallback.Decoded] = []
-        places: list[int] = []
+            rounds, unknown, taken = fastjson.scan(
+                [values[i] for i in usual], self._limits.max_depth
+            )
+            if len(rounds):
+                yield np.array(usual, np.int64)[taken], rounds, unknown
+            others = [usual[i] for i in np.flatnonzero(~taken).tolist()]
+            left = sorted([*others, *packed])
+        decoded, places = list[fallback.Decoded](), list[int]()
         for i in left:
             try:
                 each = fallback.decode(values[i], self._limits.max_depth, packed=i in packed)
@@ -135,48 +127,44 @@ class RoundDecoder:
                 decoded.append(each)
                 places.append(i)
         if decoded:
-            yield np.array(places, np.int64), fallback.columns_of(decoded)
-
-    def _refuse_unread(
-        self, records: Sequence[Record], values: Sequence[bytes], refusals: list[Invalid | None]
-    ) -> None:
-        """Refuse records that are not read at all."""
-        most = self._limits.max_bytes
-        for i, each in enumerate(records):
-            if each.unreadable:
-                refusals[i] = Invalid("too-large", each.unreadable)
-            elif len(values[i]) > most:
-                text = f"{len(values[i])} bytes, over the limit of {most}"
-                refusals[i] = Invalid("too-large", text)
+            yield np.array(places, np.int64), *fallback.columns_of(decoded)
 
     def _checked(
-        self, records: Sequence[Record], places: Ints, reported: Reported,
+        self, records: Sequence[Record], reported: tuple[Ints, RoundBatch, Flags],
         refusals: list[Invalid | None],
     ) -> tuple[Ints, RoundBatch, Ints, Flags]:  # fmt: skip
-        """Of rounds as reported, whose records are in these `places`, the valid ones: the places of
-        their records, the rounds, their rules, and whether they have unknown fields."""
-        all_ = len(places) == len(records)
-        own = records if all_ else [records[i] for i in places.tolist()]
-        rule, bounds_ = self._terms.of(reported.heads, [each.offset for each in own])
+        """Check rounds as `_reported` gives them, and return the valid ones: the places of their
+        records, the rounds, their rules, and whether they have unknown fields."""
+        places, rounds, unknown = reported
+        own = records if len(places) == len(records) else [records[i] for i in places.tolist()]
+        rule, limits = self._terms.of(rounds.heads, [each.offset for each in own])
+        read_heads(rounds)
         candidates = Candidates(
-            reported=reported,
-            time=times_of(reported.heads),
-            weight=np.array([head.weight for head in reported.heads], np.float64),
-            ceiling=ceilings_of(reported.heads),
-            bounds=bounds_,
+            rounds=rounds,
+            unknown=unknown,
+            bounds=limits,
             received_s=np.array([each.received_s for each in own], np.float64),
             partition=np.array([each.partition for each in own], np.int64),
             partitions=self._partitions,
-            unknown_field=lambda i: _unknown_field(own[i]),
+            unknown_field=lambda i: _reread(fallback.unknown_field, own[i]),
+            shares_mistake=lambda i: _reread(fallback.shares_mistake, own[i]),
         )
         found = check(candidates)
-        rounds = _in_order(candidates)
+        sort_entries(rounds)
         if not any(found):
-            return places, rounds, rule, reported.unknown
+            return places, rounds, rule, unknown
         for i, refusal in zip(places.tolist(), found, strict=True):
             refusals[i] = refusal
         valid = np.flatnonzero([refusal is None for refusal in found])
-        return places[valid], rounds.take(valid), rule[valid], reported.unknown[valid]
+        return places[valid], rounds.take(valid), rule[valid], unknown[valid]
+
+
+def _runs(values: Sequence[bytes]) -> Iterator[range]:
+    """The places of values that are scanned in one call."""
+    first = 0
+    for some in fastjson.runs(values, TOGETHER_BYTES):
+        yield range(first, first + len(some))
+        first += len(some)
 
 
 def _is_packed(record: Record) -> bool:
@@ -184,47 +172,6 @@ def _is_packed(record: Record) -> bool:
     return "msgpack" in header(record.headers, "content-type").lower()
 
 
-def _unknown_field(record: Record) -> str:
-    """The unknown field of a round in a record that has one."""
-    return fallback.unknown_field(record.value or b"", packed=_is_packed(record))
-
-
-def _scanned(scan: fastjson.Scan) -> Reported:
-    """The rounds of the messages that were taken."""
-    entries, sizes = scan.entries, scan.sizes
-    if scan.taken.all():
-        return Reported(
-            cast(list[Round], scan.heads), entries, sizes, scan.place, scan.members, scan.members,
-            scan.share, scan.names, scan.unknown,
-        )  # fmt: skip
-    taken = np.flatnonzero(scan.taken)
-    heads = [head for head in scan.heads if head is not None]
-    of_entries = spread(bounds(entries)[taken], entries[taken])
-    of_players = spread(bounds(sizes)[taken], sizes[taken])
-    members = scan.members[of_entries]
-    return Reported(
-        heads, entries[taken], sizes[taken], scan.place[of_entries], members, members,
-        scan.share[of_players], scan.names.take(of_players), scan.unknown[taken],
-    )  # fmt: skip
-
-
-def _in_order(candidates: Candidates) -> RoundBatch:
-    """The rounds, with the entries of each in order of place."""
-    reported = candidates.reported
-    names = reported.names
-    sort_entries(
-        reported.entries, reported.sizes, reported.place, reported.members, reported.share,
-        names.starts, names.ends, names.hashes,
-    )  # fmt: skip
-    return RoundBatch(
-        heads=reported.heads,
-        time=candidates.time,
-        weight=candidates.weight,
-        ceiling=candidates.ceiling,
-        entries=reported.entries,
-        sizes=reported.sizes,
-        place=reported.place,
-        members=reported.members,
-        share=reported.share,
-        names=names,
-    )
+def _reread(mistake: Callable[..., str], record: Record) -> str:
+    """The mistake in a record that has one, found by decoding it again."""
+    return mistake(record.value or b"", packed=_is_packed(record))

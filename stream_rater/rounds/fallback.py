@@ -1,9 +1,10 @@
-"""The road for all other rounds: msgspec decodes a message, in JSON or MessagePack, once.
+"""Reads all other rounds: msgspec decodes a message, in JSON or MessagePack, once.
 
 Messages that hold no round are refused here: they are nested too deeply, they are no JSON or
 MessagePack, or a field has a value of another type.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from typing import NamedTuple, cast
@@ -11,15 +12,22 @@ from typing import NamedTuple, cast
 import msgspec
 import numpy as np
 
-from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract import events
 from stream_rater.contract.events import MAX_RANK, UNDECODABLE, Entry, Round, RoundCompleted, shown
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rounds import depth
-from stream_rater.rounds.reported import NO_RANK, OUT_OF_RANGE, Reported, rounds_with
-from stream_rater.rounds.validation import Invalid, with_cure
+from stream_rater.rounds.batch import RoundBatch, as_reported
+from stream_rater.rounds.validation import (
+    LEAST_SHARE,
+    NO_RANK,
+    OUT_OF_RANGE,
+    Invalid,
+    rounds_with,
+    with_cure,
+)
 
 LONGEST_TEXT = 200
 """Characters of msgspec's text: it repeats a field's name, however long."""
@@ -81,26 +89,34 @@ def _is_at_odds(entry: Entry) -> bool:
     return entry.dnf and entry.rank is not None
 
 
-def columns_of(decoded: Sequence[Decoded]) -> Reported:
-    """These rounds as columns, their entries in the order of the messages."""
+def shares_mistake(data: bytes, *, packed: bool) -> str:
+    """The first mistake in the shares of a round's message that has one, and where it is."""
+    event = events.round_from_msgpack(data) if packed else events.round_from_json(data)
+    for number, entry in enumerate(event.standings):
+        size, shares = len(_team(entry)), entry.shares or ()
+        if entry.shares is not None and len(shares) != size:
+            return f"standings[{number}].shares: {len(shares)} for {size} players"
+        for share in shares:
+            if not LEAST_SHARE <= share <= 1.0:
+                return f"standings[{number}].shares: {share} is not in [{LEAST_SHARE}, 1]"
+    raise AssertionError("the round has good shares")
+
+
+def columns_of(decoded: Sequence[Decoded]) -> tuple[RoundBatch, Flags]:
+    """These rounds as columns, their entries in the order of the messages; and (R,) whether each
+    has fields that we do not know, or a rank beside `dnf`."""
     rounds = [each.event for each in decoded]
     entries = [entry for each in rounds for entry in each.standings]
     counts = np.array([len(each.standings) for each in rounds], np.int64)
     unknown = np.array([each.unknown for each in decoded], np.bool_)
     unknown |= rounds_with([_is_at_odds(entry) for entry in entries], counts)
-    members, shares, players, share = _players(entries)
-    ends = bounds(members)[bounds(counts)]
-    return Reported(
-        heads=[_head(each) for each in rounds],
-        entries=counts,
-        sizes=np.diff(ends),
-        place=_places(entries),
-        members=members,
-        shares=shares,
-        share=share,
-        names=StringColumn.of(players),
-        unknown=unknown,
-    )
+    members, players, share = _players(entries)
+    sizes = np.diff(bounds(members)[bounds(counts)])
+    found = as_reported(
+        [_head(each) for each in rounds], counts, sizes, _places(entries), members, share,
+        StringColumn.of(players),
+    )  # fmt: skip
+    return found, unknown
 
 
 def _head(event: RoundCompleted) -> Round:
@@ -131,25 +147,23 @@ def _place(entry: Entry) -> int:
     return entry.rank if 1 <= entry.rank <= MAX_RANK else OUT_OF_RANGE
 
 
-def _players(entries: Sequence[Entry]) -> tuple[Ints, Ints, list[str], Floats]:
-    """(E,) players and (E,) shares of each entry; and (P,) the players, and their shares.
+def _players(entries: Sequence[Entry]) -> tuple[Ints, list[str], Floats]:
+    """(E,) the number of players of each entry; (P,) the players; and (P,) their shares.
 
     An entry that is neither a player nor a team, or both, has no players. Where an entry has
-    another number of shares than of players, its players' shares are 1.
+    another number of shares than of players, its players' shares are NaN.
     """
     players = [entry.player for entry in entries]
     if None in players or [e for e in entries if e.team is not None or e.shares is not None]:
         teams = [_team(entry) for entry in entries]
-        parts = [_parts(entry, len(team)) for entry, team in zip(entries, teams, strict=True)]
-        both = zip(entries, teams, strict=True)
+        shares = [_shares(entry, len(team)) for entry, team in zip(entries, teams, strict=True)]
         return (
             np.array([len(team) for team in teams], np.int64),
-            np.array([len(team if e.shares is None else e.shares) for e, team in both], np.int64),
             [player for team in teams for player in team],
-            np.array([part for some in parts for part in some], np.float64),
+            np.array([share for some in shares for share in some], np.float64),
         )
     ones = np.ones(len(entries), np.int64)
-    return ones, ones, cast(list[str], players), np.ones(len(entries))
+    return ones, cast(list[str], players), np.ones(len(entries))
 
 
 def _team(entry: Entry) -> Sequence[str]:
@@ -159,6 +173,8 @@ def _team(entry: Entry) -> Sequence[str]:
     return entry.team if entry.team else (entry.player or "",)
 
 
-def _parts(entry: Entry, size: int) -> Sequence[float]:
+def _shares(entry: Entry, size: int) -> Sequence[float]:
     """The share of each of the entry's players."""
-    return entry.shares if entry.shares and len(entry.shares) == size else (1.0,) * size
+    if entry.shares is None:
+        return (1.0,) * size
+    return entry.shares if len(entry.shares) == size else (math.nan,) * size

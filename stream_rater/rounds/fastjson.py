@@ -1,4 +1,4 @@
-"""The fast road: rounds in JSON as nearly all clients write them, found by a kernel in one pass.
+"""Reads rounds in JSON as nearly all clients write them: a kernel finds them in one pass.
 
     {"round_id": ..., ..., "standings": [{"player": "ann", "rank": 1}, ...], ...}
 
@@ -18,55 +18,71 @@ JSON. The key must be the only one of its name.
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
-from stream_rater.columns.arrays import Flags, Floats, Ints
-from stream_rater.columns.strings import SECRET_KEY, StringColumn
+from stream_rater.columns.arrays import Bytes, Flags, Floats, Hashes, Ints
+from stream_rater.columns.kernels import inlined, kernel
+from stream_rater.columns.siphash import Key, hashed
+from stream_rater.columns.strings import NEW_LINE, SECRET_KEY, StringColumn, compact, put
 from stream_rater.contract.events import (
+    MAX_RANK,
     UNDECODABLE,
     EmptyRound,
+    Round,
     empty_round_from_json,
     empty_rounds_from_lines,
 )
-from stream_rater.rating.model import Places
-from stream_rater.rounds.scan_kernel import BYTES_PER_PLAYER, LEAST_ENTRY, Found, scan_all
+from stream_rater.rating.model import DID_NOT_FINISH, Places
+from stream_rater.rounds.batch import RoundBatch, as_reported
+
+LEAST_ENTRY = len('{"player":"a","rank":1}')
+"""Bytes that an entry takes at least."""
+BYTES_PER_PLAYER = 8
+"""There is room for so many players. Large teams with shorter names are left to msgspec."""
+RANK_DIGITS = 10
+SHARE_DIGITS = 15
+"""Decimals of a share: a quotient of integers below 2**53 is correctly rounded."""
+TEAM_DEPTH = 4
+"""How deep a round with a team is nested; without any, one level less."""
+
+SPACE, QUOTE, COMMA, ZERO, ONE, POINT, BACKSLASH, COLON = b' ",01.\\:'
+OPEN_LIST, CLOSE_LIST, OPEN, CLOSE = b"[]{}"
+PLAYER, TEAM, SHARES, RANK, DNF, TRUE = (
+    np.frombuffer(word, np.uint8)
+    for word in (b'"player"', b'"team"', b'"shares"', b'"rank"', b'"dnf"', b"true")
+)
+STANDINGS, ROUND_ID, LADDER, COMPLETED_AT, WEIGHT, CEILING = (
+    np.frombuffer(b'"%b"' % word, np.uint8)
+    for word in (
+        b"standings", b"round_id", b"ladder", b"completed_at", b"weight", b"performance_ceiling",
+    )
+)  # fmt: skip
+WORD = STANDINGS[1:-1]
+NOWHERE = -1
 
 
-class Scan(NamedTuple):
-    """What messages that are scanned in one call hold."""
+class Found(NamedTuple):
+    """What the kernel writes to: columns with room for all that the bytes may hold."""
 
-    heads: list[EmptyRound | None]
-    """By message what stands around its list; None if it is left to msgspec."""
-    taken: Flags
-    """By message whether it is not; the entries of others, if there are any here, are nobody's."""
-    entries: Ints
-    """By message, how many."""
-    sizes: Ints
-    """By message, how many players."""
-    unknown: Flags
-    """By message, whether there are keys around its list that are no fields of rounds."""
     place: Places
-    """By entry, in the order of the message; as below."""
+    """By entry."""
     members: Ints
     """By entry."""
+    starts: Ints
+    """By player, where the name starts; as below."""
+    ends: Ints
+    hashes: Hashes
     share: Floats
-    """By player."""
-    names: StringColumn
-    """By player, with their hashes."""
 
 
-def _room_for(data: bytes) -> Found:
-    entries, players = len(data) // LEAST_ENTRY, len(data) // BYTES_PER_PLAYER
-    return Found(
-        np.empty(entries, np.int32), np.empty(entries, np.int64), np.empty(players, np.int64),
-        np.empty(players, np.int64), np.empty(players, np.uint64), np.empty(players),
-    )  # fmt: skip
+def scan(messages: Sequence[bytes], max_depth: int) -> tuple[RoundBatch, Flags, Flags]:
+    """The rounds of the messages that are taken, with entries in the order of the message; (R,)
+    whether there are unknown keys around each round's list; and by message, whether it is taken.
 
-
-def scan(messages: Sequence[bytes], max_depth: int) -> Scan:
-    """The rounds in these messages, of which there is one, nowhere nested deeper than that."""
+    There is one message at least. One that is nested deeper than `max_depth` is not taken.
+    """
     data = messages[0] if len(messages) == 1 else b"".join(messages)
     found, round_ends = _room_for(data), np.array([*accumulate(map(len, messages))])
     names, rests = np.empty(len(data), np.uint8), np.empty(len(data) + len(messages), np.uint8)
@@ -78,20 +94,30 @@ def scan(messages: Sequence[bytes], max_depth: int) -> Scan:
     if not data.isascii():
         for i in np.flatnonzero(taken).tolist():
             taken[i] = _is_utf8(messages[i])
-            heads[i] = heads[i] if taken[i] else None
     e, p = int(entries.sum()), int(sizes.sum())
     column = StringColumn(
         names[:size].copy(), found.starts[:p].copy(), found.ends[:p].copy(),
         found.hashes[:p].copy(),
     )  # fmt: skip
-    return Scan(
-        heads, taken, entries, sizes, unknown > 0, found.place[:e].copy(),
+    rounds = as_reported(
+        cast(Sequence[Round], heads), entries, sizes, found.place[:e].copy(),
         found.members[:e].copy(), found.share[:p].copy(), column,
+    )  # fmt: skip
+    if taken.all():
+        return rounds, unknown > 0, taken
+    return rounds.take(np.flatnonzero(taken)), unknown[taken] > 0, taken
+
+
+def _room_for(data: bytes) -> Found:
+    entries, players = len(data) // LEAST_ENTRY, len(data) // BYTES_PER_PLAYER
+    return Found(
+        np.empty(entries, np.int32), np.empty(entries, np.int64), np.empty(players, np.int64),
+        np.empty(players, np.int64), np.empty(players, np.uint64), np.empty(players),
     )  # fmt: skip
 
 
 def runs(messages: Sequence[bytes], most: int) -> Iterator[Sequence[bytes]]:
-    """Messages that follow each other, together while they have no more bytes than that."""
+    """Cut messages into runs of consecutive ones, of at most so many bytes in all."""
     if messages and sum(map(len, messages)) <= most:
         yield messages
         return
@@ -107,11 +133,12 @@ def runs(messages: Sequence[bytes], most: int) -> Iterator[Sequence[bytes]]:
 
 
 def _around(rests: bytes, messages: Sequence[bytes], taken: Flags) -> list[EmptyRound | None]:
-    """By message what stands around its list; messages in which msgspec finds no round are taken no
-    more. `rests` has a line of each that is taken.
+    """Decode each message's fields around its list; None for a message that is not taken. Clear
+    `taken` where msgspec finds no round. `rests` has a line for each message that is taken.
 
-    In one call, if all lines are rounds. None then reads on into the next line, as no line closes
-    what another opened; and none is two, as each names its list, of which a line has one.
+    If all lines are rounds, one call decodes them. Then no round reads on into the next line, since
+    no line closes what another opened. And no line is two rounds, since each round names its list,
+    and a line has one.
     """
     with suppress(*UNDECODABLE):
         found: list[EmptyRound | None] = [*empty_rounds_from_lines(rests)]
@@ -137,3 +164,253 @@ def _is_utf8(data: bytes) -> bool:
         return data.isascii() or bool(data.decode())
     except UnicodeDecodeError:
         return False
+
+
+# --- the kernel ----------------------------------------------------------------------------------
+# Its functions take a position and return the one behind what they read there, or NOWHERE if it is
+# not there. What is looked for at NOWHERE is not there.
+
+
+@inlined
+def _skip(data: Bytes, i: int) -> int:
+    while i < len(data) and data[np.uint64(i)] == SPACE:
+        i += 1
+    return i
+
+
+@inlined
+def _after(data: Bytes, i: int, what: int) -> int:
+    """Behind this character and the spaces around it; NOWHERE if it is not there, as below."""
+    if i < 0:
+        return NOWHERE
+    i = _skip(data, i)
+    return _skip(data, i + 1) if i < len(data) and data[np.uint64(i)] == what else NOWHERE
+
+
+@inlined
+def _is_at(data: Bytes, i: int, word: Bytes) -> bool:
+    if i + len(word) > len(data):
+        return False
+    other, at = np.uint8(0), np.uint64(i)
+    for k in range(np.uint64(len(word))):
+        other |= data[at + k] ^ word[k]
+    return bool(other == 0)
+
+
+@inlined
+def _after_key(data: Bytes, i: int, key: Bytes) -> int:
+    """Behind this key and its colon."""
+    return _after(data, i + len(key), COLON) if i >= 0 and _is_at(data, i, key) else NOWHERE
+
+
+@kernel
+def _begin(data: Bytes) -> int:
+    """Behind the bracket that opens the list of entries."""
+    for i in range(len(data)):
+        if data[i] == QUOTE and _is_at(data, i, STANDINGS):
+            at = _after_key(data, i, STANDINGS)
+            if 0 <= at < len(data) and data[at] == OPEN_LIST:
+                return at + 1
+    return NOWHERE
+
+
+@inlined
+def _text_end(data: Bytes, i: int) -> int:
+    """The quote that ends the text of which one at i is the first; nothing in it may be escaped."""
+    if i < 0 or i >= len(data) or data[i] != QUOTE:
+        return NOWHERE
+    i += 1
+    while i < len(data) and data[i] >= SPACE and data[i] != QUOTE and data[i] != BACKSLASH:
+        i += 1
+    return i
+
+
+@inlined
+def _rank(data: Bytes, i: int) -> tuple[int, int]:
+    """The rank at i, and behind it."""
+    first, rank = i, 0
+    while 0 <= i < min(len(data), first + RANK_DIGITS) and ZERO <= data[np.uint64(i)] < ZERO + 10:
+        rank = 10 * rank + (data[np.uint64(i)] - ZERO)
+        i += 1
+    good = i > first and data[first] != ZERO and rank <= MAX_RANK
+    return rank, i if good else NOWHERE
+
+
+@inlined
+def _share(data: Bytes, i: int) -> tuple[float, int]:
+    """The number at i, which is 0 or 1 with decimals or without, and behind it."""
+    if not 0 <= i < len(data) or not ZERO <= data[i] <= ONE:
+        return 0.0, NOWHERE
+    value, scale, i = np.int64(data[i] - ZERO), np.int64(1), i + 1
+    if i < len(data) and data[i] == POINT:
+        first = i = i + 1
+        while i < min(len(data), first + SHARE_DIGITS) and ZERO <= data[i] < ZERO + 10:
+            value, scale = 10 * value + (data[i] - ZERO), 10 * scale
+            i += 1
+        if i == first:
+            return 0.0, NOWHERE
+    return float(value) / float(scale), i
+
+
+@inlined
+def _shares(data: Bytes, i: int, share: Floats, first: int, last: int) -> int:
+    """Behind the list of shares at i, of which each of these players must have one."""
+    i = _after(data, i, OPEN_LIST)
+    for p in range(first, last):
+        share[p], i = _share(data, i)
+        i = _after(data, i, CLOSE_LIST if p == last - 1 else COMMA)
+    return i
+
+
+@inlined
+def _name(data: Bytes, quote: int, found: Found, p: int, key: Key) -> int:
+    """Behind the name that begins with this quote."""
+    end = _text_end(data, quote)
+    if end < 0 or end >= len(data) or data[end] != QUOTE or p >= len(found.ends):
+        return NOWHERE
+    found.starts[p], found.ends[p], found.share[p] = quote + 1, end, 1.0
+    found.hashes[p] = hashed(key, data, quote + 1, end)
+    return _skip(data, end + 1)
+
+
+@inlined
+def _team(data: Bytes, i: int, found: Found, first: int, key: Key) -> tuple[int, int]:
+    """Behind the last of the players in the list at i, and behind the list."""
+    i, p = _after(data, i, OPEN_LIST), first
+    while i >= 0:
+        i = _name(data, i, found, p, key)
+        p += 1
+        if 0 <= i < len(data) and data[i] == CLOSE_LIST:
+            return p, _skip(data, i + 1)
+        i = _after(data, i, COMMA)
+    return p, NOWHERE
+
+
+@inlined
+def _outcome(data: Bytes, i: int) -> tuple[int, int]:
+    """The place that the key at i tells, and behind it."""
+    value = _after_key(data, i, RANK)
+    if value >= 0:
+        return _rank(data, value)
+    value = _after_key(data, i, DNF)
+    if value >= 0 and _is_at(data, value, TRUE):
+        return DID_NOT_FINISH, value + len(TRUE)
+    return 0, NOWHERE
+
+
+@inlined
+def _entry(
+    data: Bytes, i: int, max_depth: int, found: Found, e: int, first: int, key: Key
+) -> tuple[int, int]:
+    """Behind the last player of the entry at i, and behind the entry."""
+    i = _after(data, i, OPEN)
+    quote = _after_key(data, i, PLAYER)
+    if quote >= 0:
+        last, i = first + 1, _name(data, quote, found, first, key)
+    else:
+        list_ = _after_key(data, i, TEAM) if max_depth >= TEAM_DEPTH else NOWHERE
+        last, i = _team(data, list_, found, first, key)
+    i = _after(data, i, COMMA)
+    before = _after_key(data, i, SHARES) if max_depth >= TEAM_DEPTH else NOWHERE
+    if before >= 0:
+        i = _after(data, _shares(data, before, found.share, first, last), COMMA)
+    found.place[e], i = _outcome(data, i)
+    found.members[e] = last - first
+    end = _after(data, i, CLOSE)
+    if end < 0 and before < 0 and max_depth >= TEAM_DEPTH:
+        behind = _after_key(data, _after(data, i, COMMA), SHARES)
+        end = _after(data, _shares(data, behind, found.share, first, last), CLOSE)
+    return last, end
+
+
+@inlined
+def _entries(
+    data: Bytes, i: int, max_depth: int, found: Found, e: int, p: int, key: Key
+) -> tuple[int, int, int]:
+    """Behind the last entry and the last player of the list opened before i, of which the first
+    will be e and p, and where the list is closed."""
+    while 0 <= i < len(data) and e < len(found.place):
+        p, i = _entry(data, i, max_depth, found, e, p, key)
+        e += 1
+        if 0 <= i < len(data) and data[i] == CLOSE_LIST:
+            return e, p, i
+        i = _after(data, i, COMMA)
+    return e, p, NOWHERE
+
+
+@inlined
+def _is_known(data: Bytes, i: int) -> bool:
+    """Whether the key whose first quote is at i is a field of rounds."""
+    first = data[min(i + 1, len(data) - 1)]
+    if first == LADDER[1]:
+        return _is_at(data, i, LADDER)
+    if first == ROUND_ID[1]:
+        return _is_at(data, i, ROUND_ID)
+    if first == COMPLETED_AT[1]:
+        return _is_at(data, i, COMPLETED_AT)
+    if first == STANDINGS[1]:
+        return _is_at(data, i, STANDINGS)
+    return _is_at(data, i, WEIGHT) or _is_at(data, i, CEILING)
+
+
+@kernel
+def _unknown_around(data: Bytes, begin: int, close: int, max_depth: int) -> int:
+    """How many keys around the list are no fields of rounds; NOWHERE if there something is escaped,
+    another key has the list's name, or it is nested deeper, or closes what it did not open."""
+    named = depth = i = unknown = 0
+    quoted, before = False, SPACE
+    while i < len(data):
+        i = close if i == begin else i
+        c = data[i]
+        if c == BACKSLASH or (quoted and c == NEW_LINE):
+            return NOWHERE
+        if c == QUOTE:
+            if not quoted and depth == 1 and before in (OPEN, COMMA):
+                unknown += not _is_known(data, i)
+            quoted = not quoted
+        elif c == WORD[0] and _is_at(data, i, WORD):
+            named += 1
+        elif not quoted and c in (OPEN, OPEN_LIST):
+            depth += 1
+        elif not quoted and c in (CLOSE, CLOSE_LIST):
+            depth -= 1
+        if named > 1 or depth > max_depth or depth < 0:
+            return NOWHERE
+        before = c if c > SPACE else before
+        i += 1
+    return unknown
+
+
+@inlined
+def _put_rest(data: Bytes, begin: int, close: int, out: Bytes, at: int) -> int:
+    """Copy what is around the list, as one line."""
+    end = put(out, put(out, at, data, 0, begin), data, close, len(data))
+    for i in range(at, end):
+        if out[i] == NEW_LINE:
+            out[i] = SPACE
+    out[end] = NEW_LINE
+    return end + 1
+
+
+@kernel
+def scan_all(
+    data: Bytes, round_ends: Ints, max_depth: int, found: Found, names: Bytes, rests: Bytes,
+    key: Key,
+) -> tuple[Ints, int, int]:  # fmt: skip
+    """(3, R) how many entries and players each round has, and how many unknown keys are around its
+    list; and the bytes of all names, and of what stands around the lists. A round that is left to
+    msgspec has no entries."""
+    counts = np.zeros((3, len(round_ends)), np.int64)
+    start = e = p = size = rest = 0
+    for r in range(len(round_ends)):
+        own = data[start : round_ends[r]]
+        begin = _begin(own)
+        last_e, last_p, close = _entries(own, begin, max_depth, found, e, p, key)
+        unknown = _unknown_around(own, begin, close, max_depth) if close >= 0 else NOWHERE
+        if unknown >= 0:
+            size = compact(own, found.starts[p:last_p], found.ends[p:last_p], names, size)
+            rest = _put_rest(own, begin, close, rests, rest)
+            counts[0, r], counts[1, r], counts[2, r] = last_e - e, last_p - p, unknown
+            e, p = last_e, last_p
+        start = round_ends[r]
+    return counts, size, rest

@@ -1,30 +1,37 @@
 """What is a valid round: the rules, each written once, over the columns of many rounds.
 
-A round is refused by the first rule in RULES that it breaks. The verdict is a pure function of the
-record (its bytes, headers, partition, offset and the time the log received it) and the ladders'
-configuration. Codes are those of the event contract; each message says where the mistake is.
+A round is refused by the first rule in RULES that it breaks. `LadderTerms` has the limits of each
+ladder's rounds, and `DuplicateWindow` the round ids that were read before.
+
+The verdict is a pure function of the record (its bytes, headers, partition, offset and the time the
+log received it) and the ladders' configuration. Codes are those of the event contract; each message
+says where the mistake is.
 """
 
 import re
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from stream_rater.columns import timestamps
-from stream_rater.columns.arrays import Flags, Hashes, Ints
+from stream_rater.columns.arrays import Flags, Floats, Hashes, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.ranges import bounds
-from stream_rater.columns.sharding import ANYWHERE
+from stream_rater.columns.sharding import ANYWHERE, partition_of
 from stream_rater.columns.strings import are_distinct
+from stream_rater.config.ladders import Ladders
 from stream_rater.contract import events
 from stream_rater.contract.errors import REJECTIONS
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.rating.model import DID_NOT_FINISH
-from stream_rater.rounds.order import by_place
-from stream_rater.rounds.reported import NO_RANK, Candidates, rounds_with, time_mistake
+from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rounds.batch import RoundBatch, RoundHead, by_place, time_mistake
+
+OUT_OF_RANGE, NO_RANK = -1, -2
+"""Places of entries whose rank is out of range, and of those with neither rank nor dnf."""
 
 MIN_ENTRIES = 2
 LEAST_SHARE = 1e-6
@@ -35,6 +42,9 @@ EARLIEST = events.parse_time("1900-01-01T00:00:00Z")
 """Rounds before this are absurd."""
 SHORT_ID = MAX_ID_BYTES // 4
 """Characters, which are never over 128 bytes."""
+
+MOST_LADDERS = 10_000
+"""Ladders whose terms are remembered. Under a template any name is a ladder's."""
 
 QUOTE_IT = "ids are texts, so quote it"
 """What to do about an id that is a number."""
@@ -71,6 +81,51 @@ def with_cure(mistake: str) -> str:
     return f"{mistake}: {QUOTE_IT}" if _NUMBER.search(mistake) else mistake
 
 
+class Bounds(NamedTuple):
+    """(R,) each: the limits of rounds, from the configuration of their ladders."""
+
+    named: Floats
+    """Whether the ladder's id is one."""
+    known: Floats
+    """Whether the ladder is configured; else the limits are 0."""
+    most_entries: Floats
+    most_weight: Floats
+    most_ahead_s: Floats
+    strict: Floats
+    """Whether unknown fields are a mistake."""
+    home: Floats
+    """The partition that the ladder's rounds belong in, or ANYWHERE where any will do."""
+
+
+class Candidates(NamedTuple):
+    """R rounds as they were reported, with all that the rules look at."""
+
+    rounds: RoundBatch
+    """The rounds, with entries in the order of their message. A place may be OUT_OF_RANGE or
+    NO_RANK, a time UNUSUAL, and an entry may have no players."""
+    unknown: Flags
+    """(R,) whether there are fields that we do not know, or a rank beside `dnf`."""
+    bounds: Bounds
+    received_s: Floats
+    """(R,) when the log received the round, Unix seconds."""
+    partition: Ints
+    """(R,) the partition in which the round was found."""
+    partitions: int
+    """The number of partitions of the topic, or ANYWHERE."""
+    unknown_field: Callable[[int], str]
+    """The first unknown field of a round that has one, and where it is."""
+    shares_mistake: Callable[[int], str]
+    """The first mistake in the shares of a round that has one, and where it is."""
+
+
+def rounds_with(broken: npt.ArrayLike, sizes: Ints) -> Flags:
+    """(R,) rounds with a broken row, where each has so many rows."""
+    found, broken = np.zeros(len(sizes), np.bool_), np.asarray(broken)
+    if broken.any():
+        found[np.searchsorted(np.cumsum(sizes), np.flatnonzero(broken), "right")] = True
+    return found
+
+
 class Rule(NamedTuple):
     """One rule of validity."""
 
@@ -94,7 +149,7 @@ def id_mistake(value: str) -> str:
 
 
 def _no_round_id(c: Candidates) -> Flags:
-    ids = [head.round_id for head in c.reported.heads]
+    ids = [head.round_id for head in c.rounds.heads]
     sizes = np.array([len(each) for each in ids])
     broken: Flags = (sizes == 0) | (sizes > SHORT_ID)
     for i in np.flatnonzero(broken).tolist():
@@ -103,15 +158,15 @@ def _no_round_id(c: Candidates) -> Flags:
 
 
 def _round_id_message(c: Candidates, i: int) -> str:
-    return f"round_id: {id_mistake(c.reported.heads[i].round_id)}"
+    return f"round_id: {id_mistake(c.rounds.heads[i].round_id)}"
 
 
 def _ladder_message(c: Candidates, i: int) -> str:
-    return f"ladder: {id_mistake(c.reported.heads[i].ladder)}"
+    return f"ladder: {id_mistake(c.rounds.heads[i].ladder)}"
 
 
 def _unknown_message(c: Candidates, i: int) -> str:
-    return f"ladder {c.reported.heads[i].ladder!r} is not configured"
+    return f"ladder {c.rounds.heads[i].ladder!r} is not configured"
 
 
 def _in_another_partition(c: Candidates) -> Flags:
@@ -121,7 +176,7 @@ def _in_another_partition(c: Candidates) -> Flags:
 
 def _partition_message(c: Candidates, i: int) -> str:
     return (
-        f"ladder {c.reported.heads[i].ladder!r} has its rounds in partition "
+        f"ladder {c.rounds.heads[i].ladder!r} has its rounds in partition "
         f"{int(c.bounds.home[i])}, this one is in {c.partition[i]}: the record's key must be the "
         "ladder, and a producer of librdkafka needs partitioner=murmur2_random"
     )
@@ -131,7 +186,7 @@ def _partition_message(c: Candidates, i: int) -> str:
 
 
 def _time_message(c: Candidates, i: int) -> str:
-    return f"completed_at: {time_mistake(c.reported.heads[i].completed_at)}"
+    return f"completed_at: {time_mistake(c.rounds.heads[i].completed_at)}"
 
 
 def _ahead_message(c: Candidates, i: int) -> str:
@@ -139,19 +194,19 @@ def _ahead_message(c: Candidates, i: int) -> str:
 
 
 def _weight_message(c: Candidates, i: int) -> str:
-    return f"weight: {float(c.weight[i])} is not in (0, {c.bounds.most_weight[i]:g}]"
+    return f"weight: {float(c.rounds.weight[i])} is not in (0, {c.bounds.most_weight[i]:g}]"
 
 
 def _ceiling_message(c: Candidates, i: int) -> str:
-    return f"performance_ceiling: {float(c.ceiling[i])} is not over {LEAST_CEILING:g}"
+    return f"performance_ceiling: {float(c.rounds.ceiling[i])} is not over {LEAST_CEILING:g}"
 
 
 def _few_message(c: Candidates, i: int) -> str:
-    return f"standings: {c.reported.entries[i]}, a round needs {MIN_ENTRIES}"
+    return f"standings: {c.rounds.entries[i]}, a round needs {MIN_ENTRIES}"
 
 
 def _many_message(c: Candidates, i: int) -> str:
-    return f"standings: {c.reported.entries[i]}, the limit is {int(c.bounds.most_entries[i])}"
+    return f"standings: {c.rounds.entries[i]}, the limit is {int(c.bounds.most_entries[i])}"
 
 
 # --- entries -------------------------------------------------------------------------------------
@@ -164,7 +219,7 @@ def _all_within(values: npt.NDArray[Any], least: float, most: float) -> bool:
 
 def _none(c: Candidates) -> Flags:
     """(R,) no round."""
-    return np.zeros(len(c.reported.heads), np.bool_)
+    return np.zeros(len(c.rounds.heads), np.bool_)
 
 
 def _first(broken: Flags, sizes: Ints, i: int) -> tuple[int, int]:
@@ -176,76 +231,58 @@ def _first(broken: Flags, sizes: Ints, i: int) -> tuple[int, int]:
 
 def _no_place(c: Candidates) -> Flags:
     """(E,) entries without a place."""
-    broken: Flags = c.reported.place < DID_NOT_FINISH
+    broken: Flags = c.rounds.place < DID_NOT_FINISH
     return broken
 
 
 def _place_message(c: Candidates, i: int) -> str:
-    number, at = _first(_no_place(c), c.reported.entries, i)
-    if c.reported.place[at] == NO_RANK:
+    number, at = _first(_no_place(c), c.rounds.entries, i)
+    if c.rounds.place[at] == NO_RANK:
         return f"standings[{number}]: neither rank nor dnf"
     return f"standings[{number}].rank: not in 1..{MAX_RANK}"
 
 
 def _nobody(c: Candidates) -> Flags:
     """(E,) entries without players."""
-    broken: Flags = c.reported.members == 0
+    broken: Flags = c.rounds.members == 0
     return broken
 
 
 def _nobody_message(c: Candidates, i: int) -> str:
-    number, _ = _first(_nobody(c), c.reported.entries, i)
+    number, _ = _first(_nobody(c), c.rounds.entries, i)
     return f"standings[{number}]: needs a player or a team, one of them"
 
 
 def _bad_share(c: Candidates) -> Flags:
-    """(P,) shares that are none."""
-    share = c.reported.share
+    """(P,) shares that are out of range. They are NaN where an entry has too few or too many."""
+    share = c.rounds.share
     good: Flags = (share >= LEAST_SHARE) & (share <= 1.0)
     return ~good
 
 
-def _bad_entry_shares(c: Candidates) -> Flags:
-    """(E,) entries with shares that are none, or too few or too many."""
-    members = c.reported.members
-    broken: Flags = c.reported.shares != members
-    return broken | rounds_with(_bad_share(c), members)
-
-
 def _bad_shares(c: Candidates) -> Flags:
-    reported = c.reported
-    if reported.shares is reported.members and _all_within(reported.share, LEAST_SHARE, 1.0):
+    if _all_within(c.rounds.share, LEAST_SHARE, 1.0):
         return _none(c)
-    return rounds_with(_bad_entry_shares(c), reported.entries)
-
-
-def _shares_message(c: Candidates, i: int) -> str:
-    number, at = _first(_bad_entry_shares(c), c.reported.entries, i)
-    count, size = c.reported.shares[at], c.reported.members[at]
-    if count != size:
-        return f"standings[{number}].shares: {count} for {size} players"
-    _, player = _first(_bad_share(c), c.reported.members, at)
-    share = float(c.reported.share[player])
-    return f"standings[{number}].shares: {share} is not in [{LEAST_SHARE}, 1]"
+    return rounds_with(_bad_share(c), c.rounds.sizes)
 
 
 # --- players -------------------------------------------------------------------------------------
 
 
 def _no_player(c: Candidates) -> Flags:
-    size = c.reported.names.ends - c.reported.names.starts
+    size = c.rounds.names.ends - c.rounds.names.starts
     if _all_within(size, 1, MAX_ID_BYTES):
         return _none(c)
-    return rounds_with((size == 0) | (size > MAX_ID_BYTES), c.reported.sizes)
+    return rounds_with((size == 0) | (size > MAX_ID_BYTES), c.rounds.sizes)
 
 
 def _by_place(c: Candidates, i: int) -> list[str]:
     """The players of round i, of which each entry has a place, in order of place."""
-    reported = c.reported
-    starts, first = bounds(reported.members), int(reported.entries[:i].sum())
-    place = reported.place[first : first + int(reported.entries[i])]
+    rounds = c.rounds
+    starts, first = bounds(rounds.members), int(rounds.entries[:i].sum())
+    place = rounds.place[first : first + int(rounds.entries[i])]
     order = first + by_place(place)
-    return [name for e in order for name in reported.names.slice(starts[e], starts[e + 1]).texts()]
+    return [name for e in order for name in rounds.names.slice(starts[e], starts[e + 1]).texts()]
 
 
 def _player_message(c: Candidates, i: int) -> str:
@@ -266,10 +303,10 @@ def _are_distinct(sizes: Ints, hashes: Hashes) -> Flags:
 
 
 def _twice(c: Candidates) -> Flags:
-    broken = ~_are_distinct(c.reported.sizes, c.reported.names.hashes)
+    broken = ~_are_distinct(c.rounds.sizes, c.rounds.names.hashes)
     for i in np.flatnonzero(broken).tolist():
-        start, size = int(c.reported.sizes[:i].sum()), int(c.reported.sizes[i])
-        broken[i] = len(set(c.reported.names.slice(start, start + size).texts())) < size
+        start, size = int(c.rounds.sizes[:i].sum()), int(c.rounds.sizes[i])
+        broken[i] = len(set(c.rounds.names.slice(start, start + size).texts())) < size
     return broken
 
 
@@ -284,37 +321,41 @@ RULES = (
     Rule("unknown-ladder", lambda c: c.bounds.known == 0, _unknown_message),
     Rule(
         "malformed",
-        lambda c: c.reported.unknown & (c.bounds.strict != 0),
+        lambda c: c.unknown & (c.bounds.strict != 0),
         lambda c, i: c.unknown_field(i),
     ),
-    Rule("bad-time", lambda c: c.time == timestamps.UNUSUAL, _time_message),
+    Rule("bad-time", lambda c: c.rounds.time == timestamps.UNUSUAL, _time_message),
     Rule(
-        "bad-time", lambda c: c.time < EARLIEST, lambda c, i: "completed_at: before the year 1900"
+        "bad-time",
+        lambda c: c.rounds.time < EARLIEST,
+        lambda c, i: "completed_at: before the year 1900",
     ),
-    Rule("bad-time", lambda c: c.time > c.received_s + c.bounds.most_ahead_s, _ahead_message),
+    Rule(
+        "bad-time", lambda c: c.rounds.time > c.received_s + c.bounds.most_ahead_s, _ahead_message
+    ),
     Rule(
         "bad-weight",
-        lambda c: ~((c.weight > 0.0) & (c.weight <= c.bounds.most_weight)),
+        lambda c: ~((c.rounds.weight > 0.0) & (c.rounds.weight <= c.bounds.most_weight)),
         _weight_message,
     ),
-    Rule("malformed", lambda c: ~(c.ceiling >= LEAST_CEILING), _ceiling_message),
-    Rule("too-few-entries", lambda c: c.reported.entries < MIN_ENTRIES, _few_message),
-    Rule("too-many-entries", lambda c: c.reported.entries > c.bounds.most_entries, _many_message),
-    Rule("bad-rank", lambda c: rounds_with(_no_place(c), c.reported.entries), _place_message),
-    Rule("malformed", lambda c: rounds_with(_nobody(c), c.reported.entries), _nobody_message),
-    Rule("bad-shares", _bad_shares, _shares_message),
+    Rule("malformed", lambda c: ~(c.rounds.ceiling >= LEAST_CEILING), _ceiling_message),
+    Rule("too-few-entries", lambda c: c.rounds.entries < MIN_ENTRIES, _few_message),
+    Rule("too-many-entries", lambda c: c.rounds.entries > c.bounds.most_entries, _many_message),
+    Rule("bad-rank", lambda c: rounds_with(_no_place(c), c.rounds.entries), _place_message),
+    Rule("malformed", lambda c: rounds_with(_nobody(c), c.rounds.entries), _nobody_message),
+    Rule("bad-shares", _bad_shares, lambda c, i: c.shares_mistake(i)),
     Rule("bad-id", _no_player, _player_message),
     Rule("duplicate-player", _twice, _twice_message),
     Rule("wrong-partition", _in_another_partition, _partition_message),
 )
 """In order of precedence, which is part of the event contract. `unreadable`, `too-large`,
 `too-deep` and values of another type are refused before a round has columns (`decoder`,
-`fallback`); `duplicate-round` is found behind them (`duplicates`)."""
+`fallback`); `duplicate-round` is found behind them (`DuplicateWindow`)."""
 
 
 def check(candidates: Candidates) -> list[Invalid | None]:
     """By round why it is refused; None for a valid one."""
-    heads = candidates.reported.heads
+    heads = candidates.rounds.heads
     refusals: list[Invalid | None] = [None] * len(heads)
     for rule in RULES:
         broken = rule.broken(candidates)
@@ -325,3 +366,116 @@ def check(candidates: Candidates) -> list[Invalid | None]:
                 refusals[i] = refusal = Invalid(rule.code, rule.message(candidates, i))
                 refusal.tell(heads[i].ladder, heads[i].round_id)
     return refusals
+
+
+# --- limits by ladder ----------------------------------------------------------------------------
+
+
+class _Terms(NamedTuple):
+    """How a ladder's rounds are rated and limited; the last seven fields are those of Bounds."""
+
+    steady: bool = True
+    """Whether the terms hold at every offset."""
+    rule: int = -1
+    """Index of the rating configuration."""
+    named: bool = False
+    known: bool = False
+    most_entries: int = 0
+    most_weight: float = 0.0
+    most_ahead_s: int = 0
+    strict: bool = False
+    home: int = ANYWHERE
+
+
+class LadderTerms:
+    """How the rounds of all ladders are rated and limited, by ladder and offset, in a topic with so
+    many partitions."""
+
+    def __init__(self, ladders: Ladders, partitions: int) -> None:
+        self.ratings: list[RatingConfig] = []
+        """The rating configurations met so far."""
+        self._ladders = ladders
+        self._partitions = partitions
+        self._numbers: dict[int, int] = {}
+        self._known: dict[str, _Terms] = {}
+
+    def of(self, heads: Sequence[RoundHead], offsets: Sequence[int]) -> tuple[Ints, Bounds]:
+        """(R,) the index of the rating configuration of each round, which was read at this offset
+        (-1 where the ladder is unknown), and its bounds."""
+        ladders = [head.ladder for head in heads]
+        which = {ladder: i for i, ladder in enumerate(dict.fromkeys(ladders))}
+        table = np.array([self._remembered(ladder) for ladder in which], np.float64)
+        table = table[[*map(which.__getitem__, ladders)]]
+        if not table[:, 0].all():
+            for i in np.flatnonzero(table[:, 0] == 0).tolist():
+                table[i] = self._look_up(ladders[i], offsets[i])
+        columns = table.T
+        return columns[1].astype(np.int64), Bounds(*columns[2:])
+
+    def _remembered(self, ladder: str) -> _Terms:
+        """The terms of a ladder; they are not steady if they depend on the offset."""
+        terms = self._known.get(ladder)
+        if terms is None:
+            named = self._ladders.ladders.get(ladder)
+            steady = named is None or named.offsets == (0,)
+            terms = self._look_up(ladder, 0)._replace(steady=steady)
+            if len(ladder) <= MAX_ID_BYTES:
+                if len(self._known) == MOST_LADDERS:
+                    self._known.clear()
+                self._known[ladder] = terms
+        return terms
+
+    def _look_up(self, ladder: str, offset: int) -> _Terms:
+        """What holds for a ladder's round at this offset."""
+        terms = self._ladders.find(ladder, offset)
+        if terms is None or id_mistake(ladder):
+            return _Terms(named=not id_mistake(ladder))
+        limits = terms.limits
+        home = partition_of(ladder, self._partitions) if self._partitions else ANYWHERE
+        return _Terms(
+            True, self._number(terms.rating), True, True, limits.max_entries, limits.max_weight,
+            limits.max_skew_s, limits.unknown_fields == "reject", home,
+        )  # fmt: skip
+
+    def _number(self, rating: RatingConfig) -> int:
+        number = self._numbers.setdefault(id(rating), len(self.ratings))
+        if number == len(self.ratings):
+            self.ratings.append(rating)
+        return number
+
+
+# --- duplicates ----------------------------------------------------------------------------------
+
+
+class DuplicateWindow:
+    """The round ids of the last W offsets of one partition, whose records come in order.
+
+    A duplicate (protocol step 2) has the ladder and round id of a valid record among the W offsets
+    before it, in the same partition. That one may itself be a duplicate: otherwise a verdict would
+    depend on the whole log. So a round is rated once per id within W offsets of any repetition.
+    """
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._recent: deque[tuple[int, tuple[str, str]]] = deque()
+        self._latest: dict[tuple[str, str], int] = {}
+
+    def check(self, offset: int, ladder: str, round_id: str) -> None:
+        """Remember a valid round; raises Invalid where it is a duplicate."""
+        oldest = offset - self._window
+        if self._recent and self._recent[0][0] < oldest:
+            self._forget_before(oldest)
+        key = (ladder, round_id)
+        earlier = self._latest.get(key)
+        self._latest[key] = offset
+        self._recent.append((offset, key))
+        if earlier is not None:
+            twice = Invalid("duplicate-round", f"round_id {round_id!r} stands at offset {earlier}")
+            twice.tell(ladder, round_id)
+            raise twice
+
+    def _forget_before(self, offset: int) -> None:
+        while self._recent and self._recent[0][0] < offset:
+            seen, key = self._recent.popleft()
+            if self._latest[key] == seen:
+                del self._latest[key]

@@ -14,8 +14,8 @@ import numpy as np
 
 from stream_rater.columns.arrays import Ints
 from stream_rater.evaluation.peers import peer_module
-from stream_rater.rating import book, stages
-from stream_rater.rating.model import Beliefs, Wave, newcomers
+from stream_rater.rating import stages
+from stream_rater.rating.model import Beliefs, Wave, look_up, newcomers
 from stream_rater.rating.parameters import EloMMR
 from tests.benchmarks.measure import Effort, Result, best_s, result
 
@@ -60,7 +60,7 @@ class Ours:
     def rate(self, lobbies: Evening) -> None:
         """Both stages and the book-keeping for an evening's lobbies."""
         rows, size = lobbies.ravel(), lobbies.shape[1]
-        mu, sigma, rounds, last_time = book.look_up(self._beliefs.header, rows)
+        mu, sigma, rounds, last_time = look_up(self._beliefs.header, rows)
         wave = Wave(
             round_starts=np.arange(0, len(rows) + 1, size),
             weight=np.ones(len(lobbies)),

@@ -1,9 +1,11 @@
 """One pass over a round's bytes: it takes nothing that msgspec refuses or reads otherwise."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.contract import events
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.rounds import fallback
-from stream_rater.rounds.fastjson import Scan, runs, scan
+from stream_rater.rounds.fastjson import runs, scan
 from tests.rounds import as_json, ranked
 
 DEPTH = 16
@@ -47,29 +49,29 @@ PARTS = [
 ]  # fmt: skip
 
 
-def taken(found: Scan) -> list[bool]:
-    """Which messages were taken."""
-    assert found.taken.tolist() == [head is not None for head in found.heads]
-    return found.taken.tolist()  # type: ignore[no-any-return]
+def taken(messages: Sequence[bytes], depth: int = DEPTH) -> list[bool]:
+    """Which messages are taken."""
+    rounds_, unknown, found = scan(messages, depth)
+    assert len(rounds_) == len(unknown) == np.count_nonzero(found)
+    return found.tolist()  # type: ignore[no-any-return]
 
 
 def check(data: bytes, depth: int = DEPTH) -> bool:
     """Whether a message is taken; if so, it has the columns of the other road."""
-    found = scan([data], depth)
-    if found.heads == [None]:
+    found, found_unknown, is_taken = scan([data], depth)
+    if not is_taken[0]:
         return False
     decoded = fallback.decode(data, depth, packed=False)
-    wanted = fallback.columns_of([decoded])
-    assert found.unknown.tolist() == wanted.unknown.tolist()
+    wanted, unknown = fallback.columns_of([decoded])
+    assert found_unknown.tolist() == unknown.tolist()
     assert found.place.tolist() == wanted.place.tolist()
-    assert found.members.tolist() == wanted.members.tolist() == wanted.shares.tolist()
+    assert found.members.tolist() == wanted.members.tolist()
     assert found.share.tolist() == wanted.share.tolist()
     assert found.names.texts() == wanted.names.texts()
     assert found.names.hashes.tolist() == wanted.names.hashes.tolist()
-    assert (found.taken.tolist(), found.entries.tolist()) == ([True], [len(wanted.place)])
+    assert found.entries.tolist() == [len(wanted.place)]
     assert found.sizes.tolist() == [len(wanted.share)]
-    for one, other in zip(found[5:7], wanted[3:5], strict=False):
-        assert one.dtype == other.dtype
+    assert (found.place.dtype, found.members.dtype) == (wanted.place.dtype, wanted.members.dtype)
     fields = ("round_id", "ladder", "completed_at", "weight", "performance_ceiling")
     (head,) = found.heads
     assert [getattr(head, name) for name in fields] == [
@@ -121,7 +123,7 @@ def test_no_bytes_are_read_otherwise_than_by_msgspec(
         data = data[:at] + part + data[at + gone :]
     try:
         alone = check(data)
-        together = taken(scan([USUAL, data, data, USUAL], DEPTH))
+        together = taken([USUAL, data, data, USUAL])
         assert together == [True, alone, alone, True]
     except fallback.Invalid as refused:
         raise AssertionError(f"{data!r} was taken: {refused}") from None
@@ -196,7 +198,7 @@ def test_a_team_is_one_level_deeper() -> None:
     assert check(as_json(), 3)
     for team in (TEAM, {"player": "a", "rank": 1, "shares": [1]}):
         data = as_json({"player": "b", "rank": 1}, team)
-        assert check(data, 4) and scan([data], 3).heads == [None]
+        assert check(data, 4) and taken([data], 3) == [False]
 
 
 FEW_ENTRIES = st.lists(st.integers(0, 9), max_size=5)
@@ -214,13 +216,12 @@ def test_rounds_scanned_together_are_as_alone(
         each = json.dumps(rounds(entries), ensure_ascii=False).encode()
         data.append(each if whole else each[: each.rindex(b"}") - 2])
     for some in runs(data, at_once):
-        together = scan(some, DEPTH)
+        together, unknown, is_taken = scan(some, DEPTH)
         entry_starts, starts = bounds(together.entries), bounds(together.sizes)
-        for i, each in enumerate(some):
-            alone = scan([each], DEPTH)
-            assert alone.heads == [together.heads[i]]
-            if together.heads[i] is None:
-                continue
+        assert [alone for each in some for alone in taken([each])] == is_taken.tolist()
+        for i, number in enumerate(np.flatnonzero(is_taken).tolist()):
+            alone, alone_unknown, _ = scan([some[number]], DEPTH)
+            assert (alone.heads, alone_unknown.tolist()) == ([together.heads[i]], [unknown[i]])
             entries_, players = slice(*entry_starts[i : i + 2]), slice(*starts[i : i + 2])
             assert alone.place.tolist() == together.place[entries_].tolist()
             assert alone.members.tolist() == together.members[entries_].tolist()
@@ -240,8 +241,8 @@ def test_no_round_reads_on_into_the_next(cut: int) -> None:
     entries = one[one.index(b"[") : one.index(b"]") + 1]
     halves = [half.replace("|", "").encode() for half in (IN_TWO[:cut], IN_TWO[cut:])]
     data = [one + halves[0], halves[1].replace(b"LIST", entries)]
-    assert taken(scan(data, DEPTH)) == [False, False]
-    assert taken(scan([*data, one + b"\r\n"], DEPTH)) == [False, False, True]
+    assert taken(data) == [False, False]
+    assert taken([*data, one + b"\r\n"]) == [False, False, True]
 
 
 def test_new_lines_are_spaces_around_texts_only() -> None:
@@ -249,7 +250,7 @@ def test_new_lines_are_spaces_around_texts_only() -> None:
     assert check(USUAL.replace(b'"ladder"', b'\n"ladder"\n'))
     assert not check(USUAL.replace(b'"ladder":"', b'"ladder":"\n'))
     data = [USUAL.replace(b'"ladder"', each) for each in (b'\n"ladder"', b'"x"')]
-    assert taken(scan(data, DEPTH)) == [True, False]
+    assert taken(data) == [True, False]
 
 
 @given(st.floats(0.0, 1.9999), st.integers(0, 15))

@@ -16,7 +16,7 @@ from stream_rater.contract.events import JSON, parse_time
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Elo, EloMMR
 from stream_rater.rounds import decoder as decoder_module
-from stream_rater.rounds import terms
+from stream_rater.rounds import validation
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
 from stream_rater.rounds.validation import Invalid
@@ -147,7 +147,7 @@ def assert_alike(
         each.place[0] != 0 and not (rating.skip_all_tied and each.place[0] == each.place[-1])
         for each, rating in zip(valid, ratings, strict=True)
     ]
-    assert decoder.rates(decoded.rounds, decoded.rule).tolist() == rates
+    assert decoder.informative(decoded.rounds, decoded.rule).tolist() == rates
     hashes = decoded.rounds.names.hashes.tolist()
     assert hashes == StringColumn.of(decoded.rounds.names.texts()).hashes.tolist()
 
@@ -244,7 +244,7 @@ def test_a_standings_is_a_view_of_one_round(size: int) -> None:
 
 def test_ladders_without_end_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under a template any name is a ladder's."""
-    monkeypatch.setattr(terms, "MOST_LADDERS", 3)
+    monkeypatch.setattr(validation, "MOST_LADDERS", 3)
     round_decoder = RoundDecoder(Ladders(ladders={"*": Ladder(rating=ELO_MMR)}))
     for i in range(10):
         decoded = round_decoder.decode([Record(0, i, as_json(ladder=f"l{i}"), received_s=4e9)])

@@ -157,18 +157,19 @@ class HeldAfterLoss(Estimator):
     """Step 6 that goes on holding beliefs when partitions are lost."""
 
     def _drop(self, partitions: frozenset[int]) -> None:
-        held = self._held
+        held = self._belief_cache
         super()._drop(partitions)
-        self._held = held
+        self._belief_cache = held
 
 
 class HeldFromBefore(Estimator):
     """Step 6 that goes on holding a belief from before the player's last round."""
 
     def _close(self, pending: PendingRounds) -> None:
-        drop, self._held.drop = self._held.drop, lambda _: None  # type: ignore[method-assign]
+        cache = self._belief_cache
+        drop, cache.drop = cache.drop, lambda _: None  # type: ignore[method-assign]
         super()._close(pending)
-        self._held.drop = drop  # type: ignore[method-assign]
+        cache.drop = drop  # type: ignore[method-assign]
 
 
 class HeldWithoutTheRound(Estimator):
@@ -178,7 +179,7 @@ class HeldWithoutTheRound(Estimator):
         known = {row: record for row, record in records.items() if record is not None}
         rows = np.array(list(known), np.int64)
         players = list(sent.rounds.players().take(rows))
-        self._held.hold(players, sent.fingerprints[rows], list(known.values()))
+        self._belief_cache.hold(players, sent.fingerprints[rows], list(known.values()))
 
 
 class FirstPiece(Estimator):

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.pipeline.estimator import backlog as backlog_
-from stream_rater.pipeline.estimator import waves
 from stream_rater.pipeline.estimator.backlog import Backlog
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from tests.unit.pending import pending_of
@@ -100,7 +99,7 @@ def test_columns_stay_with_their_rounds(some: list[list[int]], seed: int) -> Non
     rng = random.Random(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backlog_, "BLOCK", rng.choice([1, 8, 100]))
-        patch.setattr(waves, "TIDY", rng.randint(0, 3))
+        patch.setattr(backlog_, "TIDY", rng.randint(0, 3))
         backlog, held, first = Backlog(WAVE), dict[int, tuple[object, ...]](), 0
         for sizes in some:
             pending = rounds_of(sizes, first, partition=rng.randint(0, 2))

@@ -56,7 +56,7 @@ def test_priors_are_those_before_the_round(sizes: list[int], data: st.DataObject
     """And rounds scattered, or not yet to be read, are told apart by any one player."""
     pending = pending_of(sizes)
     players = sum(sizes)
-    offset = pending.per_player(pending.offsets).tolist()
+    offset = pending.for_each_player(pending.offsets).tolist()
     ahead = data.draw(st.lists(st.sampled_from([-1, -1, 0, 0, 1]), min_size=players,
                                max_size=players))  # fmt: skip
     accepted = np.array([data.draw(st.integers(0, 9)) > 0 for _ in offset])
@@ -126,7 +126,7 @@ def test_messages_hold_every_row_once(sizes: list[int], others: list[bool], most
 def test_a_piece_of_a_round() -> None:
     """What a large round is cut into, as its columns say."""
     (whole,) = [pending_of([5])]
-    pieces = [whole.slice(start, start + 2) for start in (0, 2, 4)]
+    pieces = [whole.piece(start, start + 2) for start in (0, 2, 4)]
     assert [each.rounds.names.texts() for each in pieces] == [["p0", "p1"], ["p2", "p3"], ["p4"]]
     assert [each.sizes.tolist() for each in pieces] == [[2], [2], [1]]
     found = np.concatenate([each.fingerprints for each in pieces])

@@ -22,8 +22,8 @@ from stream_rater.contract.record import Record
 from stream_rater.pipeline.ports import Rejection
 from stream_rater.pipeline.updater.correction_events import correction_events
 from stream_rater.rating.model import HEADER
+from stream_rater.rounds.batch import MAX_TIME_LENGTH
 from stream_rater.rounds.corrections import amended_message, decode
-from stream_rater.rounds.reported import MAX_TIME_LENGTH
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime import embedded
 from tests import tools

@@ -249,7 +249,7 @@ def test_every_round_of_a_season_is_valid_for_the_example_ladders() -> None:
     kinds: set[str] = set()
     for finished in Season(3).rounds(300):
         standings = reader.read(json.dumps(finished).encode())
-        assert standings.rates(skip_all_tied=False)
+        assert standings.is_informative(skip_all_tied=False)
         assert len(standings.players) == players_of(finished)
         kinds |= {key for entry in finished["standings"] for key in entry}
     assert kinds == {"player", "team", "shares", "rank", "dnf"}

@@ -74,7 +74,8 @@ def of_texts(ids: list[str]) -> Hashes:
 
 def of_a_round(ids: list[str]) -> Hashes:
     """As the scanner finds them in a round."""
-    return scan([as_json(*ranked(range(1, len(ids) + 1), ids))], 16).names.hashes
+    rounds, _, _ = scan([as_json(*ranked(range(1, len(ids) + 1), ids))], 16)
+    return rounds.names.hashes
 
 
 def of_a_part(ids: list[str]) -> Hashes:

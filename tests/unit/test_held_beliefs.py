@@ -11,9 +11,10 @@ from stream_rater.adapters.memory.servers import Log, Store
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.estimator import belief_cache, poll_backoff
-from stream_rater.pipeline.estimator.belief_cache import HeldBeliefs
+from stream_rater.pipeline.estimator import poll_backoff
+from stream_rater.pipeline.estimator import priors as prior_reading
 from stream_rater.pipeline.estimator.estimator import Estimator
+from stream_rater.pipeline.estimator.priors import BeliefCache
 from stream_rater.pipeline.ports import (
     CommitSource,
     Effect,
@@ -165,7 +166,7 @@ def test_nobody_runs_ahead_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_hashes_that_collide_let_nobody_pass() -> None:
     """Who is held is known by ladder and id; a round that a hash let into a wave waits."""
-    held, mark = HeldBeliefs(), np.array([2**63 + 1], np.uint64)
+    held, mark = BeliefCache(), np.array([2**63 + 1], np.uint64)
     one, other = ("x", "a"), ("x", "b")
     held.hold([one], mark, [b"1"])
     assert held.may_hold(mark).all()
@@ -180,8 +181,8 @@ def test_hashes_that_collide_let_nobody_pass() -> None:
 
 def test_what_the_store_has_is_dropped_when_much_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """All but those who await a part."""
-    monkeypatch.setattr(belief_cache, "MOST", 2)
-    held = HeldBeliefs()
+    monkeypatch.setattr(prior_reading, "MOST", 2)
+    held = BeliefCache()
     marks = np.arange(1, 4, dtype=np.uint64)
     held.hold([("x", name) for name in "abc"], marks, [b"1", b"2", b"3"])
     held.keep(lambda players: players == 2)

@@ -11,7 +11,7 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.rating.elo_mmr import large_rounds
 from stream_rater.rating.elo_mmr.direct import fill_open
 from stream_rater.rating.elo_mmr.performance import C, performances
-from stream_rater.rating.elo_mmr.survey import HIGH, KNOWN, LOW, survey
+from stream_rater.rating.elo_mmr.sums import HIGH, KNOWN, LOW, round_bounds
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 
 CLOSE = 4e-6
@@ -24,7 +24,7 @@ def both(place: Places, mu: Floats, u: Floats, tie: float) -> tuple[Floats, Floa
     """Performances by the table, and each on its own by the sums."""
     starts = np.array([0, len(mu)])
     known = np.empty((1, KNOWN))
-    survey(mu, u, 0, len(mu), tie, known[0])
+    round_bounds(mu, u, 0, len(mu), tie, known[0])
     low, high = known[0, LOW], known[0, HIGH]
     fast, slow = np.empty(len(mu)), np.full(len(mu), math.nan)
     large_rounds.solve_large(starts, np.array([0]), known, place, mu, u, tie, fast)

@@ -92,7 +92,7 @@ def sent(rounds: PendingRounds, most_rows: int, **more: Any) -> list[bytes]:
         for each in read
         for name, number in zip(each.players, each.round_index.tolist(), strict=True)
     ]
-    index = rounds.per_player(np.arange(len(rounds)))[rounds.by_shard[0]].tolist()
+    index = rounds.for_each_player(np.arange(len(rounds)))[rounds.by_shard[0]].tolist()
     names = [rounds.rounds.names.texts()[i] for i in rounds.by_shard[0].tolist()]
     due = [part.rounds[number] for number in index]
     assert rows == [

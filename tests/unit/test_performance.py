@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -200,8 +199,7 @@ def test_a_round_does_not_depend_on_those_beside_it(size: int, tie: float) -> No
 def test_a_wave_is_no_more_than_its_rounds() -> None:
     """More entries than are rated together, of rounds that differ: each has its bits alone."""
     size, rounds = 300, 30
-    wave = replace(
-        wave_of_size(size, rounds, seed=1),
+    wave = wave_of_size(size, rounds, seed=1)._replace(
         weight=np.linspace(0.5, 2.0, rounds),
         ceiling=np.linspace(1500.0, 2500.0, rounds),
     )
@@ -209,8 +207,8 @@ def test_a_wave_is_no_more_than_its_rounds() -> None:
     together = stages.estimate(LOGISTIC, wave)
     for r in range(rounds):
         own, its = slice(r * size, (r + 1) * size), slice(r, r + 1)
-        alone = replace(
-            wave, round_starts=np.array([0, size]), weight=wave.weight[its],
+        alone = wave._replace(
+            round_starts=np.array([0, size]), weight=wave.weight[its],
             ceiling=wave.ceiling[its], time=wave.time[its], place=wave.place[own],
             entry_starts=np.arange(size + 1), share=wave.share[own], mu=wave.mu[own],
             sigma=wave.sigma[own], rounds=wave.rounds[own], last_time=wave.last_time[own],

@@ -6,7 +6,7 @@ import pytest
 from stream_rater.columns.arrays import Floats
 from stream_rater.rating.elo_mmr import bounds, sums
 from stream_rater.rating.elo_mmr.performance import solve_rounds
-from stream_rater.rating.elo_mmr.survey import KNOWN, TOTAL, WIDEST, survey
+from stream_rater.rating.elo_mmr.sums import KNOWN, TOTAL, WIDEST, round_bounds
 from stream_rater.rating.model import DID_NOT_FINISH
 from tests.unit.test_large_rounds import a_round
 
@@ -26,7 +26,7 @@ def test_likely_ends_are_within_their_margin(n: int, tie: float) -> None:
     known, odds = np.empty((ROUNDS, KNOWN)), np.empty(len(mu))
     for r in which:
         part = slice(starts[r], starts[r + 1])
-        survey(mu, u, starts[r], starts[r + 1], tie, known[r])
+        round_bounds(mu, u, starts[r], starts[r + 1], tie, known[r])
         total = known[r, TOTAL]
         sums.find_odds(place[part], u[part], ranked[r], tie, total, odds[part])
     lanes, ends = np.empty(sums.LANES), np.empty((bounds.ENDS, ROUNDS))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.pipeline.estimator.rejection_limiter import BURST_S, RejectionLimiter
+from stream_rater.pipeline.estimator.admission import BURST_S, RejectionLimiter
 
 
 def test_a_partition_rests_until_the_bucket_has_leaked() -> None:

@@ -143,7 +143,7 @@ class Stream:
     def pending(self, of: Record) -> PendingRounds | None:
         """The round in a record, if it changes anything."""
         decoded = self.validator.decode([of])
-        if not self.validator.round_decoder.rates(decoded.rounds, decoded.rule).all():
+        if not self.validator.round_decoder.informative(decoded.rounds, decoded.rule).all():
             return None
         return estimation.pending_rounds([of], decoded, SHARDS)
 
@@ -214,7 +214,7 @@ def test_in_bulk_as_one_by_one() -> None:
     validator, table, replay = RecordValidator(LADDERS, 10), PlayerTable(), BulkReplay()
     for each in ROUNDS:
         decoded = validator.decode([each])
-        if not validator.round_decoder.rates(decoded.rounds, decoded.rule).all():
+        if not validator.round_decoder.informative(decoded.rounds, decoded.rule).all():
             continue
         logged = LoggedRounds.of([each], decoded)
         rows = table.rows(logged.rounds.players())

@@ -53,7 +53,7 @@ def by_hand(z: list[float], *, gaussian: bool) -> Run:
     mu = np.stack([np.array(z), np.zeros(count)], axis=1).ravel()
     return Run(
         Sides(
-            np.arange(count), 2 * np.arange(count + 1), np.tile(np.array([1, 2], np.int32), count),
+            np.arange(count), np.full(count, 2), np.tile(np.array([1, 2], np.int32), count),
             mu, np.full(2 * count, 0.5), np.full(2 * count, 9),
         ),
         gaussian, 0.0, 2 * count,

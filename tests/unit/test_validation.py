@@ -326,7 +326,9 @@ def test_what_can_be_learnt() -> None:
     dnf = read(as_json({"player": "a", "dnf": True}, {"player": "b", "dnf": True}))
     tied = read(as_json(ANN, {"player": "b", "rank": 1}))
     mixed = read(as_json(ANN, {"player": "b", "dnf": True}))
-    actual = [[r.rates(skip_all_tied=skip) for skip in (False, True)] for r in (dnf, tied, mixed)]
+    actual = [
+        [r.is_informative(skip_all_tied=skip) for skip in (False, True)] for r in (dnf, tied, mixed)
+    ]
     assert actual == [[False, False], [True, False], [True, True]]
 
 

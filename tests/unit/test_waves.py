@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_map import Fingerprints, fingerprints
 from stream_rater.columns.strings import StringColumn
-from stream_rater.pipeline.estimator import waves as waves_
-from stream_rater.pipeline.estimator.waves import Waves
+from stream_rater.pipeline.estimator import backlog
+from stream_rater.pipeline.estimator.backlog import Waves
 
 
 class ByTicket(Waves):
@@ -97,7 +97,7 @@ def test_finished_rounds_leave_nothing_behind() -> None:
 
 def test_memory_is_for_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the finished no more is held than of those that wait."""
-    monkeypatch.setattr(waves_, "TIDY", 3)
+    monkeypatch.setattr(backlog, "TIDY", 3)
     waves = ByTicket()
     waves.enter((0, crowd("zy")), (1, crowd("z")))
     for ticket in range(2, 100, 2):
@@ -131,7 +131,7 @@ def test_candidates_are_those_of_the_definition(found: Sequence[set[str]], seed:
     """Rounds that share no player with an earlier unfinished one, whatever order they finish in."""
     rng = random.Random(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(waves_, "TIDY", rng.randint(0, 5))
+        patch.setattr(backlog, "TIDY", rng.randint(0, 5))
         _check(found, rng)
 
 

@@ -1,6 +1,6 @@
 """Step 2: which polled records count, and the rounds that they bring into the backlog."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 
 import numpy as np
@@ -12,13 +12,59 @@ from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorr
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.input_partition import InputPartition, finish
-from stream_rater.pipeline.estimator.rejection_limiter import RejectionLimiter
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Rejection
 from stream_rater.rounds.batch import RoundHead
 from stream_rater.rounds.corrections import split_at_corrections
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.validation import Invalid
+
+BURST_S = 10.0
+"""A burst of this many seconds' worth of rejections is allowed."""
+
+
+class RejectionLimiter:
+    """Counts the rejections of one worker, and names the partitions to pause because too many of
+    their records are invalid. `per_second` 0 means no limit.
+
+    Each partition has a leaky bucket. Each rejection adds one, and the bucket leaks `per_second`. A
+    partition is not read while its bucket holds more than BURST_S seconds' worth. So a faulty
+    producer causes no more than that rate of rejections in the long run, and other partitions are
+    not slowed.
+    """
+
+    def __init__(self, per_second: float) -> None:
+        self._per_second = per_second
+        self._filled: dict[int, tuple[float, float]] = {}
+        """By partition, the level of its bucket and the time of that level."""
+        self.at_rest = frozenset[int]()
+        """The paused partitions, as of the last call of `rest`."""
+
+    def rejected(self, partition: int, now_s: float) -> None:
+        """Count one rejection."""
+        if self._per_second:
+            self._filled[partition] = (self._level(partition, now_s) + 1.0, now_s)
+
+    def resting(self, now_s: float) -> frozenset[int]:
+        """The partitions whose bucket is too full now."""
+        most = self._per_second * BURST_S
+        return frozenset(p for p in self._filled if self._level(p, now_s) > most)
+
+    def rest(self, now_s: float, tell: Callable[[frozenset[int]], None]) -> None:
+        """Update `at_rest`, and report it through `tell` if it changed."""
+        resting = self.resting(now_s)
+        if resting != self.at_rest:
+            self.at_rest = resting
+            tell(resting)
+
+    def forget(self, partitions: Iterable[int]) -> None:
+        """Empty the buckets of these partitions, which were lost or gained."""
+        for partition in partitions:
+            self._filled.pop(partition, None)
+
+    def _level(self, partition: int, now_s: float) -> float:
+        level, then_s = self._filled.get(partition, (0.0, now_s))
+        return max(0.0, level - self._per_second * (now_s - then_s))
 
 
 class Admission:
@@ -69,15 +115,14 @@ class Admission:
         if unknown := int(np.count_nonzero(decoded.unknown[kept])):
             self._observer.unknown_fields(unknown)
         self._observer.rounds_accepted(list(compress(records, counts)), pending.rounds.heads)
-        return self.teaching(*self.corrections.admit(pending))
+        return self.informative(*self.corrections.admit(pending))
 
-    def teaching(self, pending: PendingRounds, done: PendingRounds) -> PendingRounds:
-        """The rounds that teach something. The others are counted as done, as are those in
-        `done`."""
-        teach = self.decoder.rates(pending.rounds, pending.rule)
+    def informative(self, pending: PendingRounds, done: PendingRounds) -> PendingRounds:
+        """The rounds that change ratings. The others count as done, as do those in `done`."""
+        informative = self.decoder.informative(pending.rounds, pending.rule)
         finish(self.inputs, done)
-        finish(self.inputs, pending.take(np.flatnonzero(~teach)))
-        return pending.take(np.flatnonzero(teach))
+        finish(self.inputs, pending.take(np.flatnonzero(~informative)))
+        return pending.take(np.flatnonzero(informative))
 
     def _counts(self, record: Record, found: RoundHead | Invalid, now_s: float) -> bool:
         """Whether the round in a record counts; reports a rejection."""
@@ -113,4 +158,4 @@ class Admission:
                 self._rejected(partition, source.reject(record, invalid, offset), now_s)
             self._observer.corrected(each.correction.ladder, partition, offset, len(refused))
             source.finish([offset])
-        return self.teaching(*self.corrections.finish(queued))
+        return self.informative(*self.corrections.finish(queued))

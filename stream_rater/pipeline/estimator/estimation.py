@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.player_map import Fingerprints
-from stream_rater.columns.ranges import bounds, spread
 from stream_rater.contract.record import Record
 from stream_rater.contract.sizes import MOST_BYTES
 from stream_rater.contract.tracecontext import Trace, trace_of
@@ -31,12 +30,14 @@ from stream_rater.pipeline.ports import Priors
 from stream_rater.pipeline.updater import stage_2
 from stream_rater.rating import record, stages
 from stream_rater.rating.model import BEGAN, HEADER, Evidence, Table
-from stream_rater.rating.parameters import RatingConfig, Season
+from stream_rater.rating.parameters import RatingConfig, Season, fixed_players
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.rating.seasons import draw_headers
 from stream_rater.rating.stages import RatingRule
+from stream_rater.rounds import batch
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.decoder import DecodedRounds
+from stream_rater.rounds.ragged import Ragged, rows_of
 
 SeasonsOf = Callable[[str, int], tuple[Season, ...]]
 """Which seasons have started on a ladder before a round at an offset, in order."""
@@ -60,27 +61,27 @@ def distinct(numbers: Ints) -> tuple[list[int], Ints]:
     return np.flatnonzero(which).tolist(), (np.cumsum(which) - 1)[numbers]
 
 
-class PendingRounds:
-    """R valid rounds that pass the steps together, with all their P players as one column, round by
-    round."""
+class PendingRounds(Ragged, gc=True, dict=True):
+    """R valid rounds that pass the steps together, with all their P players, round by round.
 
-    def __init__(
-        self, rounds: RoundBatch, rule: Ints, partitions: Ints, offsets: Ints,
-        traces: Sequence[Trace | None], fingerprints: Fingerprints, tickets: Ints,
-    ) -> None:  # fmt: skip
-        """`rule` (R,): the number of each round's rating configuration. `partitions`, `offsets`,
-        `traces` (R,): where each round was read, and its trace context. `fingerprints` (P,): the
-        players. `tickets` (R,): each round's ticket in the backlog, once it has one."""
-        self.rounds = rounds
-        self.rule = rule
-        self.partitions = partitions
-        self.offsets = offsets
-        self.traces = traces
-        self.fingerprints = fingerprints
-        self.tickets = tickets
+    Rounds are taken in rising order.
+    """
 
-    def __len__(self) -> int:
-        return len(self.rounds)
+    per_player: ClassVar = ("fingerprints",)
+
+    rounds: RoundBatch
+    rule: Ints
+    """(R,) the number of each round's rating configuration."""
+    partitions: Ints
+    """(R,) the partition that each round was read from."""
+    offsets: Ints
+    """(R,) the offset that each round was read at."""
+    traces: Sequence[Trace | None]
+    """(R,) the trace context of each round."""
+    fingerprints: Fingerprints
+    """(P,) the players."""
+    tickets: Ints
+    """(R,) each round's ticket in the backlog, once it has one."""
 
     @property
     def sizes(self) -> Ints:
@@ -97,52 +98,29 @@ class PendingRounds:
         """An order of the players by shard, and the slice of each shard in that order."""
         return player_map.by_shard(self.fingerprints)
 
-    def per_player(self, column: npt.ArrayLike) -> Ints:
+    def for_each_player(self, column: npt.ArrayLike) -> Ints:
         """(P,) a value of each round, repeated for each of its players."""
         repeated: Ints = np.repeat(np.asarray(column), self.sizes)
         return repeated
 
     def players(self, places: Ints) -> Fingerprints:
         """The fingerprints of the players of the rounds at these places."""
-        return self.fingerprints[spread(bounds(self.sizes)[places], self.sizes[places])]
+        return self.fingerprints[rows_of(self.sizes, places)]
 
-    def take(self, places: Ints) -> "PendingRounds":
+    def take(self, rounds: Ints) -> Self:
         """The rounds at these places, which must rise."""
-        if len(places) == len(self):
+        if len(rounds) == len(self):
             return self
-        if not len(places):
-            return NO_ROUNDS
-        return PendingRounds(
-            self.rounds.take(places), self.rule[places], self.partitions[places],
-            self.offsets[places], [self.traces[i] for i in places.tolist()],
-            self.players(places), self.tickets[places],
-        )  # fmt: skip
+        nothing: Self = self.nothing
+        return super().take(rounds) if len(rounds) else nothing
 
-    def slice(self, first: int, last: int) -> "PendingRounds":
+    def piece(self, first: int, last: int) -> "PendingRounds":
         """A single round reduced to the players [first, last). Its entries are left out."""
         last = min(last, self.count)
         rounds = structs.replace(
             self.rounds, sizes=np.array([last - first]), names=self.rounds.names.slice(first, last)
         )
-        return PendingRounds(
-            rounds, self.rule, self.partitions, self.offsets, self.traces,
-            self.fingerprints[first:last], self.tickets,
-        )  # fmt: skip
-
-    @classmethod
-    def concat(cls, some: Sequence["PendingRounds"]) -> "PendingRounds":
-        """The rounds of all these in turn."""
-        if len(some) == 1:
-            return some[0]
-        return cls(
-            RoundBatch.concat([each.rounds for each in some]),
-            np.concatenate([_NONE, *(each.rule for each in some)]),
-            np.concatenate([_NONE, *(each.partitions for each in some)]),
-            np.concatenate([_NONE, *(each.offsets for each in some)]),
-            [trace for each in some for trace in each.traces],
-            np.concatenate([_NOBODY, *(each.fingerprints for each in some)]),
-            np.concatenate([_NONE, *(each.tickets for each in some)]),
-        )
+        return structs.replace(self, rounds=rounds, fingerprints=self.fingerprints[first:last])
 
 
 def pending_rounds(records: Sequence[Record], decoded: DecodedRounds, shards: int) -> PendingRounds:
@@ -161,8 +139,10 @@ def pending_rounds(records: Sequence[Record], decoded: DecodedRounds, shards: in
     )
 
 
-_NONE, _NOBODY = np.empty(0, np.int64), np.empty(0, np.uint64)
-NO_ROUNDS = PendingRounds.concat([])
+NO_ROUNDS = PendingRounds(
+    batch.NO_ROUNDS, _NONE := np.empty(0, np.int64), _NONE, _NONE, [], np.empty(0, np.uint64), _NONE
+)
+PendingRounds.nothing = NO_ROUNDS
 
 
 def asked(pending: PendingRounds) -> dict[int, PlayerColumn]:
@@ -223,7 +203,7 @@ def classified(pending: PendingRounds, headers: Table, accepted: Flags) -> Class
     known, scattered = _classified(headers, accepted, pending.offsets, pending.sizes)
     chosen = known & ~scattered
     ready = pending.take(np.flatnonzero(chosen))
-    rows = slice(None) if ready is pending else np.flatnonzero(pending.per_player(chosen))
+    rows = slice(None) if ready is pending else np.flatnonzero(pending.for_each_player(chosen))
     return Classified(ready, rows, pending.take(np.flatnonzero(known & scattered)))
 
 
@@ -265,20 +245,20 @@ def estimate(
     for number, (of, started) in enumerate(kinds):
         rating, chosen = ratings[of], rule == number
         mine = pending.take(np.flatnonzero(chosen))
-        rows = slice(None) if mine is pending else pending.per_player(chosen)
+        rows = slice(None) if mine is pending else pending.for_each_player(chosen)
         own = priors[rows]
         rules.append(stages.rule_of(rating, started))
         _rate_newcomers(own, rules[number].initial_mu, rules[number].initial_sigma)
         draw_headers(rules[number], own)
         place[rows] = np.repeat(mine.rounds.place, mine.rounds.members)
-        found = stages.estimate(rating, mine.rounds.wave(own))
+        found = stages.estimate(rating, mine.rounds.wave(own, fixed=fixed_players(rating)))
         if found.shape[1] > evidence.shape[1]:
             evidence = np.column_stack((evidence, np.full(len(priors), np.nan)))
         evidence[rows, : found.shape[1]] = found
     return Part(
         rules=rules,
         rounds=_rounds_in_part(pending, rule),
-        round_index=pending.per_player(np.arange(len(pending))),
+        round_index=pending.for_each_player(np.arange(len(pending))),
         place=place,
         evidence=evidence,
         names=pending.rounds.names,
@@ -335,12 +315,12 @@ def posteriors(
     """The records that the store will hold of the players in these rows, once it has applied the
     part. `records` are those before it; one that has the round already stays. Raises
     UnknownRecord."""
-    rule = pending.per_player([each.rule for each in part.rounds])[rows]
-    offset = pending.per_player(pending.offsets)[rows]
+    rule = pending.for_each_player([each.rule for each in part.rounds])[rows]
+    offset = pending.for_each_player(pending.offsets)[rows]
     beliefs = stage_2.decoded(part.rules, rule, records)
     new = np.flatnonzero(beliefs.header["last"] < offset)
     sent = _Sent(
-        part.rules, rule[new], offset[new], pending.per_player(pending.rounds.time)[rows[new]],
+        part.rules, rule[new], offset[new], pending.for_each_player(pending.rounds.time)[rows[new]],
         part.evidence[rows[new]],
     )  # fmt: skip
     stage_2.update(beliefs, new, sent)

@@ -4,7 +4,7 @@
    the parts of shard s, for every shard. Read the records at [c - W, c) again for their round ids
    (`input_partition`).
 2. The verdict on a record is a pure function of the record and the W offsets before it
-   (`rounds.validation`, `rounds.duplicates`).
+   (`rounds.validation`).
 3. A candidate is a round that shares no player with an earlier round that is not scattered yet
    (`backlog`), and whose ladder all workers rate by the same parameters (`agreement`).
 4. Read a shard's `applied` and the priors in one call (`priors`). If `applied` < floor[s], the
@@ -13,10 +13,11 @@
 5. For a round at offset o, look at `last` in the belief of each of its players. If any `last` > o,
    the round was wholly scattered: produce nothing, but let all its players await what the log holds
    now. If `last` == o, use the prior before it. Otherwise use the current prior. A player's prior
-   is read only after the part that the player awaits was seen applied, or it is held.
+   is read only after the part that the player awaits was seen applied, or it is cached.
 6. Produce the parts. The round is scattered once all of them are acknowledged. From then on its
    players await the end of their parts. The beliefs of those for whom another round waits are
-   computed and held (`held_beliefs`), until the player's next round, a lost partition or a failure.
+   computed and cached (`BeliefCache`), until the player's next round, a lost partition or a
+   failure.
 7. Commit the contiguous prefix of finished offsets at intervals, in one transaction with the
    rejections among them. After a failed effect, get a new producer and go back to step 1.
 """
@@ -36,10 +37,9 @@ from stream_rater.pipeline.corrections.correction_ports import NotedCorrections
 from stream_rater.pipeline.corrections.correction_work import THRESHOLD, PartOptions
 from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.estimator import estimation
-from stream_rater.pipeline.estimator.admission import Admission
+from stream_rater.pipeline.estimator.admission import Admission, RejectionLimiter
 from stream_rater.pipeline.estimator.agreement import Agreement
 from stream_rater.pipeline.estimator.backlog import Backlog
-from stream_rater.pipeline.estimator.belief_cache import HeldBeliefs
 from stream_rater.pipeline.estimator.estimation import NO_ROUNDS, PendingRounds
 from stream_rater.pipeline.estimator.input_partition import (
     InputPartition,
@@ -58,9 +58,14 @@ from stream_rater.pipeline.estimator.poll_backoff import (
     PollBackoff,
     too_many,
 )
-from stream_rater.pipeline.estimator.priors import PriorReader, PriorsRead, read_positions, to_hold
+from stream_rater.pipeline.estimator.priors import (
+    BeliefCache,
+    PriorReader,
+    PriorsRead,
+    read_positions,
+    to_hold,
+)
 from stream_rater.pipeline.estimator.progress import InFlightWindow, Progress
-from stream_rater.pipeline.estimator.rejection_limiter import RejectionLimiter
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import (
@@ -77,7 +82,7 @@ from stream_rater.pipeline.ports import (
 )
 from stream_rater.pipeline.same_history import Strangers
 from stream_rater.rating.model import Table
-from stream_rater.rounds.duplicates import DuplicateWindow
+from stream_rater.rounds.validation import DuplicateWindow
 
 ROWS_PER_PART = 5000
 """The most rows in a message, and the most players in a piece of an oversize round."""
@@ -125,7 +130,7 @@ class Estimator:
         self._oversize: OversizeRound | None = None
         """The oversize round in progress."""
         self._backlog = Backlog(self._wave_players)
-        self._held = HeldBeliefs()
+        self._belief_cache = BeliefCache()
         self._progress = Progress(self._shards)
         self._strangers = Strangers(self._shards, self._observer)
         self._in_flight = InFlightWindow(self._progress, LONGEST_IN_FLIGHT_S)
@@ -233,7 +238,7 @@ class Estimator:
         self._admission.drop(partitions)
         if self._oversize is not None and self._oversize.partition in partitions:
             self._oversize = None
-        self._held = HeldBeliefs()  # from now on others rate some of these ladders
+        self._belief_cache = BeliefCache()  # from now on others rate some of these ladders
         self._backlog.drop(partitions)
         self._may_find_wave = True
 
@@ -259,7 +264,7 @@ class Estimator:
 
     def _ready(self, players: Fingerprints, sizes: Ints) -> Flags:
         """(R,) whether each round's players await nothing, or their beliefs are held."""
-        return self._progress.ready(players, sizes, self._held.may_hold(players))
+        return self._progress.ready(players, sizes, self._belief_cache.may_hold(players))
 
     def _fitting(self, tickets: Ints) -> Ints:
         """Keep the tickets that may be in a wave. If an oversize round is among them and none is in
@@ -308,7 +313,7 @@ class Estimator:
     def _read_wave(self, wave: PendingRounds) -> Step[PriorsRead]:
         """The priors of a wave's players: those that are held, and the store's."""
         rows, read = to_hold(self._backlog, wave), self._prior_reader.read_beside
-        return (yield from read(wave, self._held, rows, self._progress, self._until_s))
+        return (yield from read(wave, self._belief_cache, rows, self._progress, self._until_s))
 
     def _read_piece(self, piece: PendingRounds) -> Step[PriorsRead]:
         """The store's priors of a piece."""
@@ -327,9 +332,9 @@ class Estimator:
     def _hold(self, sent: PendingRounds, part: Part, records: Mapping[int, bytes | None]) -> None:
         """Hold the beliefs after these rounds, all of whose parts are acknowledged."""
         if records:
-            self._held.sent(sent, part, records)
+            self._belief_cache.sent(sent, part, records)
             self._backoff.held_beliefs()
-        self._held.keep(self._progress.awaits)
+        self._belief_cache.keep(self._progress.awaits)
 
     def _estimate(self, pending: PendingRounds, priors: Table) -> Part:
         ratings, seasons = self._admission.decoder.ratings, self._admission.corrections.seasons
@@ -349,7 +354,7 @@ class Estimator:
     def _close(self, pending: PendingRounds) -> None:
         """Remove rounds from the backlog, and count them as done. What is held of their players is
         from before them."""
-        self._held.drop(pending.fingerprints)
+        self._belief_cache.drop(pending.fingerprints)
         self._backlog.finish(pending)
         self._may_find_wave = True
         finish(self._inputs, pending)
@@ -384,7 +389,7 @@ class Estimator:
                 self._backoff.corrected()
                 piece = corrections.work_on(queued, self._in_flight, self._now_s, observer)
                 if (yield from piece):
-                    self._held = HeldBeliefs()
+                    self._belief_cache = BeliefCache()
                     self._admit(self._admission.finish(queued, self._now_s))
 
     # --- step 7 ---

@@ -18,8 +18,7 @@ from stream_rater.pipeline.ports import (
     insist,
 )
 from stream_rater.rounds.batch import RoundHead
-from stream_rater.rounds.duplicates import DuplicateWindow
-from stream_rater.rounds.validation import Invalid
+from stream_rater.rounds.validation import DuplicateWindow, Invalid
 
 REJECTED_BYTES = 64 * 2**20
 

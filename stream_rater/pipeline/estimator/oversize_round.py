@@ -5,7 +5,7 @@ The round stays one round. All its players are estimated together, and it counts
 all pieces are acknowledged. Steps 4 to 6 may be split into pieces because they concern one player
 at a time:
 
-- None of its players is in another wave before the round is finished (`waves`). So a prior that
+- None of its players is in another wave before the round is finished (`backlog`). So a prior that
   counted when its piece was read stays the prior until then, even if the store goes back.
 - A piece is read once its players await nothing. It counts if each `applied` that was read with it
   is accepted.
@@ -71,7 +71,7 @@ class OversizeRound:
     def _piece(self, number: int) -> PendingRounds:
         """The pending round reduced to the players of one piece."""
         first = self._starts[number]
-        return self.whole.slice(first, first + self._starts.step)
+        return self.whole.piece(first, first + self._starts.step)
 
     def is_due(self) -> bool:
         """Whether the next piece may be read or sent now."""

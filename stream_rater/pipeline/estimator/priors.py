@@ -1,23 +1,24 @@
 """Reads the priors of rounds from the store, and decides which of them count (steps 4 and 5).
 
-A player whose belief is held (`held_beliefs`) is not read. Where other rounds wait for many of a
-small wave's players, whole records are read, so that beliefs can be held. A shard is refused for a
-while if a belief in it cannot be read; rounds with a player there wait.
+A player whose belief is cached (`BeliefCache`) is not read. Where other rounds wait for many of a
+small wave's players, whole records are read, so that the beliefs after the wave can be cached. A
+shard is refused for a while if a belief in it cannot be read; rounds with a player there wait.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from stream_rater.columns.arrays import Flags, Ints
-from stream_rater.columns.player_map import shards_in
+from stream_rater.columns.player_map import NOTHING, Fingerprints, PlayerMap, shards_in
+from stream_rater.contract.record import Player
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.backlog import Backlog
-from stream_rater.pipeline.estimator.belief_cache import HeldBeliefs
-from stream_rater.pipeline.estimator.estimation import PendingRounds
+from stream_rater.pipeline.estimator.estimation import PendingRounds, posteriors
 from stream_rater.pipeline.estimator.progress import Progress
 from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import NO_PLAYERS, Priors, ReadBeliefs, ReadPriors, Step, ask
 from stream_rater.rating.model import HEADER, Table
 from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers
@@ -26,14 +27,17 @@ NO_HEADER = bytes(HEADER_SIZE)
 NOBODY = np.empty(0, np.int64)
 
 FEW_PLAYERS, MANY_WAIT = 2000, 0.25
-"""Beliefs are held of waves that have no more players than this, if another round waits for at
-least this share of them. To read and compute beliefs costs more than headers do. A larger wave
-shows that there is enough to do until the store is there."""
+"""The beliefs after a wave are cached if it has no more players than this, and another round waits
+for at least this share of them. To read and compute beliefs costs more than headers do. A larger
+wave shows that there is enough to do until the store has applied its parts."""
+
+MOST = 50_000
+"""When more beliefs are cached, those that the store has are dropped."""
 
 
 def to_hold(backlog: Backlog, wave: PendingRounds) -> Ints:
-    """The rows of the players whose beliefs are to be held: those for whom another round waits, if
-    that is worth it."""
+    """The rows of the players whose beliefs are to be cached: those for whom another round waits,
+    if that is worth it."""
     if wave.count > FEW_PLAYERS:
         return NOBODY
     later = np.flatnonzero(backlog.has_later(wave))
@@ -41,12 +45,12 @@ def to_hold(backlog: Backlog, wave: PendingRounds) -> Ints:
 
 
 class PriorsRead(NamedTuple):
-    """What was found of P players."""
+    """The priors of P players."""
 
     headers: Table
-    """(P,) of their beliefs."""
+    """(P,) the headers of their beliefs."""
     accepted: Flags
-    """(P,) whether each one's prior counts."""
+    """(P,) whether each player's prior counts."""
     records: Mapping[int, bytes | None] = {}
     """By row, the whole records of those for whom another round waits; None where there is no
     belief yet."""
@@ -57,6 +61,82 @@ class PriorsRead(NamedTuple):
             return {}
         numbers = enumerate(np.arange(len(self.headers))[rows].tolist())
         return {i: self.records[row] for i, row in numbers if row in self.records}
+
+
+class HeldBelief(NamedTuple):
+    """A player's belief after the last round that was sent."""
+
+    player: Player
+    record: bytes
+
+
+class BeliefCache:
+    """Beliefs that the estimator computes itself, while the store has yet to apply their last
+    round. Of players with one fingerprint, only the last one is cached.
+
+    All rounds of a ladder pass through one estimator, and a belief is rated nowhere else. So once
+    all parts of a round are acknowledged, the estimator knows what the store will hold: it computes
+    stage 2 by the same kernels. A round whose players' beliefs are cached need not wait for the
+    updaters.
+
+    A player is cached only if another round waits for the player. A cached belief is a record as
+    the store will hold it, by the player's ladder and id: a fingerprint only says where it is worth
+    looking.
+    """
+
+    def __init__(self) -> None:
+        self._beliefs: dict[int, HeldBelief] = {}
+        """By fingerprint."""
+        self._marks = PlayerMap()
+        """The same fingerprints."""
+
+    def __len__(self) -> int:
+        return len(self._beliefs)
+
+    def may_hold(self, players: Fingerprints) -> Flags:
+        """(P,) whether a player is held who has this fingerprint."""
+        if not self._beliefs:
+            return np.zeros(len(players), np.bool_)
+        found: Flags = self._marks.find(players) != NOTHING
+        return found
+
+    def records(self, players: Sequence[Player], fingerprints: Fingerprints) -> list[bytes | None]:
+        """The record of each player's belief; None where it is not held."""
+        found = map(self._beliefs.get, fingerprints.tolist())
+        each = zip(players, found, strict=True)
+        return [held.record if held and held.player == player else None for player, held in each]
+
+    def sent(self, pending: PendingRounds, part: Part, records: Mapping[int, bytes | None]) -> None:
+        """Hold the beliefs of some players after rounds that were sent: of those whose `records`
+        before them are given, by their number among the rounds' players."""
+        rows = np.array(list(records), np.int64)
+        try:
+            after = posteriors(part, pending, rows, list(records.values()))
+        except UnknownRecord:  # the updater refuses the shard and says why
+            return
+        players = pending.rounds.players().take(rows)
+        self.hold(list(players), pending.fingerprints[rows], after)
+
+    def hold(
+        self, players: Sequence[Player], fingerprints: Fingerprints, records: Sequence[bytes]
+    ) -> None:
+        """Hold these beliefs."""
+        beliefs = map(HeldBelief, players, records)
+        self._beliefs.update(zip(fingerprints.tolist(), beliefs, strict=True))
+        self._marks.note(fingerprints, np.zeros(len(fingerprints), np.int64))
+
+    def drop(self, players: Fingerprints) -> None:
+        """Drop the beliefs of the players with these fingerprints."""
+        held = players[self.may_hold(players)]
+        for mark in held.tolist():
+            self._beliefs.pop(mark, None)
+        self._marks.forget(held, np.zeros(len(held), np.int64))
+
+    def keep(self, awaiting: Callable[[Fingerprints], Flags]) -> None:
+        """If many beliefs are held, drop those of players who await no part: the store has them."""
+        if len(self._beliefs) > MOST:
+            marks = np.array(list(self._beliefs), np.uint64)
+            self.drop(marks[~awaiting(marks)])
 
 
 class PriorReader:
@@ -84,10 +164,11 @@ class PriorReader:
         return PriorsRead(headers, counts[shards_in(pending.fingerprints)])
 
     def read_beside(
-        self, pending: PendingRounds, held: HeldBeliefs, to_be_held: Ints, progress: Progress,
+        self, pending: PendingRounds, held: BeliefCache, to_be_held: Ints, progress: Progress,
         refused_until_s: float,
     ) -> Step[PriorsRead]:  # fmt: skip
-        """The same beside what is held. The store is asked for all others.
+        """Read all priors of the rounds' players, from the cache if they are there, else from the
+        store.
 
         `to_be_held` are the rows of the players whose whole records are wanted, too.
         """
@@ -135,13 +216,13 @@ class _Found:
         self.headers: Table = np.zeros(count, HEADER)
         self.records: list[bytes | None] = [None] * count
         self.known: Flags = np.zeros(count, np.bool_)
-        """(P,) whether a belief is held."""
+        """(P,) whether the belief is cached."""
         self.accepted: Flags = np.ones(count, np.bool_)
         self.unreadable: dict[int, str] = {}
         """By shard, why a belief in it cannot be read."""
 
     def take_held(self, rows: Ints, records: Sequence[bytes | None]) -> None:
-        """Take what is held of the players in these rows; None where nothing is."""
+        """Take the cached records of the players in these rows; None where there is none."""
         known = [record for record in records if record is not None]
         held = rows[np.array([record is not None for record in records], np.bool_)]
         self.known[held] = True
@@ -150,7 +231,7 @@ class _Found:
             self.records[row] = record
 
     def unknown(self) -> dict[int, Ints]:
-        """By shard, the rows of those players that are not held."""
+        """By shard, the rows of the players whose beliefs are not cached."""
         order, cuts = self._pending.by_shard
         chosen = {shard: order[where][~self.known[order[where]]] for shard, where in cuts}
         return {shard: own for shard, own in chosen.items() if len(own)}

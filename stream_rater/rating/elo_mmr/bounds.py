@@ -17,9 +17,19 @@ from stream_rater.rating.elo_mmr.sum_table import (
     tabulate,
     won_by_two,
 )
-from stream_rater.rating.elo_mmr.sums import excess, halley, likely, moments, terms
-from stream_rater.rating.elo_mmr.survey import HIGH, LOW, MEAN, SQUARE, TOTAL
-from stream_rater.rating.elo_mmr.survey import WIDEST as WIDEST_U
+from stream_rater.rating.elo_mmr.sums import (
+    HIGH,
+    LOW,
+    MEAN,
+    SQUARE,
+    TOTAL,
+    excess,
+    halley,
+    likely,
+    moments,
+    terms,
+)
+from stream_rater.rating.elo_mmr.sums import WIDEST as WIDEST_U
 from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Places
 from stream_rater.rating.vectors import VECTOR

@@ -12,9 +12,16 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import kernel
-from stream_rater.rating import book
 from stream_rater.rating.elo_mmr import belief, performance
-from stream_rater.rating.model import Evidence, Factors, Table, Variances, WaveArrays
+from stream_rater.rating.model import (
+    Evidence,
+    Factors,
+    Table,
+    Variances,
+    Wave,
+    note_rounds,
+    read_priors,
+)
 
 
 class EloMMRModel(NamedTuple):
@@ -50,7 +57,7 @@ class Noted(NamedTuple):
 
 @kernel
 def fold(
-    header: Table, factors: Factors, rows: Ints, wave: WaveArrays, turns: Ints, noted: Noted,
+    header: Table, factors: Factors, rows: Ints, wave: Wave, turns: Ints, noted: Noted,
     model: EloMMRModel, evidence: Evidence, after: Posteriors,
 ) -> None:  # fmt: skip
     """Rate rounds by Elo-MMR, in place. There are T turns and P players, each once for each of
@@ -67,9 +74,9 @@ def fold(
         i = wave.entry_starts[wave.round_starts[turns[t]]]
         j = wave.entry_starts[wave.round_starts[turns[t + 1]]]
         own, found = rows[i:j], evidence[i:j]
-        book.read(header, own, some.mu, some.sigma, some.rounds, some.last_time)
+        read_priors(header, own, some.mu, some.sigma, some.rounds, some.last_time)
         performance.estimate(some, model.variances, model.initial_mu, model.tie, found)
         belief.update(header, factors, own, found, rho[i:j], kept[i:j])
-        book.note(header, own, noted.offset[i:j], noted.time[i:j])
+        note_rounds(header, own, noted.offset[i:j], noted.time[i:j])
         for k in range(i, j):
             after.mu[k], after.sigma[k] = header[rows[k]].mu, header[rows[k]].sigma

@@ -31,12 +31,16 @@ from stream_rater.rating.elo_mmr.sum_table import (
 )
 from stream_rater.rating.elo_mmr.sums import (
     BLOCK,
+    HIGH,
     LANES,
+    LOW,
     ODDS,
     P1,
     P2,
     STEP,
     TABLE,
+    TOTAL,
+    WIDEST,
     P,
     Q,
     X,
@@ -51,7 +55,6 @@ from stream_rater.rating.elo_mmr.sums import (
     step_ranked,
     terms,
 )
-from stream_rater.rating.elo_mmr.survey import HIGH, LOW, TOTAL, WIDEST
 from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Places
 from stream_rater.rating.roots import MAX_STEPS, count_ranked, safeguard
@@ -360,8 +363,8 @@ def solve_large(
 ) -> None:  # fmt: skip
     """Write the performances of the rounds `which` into `found`.
 
-    `round_starts` and `known` (see `survey`) cover all rounds. Performances left NaN are solved by
-    `direct`.
+    `round_starts` and `known` (see `round_bounds`) cover all rounds. `direct` solves performances
+    that are left NaN.
     """
     some, ranked = np.empty_like(which), np.empty_like(which)
     count, most = _begin_all(round_starts, which, known, place, mu, u, tie, some, ranked, found)

@@ -24,8 +24,8 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import giving, inlined, kernel
 from stream_rater.rating.elementary import inverse_root
 from stream_rater.rating.elo_mmr import direct, large_rounds, small_rounds
-from stream_rater.rating.elo_mmr.survey import HIGH, KNOWN, LOW, survey
-from stream_rater.rating.model import DID_NOT_FINISH, Places, Variances, WaveArrays
+from stream_rater.rating.elo_mmr.sums import HIGH, KNOWN, LOW, round_bounds
+from stream_rater.rating.model import DID_NOT_FINISH, Places, Variances, Wave
 from stream_rater.rating.roots import falls, has_open, let_fall
 
 C = math.pi / math.sqrt(3.0)
@@ -62,7 +62,7 @@ def solve_rounds(round_starts: Ints, place: Places, mu: Floats, u: Floats, tie: 
     less = large = 0
     for r in range(rounds):
         a, b = round_starts[r], round_starts[r + 1]
-        survey(mu, u, a, b, tie, known[r])
+        round_bounds(mu, u, a, b, tie, known[r])
         if b - a > small_rounds.SMALL:
             many[large] = r
             large += 1
@@ -173,9 +173,7 @@ def _prior(sigma: Floats, out: Floats) -> Floats:
 
 
 @kernel
-def _find_entries(
-    wave: WaveArrays, initial_mu: float, out: Floats, entry_mu: Floats, u: Floats
-) -> None:
+def _find_entries(wave: Wave, initial_mu: float, out: Floats, entry_mu: Floats, u: Floats) -> None:
     """Write each entry's rating and u = C/delta, from its players and their beta^2 and gamma^2 in
     `out`."""
     share, mu, sigma = wave.share, wave.mu, wave.sigma
@@ -190,7 +188,7 @@ def _find_entries(
 
 
 @kernel
-def _credit(wave: WaveArrays, found: Floats, initial_mu: float, out: Floats) -> None:
+def _credit(wave: Wave, found: Floats, initial_mu: float, out: Floats) -> None:
     """Write each player's evidence from the entries' performances `found`."""
     share, mu, sigma = wave.share, wave.mu, wave.sigma
     for e in range(len(found)):
@@ -203,9 +201,7 @@ def _credit(wave: WaveArrays, found: Floats, initial_mu: float, out: Floats) -> 
 
 
 @kernel
-def _estimate(
-    wave: WaveArrays, variances: Variances, initial_mu: float, tie: float, out: Floats
-) -> None:
+def _estimate(wave: Wave, variances: Variances, initial_mu: float, tie: float, out: Floats) -> None:
     """Write the evidence of the players of some rounds into `out`."""
     round_starts, entry_starts, sigma = wave.round_starts, wave.entry_starts, wave.sigma
     alone = _is_each_alone(entry_starts, wave.share)
@@ -238,21 +234,19 @@ def _estimate(
 
 
 @kernel
-def some_rounds(wave: WaveArrays, first: int, end: int) -> WaveArrays:
+def some_rounds(wave: Wave, first: int, end: int) -> Wave:
     """The rounds from `first` to before `end`, with their entries and players."""
     a, b = wave.round_starts[first], wave.round_starts[end]
     i, j = wave.entry_starts[a], wave.entry_starts[b]
-    return WaveArrays(
+    return Wave(
         wave.round_starts[first : end + 1] - a, wave.weight[first:end], wave.ceiling[first:end],
         wave.time[first:end], wave.place[a:b], wave.entry_starts[a : b + 1] - i, wave.share[i:j],
-        wave.mu[i:j], wave.sigma[i:j], wave.rounds[i:j], wave.last_time[i:j],
+        wave.mu[i:j], wave.sigma[i:j], wave.rounds[i:j], wave.last_time[i:j], wave.fixed[i:j],
     )  # fmt: skip
 
 
 @kernel
-def estimate(
-    wave: WaveArrays, variances: Variances, initial_mu: float, tie: float, out: Floats
-) -> None:
+def estimate(wave: Wave, variances: Variances, initial_mu: float, tie: float, out: Floats) -> None:
     """Write the evidence of every player of a wave into `out` (P, 3): see model.Wave and
     model.Evidence.
 

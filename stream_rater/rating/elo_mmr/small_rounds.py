@@ -16,7 +16,7 @@ import numpy as np
 from stream_rater.columns.arrays import Floats, Ints, Singles
 from stream_rater.columns.kernels import giving, inlined, kernel
 from stream_rater.rating.elementary import ONE, quick_exp, quick_log, single_exp
-from stream_rater.rating.elo_mmr import survey
+from stream_rater.rating.elo_mmr import sums
 from stream_rater.rating.elo_mmr.sums import (
     FLAT,
     are_tied,
@@ -310,8 +310,8 @@ def solve_small(
     """Write the performances of the rounds `which`, in which all finished and which have at most
     SMALL entries, into `found`.
 
-    `round_starts` and `known` (see `survey`) cover all rounds. Performances left NaN are solved by
-    `direct`.
+    `round_starts` and `known` (see `round_bounds`) cover all rounds. `direct` solves performances
+    that are left NaN.
     """
     odds, guess = np.empty(len(mu)), np.empty(len(mu))
     starts = np.empty((SMALL + 1, len(which)), np.int64)
@@ -319,10 +319,10 @@ def solve_small(
     counts = np.zeros(SMALL + 1, np.int64)
     for r in which:
         a, b = round_starts[r], round_starts[r + 1]
-        find_odds(place[a:b], u[a:b], b - a, tie, known[r, survey.TOTAL], odds[a:b])
+        find_odds(place[a:b], u[a:b], b - a, tie, known[r, sums.TOTAL], odds[a:b])
         at = counts[b - a]
         starts[b - a, at] = a
-        lows[b - a, at], highs[b - a, at] = known[r, survey.LOW], known[r, survey.HIGH]
+        lows[b - a, at], highs[b - a, at] = known[r, sums.LOW], known[r, sums.HIGH]
         counts[b - a] += 1
     for size in range(1, SMALL + 1):
         n = counts[size]

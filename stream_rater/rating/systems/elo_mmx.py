@@ -11,7 +11,7 @@ import numpy as np
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.rating.elo_mmr.performance import player_variances
-from stream_rater.rating.model import Evidence, Variances, Wave, WaveArrays
+from stream_rater.rating.model import Evidence, Variances, Wave
 from stream_rater.rating.parameters import EloMMX
 from stream_rater.rating.systems.gaussian import Room, new_room, perform
 
@@ -67,7 +67,7 @@ class Work(NamedTuple):
 
 @inlined
 def _rate_all(
-    wave: WaveArrays, variances: Variances, initial_mu: float, split: bool, work: Work, out: Floats
+    wave: Wave, variances: Variances, initial_mu: float, split: bool, work: Work, out: Floats
 ) -> None:
     """Rate one round after the other into `out` (P, 3); `work` is scratch space."""
     round_starts, entry_starts, sigma = wave.round_starts, wave.entry_starts, wave.sigma
@@ -97,7 +97,7 @@ def _rate_all(
 
 
 @kernel
-def _rounds(wave: WaveArrays, variances: Variances, initial_mu: float, split: bool) -> Floats:
+def _rounds(wave: Wave, variances: Variances, initial_mu: float, split: bool) -> Floats:
     out = np.empty((len(wave.mu), 3))
     entries = players = 0
     for r in range(len(wave.weight)):
@@ -116,5 +116,5 @@ def estimate(config: EloMMX, wave: Wave) -> Evidence:
     """Evidence (P, 3): performance, new mu, new sigma."""
     weights = np.array(config.newcomer_weights, dtype=np.float64)
     variances = Variances(*config.limits, config.drift_per_day, config.drift_in_beta, weights)
-    evidence: Evidence = _rounds(wave.arrays, variances, config.initial_mu, config.ties == "split")
+    evidence: Evidence = _rounds(wave, variances, config.initial_mu, config.ties == "split")
     return evidence

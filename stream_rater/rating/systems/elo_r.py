@@ -49,7 +49,6 @@ from stream_rater.rating.model import (
     Table,
     Variances,
     Wave,
-    WaveArrays,
 )
 from stream_rater.rating.parameters import EloR
 from stream_rater.rating.roots import MAX_STEPS, safeguard
@@ -116,7 +115,7 @@ NO_WEIGHTS = np.empty(0)
 
 
 @kernel
-def _rounds(wave: WaveArrays, variances: Variances, initial_mu: float, split: bool) -> Floats:
+def _rounds(wave: Wave, variances: Variances, initial_mu: float, split: bool) -> Floats:
     round_starts, entry_starts, place = wave.round_starts, wave.entry_starts, wave.place
     share, mu, sigma = wave.share, wave.mu, wave.sigma
     out = np.empty((len(mu), 3))
@@ -156,7 +155,7 @@ def estimate(config: EloR, wave: Wave) -> Evidence:
     """Evidence (P, 3): performance, delta^2 and eta^2, the latter two adjusted to the round's
     weight."""
     variances = Variances(*config.limits, 0.0, 0.0, NO_WEIGHTS)
-    evidence: Evidence = _rounds(wave.arrays, variances, config.initial_mu, config.ties == "split")
+    evidence: Evidence = _rounds(wave, variances, config.initial_mu, config.ties == "split")
     return evidence
 
 

@@ -32,7 +32,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.kernels import kernel
-from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Places, Wave, WaveArrays
+from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Places, Wave
 from stream_rater.rating.parameters import (
     Climbing,
     Elo,
@@ -146,7 +146,7 @@ class Climb(NamedTuple):
 
 
 @kernel
-def _rounds(wave: WaveArrays, held: Flags, climb: Climb) -> Floats:
+def _rounds(wave: Wave, fixed: Flags, climb: Climb) -> Floats:
     round_starts, entry_starts, share = wave.round_starts, wave.entry_starts, wave.share
     mu, scale, initial_mu = wave.mu, climb.scale, climb.initial_mu
     out = np.empty((len(mu), 3))
@@ -165,7 +165,7 @@ def _rounds(wave: WaveArrays, held: Flags, climb: Climb) -> Floats:
                 slope = share[i] * g[e - first]
                 rate = wave.weight[r] * interpolate(mu[i], climb.knots, climb.rates)
                 out[i, 0] = mu[i] + scale * slope
-                out[i, 1] = mu[i] if held[i] else max(mu[i] + rate * slope, climb.floor)
+                out[i, 1] = mu[i] if fixed[i] else max(mu[i] + rate * slope, climb.floor)
                 out[i, 2] = wave.sigma[i]
     return out
 
@@ -187,15 +187,12 @@ def _likelihood(config: Climbing) -> tuple[int, bool, bool]:
 
 def estimate(config: Climbing, wave: Wave) -> Evidence:
     """Evidence (P, 3): performance, new mu, and the unchanged sigma."""
-    held = np.zeros(len(wave.mu), np.bool_)
-    if config.fixed:
-        fixed = frozenset(config.fixed)
-        held[:] = [player in fixed for players in wave.players for player in players]
+    fixed = wave.fixed if len(wave.fixed) else np.zeros(len(wave.mu), np.bool_)
     table = np.array(config.rates, np.float64)
     climb = Climb(
         table[:, 0].copy(), table[:, 1].copy(), config.scale, config.initial_mu,
         math.nan if config.anchor is None else config.anchor,
         -math.inf if config.floor is None else config.floor, *_likelihood(config),
     )  # fmt: skip
-    evidence: Evidence = _rounds(wave.arrays, held, climb)
+    evidence: Evidence = _rounds(wave, fixed, climb)
     return evidence

@@ -32,7 +32,7 @@ from stream_rater.columns.kernels import giving, inlined, kernel
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.elo_mmr.performance import SECONDS_PER_DAY
 from stream_rater.rating.fused import fma
-from stream_rater.rating.model import Evidence, Places, Wave, WaveArrays
+from stream_rater.rating.model import Evidence, Places, Wave
 from stream_rater.rating.normal import density, mills
 from stream_rater.rating.parameters import TwoMoment
 
@@ -316,7 +316,7 @@ class Model(NamedTuple):
 
 
 @kernel
-def _rounds(wave: WaveArrays, model: Model) -> Floats:
+def _rounds(wave: Wave, model: Model) -> Floats:
     """(P, 3) the performance of each player's side, the new mu and the new sigma."""
     out = np.empty((len(wave.mu), 3))
     most = model.initial_sigma * model.initial_sigma
@@ -357,7 +357,7 @@ def _rounds(wave: WaveArrays, model: Model) -> Floats:
 def estimate(config: TwoMoment, wave: Wave) -> Evidence:
     """Evidence (P, 3) of a wave whose newcomers are placed: performance, new mu, new sigma."""
     evidence: Evidence = _rounds(
-        wave.arrays,
+        wave,
         Model(config.initial_mu, config.initial_sigma, config.beta, config.sigma_drift**2,
               config.drift_per_day),
     )  # fmt: skip

@@ -1,0 +1,137 @@
+"""The base of everything that holds a value for each round, each entry and each player.
+
+A round is a group of entries, and an entry a group of players. A class names its columns; `Ragged`
+takes, cuts and joins all of them at once. The functions that do so are compiled once for each class
+from its fields, as those of dataclasses are: a generic loop would cost a lobby of five some
+microseconds more at every step.
+
+It lies outside `columns`, since it has no kernel, and an edit there compiles all kernels anew.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import chain
+from typing import Any, ClassVar, NamedTuple, Self, get_origin
+
+import msgspec
+import numpy as np
+
+from stream_rater.columns.arrays import Ints
+from stream_rater.columns.ranges import bounds, spread
+from stream_rater.columns.strings import StringColumn
+
+Span = tuple[int, int]
+"""The first row, and the one after the last."""
+
+
+class Ragged(msgspec.Struct, gc=False):
+    """R rounds with E entries and P players in all, as columns.
+
+    A column is an array, a StringColumn, another Ragged with the same rounds, or else a list. It
+    has a value for each round, or for each entry or player if `per_entry` or `per_player` names it.
+    A StringColumn may be empty, if nobody needs its values.
+
+    A subclass has a column `sizes` or a property of that name: (R,) the number of players of each
+    round. If it has columns by entry, it has `entries`, too: (R,) the number of entries.
+    """
+
+    per_entry: ClassVar[tuple[str, ...]] = ()
+    per_player: ClassVar[tuple[str, ...]] = ()
+    nothing: ClassVar[Any] = None
+    """An object of the subclass without rounds."""
+
+    def __len__(self) -> int:
+        return len(self.sizes)  # type: ignore[attr-defined]
+
+    def take(self, rounds: Ints) -> Self:
+        """These rounds, in this order, copied."""
+        taken: Self = functions_of(type(self)).take(self, rounds)
+        return taken
+
+    def slice(self, first: int, last: int) -> Self:
+        """The rounds from `first` to before `last`: a view."""
+        columns: Any = self
+        players = entries = bounds(columns.sizes[:last])[[first, last]].tolist()
+        if self.per_entry:
+            entries = bounds(columns.entries[:last])[[first, last]].tolist()
+        return self.cut((first, last), players, entries)
+
+    def cut(self, rounds: Span, players: Span, entries: Span) -> Self:
+        """A view of consecutive rounds with their players and their entries."""
+        view: Self = functions_of(type(self)).cut(self, *rounds, *players, *entries)
+        return view
+
+    @classmethod
+    def concat(cls, some: Sequence[Self]) -> Self:
+        """The rounds of all these in turn."""
+        own = [each for each in some if len(each)]
+        if len(own) < 2:
+            nothing: Self = cls.nothing
+            return own[0] if own else nothing
+        joined: Self = functions_of(cls).concat(own)
+        return joined
+
+
+class Functions(NamedTuple):
+    """The functions that are compiled for a class, for all its columns."""
+
+    take: Callable[..., Any]
+    cut: Callable[..., Any]
+    concat: Callable[..., Any]
+
+
+_SOURCE = """
+def take(self, r):
+    p = rows_of(self.sizes, r)
+    {entries}
+    return cls({take})
+
+def cut(self, r0, r1, p0, p1, e0, e1):
+    return cls({cut})
+
+def concat(some):
+    return cls({concat})
+"""
+
+_LIST = "[*map(self.{0}.__getitem__, {1}.tolist())]", "self.{0}[{1}0:{1}1]", "[*chain(*{2})]"
+_ARRAY = "self.{0}[{1}]", "self.{0}[{1}0:{1}1]", "join({2})"
+_STRINGS = (
+    "self.{0}.take({1}, compact=True) if len(self.{0}) else self.{0}",
+    "self.{0}.slice({1}0, {1}1) if len(self.{0}) else self.{0}",
+    "strings({2})",
+)
+_NESTED = "self.{0}.take({1})", "self.{0}.slice({1}0, {1}1)", "type(some[0].{0}).concat({2})"
+"""How a column of each kind is taken, cut and joined: {0} is its name, {1} the letter of its rows,
+and {2} the columns to join."""
+
+
+@cache
+def functions_of(cls: type[Ragged]) -> Functions:
+    """The compiled functions of a class. A loop over single rounds calls them itself."""
+    rows = dict.fromkeys(cls.per_entry, "e") | dict.fromkeys(cls.per_player, "p")
+    ways = [
+        [way.format(each.name, rows.get(each.name, "r"), f"[x.{each.name} for x in some]")
+         for way in _ways(each.type)]
+        for each in msgspec.structs.fields(cls)
+    ]  # fmt: skip
+    take, cut, concat = map(", ".join, zip(*ways, strict=True))
+    entries = "e = rows_of(self.entries, r)" if cls.per_entry else ""
+    known: dict[str, Any] = {
+        "cls": cls, "rows_of": rows_of, "chain": chain, "join": np.concatenate,
+        "strings": StringColumn.concat,
+    }  # fmt: skip
+    exec(_SOURCE.format(entries=entries, take=take, cut=cut, concat=concat), known)
+    return Functions(known["take"], known["cut"], known["concat"])
+
+
+def _ways(kind: Any) -> tuple[str, str, str]:
+    if get_origin(kind) is np.ndarray:
+        return _ARRAY
+    if kind is StringColumn:
+        return _STRINGS
+    return _NESTED if isinstance(kind, type) and issubclass(kind, Ragged) else _LIST
+
+
+def rows_of(sizes: Ints, rounds: Ints) -> Ints:
+    """The rows of these rounds, where each round has so many rows."""
+    return spread(bounds(sizes)[rounds], sizes[rounds])
