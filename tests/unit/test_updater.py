@@ -266,7 +266,7 @@ def test_store_of_another_log(hand: ByHand, observer: Recorder) -> None:
     owning(hand, Position(1, 0, b"\x80\x00"), 0)
     read(hand, record(0, part((5, "a"))))
     held(hand, Position(1, 0, b"\x80\x00"))
-    assert "the log has 1" in observer.refused[0][1]
+    assert "has 2 bytes, 1 rows need 1." in observer.refused[0][1]
     hand.expect(Poll)
 
 
