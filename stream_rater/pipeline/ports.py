@@ -291,7 +291,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StoredShard:
     """A shard's position and the requested records, read atomically."""
 
     position: Position
@@ -299,7 +299,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadBeliefs(Effect[Mapping[int, Held]]):
+class ReadBeliefs(Effect[Mapping[int, StoredShard]]):
     """Read the position and the players' whole records of each shard, in one call for each
     shard."""
 

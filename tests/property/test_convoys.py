@@ -14,7 +14,7 @@ from stream_rater.contract.tracecontext import Trace
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.parts.schema import RoundInPart
-from stream_rater.pipeline.ports import Event, Held, Position
+from stream_rater.pipeline.ports import Event, Position, StoredShard
 from stream_rater.pipeline.updater import changes
 from stream_rater.pipeline.updater.shard import Shard, ShardBatch, next_batches
 from stream_rater.rating import record, stages
@@ -183,7 +183,7 @@ def test_a_convoy_does_what_its_rows_do(wanted: dict[int, list[Row]], data: st.D
     batch = convoy_of(wanted, cuts, data.draw(st.booleans()))
     asked = {s: list(roster) for s, roster in batch.players.items()}
     assert asked == {s: [(LADDERS[r.ladder], r.player) for r in own] for s, own in wanted.items()}
-    held = {s: Held(Position(7), [row.held for row in own]) for s, own in wanted.items()}
+    held = {s: StoredShard(Position(7), [row.held for row in own]) for s, own in wanted.items()}
     done = changes.computed(batch, held)
     assert list(done) == list(wanted)
     for change, (shard, own) in zip(done.values(), wanted.items(), strict=True):
@@ -199,5 +199,7 @@ def test_a_convoy_does_what_its_rows_do(wanted: dict[int, list[Row]], data: st.D
         assert list(change.events) == [event for _, (_, event) in fresh]
         new = dict(change.beliefs)
         left = [new.get(player, row.held) for player, row in zip(asked[shard], own, strict=True)]
-        again = changes.rebuild_events(shard, batch.take([shard]), Held(change.position, left), 0)
+        again = changes.rebuild_events(
+            shard, batch.take([shard]), StoredShard(change.position, left), 0
+        )
         assert list(again) == list(change.events)

@@ -22,7 +22,7 @@ from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.estimator.priors import PriorsRead
 from stream_rater.pipeline.estimator.progress import InFlightWindow
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.ports import Held, Step
+from stream_rater.pipeline.ports import Step, StoredShard
 from stream_rater.pipeline.updater.changes import Change
 from stream_rater.pipeline.updater.shard import ShardBatch
 from stream_rater.pipeline.updater.updater import Updater
@@ -51,15 +51,15 @@ class EditsUnnoted(UnkindWorker):
 class CorrectedTwice(Updater):
     """Applies each correction part, whatever the beliefs have seen."""
 
-    def _compute(self, batch: ShardBatch, stored: Mapping[int, Held]) -> dict[int, Change]:
+    def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
         if batch.correction is not None:
             stored = {s: _blind(each) for s, each in stored.items() if s in batch.parts}
         return super()._compute(batch, stored)
 
 
-def _blind(stored: Held) -> Held:
+def _blind(stored: StoredShard) -> StoredShard:
     records = [None if each is None else _never_rated(each) for each in stored.records]
-    return Held(stored.position, records)
+    return StoredShard(stored.position, records)
 
 
 def _never_rated(record: bytes) -> bytes:
@@ -168,7 +168,7 @@ class _Nowhere(InFlightWindow):
 class UntoldUnnoted(Updater):
     """Step 13 without what was last told before rows of untold beliefs."""
 
-    def _compute(self, batch: ShardBatch, stored: Mapping[int, Held]) -> dict[int, Change]:
+    def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
         found = super()._compute(batch, stored)
         return {shard: _without_notes(change) for shard, change in found.items()}
 

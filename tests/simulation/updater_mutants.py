@@ -15,12 +15,12 @@ from stream_rater.pipeline.ports import (
     REGROUPING_S,
     Apply,
     Committed,
-    Held,
     NewProducer,
     PartSums,
     Position,
     Publish,
     Step,
+    StoredShard,
 )
 from stream_rater.pipeline.updater import changes
 from stream_rater.pipeline.updater.changes import Change
@@ -36,19 +36,19 @@ class EarlierRowsUnnoted(Updater):
     """Step 12 without the notes of a player's earlier rows in a call: step 11 has one remembered
     prior of each player."""
 
-    def _rebuild_events(self, number: int, call: ShardBatch, stored: Held) -> Events | None:
+    def _rebuild_events(self, number: int, call: ShardBatch, stored: StoredShard) -> Events | None:
         shard = self._shards[number]
         if stored.position == shard.position:
             told, size = shard.position.fresh, (len(call.rows) + 7) // 8
             shard.position = replace(shard.position, fresh=told[:size] + bytes(len(told) - size))
-            stored = Held(shard.position, stored.records)
+            stored = StoredShard(shard.position, stored.records)
         return super()._rebuild_events(number, call, stored)
 
 
 class FreshByTheFirst(Updater):
     """Step 12 that compares all rows of a call with the belief before it."""
 
-    def _compute(self, batch: ShardBatch, stored: Mapping[int, Held]) -> dict[int, Change]:
+    def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
         with patch.object(changes, "fresh_rows", _all_by_the_belief):
             return super()._compute(batch, stored)
 
@@ -98,13 +98,13 @@ class RememberedOffset(Updater):
 class RecallsByOffset(Updater):
     """Step 11 with events for rows whose offset is the belief's last, instead of fresh rows."""
 
-    def _rebuild_events(self, number: int, call: ShardBatch, stored: Held) -> Events | None:
+    def _rebuild_events(self, number: int, call: ShardBatch, stored: StoredShard) -> Events | None:
         shard = self._shards[number]
         if stored.position == shard.position:
             last = read_headers(b"".join(r[:HEADER_SIZE] for r in stored.records if r))["last"]
             fresh = np.packbits(call.rows.offset == last).tobytes()
             shard.position = replace(shard.position, fresh=fresh)
-            stored = Held(shard.position, stored.records)
+            stored = StoredShard(shard.position, stored.records)
         return super()._rebuild_events(number, call, stored)
 
 

@@ -15,7 +15,7 @@ from stream_rater.contract.tracecontext import Trace
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.parts.schema import Part
-from stream_rater.pipeline.ports import Event, Held, Position
+from stream_rater.pipeline.ports import Event, Position, StoredShard
 from stream_rater.pipeline.updater import changes
 from stream_rater.pipeline.updater.call_notes import Disagreement
 from stream_rater.pipeline.updater.changes import Change
@@ -30,12 +30,12 @@ def queued(*of: Part, end: int) -> list[QueuedPart]:
     return [QueuedPart(end - len(of) + i, 0, each) for i, each in enumerate(read(*of))]
 
 
-def applied(held: Held, *of: Part, end: int) -> Change:
+def applied(held: StoredShard, *of: Part, end: int) -> Change:
     """The change that parts make of what is held."""
     return changes.computed(ShardBatch({3: queued(*of, end=end)}), {3: held})[3]
 
 
-def rebuilt(shard: int, of: Sequence[Part], held: Held, published: int) -> Events:
+def rebuilt(shard: int, of: Sequence[Part], held: StoredShard, published: int) -> Events:
     """The events of a call that had these parts."""
     batch = ShardBatch({shard: queued(*of, end=len(of))})
     return changes.rebuild_events(shard, batch, held, published)
@@ -46,15 +46,15 @@ def read(*of: Part) -> list[PartView]:
     return [decoder.read(schema.encode(each)) for each in of]
 
 
-def nothing(rows: int, position: Position = NOWHERE) -> Held:
+def nothing(rows: int, position: Position = NOWHERE) -> StoredShard:
     """A shard that knows none of so many players."""
-    return Held(position, [None] * rows)
+    return StoredShard(position, [None] * rows)
 
 
-def after(change: Change, *players: str, ladder: str = "a") -> Held:
+def after(change: Change, *players: str, ladder: str = "a") -> StoredShard:
     """What is held of players once a change is applied."""
     records = dict(change.beliefs)
-    return Held(change.position, [records.get((ladder, p)) for p in players])
+    return StoredShard(change.position, [records.get((ladder, p)) for p in players])
 
 
 def test_newcomers() -> None:
@@ -132,7 +132,7 @@ def test_recalled_events_are_those_of_the_call() -> None:
     some = part((5, "b"), (7, "c")), part((8, "d"))
     change = applied(before, *some, end=3)
     held = after(change, "b", "c", "d")
-    held = Held(held.position, [before.records[0], *held.records[1:]])
+    held = StoredShard(held.position, [before.records[0], *held.records[1:]])
     again = rebuilt(3, some, held, published=0)
     assert list(again) == list(change.events)
     assert len(again) == 2
@@ -149,7 +149,7 @@ def test_recall_leaves_out_what_is_published() -> None:
 @pytest.mark.parametrize("fresh", [b"", b"\xff\xff"])
 def test_recall_of_other_rows_than_the_log_has(fresh: bytes) -> None:
     """Store and log do not belong together: an error, no guess."""
-    held = Held(Position(1, 0, fresh), [None, None])
+    held = StoredShard(Position(1, 0, fresh), [None, None])
     with pytest.raises(Disagreement):
         rebuilt(0, [part((5, "ab"))], held, published=0)
 
@@ -159,9 +159,9 @@ def test_record_of_another_version() -> None:
     change = applied(nothing(1), part((5, "a")), end=1)
     other = b"\x63" + change.beliefs[0][1][1:]
     with pytest.raises(UnknownRecord, match="version 99"):
-        applied(Held(Position(1), [other]), part((6, "a")), end=2)
+        applied(StoredShard(Position(1), [other]), part((6, "a")), end=2)
     with pytest.raises(UnknownRecord, match="version 99"):
-        rebuilt(0, [part((5, "a"))], Held(Position(1, 0, b"\x80"), [other]), 0)
+        rebuilt(0, [part((5, "a"))], StoredShard(Position(1, 0, b"\x80"), [other]), 0)
 
 
 # --- players who repeat ---------------------------------------------------------------------------
@@ -189,7 +189,9 @@ def test_players_who_repeat_in_a_call(seed: int) -> None:
     events: list[list[Event]] = []
     for i, each in enumerate(parts):
         wanted = ShardBatch({3: queued(each, end=1)}).players[3]
-        change = applied(Held(Position(i), [one_by_one.get(p) for p in wanted]), each, end=i + 1)
+        change = applied(
+            StoredShard(Position(i), [one_by_one.get(p) for p in wanted]), each, end=i + 1
+        )
         one_by_one |= dict(change.beliefs)
         events.append(list(change.events))
     batch = ShardBatch({3: queued(*parts, end=len(parts))})
@@ -198,7 +200,7 @@ def test_players_who_repeat_in_a_call(seed: int) -> None:
     assert dict(change.beliefs) == one_by_one
     assert len(change.beliefs) == len(one_by_one)
     assert list(change.events) == [event for some in events for event in some]
-    held = Held(change.position, [one_by_one.get(p) for p in batch.players[3]])
+    held = StoredShard(change.position, [one_by_one.get(p) for p in batch.players[3]])
     for published in range(len(parts) + 1):
         again = rebuilt(3, parts, held, published)
         assert list(again) == [event for some in events[published:] for event in some]

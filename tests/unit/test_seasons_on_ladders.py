@@ -18,7 +18,7 @@ from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.schema import Part
-from stream_rater.pipeline.ports import Held, Position
+from stream_rater.pipeline.ports import Position, StoredShard
 from stream_rater.pipeline.updater import changes, stage_2
 from stream_rater.pipeline.updater.shard import QueuedPart, ShardBatch
 from stream_rater.rating import record
@@ -162,11 +162,11 @@ class Stream:
         messages = [schema.encode(part) for part in parts]
         parts_ = [QueuedPart(i, 0, decoder.read(each)) for i, each in enumerate(messages)]
         batch = ShardBatch({0: parts_})
-        held = Held(Position(0), [self.records.get(p) for p in batch.players[0]])
+        held = StoredShard(Position(0), [self.records.get(p) for p in batch.players[0]])
         change = changes.computed(batch, {0: held})[0]
         self.records |= dict(change.beliefs)
         self.told += [rating_changed_from_json(each.value) for each in change.events]
-        again = Held(change.position, [self.records[p] for p in batch.players[0]])
+        again = StoredShard(change.position, [self.records[p] for p in batch.players[0]])
         assert list(changes.rebuild_events(0, batch, again, 0)) == list(change.events)
 
 

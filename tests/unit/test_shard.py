@@ -7,7 +7,7 @@ import pytest
 
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.parts.schema import CutForFewer, NotAPart, Part, mark
-from stream_rater.pipeline.ports import Held, Position
+from stream_rater.pipeline.ports import Position, StoredShard
 from stream_rater.pipeline.updater.shard import QueuedPart, Shard, ShardBatch
 from tests.unit.machines import NOWHERE, names, part, record
 
@@ -184,7 +184,7 @@ def test_part_with_a_player_twice() -> None:
     assert "a player stands in it twice" in shard.barrier
 
 
-def marked(held: Held, committed: int) -> Shard:
+def marked(held: StoredShard, committed: int) -> Shard:
     """A shard that found this in the store, and parts of two players before and after a mark."""
     shard = Shard.found(held, committed, 1)
     for offset, value in enumerate((part((100, "ab")), mark(7), part((102, "cd")))):
@@ -197,9 +197,9 @@ def marked(held: Held, committed: int) -> Shard:
 def test_store_from_before_a_rebuild(held: bytes | None, committed: int) -> None:
     """Empty, or of an earlier rebuild, it is caught up to the mark and not beyond, wherever the
     group is; at the mark itself, and when asked again, it stops at once."""
-    shard = marked(Held(NOWHERE, [held]), committed)
+    shard = marked(StoredShard(NOWHERE, [held]), committed)
     assert cut(shard) == (1, "ab")
-    for last in (shard, marked(Held(Position(1), [held]), committed)):
+    for last in (shard, marked(StoredShard(Position(1), [held]), committed)):
         assert cut(last) is None
         assert last.stopped
         assert last.barrier.startswith("offset 1: the store was rebuilt here for 7 shards, ")
@@ -209,9 +209,9 @@ def test_store_from_before_a_rebuild(held: bytes | None, committed: int) -> None
 def test_store_that_was_rebuilt() -> None:
     """What waited is applied, and the mark, which is its own, passed; or it never comes to it, but
     where the call to be settled holds it."""
-    assert cut(marked(Held(NOWHERE, [b"2"]), 0)) == (3, "abcd")
-    assert cut(marked(Held(Position(2, 2), [None]), 2)) == (3, "cd")
-    shard = marked(Held(Position(3, 0), [None]), 0)
+    assert cut(marked(StoredShard(NOWHERE, [b"2"]), 0)) == (3, "abcd")
+    assert cut(marked(StoredShard(Position(2, 2), [None]), 2)) == (3, "cd")
+    shard = marked(StoredShard(Position(3, 0), [None]), 0)
     assert taken(shard.last_call()) == (3, "abcd")
 
 

@@ -15,7 +15,7 @@ from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.strings import StringColumn
 from stream_rater.pipeline.parts.decoder import Rows
-from stream_rater.pipeline.ports import Application, Held
+from stream_rater.pipeline.ports import Application, StoredShard
 from stream_rater.pipeline.updater import call_notes, stage_2
 from stream_rater.pipeline.updater.rating_events import Events, encode_events
 from stream_rater.pipeline.updater.shard import ShardBatch
@@ -34,7 +34,7 @@ class Change(Application):
     events: Events = field(compare=False, repr=False)
 
 
-def computed(batch: ShardBatch, stored: Mapping[int, Held]) -> dict[int, Change]:
+def computed(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
     """Compute the parts of a batch on the records that its shards hold (steps 12 and 13). Returns
     the change of each shard. Raises UnknownRecord."""
     rows, (first, _) = batch.rows, batch.distinct
@@ -57,7 +57,7 @@ def computed(batch: ShardBatch, stored: Mapping[int, Held]) -> dict[int, Change]
 
 
 def _with_repeats(
-    batch: ShardBatch, stored: Mapping[int, Held], beliefs: Beliefs
+    batch: ShardBatch, stored: Mapping[int, StoredShard], beliefs: Beliefs
 ) -> dict[int, Change]:
     """The same where a player has several rows. `beliefs` are those of the distinct players."""
     rows, (first, which) = batch.rows, batch.distinct
@@ -95,7 +95,7 @@ def fresh_rows(which: Ints, offset: Ints, last: Ints) -> tuple[Flags, Ints]:
 
 
 def _changes(
-    batch: ShardBatch, stored: Mapping[int, Held], fresh: Flags, rows: Rows, header: Table,
+    batch: ShardBatch, stored: Mapping[int, StoredShard], fresh: Flags, rows: Rows, header: Table,
     shown: Table, written: BeliefColumn, which: Ints | None = None,
 ) -> dict[int, Change]:  # fmt: skip
     """The change of each shard. `rows` are the fresh rows of the batch and `header` holds the
@@ -128,7 +128,7 @@ def encoded(players: PlayerColumn, beliefs: Beliefs) -> BeliefColumn:
     return BeliefColumn(players, StringColumn(data, starts[:-1], starts[1:]))
 
 
-def rebuild_events(shard: int, call: ShardBatch, stored: Held, committed: int) -> Events:
+def rebuild_events(shard: int, call: ShardBatch, stored: StoredShard, committed: int) -> Events:
     """Build the events of a shard's last call again, from its fresh rows and the beliefs that it
     left (step 11). Events of parts before the offset `committed` are left out.
 

@@ -20,7 +20,7 @@ import numpy as np
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.contract.events import CorrectionCause, joined, to_json
 from stream_rater.pipeline.parts.corrections import CorrectionPart
-from stream_rater.pipeline.ports import Event, Held
+from stream_rater.pipeline.ports import Event, StoredShard
 from stream_rater.pipeline.updater.call_notes import Disagreement
 from stream_rater.pipeline.updater.changes import Change, encoded, headers_of
 from stream_rater.pipeline.updater.rating_events import BELIEF, Events
@@ -34,7 +34,7 @@ CORRECTION = "correction"
 """The second part of an event id, where that of a round has the round's id."""
 
 
-def corrected(batch: ShardBatch, stored: Mapping[int, Held]) -> dict[int, Change]:
+def corrected(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
     """Compute a correction part on the records that its shard holds. Raises UnknownRecord."""
     part, (shard,) = _part(batch), batch.parts
     present = stored[shard]
@@ -56,7 +56,9 @@ def corrected(batch: ShardBatch, stored: Mapping[int, Held]) -> dict[int, Change
     return {shard: change}
 
 
-def rebuild_correction_events(shard: int, call: ShardBatch, stored: Held, committed: int) -> Events:
+def rebuild_correction_events(
+    shard: int, call: ShardBatch, stored: StoredShard, committed: int
+) -> Events:
     """Build the events of a shard's last call again, which applied a correction part (step 11). If
     the part is before the offset `committed`, they are out already, and left out. Raises
     Disagreement and UnknownRecord."""

@@ -25,7 +25,7 @@ from stream_rater.pipeline.parts import corrections, decoder
 from stream_rater.pipeline.parts.corrections import CorrectionPart
 from stream_rater.pipeline.parts.decoder import PartView, Rows, rows_of
 from stream_rater.pipeline.parts.schema import CutForFewer, NotAPart, Rebuilt, UnknownPart
-from stream_rater.pipeline.ports import UNFINISHED, VANISHED, Held, Position
+from stream_rater.pipeline.ports import UNFINISHED, VANISHED, Position, StoredShard
 from stream_rater.pipeline.same_history import REBUILD
 
 
@@ -69,7 +69,7 @@ class Shard:
         return cls(position, committed, position.start if ahead else position.applied, among)
 
     @classmethod
-    def found(cls, held: Held, committed: int, among: int) -> "Shard":
+    def found(cls, held: StoredShard, committed: int, among: int) -> "Shard":
         """A shard that is opened from what the store returned for the key REBUILT."""
         shard = cls.at(held.position, committed, among)
         shard.rebuilt = int(held.records[0] or 0)

@@ -46,7 +46,6 @@ from stream_rater.pipeline.ports import (
     REGROUPING_S,
     Apply,
     Committed,
-    Held,
     LogStarts,
     NewProducer,
     Poll,
@@ -54,6 +53,7 @@ from stream_rater.pipeline.ports import (
     ReadBeliefs,
     Seek,
     Step,
+    StoredShard,
     ask,
     insist,
     pause_s,
@@ -91,7 +91,7 @@ READ_AHEAD = 4
 """The updater stops reading while more than this many batches' worth of rows wait in memory."""
 
 
-OpenShard = Callable[[Held, int, int], Shard]
+OpenShard = Callable[[StoredShard, int, int], Shard]
 """Makes a shard from what the store has of it, the committed offset and the number of shards."""
 
 
@@ -252,7 +252,7 @@ class Updater:
         rebuilt = {shard: each for shard, each in events.items() if each is not None}
         yield from self._publish(rebuilt, settled=True)
 
-    def _rebuild_events(self, number: int, call: ShardBatch, stored: Held) -> Events | None:
+    def _rebuild_events(self, number: int, call: ShardBatch, stored: StoredShard) -> Events | None:
         """The events of a shard's last call. None if the shard had to be closed or refused."""
         shard = self._shards[number]
         if stored.position != shard.position:
@@ -288,7 +288,7 @@ class Updater:
             del self._shards[shard], changes[shard]
         yield from self._conclude(changes)
 
-    def _as_expected(self, shards: Iterable[int], stored: Mapping[int, Held]) -> list[int]:
+    def _as_expected(self, shards: Iterable[int], stored: Mapping[int, StoredShard]) -> list[int]:
         """The shards whose position in the store is as expected. The others are closed."""
         ready = []
         for number in shards:
@@ -298,7 +298,7 @@ class Updater:
                 del self._shards[number]
         return ready
 
-    def _compute(self, batch: ShardBatch, stored: Mapping[int, Held]) -> dict[int, Change]:
+    def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
         """Compute a batch's changes. If a record cannot be decoded, only its own shard is
         refused."""
         if not batch.parts:
