@@ -35,8 +35,7 @@ from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.operations.bulk_replay import PlayerTable
 from stream_rater.operations.proof import Proof
 from stream_rater.pipeline.parts import corrections, decoder, schema
-from stream_rater.pipeline.parts.decoder import PartBatch, PartView
-from stream_rater.pipeline.parts.rows import players_in
+from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.parts.schema import NotAPart, Rebuilt, UnknownPart
 from stream_rater.rounds.fastjson import runs
 
@@ -49,11 +48,6 @@ AT_ONCE = 10_000
 
 Offsets = Mapping[int, int]
 """The committed offset of every partition; 0 where nothing was committed."""
-
-
-def pieces_of(pieces: Sequence[PartView | None]) -> PartBatch:
-    """The batch of parts that were decoded together, of which there is one."""
-    return next(each.part_batch for each in pieces if each is not None)
 
 
 class Misplaced(ValueError):
@@ -139,23 +133,24 @@ class Cutoff:
         for some in runs([each.value or b"" for each in records], decoder.TOGETHER_BYTES):
             self._note_together(list(islice(left, len(some))), decoder.read_all(some, self._kernel))
 
-    def _note_together(self, records: Sequence[Record], pieces: Sequence[PartView | None]) -> None:
-        """Note the parts in some records, which were decoded as one batch."""
+    def _note_together(self, records: Sequence[Record], parts: Sequence[PartView | None]) -> None:
+        """Note the parts in some records, which were decoded together."""
         read, sizes, counts = list[Record](), list[int](), list[bool]()
         alone = list[bool]()
-        for piece, each in zip(pieces, records, strict=True):
-            if piece is None:
+        for part, each in zip(parts, records, strict=True):
+            if part is None:
                 self._note_alone(each)
                 continue
-            counts.append(self._counts(piece.shards, each))
-            alone.append(not counts[-1] and not self._is_sent_again(piece.shards, each))
-            sizes.append(len(piece))
+            counts.append(self._counts(part.shards, each))
+            alone.append(not counts[-1] and not self._is_sent_again(part.shards, each))
+            sizes.append(len(part))
             self.with_parts.add(each.partition)
             if counts[-1]:
                 read.append(each)
         if not counts:
             return
-        players, offsets = players_in(pieces_of(pieces))
+        decoded = next(part.decoded for part in parts if part is not None)
+        players, offsets = decoded.players, decoded.offset
         left = np.flatnonzero(np.repeat(alone, sizes))
         if len(left):
             self._ignored.append((players.take(left), offsets[left]))
@@ -165,7 +160,7 @@ class Cutoff:
             self._note(read, own, players.take(rows), offsets[rows])
             waits = rows[np.repeat([self._waits(each) for each in read], own)]
             whose = self.players.rows(players.take(waits))
-            self.proof.note(pieces_of(pieces), waits, whose, offsets[waits])
+            self.proof.note(decoded, waits, whose, offsets[waits])
 
     def note_published(self, published: Iterable[tuple[Player, int]]) -> None:
         """Note the source offsets of published events, by player."""

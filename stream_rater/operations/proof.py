@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.pipeline.parts.decoder import PartBatch
+from stream_rater.pipeline.parts.decoder import Rows
 from stream_rater.pipeline.parts.schema import EVIDENCE_COLUMNS
 from stream_rater.rating.model import Evidence
 
@@ -23,12 +23,12 @@ class Proof:
         self.unproven: set[int] = set()
         """The offsets of rounds of which a part has other evidence than the replay."""
 
-    def note(self, part_batch: PartBatch, which: Ints, rows: Ints, offsets: Ints) -> None:
-        """Note the rows `which` of a batch: the players' rows, and their rounds' offsets. Evidence
+    def note(self, parts: Rows, which: Ints, rows: Ints, offsets: Ints) -> None:
+        """Note the rows `which` of parts: the players' rows, and their rounds' offsets. Evidence
         of other kernels cannot be compared."""
-        if not len(which) or any(each.kernel != KERNEL_VERSION for each in part_batch.rules):
+        if not len(which) or any(each.kernel != KERNEL_VERSION for each in parts.rules):
             return
-        evidence = np.ascontiguousarray(part_batch.evidence[which])
+        evidence = np.ascontiguousarray(parts.evidence[which])
         for row, offset, each in zip(rows.tolist(), offsets.tolist(), evidence, strict=True):
             self._waiting.setdefault((row, offset), each.tobytes())
         self._least = min(self._least, int(offsets.min()))

@@ -15,7 +15,7 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import RoundAmended
 from stream_rater.contract.record import Player, Record
-from stream_rater.pipeline.ports import Held
+from stream_rater.pipeline.ports import StoredShard
 from stream_rater.rating import record
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import NO_VERDICTS, LoggedRounds, Verdicts
@@ -33,7 +33,7 @@ published."""
 SET_BY_CORRECTIONS = UNANNOUNCED | {"last", "previous_time", "previous_season"}
 """Fields that a correction sets in its own way."""
 
-Read = Callable[[Mapping[int, PlayerColumn]], Mapping[int, Held]]
+Read = Callable[[Mapping[int, PlayerColumn]], Mapping[int, StoredShard]]
 """Reads the players' records by shard, as `RedisStore.read` does."""
 
 

@@ -276,7 +276,7 @@ class Position:
     fresh: bytes = b""
     """Which rows of the last call changed a belief: one bit for each row, in order, high bit
     first. Then, of each of these that is not its player's last one, the mu and sigma before it, as
-    float32 (`repeats`)."""
+    float32 (`call_notes`)."""
     epoch: bytes = b""
     """The word of the last rebuild, which chose it at random; empty before the first one. A rebuild
     may leave `applied` as it was, and what was read before it must not be written after it."""
@@ -291,7 +291,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StoredShard:
     """A shard's position and the requested records, read atomically."""
 
     position: Position
@@ -299,7 +299,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadBeliefs(Effect[Mapping[int, Held]]):
+class ReadBeliefs(Effect[Mapping[int, StoredShard]]):
     """Read the position and the players' whole records of each shard, in one call for each
     shard."""
 

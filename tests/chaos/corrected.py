@@ -21,7 +21,7 @@ from stream_rater.contract.events import (
     rating_changed_from_json,
     to_json,
 )
-from stream_rater.pipeline.updater.correction_events import CORRECTION
+from stream_rater.pipeline.updater.corrected_changes import CORRECTION
 from tests.chaos.season import Season
 from tests.chaos.tally import Tally, Who
 from tests.integration.topics import Bytes, produce, read_topic

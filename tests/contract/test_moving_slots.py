@@ -8,7 +8,7 @@ from redis.crc import key_slot
 from stream_rater.adapters.redis.keys import position_key
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.record import Player
-from stream_rater.pipeline.ports import Held, Position
+from stream_rater.pipeline.ports import Position, StoredShard
 from tests import real
 from tests.contract.test_store import RedisPerformer, application, apply, read
 from tests.redis_cluster import RedisCluster, SlotMove
@@ -41,7 +41,7 @@ def wrote(store: RedisPerformer, number: int, players: list[Player] = PLAYERS) -
         return False
 
 
-def held(store: RedisPerformer) -> Held:
+def held(store: RedisPerformer) -> StoredShard:
     """The contents of the shard, after as many reads as it takes to find its node."""
     for _ in range(TRIES):
         try:
@@ -65,7 +65,7 @@ def test_a_call_is_carried_out_whole_or_not_at_all(
         move.send([key])
         applied += wrote(store, applied + 1)
     move.finish()
-    expected = Held(Position(applied, applied - 1, b""), list(beliefs(applied).values()))
+    expected = StoredShard(Position(applied, applied - 1, b""), list(beliefs(applied).values()))
     assert held(store) == expected
     assert wrote(store, applied + 1)
 

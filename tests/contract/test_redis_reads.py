@@ -9,7 +9,7 @@ from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.keys import belief_key
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.errors import StoreTrouble
-from stream_rater.pipeline.ports import Held, Position
+from stream_rater.pipeline.ports import Position, StoredShard
 from stream_rater.rating.record import HEADER_SIZE
 from tests import real
 from tests.contract.test_store import BOB, SHARDS, RedisPerformer, application, apply, read
@@ -37,7 +37,7 @@ def test_a_read_that_failed_leaves_no_replies_behind(redis_settings: real.Settin
                 performer.store.read(dict.fromkeys((0, 1, 2), PlayerColumn.of([("l", "ann")])))
         client.delete(key)
     assert apply(performer, 1, application(0, 7, {("l", "ann"): b"x"}))
-    assert read(performer, 1, ("l", "ann")) == Held(Position(7, 0, b""), [b"x"])
+    assert read(performer, 1, ("l", "ann")) == StoredShard(Position(7, 0, b""), [b"x"])
 
 
 def test_a_reply_that_comes_after_a_failure_is_nobodys(redis_settings: real.Settings) -> None:

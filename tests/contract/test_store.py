@@ -25,11 +25,11 @@ from stream_rater.pipeline.ports import (
     VANISHED,
     Application,
     Apply,
-    Held,
     Position,
     Priors,
     ReadBeliefs,
     ReadPriors,
+    StoredShard,
 )
 from stream_rater.rating.record import HEADER_SIZE
 from tests import real
@@ -83,9 +83,9 @@ def apply(store: Performer, shard: int, *call: Application) -> bool:
     return bool(done[shard])
 
 
-def read(store: Performer, shard: int, *players: Player) -> Held:
+def read(store: Performer, shard: int, *players: Player) -> StoredShard:
     held = store.perform(ReadBeliefs({shard: PlayerColumn.of(players)}))[shard]
-    return Held(held.position, list(held.records))
+    return StoredShard(held.position, list(held.records))
 
 
 def priors(store: Performer, shard: int, *players: Player) -> Priors:
@@ -95,9 +95,9 @@ def priors(store: Performer, shard: int, *players: Player) -> Priors:
 
 def test_an_empty_store(store: Performer) -> None:
     """Nothing is applied and there is no belief: None as a record, zeros as a header."""
-    assert read(store, 0, BOB) == Held(Position(0, 0, b""), [None])
+    assert read(store, 0, BOB) == StoredShard(Position(0, 0, b""), [None])
     assert priors(store, 0, BOB, BOB) == Priors(0, 2 * NOTHING)
-    assert read(store, 0) == Held(Position(), [])
+    assert read(store, 0) == StoredShard(Position(), [])
     assert priors(store, 0) == Priors(0, b"")
     assert store.perform(ReadBeliefs({})) == store.perform(ReadPriors({})) == {}
     assert store.perform(Apply({})) == {}
@@ -110,7 +110,9 @@ def test_what_was_applied_is_read(store: Performer) -> None:
     records = {ann: bytes(range(256)), BOB: b"\x01" * HEADER_SIZE}
     assert apply(store, 3, application(0, 7, records, b"\xa0"))
     held = read(store, 3, BOB, cy, ann, BOB)
-    assert held == Held(Position(7, 0, b"\xa0"), [records[BOB], None, records[ann], records[BOB]])
+    assert held == StoredShard(
+        Position(7, 0, b"\xa0"), [records[BOB], None, records[ann], records[BOB]]
+    )
 
 
 def test_priors_are_the_headers_with_applied(store: Performer) -> None:
@@ -127,9 +129,9 @@ def test_a_stale_call_writes_nothing(store: Performer) -> None:
     for start in (0, 4, 6, 50):
         stale = application(start, 9, {BOB: b"stale", ("x", "y"): b"stale"}, b"\x40")
         assert not apply(store, 0, stale)
-    assert read(store, 0, BOB, ("x", "y")) == Held(Position(5, 0, b"\x80"), [b"first", None])
+    assert read(store, 0, BOB, ("x", "y")) == StoredShard(Position(5, 0, b"\x80"), [b"first", None])
     assert apply(store, 0, application(5, 6, {BOB: b"second"}))
-    assert read(store, 0, BOB) == Held(Position(6, 5, b""), [b"second"])
+    assert read(store, 0, BOB) == StoredShard(Position(6, 5, b""), [b"second"])
 
 
 def test_beliefs_that_vanish_are_noticed(store: Performer) -> None:
@@ -142,7 +144,7 @@ def test_beliefs_that_vanish_are_noticed(store: Performer) -> None:
         assert apply(store, shard, call) == right
         held = read(store, shard, BOB, ann)
         position = Position(6, 5, b"\xc0") if right else Position(VANISHED, VANISHED)
-        assert held == Held(position, [b"second", b"first"])
+        assert held == StoredShard(position, [b"second", b"first"])
         assert apply(store, shard, application(6, 7, {})) == right
     many = {("l", f"p{number}"): b"x" for number in range(3000)}
     assert apply(store, 4, replace(application(0, 1, many), absent=3000))
@@ -165,7 +167,7 @@ def test_a_belief_that_was_deleted(redis_settings: real.Settings) -> None:
 def test_a_first_call_begins_at_zero(store: Performer) -> None:
     """An empty store accepts only a call that starts at 0."""
     assert not apply(store, 0, application(3, 4, {BOB: b"no"}))
-    assert read(store, 0, BOB) == Held(Position(), [None])
+    assert read(store, 0, BOB) == StoredShard(Position(), [None])
     assert apply(store, 0, application(0, 2**40, {}))
     assert read(store, 0).position == Position(2**40, 0, b"")
 
@@ -202,7 +204,7 @@ def test_large_records_and_many(store: Performer) -> None:
     for number in range(0, 20_000, 2000):
         records["l", f"p{number}"] = b"%05d" % number * 20_000
     assert apply(store, 0, application(0, 1, records))
-    assert read(store, 0, *records) == Held(Position(1, 0, b""), list(records.values()))
+    assert read(store, 0, *records) == StoredShard(Position(1, 0, b""), list(records.values()))
 
 
 NASTY = [

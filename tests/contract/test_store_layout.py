@@ -5,7 +5,7 @@ import pytest
 from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.metadata import LayoutMismatch
 from stream_rater.adapters.redis.store import RedisStore
-from stream_rater.pipeline.ports import UNFINISHED, Held, Position
+from stream_rater.pipeline.ports import UNFINISHED, Position, StoredShard
 from tests import real
 from tests.contract.test_store import BOB, RedisPerformer, application, apply, read
 
@@ -76,5 +76,5 @@ def test_a_call_from_before_a_rebuild_writes_nothing(redis_settings: real.Settin
     assert apply(performer, 0, application(UNFINISHED, 5, {BOB: b"rebuilt"}, epoch=epoch))
     assert not apply(performer, 0, stopped)
     position = Position(5, UNFINISHED, b"", epoch)
-    assert read(performer, 0, BOB) == Held(position, [b"rebuilt"])
+    assert read(performer, 0, BOB) == StoredShard(position, [b"rebuilt"])
     assert apply(performer, 0, application(5, 6, {BOB: b"next"}, epoch=epoch))

@@ -14,10 +14,9 @@ from stream_rater.contract.tracecontext import Trace
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.parts.schema import RoundInPart
-from stream_rater.pipeline.ports import Event, Held, Position
+from stream_rater.pipeline.ports import Event, Position, StoredShard
 from stream_rater.pipeline.updater import changes
-from stream_rater.pipeline.updater.shard import Shard
-from stream_rater.pipeline.updater.shard_group import ShardGroup
+from stream_rater.pipeline.updater.shard import Shard, ShardBatch, next_batches
 from stream_rater.rating import record, stages
 from stream_rater.rating.model import Beliefs
 from stream_rater.rating.parameters import EloMMR, EloR, Glicko
@@ -157,7 +156,7 @@ class OfAnybody(Shard):
 
 def convoy_of(
     wanted: Mapping[int, Sequence[Row]], cuts: Sequence[int], together: bool
-) -> ShardGroup:
+) -> ShardBatch:
     """Each shard's rows in parts of these sizes, in turn; read together or one by one."""
     records = []
     for number, some in wanted.items():
@@ -170,10 +169,10 @@ def convoy_of(
     shards = {number: OfAnybody.at(Position(), 0, 1) for number in wanted}
     for each, piece in zip(records, pieces, strict=True):
         assert piece is not None
-        shards[each.partition].read(each, piece=piece if together else None)
-    batches = {number: shard.cut(1000) for number, shard in shards.items()}
+        shards[each.partition].read(each, part=piece if together else None)
+    (batch,) = next_batches(shards, 1000)
     assert not any(shard.barrier or shard.queue for shard in shards.values())
-    return ShardGroup({number: batch for number, batch in batches.items() if batch is not None})
+    return batch
 
 
 @settings(deadline=None)
@@ -181,26 +180,26 @@ def convoy_of(
 def test_a_convoy_does_what_its_rows_do(wanted: dict[int, list[Row]], data: st.DataObject) -> None:
     """Whatever laws, newcomers, stale rows, shards and parts there are; and so it is recalled."""
     cuts = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
-    group = convoy_of(wanted, cuts, data.draw(st.booleans()))
-    asked = {s: list(roster) for s, roster in group.players.items()}
+    batch = convoy_of(wanted, cuts, data.draw(st.booleans()))
+    asked = {s: list(roster) for s, roster in batch.players.items()}
     assert asked == {s: [(LADDERS[r.ladder], r.player) for r in own] for s, own in wanted.items()}
-    held = {s: Held(Position(7), [row.held for row in own]) for s, own in wanted.items()}
-    done = changes.computed(group, held)
-    assert [change.shard for change in done] == list(wanted)
-    for change, (shard, own) in zip(done, wanted.items(), strict=True):
+    held = {s: StoredShard(Position(7), [row.held for row in own]) for s, own in wanted.items()}
+    done = changes.computed(batch, held)
+    assert list(done) == list(wanted)
+    for change, (shard, own) in zip(done.values(), wanted.items(), strict=True):
         found = [(row, alone(shard, row)) for row in own]
         fresh = [(row, made) for row, made in found if made is not None]
         flags = np.packbits(np.array([made is not None for _, made in found], np.bool_))
-        position = replace(change.application.position, tail=None)
-        assert position == Position(group.batches[shard].end, 7, flags.tobytes())
+        position = replace(change.position, tail=None)
+        assert position == Position(batch.ends[shard], 7, flags.tobytes())
         assert (change.rows, change.fresh) == (len(own), len(fresh))
-        assert list(change.application.beliefs) == [
+        assert list(change.beliefs) == [
             ((LADDERS[row.ladder], row.player), new) for row, (new, _) in fresh
         ]
         assert list(change.events) == [event for _, (_, event) in fresh]
-        new = dict(change.application.beliefs)
+        new = dict(change.beliefs)
         left = [new.get(player, row.held) for player, row in zip(asked[shard], own, strict=True)]
-        again = changes.recalled(
-            shard, group.batches[shard], Held(change.application.position, left), 0
+        again = changes.rebuild_events(
+            shard, batch.take([shard]), StoredShard(change.position, left), 0
         )
-        assert list(again.events) == list(change.events)
+        assert list(again) == list(change.events)

@@ -13,8 +13,7 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.tracecontext import Trace
 from stream_rater.pipeline.parts import decoder, schema
-from stream_rater.pipeline.parts.decoder import PartView
-from stream_rater.pipeline.parts.rows import rows_of
+from stream_rater.pipeline.parts.decoder import PartView, rows_of
 from stream_rater.pipeline.parts.schema import (
     EVIDENCE_BYTES,
     EVIDENCE_COLUMNS,
@@ -59,12 +58,13 @@ MESSAGES = [
 def told(piece: PartView) -> list[object]:
     """All that stage 2 learns of a part."""
     rows = rows_of([piece])
-    ids, times = rows.round_ids.texts(), rows.completed_at.texts()
+    ids, (times, completed) = rows.round_ids.texts(), rows.completed_at
+    texts = times.texts()
     evidence = rows.evidence.tobytes().hex(" ", EVIDENCE_BYTES).split()
     return [
-        (player, ids[r], times[rows.completed[r]], rows.traces.get(r), rows.rules[rule], *numbers)
+        (player, ids[r], texts[completed[r]], rows.traces.get(r), rows.rules[rule], *numbers)
         for player, r, rule, *numbers in zip(
-            rows.players, rows.round.tolist(), rows.rule.tolist(), rows.offset.tolist(),
+            rows.players, rows.round.tolist(), rows.rule_index.tolist(), rows.offset.tolist(),
             rows.time.tolist(), rows.place.tolist(), evidence, strict=True,
         )
     ]  # fmt: skip
@@ -101,7 +101,7 @@ def test_longest_forms() -> None:
     messages = [MESSAGES[0], message, MESSAGES[1], MESSAGES[3]]
     pieces = [piece for piece in decoder.read_all(messages) if piece is not None]
     assert list(map(told, pieces)) == list(map(decoded, messages))
-    assert len({id(piece.part_batch) for piece in pieces}) == 3
+    assert len({id(piece.decoded) for piece in pieces}) == 3
     rows = rows_of([pieces[3], pieces[0], pieces[2]])
     assert list(rows.players) == [
         row[0]

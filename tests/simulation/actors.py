@@ -4,7 +4,7 @@ caller."""
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import msgspec
 
@@ -70,8 +70,6 @@ PRODUCTION = Machines()
 
 NEXT_KERNEL = KERNEL_VERSION + 1
 
-M = TypeVar("M", Estimator, Updater)
-
 
 class NextJudged(LogContext):
     """How an estimator of the next release judges the log: its checkpoints are its own."""
@@ -92,26 +90,22 @@ def _next_work(kind: type[Work]) -> type[Work]:
     return NextWork
 
 
-def upgraded(kind: type[M]) -> type[M]:
-    """The machine with kernels of the next version, which compute the same bits."""
+def upgraded(kind: type[Estimator]) -> type[Estimator]:
+    """The estimator with kernels of the next version, which compute the same bits."""
 
     class Next(kind):  # type: ignore[misc, valid-type]
-        """A machine of the next release."""
-
-        kernel = NEXT_KERNEL
+        """An estimator of the next release."""
 
         def _forget_everything(self) -> None:
-            if issubclass(kind, Estimator):
-                self._admission._log = NextJudged(*self._admission._log)
+            self._admission._log = NextJudged(*self._admission._log)
             super()._forget_everything()
-            if issubclass(kind, Estimator):
-                corrections = self._admission.corrections
-                corrections._log = self._admission._log
-                corrections.work_kind = _next_work(corrections.work_kind)
+            corrections = self._admission.corrections
+            corrections._log = self._admission._log
+            corrections.work_kind = _next_work(corrections.work_kind)
 
         def _estimate(self, *arguments: Any) -> Part:
             part = super()._estimate(*arguments)
-            rules = [msgspec.structs.replace(rule, kernel=self.kernel) for rule in part.rules]
+            rules = [msgspec.structs.replace(rule, kernel=NEXT_KERNEL) for rule in part.rules]
             return replace(part, rules=rules)
 
     return Next

@@ -1,6 +1,6 @@
 """Mutants of corrections, each with one rule left out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,10 +22,9 @@ from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.estimator.priors import PriorsRead
 from stream_rater.pipeline.estimator.progress import InFlightWindow
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.ports import Held, Step
+from stream_rater.pipeline.ports import Step, StoredShard
 from stream_rater.pipeline.updater.changes import Change
-from stream_rater.pipeline.updater.shard import Batch
-from stream_rater.pipeline.updater.shard_group import ShardGroup
+from stream_rater.pipeline.updater.shard import ShardBatch
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.replay.checkpoint import Head, Place
 from stream_rater.replay.edits import NO_EDITS, Edits
@@ -52,9 +51,15 @@ class EditsUnnoted(UnkindWorker):
 class CorrectedTwice(Updater):
     """Applies each correction part, whatever the beliefs have seen."""
 
-    def _corrected(self, shard: int, batch: Batch, held: Held) -> dict[int, Change]:
-        blind = [None if each is None else _never_rated(each) for each in held.records]
-        return super()._corrected(shard, batch, Held(held.position, blind))
+    def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
+        if batch.correction is not None:
+            stored = {s: _blind(each) for s, each in stored.items() if s in batch.parts}
+        return super()._compute(batch, stored)
+
+
+def _blind(stored: StoredShard) -> StoredShard:
+    records = [None if each is None else _never_rated(each) for each in stored.records]
+    return StoredShard(stored.position, records)
 
 
 def _never_rated(record: bytes) -> bytes:
@@ -167,16 +172,14 @@ class _Nowhere(InFlightWindow):
 class UntoldUnnoted(Updater):
     """Step 13 without what was last told before rows of untold beliefs."""
 
-    def _compute(self, group: ShardGroup, held: Mapping[int, Held]) -> Sequence[Change]:
-        found = []
-        for change in super()._compute(group, held):
-            position = change.application.position
-            bits = position.fresh[: (change.rows + 7) // 8]
-            application = replace(change.application, position=replace(position, fresh=bits))
-            found.append(
-                Change(change.shard, change.rows, change.fresh, application, change.events)
-            )
-        return found
+    def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
+        found = super()._compute(batch, stored)
+        return {shard: _without_notes(change) for shard, change in found.items()}
+
+
+def _without_notes(change: Change) -> Change:
+    bits = change.position.fresh[: (change.rows + 7) // 8]
+    return replace(change, position=replace(change.position, fresh=bits))
 
 
 class SeasonTwice(Estimator):

@@ -13,13 +13,14 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from stream_rater.adapters.memory.servers import Group, Log
+from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.errors import LogTrouble, StoreTrouble
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.updater.updater import Updater
 
 from . import oracle, recovery
-from .actors import PRODUCTION, Actor, Machines, Straggler, Watch, upgraded
+from .actors import NEXT_KERNEL, PRODUCTION, Actor, Machines, Straggler, Watch, upgraded
 from .faults import Faults, overtaken
 from .game import (
     ASKED,
@@ -120,9 +121,11 @@ class Simulation:
         )  # fmt: skip
 
     def _updater(self) -> Updater:
-        kind = self.machines.updater
-        return (upgraded(kind) if self.upgrading else kind)(
-            len(self.log.parts), rows_per_call=self.weather.rows_per_call, observer=self.watch
+        return self.machines.updater(
+            len(self.log.parts),
+            rows_per_call=self.weather.rows_per_call,
+            observer=self.watch,
+            kernel=NEXT_KERNEL if self.upgrading else KERNEL_VERSION,
         )
 
     @property

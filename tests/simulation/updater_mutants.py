@@ -1,6 +1,6 @@
 """Mutants of steps 8 to 14, each with one rule left out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -11,22 +11,21 @@ from stream_rater.adapters.memory.driver import Steps
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.parts.decoder import PartView
-from stream_rater.pipeline.parts.rows import rows_of
 from stream_rater.pipeline.ports import (
     REGROUPING_S,
     Apply,
     Committed,
-    Held,
     NewProducer,
     PartSums,
     Position,
     Publish,
     Step,
+    StoredShard,
 )
-from stream_rater.pipeline.updater import repeats
+from stream_rater.pipeline.updater import changes
 from stream_rater.pipeline.updater.changes import Change
-from stream_rater.pipeline.updater.shard import Batch, Shard
-from stream_rater.pipeline.updater.shard_group import ShardGroup
+from stream_rater.pipeline.updater.rating_events import Events
+from stream_rater.pipeline.updater.shard import Shard, ShardBatch
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.rating.record import HEADER_SIZE, read_headers
 
@@ -37,21 +36,21 @@ class EarlierRowsUnnoted(Updater):
     """Step 12 without the notes of a player's earlier rows in a call: step 11 has one remembered
     prior of each player."""
 
-    def _recall(self, number: int, call: Batch, held: Held) -> Change | None:
+    def _rebuild_events(self, number: int, call: ShardBatch, stored: StoredShard) -> Events | None:
         shard = self._shards[number]
-        if held.position == shard.position:
-            told, size = shard.position.fresh, (call.rows + 7) // 8
+        if stored.position == shard.position:
+            told, size = shard.position.fresh, (len(call.rows) + 7) // 8
             shard.position = replace(shard.position, fresh=told[:size] + bytes(len(told) - size))
-            held = Held(shard.position, held.records)
-        return super()._recall(number, call, held)
+            stored = StoredShard(shard.position, stored.records)
+        return super()._rebuild_events(number, call, stored)
 
 
 class FreshByTheFirst(Updater):
     """Step 12 that compares all rows of a call with the belief before it."""
 
-    def _compute(self, group: ShardGroup, held: Mapping[int, Held]) -> Sequence[Change]:
-        with patch.object(repeats, "turns", _all_by_the_belief):
-            return super()._compute(group, held)
+    def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
+        with patch.object(changes, "fresh_rows", _all_by_the_belief):
+            return super()._compute(batch, stored)
 
 
 def _all_by_the_belief(which: Ints, offset: Ints, last: Ints) -> tuple[Flags, Ints]:
@@ -65,7 +64,7 @@ class AppliesBeforeSettling(Updater):
 
     def _settle(self) -> Step[None]:
         for shard in self._shards.values():
-            if shard.last_call() is not None:
+            if shard.last_call():
                 shard.committed = shard.applied
         yield from ()
 
@@ -99,24 +98,24 @@ class RememberedOffset(Updater):
 class RecallsByOffset(Updater):
     """Step 11 with events for rows whose offset is the belief's last, instead of fresh rows."""
 
-    def _recall(self, number: int, call: Batch, held: Held) -> Change | None:
+    def _rebuild_events(self, number: int, call: ShardBatch, stored: StoredShard) -> Events | None:
         shard = self._shards[number]
-        if held.position == shard.position:
-            last = read_headers(b"".join(r[:HEADER_SIZE] for r in held.records if r))["last"]
-            fresh = np.packbits(rows_of(call.parts).offset == last).tobytes()
+        if stored.position == shard.position:
+            last = read_headers(b"".join(r[:HEADER_SIZE] for r in stored.records if r))["last"]
+            fresh = np.packbits(call.rows.offset == last).tobytes()
             shard.position = replace(shard.position, fresh=fresh)
-            held = Held(shard.position, held.records)
-        return super()._recall(number, call, held)
+            stored = StoredShard(shard.position, stored.records)
+        return super()._rebuild_events(number, call, stored)
 
 
 class MarksOverlooked(Updater):
     """Step 9 without the marks: what was lost after a rebuild is replayed from before the
     rebuild."""
 
-    def _read(self, record: Record, piece: PartView | None) -> None:
+    def _read(self, record: Record, part: PartView | None) -> None:
         if record.partition in self._shards:
             self._shards[record.partition].rebuilt = 2**60
-        super()._read(record, piece)
+        super()._read(record, part)
 
 
 class CutUnchecked(Updater):
@@ -130,7 +129,8 @@ class CutUnchecked(Updater):
         def _check_cut(self, part: PartView, shard: int) -> None:
             pass
 
-    kind_of_shard = Careless
+    def __init__(self, among: int, **options: Any) -> None:
+        super().__init__(among, **options, open_shard=self.Careless.found)
 
 
 class PublishesWhatWasLost(Updater):

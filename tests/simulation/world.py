@@ -25,12 +25,12 @@ from stream_rater.pipeline.corrections.correction_ports import (
 from stream_rater.pipeline.ports import (
     Application,
     Apply,
-    Held,
     Polled,
     Position,
     ReadBeliefs,
     ReadPriors,
     Scatter,
+    StoredShard,
 )
 
 State = tuple[Position, dict[Player, bytes]]
@@ -87,11 +87,11 @@ class StoreWithPast(Store):
             self._ever.setdefault(shard, [before]).append(self.state(shard))
         return done
 
-    def read(self, shard: int, players: PlayerColumn) -> Held:
+    def read(self, shard: int, players: PlayerColumn) -> StoredShard:
         if self.stale and self._rng.random() < self.stale and shard in self._ever:
             self.faults["stale"] += 1
             position, beliefs = self._rng.choice(self._ever[shard])
-            return Held(position, [beliefs.get(player) for player in players])
+            return StoredShard(position, [beliefs.get(player) for player in players])
         return super().read(shard, players)
 
     def keeps_nothing(self) -> bool:

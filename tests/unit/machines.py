@@ -15,13 +15,13 @@ from stream_rater.pipeline.ports import (
     Agree,
     Committed,
     Effect,
-    Held,
     LogStarts,
     PartSums,
     Position,
     Publish,
     ReadBeliefs,
     ShardEnds,
+    StoredShard,
 )
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.rating.parameters import EloMMR
@@ -185,7 +185,9 @@ def opened(
 ) -> None:
     """Answer all that opening shards takes, but for the seek; there are so many, or as many.
     `tails`: what the log has before `applied`, if it is not what was applied."""
-    hand.answer(ReadBeliefs, {s: Held(position, [None]) for s, position in positions.items()})
+    hand.answer(
+        ReadBeliefs, {s: StoredShard(position, [None]) for s, position in positions.items()}
+    )
     hand.answer(Committed, committed)
     hand.answer(LogStarts, starts or dict.fromkeys(positions, 0))
     hand.answer(ShardEnds, [end] * (shards or len(positions)))

@@ -15,26 +15,30 @@ from stream_rater.contract.tracecontext import Trace
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.parts.schema import Part
-from stream_rater.pipeline.ports import Event, Held, Position
-from stream_rater.pipeline.updater import changes, repeats
-from stream_rater.pipeline.updater.changes import Change, Disagreement
-from stream_rater.pipeline.updater.shard import Batch, Item
-from stream_rater.pipeline.updater.shard_group import ShardGroup
+from stream_rater.pipeline.ports import Event, Position, StoredShard
+from stream_rater.pipeline.updater import changes
+from stream_rater.pipeline.updater.call_notes import Disagreement
+from stream_rater.pipeline.updater.changes import Change
+from stream_rater.pipeline.updater.rating_events import Events
+from stream_rater.pipeline.updater.shard import QueuedPart, ShardBatch, distinct
 from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers
 from tests.unit.machines import NOWHERE, part
 
 
-def applied(held: Held, *of: Part, end: int) -> Change:
+def queued(*of: Part, end: int) -> list[QueuedPart]:
+    """Parts in the queue of a shard, the last one before the offset `end`."""
+    return [QueuedPart(end - len(of) + i, 0, each) for i, each in enumerate(read(*of))]
+
+
+def applied(held: StoredShard, *of: Part, end: int) -> Change:
     """The change that parts make of what is held."""
-    items = [Item(offset, piece) for offset, piece in enumerate(read(*of))]
-    (change,) = changes.computed(ShardGroup({3: Batch(end, items)}), {3: held})
-    return change
+    return changes.computed(ShardBatch({3: queued(*of, end=end)}), {3: held})[3]
 
 
-def recall(shard: int, of: Sequence[Part], held: Held, published: int) -> Change:
+def rebuilt(shard: int, of: Sequence[Part], held: StoredShard, published: int) -> Events:
     """The events of a call that had these parts."""
-    items = [Item(offset, piece) for offset, piece in enumerate(read(*of))]
-    return changes.recalled(shard, Batch(len(items), items), held, published)
+    batch = ShardBatch({shard: queued(*of, end=len(of))})
+    return changes.rebuild_events(shard, batch, held, published)
 
 
 def read(*of: Part) -> list[PartView]:
@@ -42,24 +46,24 @@ def read(*of: Part) -> list[PartView]:
     return [decoder.read(schema.encode(each)) for each in of]
 
 
-def nothing(rows: int, position: Position = NOWHERE) -> Held:
+def nothing(rows: int, position: Position = NOWHERE) -> StoredShard:
     """A shard that knows none of so many players."""
-    return Held(position, [None] * rows)
+    return StoredShard(position, [None] * rows)
 
 
-def after(change: Change, *players: str, ladder: str = "a") -> Held:
+def after(change: Change, *players: str, ladder: str = "a") -> StoredShard:
     """What is held of players once a change is applied."""
-    records = dict(change.application.beliefs)
-    return Held(change.application.position, [records.get((ladder, p)) for p in players])
+    records = dict(change.beliefs)
+    return StoredShard(change.position, [records.get((ladder, p)) for p in players])
 
 
 def test_newcomers() -> None:
     """A record and an event for each row; the position says which call it was."""
     change = applied(nothing(3), part((5, "ab"), (6, "c")), end=1)
     assert change.rows == change.fresh == 3
-    assert change.application.position == Position(1, 0, b"\xe0")
-    assert [player for player, _ in change.application.beliefs] == [("a", p) for p in "abc"]
-    header = read_headers(b"".join(data[:HEADER_SIZE] for _, data in change.application.beliefs))
+    assert change.position == Position(1, 0, b"\xe0", tail=0)
+    assert [player for player, _ in change.beliefs] == [("a", p) for p in "abc"]
+    header = read_headers(b"".join(data[:HEADER_SIZE] for _, data in change.beliefs))
     assert header["last"].tolist() == [5, 5, 6]
     assert header["rounds"].tolist() == [1, 1, 1]
 
@@ -68,7 +72,7 @@ def test_events() -> None:
     """They tell what the record then says, under the player's key, in the player's shard."""
     change = applied(nothing(2), part((5, "ab")), end=1)
     event = rating_changed_from_json(list(change.events)[1].value)
-    record = read_headers(change.application.beliefs[1][1][:HEADER_SIZE])[0]
+    record = read_headers(change.beliefs[1][1][:HEADER_SIZE])[0]
     assert (event.player, event.round_id, event.rank, event.rounds) == ("b", "r5", 2, 1)
     assert (event.mu, event.sigma) == (record["mu"], record["sigma"])
     assert (event.previous_mu, event.previous_sigma) == (1500.0, 350.0)
@@ -87,9 +91,9 @@ def test_an_event_carries_its_rounds_trace() -> None:
     ]
     some = replace(untold, rounds=rounds)
     change, plain = applied(nothing(2), some, end=1), applied(nothing(2), untold, end=1)
-    recalled = recall(3, [some], after(change, "a", "b"), published=0)
+    again = rebuilt(3, [some], after(change, "a", "b"), published=0)
     assert [each.trace for each in change.events] == traces
-    assert list(recalled.events) == list(change.events)
+    assert list(again) == list(change.events)
     assert [msgspec.structs.replace(each, trace=None) for each in change.events] == list(
         plain.events
     )
@@ -102,23 +106,23 @@ def test_row_already_in_the_belief_changes_nothing() -> None:
     again = applied(held, part((5, "a"), (4, "b"), (6, "c")), end=2)
     assert again.rows == 3
     assert again.fresh == 1
-    assert [player for player, _ in again.application.beliefs] == [("a", "c")]
-    assert again.application.position == Position(2, 1, b"\x20")
+    assert [player for player, _ in again.beliefs] == [("a", "c")]
+    assert again.position == Position(2, 1, b"\x20", tail=0)
 
 
 def test_same_player_on_two_ladders() -> None:
     """Two beliefs."""
     change = applied(nothing(2), part((5, "a")), part((5, "a"), ladder="b"), end=2)
-    assert [player for player, _ in change.application.beliefs] == [("a", "a"), ("b", "a")]
+    assert [player for player, _ in change.beliefs] == [("a", "a"), ("b", "a")]
 
 
 def test_part_of_no_rows_moves_the_position_only() -> None:
     """As a foreign message does."""
-    alone = ShardGroup({3: Batch(5, [Item(4, decoder.NO_ROWS)])})
-    (foreign,) = changes.computed(alone, {3: nothing(0, Position(4))})
+    alone = ShardBatch({3: [QueuedPart(4, 0)]})
+    foreign = changes.computed(alone, {3: nothing(0, Position(4))})[3]
     for change in (foreign, applied(nothing(0, Position(4)), part((5, "")), end=5)):
-        assert change.application.position == Position(5, 4, b"")
-        assert not change.application.beliefs
+        assert change.position == Position(5, 4, b"", tail=0)
+        assert not change.beliefs
         assert not change.events
 
 
@@ -128,37 +132,36 @@ def test_recalled_events_are_those_of_the_call() -> None:
     some = part((5, "b"), (7, "c")), part((8, "d"))
     change = applied(before, *some, end=3)
     held = after(change, "b", "c", "d")
-    held = Held(held.position, [before.records[0], *held.records[1:]])
-    recalled = recall(3, some, held, published=0)
-    assert list(recalled.events) == list(change.events)
-    assert len(recalled.events) == 2
-    assert recalled.application.position.applied == 3
+    held = StoredShard(held.position, [before.records[0], *held.records[1:]])
+    again = rebuilt(3, some, held, published=0)
+    assert list(again) == list(change.events)
+    assert len(again) == 2
 
 
 def test_recall_leaves_out_what_is_published() -> None:
     """A call that began before c: its first parts' events are out already."""
     some = part((5, "a")), part((6, "b"))
     change = applied(nothing(2), *some, end=2)
-    recalled = recall(3, some, after(change, "a", "b"), published=1)
-    assert list(recalled.events) == list(change.events)[1:]
+    again = rebuilt(3, some, after(change, "a", "b"), published=1)
+    assert list(again) == list(change.events)[1:]
 
 
 @pytest.mark.parametrize("fresh", [b"", b"\xff\xff"])
 def test_recall_of_other_rows_than_the_log_has(fresh: bytes) -> None:
     """Store and log do not belong together: an error, no guess."""
-    held = Held(Position(1, 0, fresh), [None, None])
+    held = StoredShard(Position(1, 0, fresh), [None, None])
     with pytest.raises(Disagreement):
-        recall(0, [part((5, "ab"))], held, published=0)
+        rebuilt(0, [part((5, "ab"))], held, published=0)
 
 
 def test_record_of_another_version() -> None:
     """Refused by both."""
     change = applied(nothing(1), part((5, "a")), end=1)
-    other = b"\x63" + change.application.beliefs[0][1][1:]
+    other = b"\x63" + change.beliefs[0][1][1:]
     with pytest.raises(UnknownRecord, match="version 99"):
-        applied(Held(Position(1), [other]), part((6, "a")), end=2)
+        applied(StoredShard(Position(1), [other]), part((6, "a")), end=2)
     with pytest.raises(UnknownRecord, match="version 99"):
-        recall(0, [part((5, "a"))], Held(Position(1, 0, b"\x80"), [other]), 0)
+        rebuilt(0, [part((5, "a"))], StoredShard(Position(1, 0, b"\x80"), [other]), 0)
 
 
 # --- players who repeat ---------------------------------------------------------------------------
@@ -185,52 +188,54 @@ def test_players_who_repeat_in_a_call(seed: int) -> None:
     one_by_one: dict[Player, bytes] = {}
     events: list[list[Event]] = []
     for i, each in enumerate(parts):
-        wanted = ShardGroup({3: Batch(1, [Item(0, *read(each))])}).players[3]
-        change = applied(Held(Position(i), [one_by_one.get(p) for p in wanted]), each, end=i + 1)
-        one_by_one |= dict(change.application.beliefs)
+        wanted = ShardBatch({3: queued(each, end=1)}).players[3]
+        change = applied(
+            StoredShard(Position(i), [one_by_one.get(p) for p in wanted]), each, end=i + 1
+        )
+        one_by_one |= dict(change.beliefs)
         events.append(list(change.events))
-    batch = Batch(len(parts), [Item(i, piece) for i, piece in enumerate(read(*parts))])
-    group = ShardGroup({3: batch})
-    assert len(group.players[3]) < group.batches[3].rows
-    (change,) = changes.computed(group, {3: nothing(len(group.players[3]))})
-    assert dict(change.application.beliefs) == one_by_one
-    assert len(change.application.beliefs) == len(one_by_one)
+    batch = ShardBatch({3: queued(*parts, end=len(parts))})
+    assert len(batch.players[3]) < len(batch.rows)
+    change = changes.computed(batch, {3: nothing(len(batch.players[3]))})[3]
+    assert dict(change.beliefs) == one_by_one
+    assert len(change.beliefs) == len(one_by_one)
     assert list(change.events) == [event for some in events for event in some]
-    held = Held(change.application.position, [one_by_one.get(p) for p in batch.players])
+    held = StoredShard(change.position, [one_by_one.get(p) for p in batch.players[3]])
     for published in range(len(parts) + 1):
-        recalled = recall(3, parts, held, published)
-        assert list(recalled.events) == [event for some in events[published:] for event in some]
+        again = rebuilt(3, parts, held, published)
+        assert list(again) == [event for some in events[published:] for event in some]
 
 
 def test_players_of_several_shards_who_repeat() -> None:
     """Each shard reads, writes and notes its own."""
-    batches = {
-        shard: Batch(2, [Item(i, piece) for i, piece in enumerate(read(*parts))])
+    parts_of = {
+        shard: queued(*parts, end=2)
         for shard, parts in {
             1: [part((5, "ab")), part((6, "bc"))], 4: [part((5, "de")), part((7, "f"))],
             6: [part((8, "g")), part((9, "g"))],
         }.items()
     }  # fmt: skip
-    group = ShardGroup(batches)
-    assert [[name for _, name in players] for players in group.players.values()] == [
+    batch = ShardBatch(parts_of)
+    assert [[name for _, name in players] for players in batch.players.values()] == [
         list("abc"), list("def"), ["g"],
     ]  # fmt: skip
-    held = {shard: nothing(len(players)) for shard, players in group.players.items()}
-    together = changes.computed(group, held)
-    for shard, change in zip(batches, together, strict=True):
-        (alone,) = changes.computed(group.take([shard]), held)
-        assert change.application == alone.application
+    held = {shard: nothing(len(players)) for shard, players in batch.players.items()}
+    together = changes.computed(batch, held)
+    assert list(together) == [1, 4, 6]
+    for shard, change in together.items():
+        (alone,) = changes.computed(batch.take([shard]), held).values()
+        assert change == alone
         assert list(change.events) == list(alone.events)
-    assert [len(each.application.position.fresh) for each in together] == [1 + 8, 1, 1 + 8]
+    assert [len(each.position.fresh) for each in together.values()] == [1 + 8, 1, 1 + 8]
 
 
 def test_hashes_that_collide_make_nobody_repeat() -> None:
     """Only those of one name on one ladder are one player."""
     players = PlayerColumn.of([("x", "a"), ("y", "a"), ("x", "b"), ("x", "a")])
-    found = repeats.distinct(players, np.zeros(4, np.uint64), np.zeros(4, np.int64))
-    assert (found.first.tolist(), found.which.tolist()) == ([0, 1, 2], [0, 1, 2, 0])
-    found = repeats.distinct(players, np.zeros(4, np.uint64), np.arange(4))
-    assert found.first.tolist() == found.which.tolist() == [0, 1, 2, 3]
+    first, which = distinct(players, np.zeros(4, np.uint64), np.zeros(4, np.int64))
+    assert (first.tolist(), which.tolist()) == ([0, 1, 2], [0, 1, 2, 0])
+    first, which = distinct(players, np.zeros(4, np.uint64), np.arange(4))
+    assert first.tolist() == which.tolist() == [0, 1, 2, 3]
 
 
 def test_rows_do_not_depend_on_their_neighbours() -> None:
@@ -240,6 +245,6 @@ def test_rows_do_not_depend_on_their_neighbours() -> None:
         applied(nothing(1), part((offset, player)), end=1)
         for offset, player in ((5, "a"), (5, "b"), (6, "c"), (6, "d"))
     ]
-    found = [each.application.beliefs[0] for each in apart]
-    assert found == list(together.application.beliefs)
+    found = [each.beliefs[0] for each in apart]
+    assert found == list(together.beliefs)
     assert np.array_equal([each.fresh for each in apart], [1, 1, 1, 1])

@@ -6,7 +6,7 @@ import pytest
 
 from stream_rater.contract.events import CorrectionCause, RatingChanged, rating_changed_from_json
 from stream_rater.pipeline.ports import Event
-from stream_rater.pipeline.updater.correction_events import correction_events
+from stream_rater.pipeline.updater.corrected_changes import correction_events
 from stream_rater.rating.model import HEADER, Table
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rating.stages import RatingRule, ratings, rule_of

@@ -16,7 +16,6 @@ from stream_rater.pipeline.ports import (
     NO_PLAYERS,
     CommitSource,
     Committed,
-    Held,
     LogStarts,
     LookForOffsets,
     NewProducer,
@@ -29,6 +28,7 @@ from stream_rater.pipeline.ports import (
     Scatter,
     Seek,
     ShardEnds,
+    StoredShard,
 )
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers
@@ -80,7 +80,7 @@ def opened(
         hand.answer(LookForOffsets, remains, partitions=forgotten)
         least = {p: remains.after_rejected.get(p, 0) for p in forgotten}
         hand.answer(CommitSource, offsets=least, rejections=())
-    here = {s: Held(NOWHERE) for s in range(len(ends))}
+    here = {s: StoredShard(NOWHERE) for s in range(len(ends))}
     hand.answer(ReadBeliefs, here, players=dict.fromkeys(here, NO_PLAYERS))
     hand.answer(ShardEnds, ends)
     hand.answer(LogStarts, starts or dict.fromkeys(committed, 0))
@@ -240,7 +240,9 @@ def test_round_found_scattered_is_awaited_not_sent(hand: ByHand, observer: Recor
     owning(hand, 0)
     read(hand, a_round(3, ZERO[0], ONE[0]), a_round(4, ZERO[0], ZERO[1]))
     asked = hand.expect(ReadBeliefs)
-    hand.answer(ReadBeliefs, {0: Held(NOWHERE, [header(9)]), 1: Held(NOWHERE, [header(2)])})
+    hand.answer(
+        ReadBeliefs, {0: StoredShard(NOWHERE, [header(9)]), 1: StoredShard(NOWHERE, [header(2)])}
+    )
     assert set(asked.players) == {0, 1}
     hand.answer(ShardEnds, [6, 7])
     assert observer.resumed == 1

@@ -20,7 +20,7 @@ from stream_rater.contract import events
 from stream_rater.contract.corrections import KINDS, ROUND, RoundAmended
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.ports import Rejection
-from stream_rater.pipeline.updater.correction_events import correction_events
+from stream_rater.pipeline.updater.corrected_changes import correction_events
 from stream_rater.rating.model import HEADER
 from stream_rater.rounds.batch import MAX_TIME_LENGTH
 from stream_rater.rounds.corrections import amended_message, decode

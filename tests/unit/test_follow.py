@@ -18,7 +18,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import CorrectionCause
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.ports import Rejection
-from stream_rater.pipeline.updater.correction_events import correction_events
+from stream_rater.pipeline.updater.corrected_changes import correction_events
 from stream_rater.rating.model import HEADER
 from stream_rater.runtime.embedded import Engine
 from tests.rounds import as_json, event, ranked

@@ -7,13 +7,13 @@ from stream_rater.contract.record import Record
 from stream_rater.pipeline.ports import (
     CommitSource,
     Committed,
-    Held,
     LookForOffsets,
     Poll,
     Polled,
     ReadBeliefs,
     Remains,
     ShardEnds,
+    StoredShard,
 )
 from tests.unit.machines import NOWHERE, ByHand, Recorder
 from tests.unit.test_estimator import by_hand, opened, read
@@ -29,7 +29,7 @@ def test_shards_were_added(hand: ByHand) -> None:
     """What it would cut is for as many as there were: it ends, and says what to do."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     hand.answer(Committed, {0: 0})
-    hand.answer(ReadBeliefs, {0: Held(NOWHERE), 1: Held(NOWHERE)})
+    hand.answer(ReadBeliefs, {0: StoredShard(NOWHERE), 1: StoredShard(NOWHERE)})
     with pytest.raises(Resharded, match=r"has 3 partitions and had 2 .* rebuild --replace"):
         hand.answer(ShardEnds, [0, 0, 0])
 

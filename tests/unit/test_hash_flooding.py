@@ -83,7 +83,7 @@ def of_a_part(ids: list[str]) -> Hashes:
     players: Any = ids
     (piece,) = decoder.read_all([schema.encode(part((7, players), ladder=LADDER))])
     assert piece is not None
-    return piece.fingerprints
+    return piece.decoded.fingerprints
 
 
 BEHIND_THE_LADDER = int(

@@ -18,12 +18,12 @@ from stream_rater.pipeline.estimator.priors import BeliefCache
 from stream_rater.pipeline.ports import (
     CommitSource,
     Effect,
-    Held,
     NewProducer,
     Poll,
     Polled,
     Position,
     ReadBeliefs,
+    StoredShard,
 )
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime.embedded import Machine, _start
@@ -50,7 +50,7 @@ def hand() -> ByHand:
 def whole(hand: ByHand, *records: bytes | None, applied: int = 0) -> list[str]:
     """Answer with the whole records of those who were asked for in shard 0; returns who."""
     asked = hand.expect(ReadBeliefs).players[0]
-    hand.answer(ReadBeliefs, {0: Held(Position(applied), records or [None] * len(asked))})
+    hand.answer(ReadBeliefs, {0: StoredShard(Position(applied), records or [None] * len(asked))})
     return [player for _, player in asked]
 
 

@@ -14,7 +14,7 @@ from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config.files import read_ladders
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
-from stream_rater.pipeline.ports import UNFINISHED, Held, Position
+from stream_rater.pipeline.ports import UNFINISHED, Position, StoredShard
 from stream_rater.rating import record
 from stream_rater.rating.model import newcomers
 
@@ -60,9 +60,9 @@ class Place:
         monkeypatch.setattr(live_beliefs, "disagreement", lambda *_, **__: "")
         self.live = LiveBeliefs(Settings(), ladders, lambda: self.now_s)
 
-    def _read(self, players: Mapping[int, PlayerColumn]) -> dict[int, Held]:
+    def _read(self, players: Mapping[int, PlayerColumn]) -> dict[int, StoredShard]:
         return {
-            shard: Held(
+            shard: StoredShard(
                 Position(self.applied[shard]), [self.beliefs.get(name) for _, name in wanted]
             )
             for shard, wanted in players.items()

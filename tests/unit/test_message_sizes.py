@@ -34,9 +34,9 @@ from stream_rater.pipeline.estimator.estimator import ROWS_PER_PART
 from stream_rater.pipeline.ladder_history import LadderLog, correction_notes, notes
 from stream_rater.pipeline.parts import corrections as correction_parts
 from stream_rater.pipeline.parts import decoder, schema
-from stream_rater.pipeline.parts.rows import rows_of
+from stream_rater.pipeline.parts.decoder import rows_of
 from stream_rater.pipeline.ports import Rejection
-from stream_rater.pipeline.updater.rating_events import NUMBERS, encoded
+from stream_rater.pipeline.updater.rating_events import NUMBERS, encode_each
 from stream_rater.rating.model import HEADER
 from stream_rater.rating.parameters import Elo, Season
 from stream_rater.rating.record import FACTOR_SIZE, HEADER_SIZE, HISTORY_SIZE, MOST_FACTORS
@@ -159,7 +159,7 @@ def test_the_largest_rating_change() -> None:
         rounds = [structs.replace(each, ladder=worst, round_id=worst) for each in part.rounds]
         named = replace(part, rounds=rounds, names=StringColumn.of([worst, worst[1:]]))
         rows = rows_of([decoder.read(schema.encode(named))])
-        for event in encoded(3, rows, numbers, np.full(2, 2**24 - 1)):
+        for event in encode_each(3, rows, numbers, np.full(2, 2**24 - 1)):
             headers = sum(len(name) + len(value) for name, value in change_headers(event))
             assert len(event.key) + len(event.value) + headers < 8 * 1024
 

@@ -5,7 +5,6 @@ import pytest
 from stream_rater.contract.errors import Regrouped, Resharded
 from stream_rater.pipeline.ports import (
     Committed,
-    Held,
     LogStarts,
     Poll,
     Polled,
@@ -14,6 +13,7 @@ from stream_rater.pipeline.ports import (
     ReadBeliefs,
     Seek,
     ShardEnds,
+    StoredShard,
 )
 from tests.unit.machines import NOWHERE, ByHand, Recorder, opened
 
@@ -39,7 +39,7 @@ def test_committed_offset_that_kafka_forgot(
 def test_first_offset_is_committed_before_anything_is_applied(hand: ByHand) -> None:
     """So that later none means forgotten."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
-    hand.answer(ReadBeliefs, {0: Held(NOWHERE, [None])})
+    hand.answer(ReadBeliefs, {0: StoredShard(NOWHERE, [None])})
     hand.answer(Committed, {0: None})
     hand.answer(LogStarts, {0: 0})
     hand.answer(ShardEnds, [0])
@@ -50,7 +50,7 @@ def test_first_offset_is_committed_before_anything_is_applied(hand: ByHand) -> N
 def test_first_offset_while_the_group_changes(hand: ByHand, observer: Recorder) -> None:
     """A poll tells who owns the shard now; it is not read before its offset is there."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
-    hand.answer(ReadBeliefs, {0: Held(NOWHERE, [None])})
+    hand.answer(ReadBeliefs, {0: StoredShard(NOWHERE, [None])})
     hand.answer(Committed, {0: None})
     hand.answer(LogStarts, {0: 0})
     hand.answer(ShardEnds, [0])

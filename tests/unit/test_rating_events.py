@@ -10,15 +10,14 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.tracecontext import Trace
 from stream_rater.pipeline.parts import decoder, schema
-from stream_rater.pipeline.parts.rows import Rows, rows_of
+from stream_rater.pipeline.parts.decoder import Rows, rows_of
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import Event
 from stream_rater.pipeline.updater.rating_events import (
     NUMBERS,
-    EncodedEvents,
-    InterleavedEvents,
-    encoded,
-    written,
+    Events,
+    encode_each,
+    encode_together,
 )
 from stream_rater.rating.model import DID_NOT_FINISH
 from tests.unit.machines import RULE, part
@@ -48,9 +47,9 @@ def as_rows(of: Part) -> Rows:
     return rows_of([decoder.read(schema.encode(of))])
 
 
-def cut(told: EncodedEvents, rows: slice) -> list[Event]:
-    """What is told of these rows, in shard 3."""
-    events = told.of(3, rows)
+def published(rows: Rows, numbers: Floats, counts: Ints, cut: slice) -> list[Event]:
+    """The events of the rows in this range, in shard 3."""
+    events = encode_together(rows, numbers, counts, {3: cut})[3]
     assert len(events) == len(list(events))
     assert all(each in events for each in events)
     return list(events)
@@ -60,17 +59,16 @@ def cut(told: EncodedEvents, rows: slice) -> list[Event]:
 def test_the_quick_way_makes_the_same(players: list[str]) -> None:
     """Keys, ids, values, times and traces, of all rows and of any that follow each other."""
     rows, numbers, counts = some(*players)
-    events = encoded(3, rows, numbers, counts)
-    told = written(rows, numbers, counts)
+    events = encode_each(3, rows, numbers, counts)
     for first in range(len(rows) + 1):
         for last in range(first, len(rows) + 1):
-            assert cut(told, slice(first, last)) == events[first:last]
+            assert published(rows, numbers, counts, slice(first, last)) == events[first:last]
 
 
 def test_what_is_told() -> None:
     """Of one who did not finish, and of one who did."""
-    told = written(*some("ann", "bob"))
-    events = [rating_changed_from_json(each.value) for each in told.of(3, slice(0, 5))]
+    told = published(*some("ann", "bob"), slice(0, 5))
+    events = [rating_changed_from_json(each.value) for each in told]
     assert [(each.player, each.rank) for each in events[:2]] == [("ann", 1), ("bob", None)]
     assert [each.provisional for each in events[:3]] == [True, False, False]
     assert {each.ladder for each in events} == {"a", "bé"}
@@ -84,8 +82,8 @@ def test_an_offset_ends_the_event(offset: int) -> None:
     given = part((5, "p"))
     given = replace(given, rounds=[msgspec.structs.replace(given.rounds[0], offset=offset)])
     rows, (_, numbers, counts) = as_rows(given), some("p")
-    told = cut(written(rows, numbers[:1], counts[:1]), slice(0, 1))
-    assert told == encoded(3, rows, numbers[:1], counts[:1])
+    told = published(rows, numbers[:1], counts[:1], slice(0, 1))
+    assert told == encode_each(3, rows, numbers[:1], counts[:1])
     assert told[0].value.endswith(b'"provisional":true,"offset":%d}' % offset)
 
 
@@ -101,23 +99,23 @@ def test_what_must_be_escaped(unusual: str, place: str) -> None:
         )
         rows = as_rows(given)
     numbers, counts = numbers[: len(rows)], counts[: len(rows)]
-    every = slice(0, len(rows))
-    assert cut(written(rows, numbers, counts), every) == encoded(3, rows, numbers, counts)
-    told = rating_changed_from_json(next(iter(cut(written(rows, numbers, counts), every))).value)
-    assert getattr(told, place) == unusual
+    events = published(rows, numbers, counts, slice(0, len(rows)))
+    assert events == encode_each(3, rows, numbers, counts)
+    assert getattr(rating_changed_from_json(events[0].value), place) == unusual
 
 
 def test_nobody_is_told_of() -> None:
     """Where no row was fresh."""
     rows, numbers, counts = some("ann")
     none = np.empty(0, np.int64)
-    assert cut(written(rows.take(none), numbers[:0], counts[:0]), slice(0, 0)) == []
+    assert published(rows.take(none), numbers[:0], counts[:0], slice(0, 0)) == []
 
 
 def test_all_shards_begin_before_any_goes_on() -> None:
     """The order within a shard stays."""
-    told = written(*some("a", "b", "c"))
-    one, none, two = told.of(3, slice(0, 1)), list[Event](), told.of(4, slice(1, 3))
+    cuts = {3: slice(0, 1), 4: slice(1, 3), 5: slice(3, 3)}
+    one, two, none = encode_together(*some("a", "b", "c"), cuts).values()
     (a,), (b, c) = one, two
-    assert list(InterleavedEvents([one, none, two])) == [a, b, c]
-    assert list(InterleavedEvents([two, one])) == [b, a, c]
+    assert list(Events.together([one, none, two])) == [a, b, c]
+    assert list(Events.together([two, one])) == [b, a, c]
+    assert list(Events.together([two, Events.of(3, [a])])) == [b, a, c]

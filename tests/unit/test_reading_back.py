@@ -5,13 +5,13 @@ import pytest
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrections
 from stream_rater.pipeline.ports import (
     Committed,
-    Held,
     LogStarts,
     Poll,
     Polled,
     ReadBeliefs,
     Seek,
     ShardEnds,
+    StoredShard,
 )
 from tests.unit import test_estimator as estimating
 from tests.unit.machines import NOWHERE, ByHand, Recorder
@@ -27,7 +27,7 @@ def test_it_says_while_it_only_reads_ids(hand: ByHand, observer: Recorder) -> No
     """From before the seek to what stands right before c."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
     hand.answer(Committed, {0: 10, 1: 0})
-    hand.answer(ReadBeliefs, {0: Held(NOWHERE), 1: Held(NOWHERE)})
+    hand.answer(ReadBeliefs, {0: StoredShard(NOWHERE), 1: StoredShard(NOWHERE)})
     hand.answer(ShardEnds, (0, 0))
     hand.answer(LogStarts, {0: 0, 1: 0})
     hand.answer(NotedCorrections, {})

@@ -8,7 +8,6 @@ from stream_rater.pipeline.ports import (
     REGROUPINGS,
     Apply,
     CommitSource,
-    Held,
     NewProducer,
     Poll,
     Polled,
@@ -17,6 +16,7 @@ from stream_rater.pipeline.ports import (
     ReadBeliefs,
     Scatter,
     Seek,
+    StoredShard,
 )
 from stream_rater.pipeline.updater.updater import Updater
 from tests.unit import test_estimator as estimating
@@ -73,7 +73,9 @@ def test_publication_refused_by_a_new_generation_is_tried_again() -> None:
     updating.opened(hand, {0: NOWHERE, 1: NOWHERE}, {0: None, 1: None})
     hand.answer(Seek)
     updating.read(hand, record(0, part((5, "a"))), record(0, part((5, "d")), shard=1))
-    hand.answer(ReadBeliefs, {0: Held(Position(), [None]), 1: Held(Position(), [None])})
+    hand.answer(
+        ReadBeliefs, {0: StoredShard(Position(), [None]), 1: StoredShard(Position(), [None])}
+    )
     hand.answer(Apply, {0: True, 1: True})
     assert updating.told(hand.expect(Publish, offsets={0: 1, 1: 1})) == [("a", 0), ("d", 1)]
     hand.fail(Publish, Regrouped("another generation"))

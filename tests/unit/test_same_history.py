@@ -7,7 +7,6 @@ from stream_rater.pipeline.corrections.correction_ports import NotedCorrections
 from stream_rater.pipeline.ports import (
     NO_PLAYERS,
     Committed,
-    Held,
     LogStarts,
     PartSums,
     Poll,
@@ -17,6 +16,7 @@ from stream_rater.pipeline.ports import (
     ReadPriors,
     Seek,
     ShardEnds,
+    StoredShard,
 )
 from tests.unit.machines import NOWHERE, ByHand, Recorder
 from tests.unit.test_estimator import ZERO, a_round, by_hand, priors, read, scattered
@@ -45,7 +45,7 @@ def test_store_of_another_history(
     After a while it is looked at again."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     hand.answer(Committed, {0: 0})
-    hand.answer(ReadBeliefs, {0: Held(position), 1: Held(NOWHERE)})
+    hand.answer(ReadBeliefs, {0: StoredShard(position), 1: StoredShard(NOWHERE)})
     hand.answer(ShardEnds, [8, 0])
     if position.applied <= 8 and position.tail is not None:
         hand.answer(PartSums, {0: tail}, offsets={0: 6})
@@ -61,7 +61,7 @@ def test_store_of_another_history(
     assert shard == 0 and reason.startswith(refused) and "rebuild --replace" in reason
     read(hand, now_s=4.0)
     read(hand, now_s=6.0)
-    hand.answer(ReadBeliefs, {0: Held(Position(8, 7, tail=3))}, players={0: NO_PLAYERS})
+    hand.answer(ReadBeliefs, {0: StoredShard(Position(8, 7, tail=3))}, players={0: NO_PLAYERS})
     hand.answer(ShardEnds, [8, 0])
     hand.answer(PartSums, {0: 3})
     assert observer.opened == [0]

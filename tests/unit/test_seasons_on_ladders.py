@@ -18,10 +18,9 @@ from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.schema import Part
-from stream_rater.pipeline.ports import Held, Position
+from stream_rater.pipeline.ports import Position, StoredShard
 from stream_rater.pipeline.updater import changes, stage_2
-from stream_rater.pipeline.updater.shard import Batch, Item
-from stream_rater.pipeline.updater.shard_group import ShardGroup
+from stream_rater.pipeline.updater.shard import QueuedPart, ShardBatch
 from stream_rater.rating import record
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.parameters import Elo, EloMMR, EloR, Glicko, Season
@@ -162,15 +161,14 @@ class Stream:
     def apply(self, *parts: Part) -> None:
         """Stage 2, all in one call."""
         messages = [schema.encode(part) for part in parts]
-        items = [Item(i, decoder.read(each)) for i, each in enumerate(messages)]
-        group = ShardGroup({0: Batch(len(items), items)})
-        held = Held(Position(0), [self.records.get(p) for p in group.players[0]])
-        (change,) = changes.computed(group, {0: held})
-        self.records |= dict(change.application.beliefs)
+        parts_ = [QueuedPart(i, 0, decoder.read(each)) for i, each in enumerate(messages)]
+        batch = ShardBatch({0: parts_})
+        held = StoredShard(Position(0), [self.records.get(p) for p in batch.players[0]])
+        change = changes.computed(batch, {0: held})[0]
+        self.records |= dict(change.beliefs)
         self.told += [rating_changed_from_json(each.value) for each in change.events]
-        again = Held(change.application.position, [self.records[p] for p in group.players[0]])
-        recalled = changes.recalled(0, group.batches[0], again, 0)
-        assert list(recalled.events) == list(change.events)
+        again = StoredShard(change.position, [self.records[p] for p in batch.players[0]])
+        assert list(changes.rebuild_events(0, batch, again, 0)) == list(change.events)
 
 
 def test_the_stream_as_the_replay() -> None:

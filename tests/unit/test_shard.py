@@ -1,13 +1,14 @@
 """A shard's parts: where reading begins, what a batch holds, and what stops it."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
 
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.parts.schema import CutForFewer, NotAPart, Part, mark
-from stream_rater.pipeline.ports import Held, Position
-from stream_rater.pipeline.updater.shard import Batch, Shard
+from stream_rater.pipeline.ports import Position, StoredShard
+from stream_rater.pipeline.updater.shard import QueuedPart, Shard, ShardBatch
 from tests.unit.machines import NOWHERE, names, part, record
 
 
@@ -22,8 +23,15 @@ def shard_with(*players: str, position: Position = NOWHERE, committed: int = 0) 
 
 def cut(shard: Shard, most_rows: int = 1000) -> tuple[int, str] | None:
     """A batch's end and players."""
-    batch = shard.cut(most_rows)
-    return None if batch is None else (batch.end, names(batch.players))
+    return taken(shard.cut(most_rows))
+
+
+def taken(parts: Sequence[QueuedPart]) -> tuple[int, str] | None:
+    """The end and the players of a batch of these parts."""
+    if not parts:
+        return None
+    batch = ShardBatch({0: parts})
+    return batch.ends[0], names(batch.players[0])
 
 
 def test_reading_begins_where_the_store_is() -> None:
@@ -61,9 +69,7 @@ def test_part_cut_for_fewer_shards() -> None:
     shards were added, and read priors where they were then."""
     shard = among_three(part((100, HERE), shards=2), part((101, HERE), shards=3))
     assert not shard.barrier
-    batch = shard.cut(1000)
-    assert batch is not None
-    assert [(item.offset, len(item.piece)) for item in batch.items] == [(0, 0), (1, 2)]
+    assert [(each.offset, len(each)) for each in shard.cut(1000)] == [(0, 0), (1, 2)]
     with pytest.raises(CutForFewer, match="cut for 2 shards, and there are 3"):
         Shard.at(NOWHERE, 0, 3).read(record(0, part((100, HERE), shards=2)))
 
@@ -120,9 +126,7 @@ def test_nothing_is_cut_before_settling() -> None:
     """[c, a) first."""
     shard = shard_with("ab", "cd", "ef", position=Position(2, 0), committed=0)
     assert cut(shard) is None
-    call = shard.last_call()
-    assert isinstance(call, Batch)
-    assert (call.end, names(call.players)) == (2, "abcd")
+    assert taken(shard.last_call()) == (2, "abcd")
     shard.committed = 2
     assert cut(shard) == (3, "ef")
 
@@ -130,10 +134,10 @@ def test_nothing_is_cut_before_settling() -> None:
 def test_call_to_be_settled_is_waited_for() -> None:
     """It is recalled whole or not at all."""
     shard = shard_with("ab", position=Position(2, 0), committed=0)
-    assert shard.last_call() is None
+    assert not shard.last_call()
     assert [item.offset for item in shard.queue] == [0]
     shard.read(record(1, part((101, "cd"))))
-    assert shard.last_call() is not None
+    assert shard.last_call()
 
 
 def test_records_from_before_a_seek_are_ignored() -> None:
@@ -170,7 +174,7 @@ def test_barrier_within_the_call_to_be_settled() -> None:
     """It can never be recalled by this release: the shard stops at once."""
     shard = shard_with("ab", position=Position(2, 0), committed=0)
     shard.read(record(1, b"\x91\x02"))
-    assert shard.last_call() is None
+    assert not shard.last_call()
     assert shard.stopped
 
 
@@ -180,7 +184,7 @@ def test_part_with_a_player_twice() -> None:
     assert "a player stands in it twice" in shard.barrier
 
 
-def marked(held: Held, committed: int) -> Shard:
+def marked(held: StoredShard, committed: int) -> Shard:
     """A shard that found this in the store, and parts of two players before and after a mark."""
     shard = Shard.found(held, committed, 1)
     for offset, value in enumerate((part((100, "ab")), mark(7), part((102, "cd")))):
@@ -193,9 +197,9 @@ def marked(held: Held, committed: int) -> Shard:
 def test_store_from_before_a_rebuild(held: bytes | None, committed: int) -> None:
     """Empty, or of an earlier rebuild, it is caught up to the mark and not beyond, wherever the
     group is; at the mark itself, and when asked again, it stops at once."""
-    shard = marked(Held(NOWHERE, [held]), committed)
+    shard = marked(StoredShard(NOWHERE, [held]), committed)
     assert cut(shard) == (1, "ab")
-    for last in (shard, marked(Held(Position(1), [held]), committed)):
+    for last in (shard, marked(StoredShard(Position(1), [held]), committed)):
         assert cut(last) is None
         assert last.stopped
         assert last.barrier.startswith("offset 1: the store was rebuilt here for 7 shards, ")
@@ -205,12 +209,10 @@ def test_store_from_before_a_rebuild(held: bytes | None, committed: int) -> None
 def test_store_that_was_rebuilt() -> None:
     """What waited is applied, and the mark, which is its own, passed; or it never comes to it, but
     where the call to be settled holds it."""
-    assert cut(marked(Held(NOWHERE, [b"2"]), 0)) == (3, "abcd")
-    assert cut(marked(Held(Position(2, 2), [None]), 2)) == (3, "cd")
-    shard = marked(Held(Position(3, 0), [None]), 0)
-    call = shard.last_call()
-    assert call is not None
-    assert (call.end, names(call.players)) == (3, "abcd")
+    assert cut(marked(StoredShard(NOWHERE, [b"2"]), 0)) == (3, "abcd")
+    assert cut(marked(StoredShard(Position(2, 2), [None]), 2)) == (3, "cd")
+    shard = marked(StoredShard(Position(3, 0), [None]), 0)
+    assert taken(shard.last_call()) == (3, "abcd")
 
 
 @pytest.mark.parametrize("message", [None, b"", b'{"round_id": "r-1"}'])

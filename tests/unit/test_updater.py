@@ -11,7 +11,6 @@ from stream_rater.pipeline.ports import (
     REBUILT,
     Apply,
     Committed,
-    Held,
     LogStarts,
     NewProducer,
     Poll,
@@ -21,6 +20,7 @@ from stream_rater.pipeline.ports import (
     ReadBeliefs,
     Seek,
     ShardEnds,
+    StoredShard,
 )
 from stream_rater.pipeline.updater import updater as module
 from tests.unit.machines import NOWHERE, ByHand, Recorder, names, opened, part, record, updating
@@ -41,7 +41,7 @@ def read(hand: ByHand, *records: Record, now_s: float = 0.0) -> Poll:
 def held(hand: ByHand, position: Position) -> str:
     """Answer that nobody asked for has a belief; returns who was."""
     asked = hand.expect(ReadBeliefs).players[0]
-    hand.answer(ReadBeliefs, {0: Held(position, [None] * len(asked))})
+    hand.answer(ReadBeliefs, {0: StoredShard(position, [None] * len(asked))})
     return names(asked)
 
 
@@ -160,10 +160,10 @@ def test_idle_store_that_goes_back_is_noticed(hand: ByHand) -> None:
     """Looked at every so often, with nothing to do."""
     owning(hand, Position(2, 1), 2)
     read(hand, now_s=module.RECHECK_S)
-    hand.answer(ReadBeliefs, {0: Held(Position(2, 1))})
+    hand.answer(ReadBeliefs, {0: StoredShard(Position(2, 1))})
     read(hand, now_s=1.5 * module.RECHECK_S)
     read(hand, now_s=2 * module.RECHECK_S)
-    hand.answer(ReadBeliefs, {0: Held(Position(1, 0))})
+    hand.answer(ReadBeliefs, {0: StoredShard(Position(1, 0))})
     opened(hand, {0: Position(1, 0)}, {0: 2})
     assert hand.answer(Seek).offsets == {0: 1}
 
@@ -215,7 +215,7 @@ def test_log_that_starts_after_the_store(observer: Recorder) -> None:
     assert observer.refused_at == [2]
     read(hand, record(3, part((5, "a"))), now_s=module.RECHECK_S / 2)
     hand.answer(Poll, Polled(module.REFUSED_S))
-    hand.answer(ReadBeliefs, {1: Held(positions[1])})
+    hand.answer(ReadBeliefs, {1: StoredShard(positions[1])})
     hand.expect(ReadBeliefs, players={0: (REBUILT,)})
 
 
@@ -266,7 +266,7 @@ def test_store_of_another_log(hand: ByHand, observer: Recorder) -> None:
     owning(hand, Position(1, 0, b"\x80\x00"), 0)
     read(hand, record(0, part((5, "a"))))
     held(hand, Position(1, 0, b"\x80\x00"))
-    assert "the log has 1" in observer.refused[0][1]
+    assert "has 2 bytes, 1 rows need 1." in observer.refused[0][1]
     hand.expect(Poll)
 
 
@@ -305,7 +305,7 @@ def test_mark_of_a_rebuild(hand: ByHand, observer: Recorder, own: bool) -> None:
     filled it: then its offset is finished, and nothing told of it. Else the shard is refused."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     assert hand.expect(ReadBeliefs).players == {0: (REBUILT,)}
-    hand.answer(ReadBeliefs, {0: Held(Position(4, 4), [b"5" if own else None])})
+    hand.answer(ReadBeliefs, {0: StoredShard(Position(4, 4), [b"5" if own else None])})
     hand.answer(Committed, {0: 4})
     hand.answer(LogStarts, {0: 0})
     hand.answer(ShardEnds, [5])
@@ -337,7 +337,7 @@ def test_record_of_another_version(hand: ByHand, observer: Recorder, settling: b
     position = Position(1, 0, b"\x80") if settling else Position()
     owning(hand, position, 0)
     read(hand, record(0, part((5, "a"))))
-    hand.answer(ReadBeliefs, {0: Held(position, [b"\x63" + bytes(200)])})
+    hand.answer(ReadBeliefs, {0: StoredShard(position, [b"\x63" + bytes(200)])})
     assert "version 99" in observer.refused[0][1]
     hand.expect(Poll)
 
@@ -349,8 +349,10 @@ def test_a_shard_with_an_unknown_record_is_refused_alone(observer: Recorder) -> 
     opened(hand, dict.fromkeys(range(3), NOWHERE), dict.fromkeys(range(3), 0))
     hand.answer(Seek)
     read(hand, *(record(0, part((5, letter)), shard) for shard, letter in enumerate("fab")))
-    unknown = Held(NOWHERE, [b"\x63" + bytes(200)])
-    hand.answer(ReadBeliefs, {0: Held(NOWHERE, [None]), 1: unknown, 2: Held(NOWHERE, [None])})
+    unknown = StoredShard(NOWHERE, [b"\x63" + bytes(200)])
+    hand.answer(
+        ReadBeliefs, {0: StoredShard(NOWHERE, [None]), 1: unknown, 2: StoredShard(NOWHERE, [None])}
+    )
     assert hand.expect(Apply).applications.keys() == {0, 2}
     assert [shard for shard, _ in observer.refused] == [1]
     hand.answer(Apply, {0: True, 2: True})

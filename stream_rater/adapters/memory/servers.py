@@ -13,10 +13,10 @@ from stream_rater.pipeline.ports import (
     VANISHED,
     Application,
     Event,
-    Held,
     Position,
     Priors,
     Rejection,
+    StoredShard,
 )
 from stream_rater.rating.record import HEADER_SIZE
 
@@ -161,11 +161,11 @@ class Store:
         headers = b"".join(r[:HEADER_SIZE] if r else nothing for r in held.records)
         return Priors(held.position.applied, headers)
 
-    def read(self, shard: int, players: PlayerColumn) -> Held:
+    def read(self, shard: int, players: PlayerColumn) -> StoredShard:
         """The position of a shard and the players' records."""
         beliefs = self.beliefs.get(shard, {})
         position = self.positions.get(shard, Position())
-        return Held(position, [beliefs.get(player) for player in players])
+        return StoredShard(position, [beliefs.get(player) for player in players])
 
     def apply(self, shard: int, application: Application) -> bool:
         """Write beliefs and position by compare-and-set. Returns False, and writes nothing, if

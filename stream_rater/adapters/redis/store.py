@@ -43,7 +43,7 @@ from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config.settings import Settings, origin
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.record import Player
-from stream_rater.pipeline.ports import Application, Held, Position, Priors
+from stream_rater.pipeline.ports import Application, Position, Priors, StoredShard
 from stream_rater.rating.record import HEADER_SIZE
 
 LIBRARY = "stream_rater_5"
@@ -189,10 +189,10 @@ class RedisStore:
             for shard, (position, records) in self._read(players).items()
         }
 
-    def read(self, players: Mapping[int, PlayerColumn]) -> dict[int, Held]:
+    def read(self, players: Mapping[int, PlayerColumn]) -> dict[int, StoredShard]:
         """The position and the players' whole records of each shard. Raises StoreTrouble or
         Denied."""
-        return {shard: Held(*found) for shard, found in self._read(players).items()}
+        return {shard: StoredShard(*found) for shard, found in self._read(players).items()}
 
     def _read(
         self, players: Mapping[int, PlayerColumn]

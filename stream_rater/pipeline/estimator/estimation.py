@@ -29,7 +29,7 @@ from stream_rater.pipeline.parts.schema import Part, RoundInPart
 from stream_rater.pipeline.ports import Priors
 from stream_rater.pipeline.updater import stage_2
 from stream_rater.rating import record, stages
-from stream_rater.rating.model import BEGAN, HEADER, Evidence, Table
+from stream_rater.rating.model import BEGAN, HEADER, Table
 from stream_rater.rating.parameters import RatingConfig, Season, fixed_players
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.rating.seasons import draw_headers
@@ -299,16 +299,6 @@ def _rounds_in_part(pending: PendingRounds, rule: Ints) -> list[RoundInPart]:
     ]
 
 
-class _Sent(NamedTuple):
-    """Rows of a part, as stage 2 takes them (`stage_2.Rated`)."""
-
-    rules: Sequence[RatingRule]
-    rule: Ints
-    offset: Ints
-    time: Ints
-    evidence: Evidence
-
-
 def posteriors(
     part: Part, pending: PendingRounds, rows: Ints, records: Sequence[bytes | None]
 ) -> list[bytes]:
@@ -319,11 +309,9 @@ def posteriors(
     offset = pending.for_each_player(pending.offsets)[rows]
     beliefs = stage_2.decoded(part.rules, rule, records)
     new = np.flatnonzero(beliefs.header["last"] < offset)
-    sent = _Sent(
-        part.rules, rule[new], offset[new], pending.for_each_player(pending.rounds.time)[rows[new]],
-        part.evidence[rows[new]],
-    )  # fmt: skip
-    stage_2.update(beliefs, new, sent)
+    time = pending.for_each_player(pending.rounds.time)[rows[new]]
+    evidence = part.evidence[rows[new]]
+    stage_2.update(beliefs, new, part.rules, rule[new], evidence, offset[new], time)
     return record.encode(beliefs)
 
 

@@ -1,12 +1,12 @@
-"""Parts as stage 2 reads them: many messages decoded at once into columns, of which each part is a
-view.
+"""Parts as stage 2 reads them: many messages are decoded at once into columns, and each part is a
+view of some of their rows.
 
 Most messages have a dozen rows: decoding each message by itself would take longer than its rows.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate
 
 import msgspec
@@ -14,23 +14,31 @@ import numpy as np
 
 from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.ranges import spread
-from stream_rater.columns.strings import SECRET_KEY, StringColumn
+from stream_rater.columns.strings import SECRET_KEY, StringColumn, distinct
 from stream_rater.contract.tracecontext import Trace
 from stream_rater.pipeline.parts import schema, unpacking
 from stream_rater.pipeline.parts.schema import OLDEST_KERNEL, UnknownPart
 from stream_rater.pipeline.parts.unpacking import (
+    AT,
+    AT_END,
     ID,
+    ID_END,
     INDEX,
     LADDER,
+    LADDER_END,
     LEAST_ROUND,
     LEAST_ROW,
     NAME,
     NAME_END,
+    OFFSET,
+    PLACE,
     ROUND,
     ROW,
     RULE,
+    TIME,
     TRACE,
     TRACE_END,
 )
@@ -39,45 +47,104 @@ from stream_rater.rating.stages import RatingRule
 from stream_rater.rounds.fastjson import runs
 
 TOGETHER_BYTES = 2**18
-"""Messages are decoded in one call while they have no more bytes together. Their batch is kept as
-long as any part of it waits to be applied."""
+"""Messages are decoded in one call while they have no more bytes together. Their rows stay in
+memory as long as any part of them waits to be applied."""
 
 Rules = tuple[RatingRule, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PartBatch:
-    """R rounds and n rows of parts."""
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """n rows of parts: a player in a round each. A round is listed once for each part that it is
+    in, so there are R of them."""
 
     data: Bytes
-    """The messages: where the strings of all columns are."""
+    """The messages, which contain the strings of all columns."""
     rules: list[RatingRule]
-    """Each different one once."""
+    """The distinct rules of all rounds."""
     rounds: Ints
-    """(ROUND, R) what `unpacking` finds of each round; RULE is an index into `rules`."""
-    rows: Ints
+    """(ROUND, R) what `unpacking` finds of each round. RULE is an index into `rules`."""
+    columns: Ints
     """(ROW, n) what `unpacking` finds of each row."""
     evidence: Evidence
     """(n, 4) as in Wave's Evidence."""
     fingerprints: Fingerprints
-    """(n,) hashes of ladder and name: those of two players differ, but by chance."""
+    """(n,) hashes of ladder and player. Two players may share one by chance."""
     traces: dict[int, Trace | None]
-    """By number of its round, where a round has one."""
+    """The trace context of each round that has one, by the round's index."""
+
+    def __len__(self) -> int:
+        return len(self.fingerprints)
+
+    @property
+    def round(self) -> Ints:
+        """(n,) index of each row's round."""
+        index: Ints = self.columns[INDEX]
+        return index
+
+    @property
+    def place(self) -> Ints:
+        """(n,) as in Wave."""
+        place: Ints = self.columns[PLACE]
+        return place
+
+    @cached_property
+    def rule_index(self) -> Ints:
+        """(n,) index of each row's rule."""
+        index: Ints = self.rounds[RULE][self.columns[INDEX]]
+        return index
+
+    @cached_property
+    def offset(self) -> Ints:
+        """(n,) offset of each row's round in `round-completed`."""
+        offset: Ints = self.rounds[OFFSET][self.columns[INDEX]]
+        return offset
+
+    @property
+    def time(self) -> Ints:
+        """(n,) when each row's round was completed, Unix seconds."""
+        time: Ints = self.rounds[TIME][self.columns[INDEX]]
+        return time
+
+    @cached_property
+    def players(self) -> PlayerColumn:
+        """(n,) the player of each row."""
+        ladders, ladder = distinct(StringColumn(self.data, *self.rounds[LADDER : LADDER_END + 1]))
+        names = StringColumn(self.data, *self.columns[NAME : NAME_END + 1])
+        return PlayerColumn(LadderColumn(ladders), ladder[self.columns[INDEX]], names)
+
+    @property
+    def round_ids(self) -> StringColumn:
+        """(R,) the id of each round."""
+        return StringColumn(self.data, *self.rounds[ID : ID_END + 1])
+
+    @property
+    def completed_at(self) -> tuple[StringColumn, Ints]:
+        """The distinct times of completion, as reported, and (R,) the index of each round's."""
+        return distinct(StringColumn(self.data, *self.rounds[AT : AT_END + 1]))
+
+    def take(self, rows: Ints) -> "Rows":
+        """These rows only, with all rounds."""
+        return Rows(
+            self.data, self.rules, self.rounds, self.columns.take(rows, axis=1),
+            self.evidence[rows], self.fingerprints[rows], self.traces,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class PartView:
-    """One part: some rounds and rows of a batch."""
+    """One part: consecutive rounds and rows of those that were decoded together."""
 
-    part_batch: PartBatch
+    decoded: Rows
+    """The rows of all parts that were decoded with this one."""
     first_round: int
     last_round: int
-    """The number after its last round."""
+    """The index after the part's last round."""
     first: int
     last: int
-    """The number after its last row."""
+    """The index after the part's last row."""
     shards: int = 0
-    """How many shards it was cut for; 0: unknown."""
+    """The number of shards that the part was cut for; 0: unknown."""
     home: int = unpacking.NOWHERE
     """The one of these shards that all its players belong to; NOWHERE: unknown, or more than one.
     """
@@ -86,38 +153,33 @@ class PartView:
         return self.last - self.first
 
     @property
-    def fingerprints(self) -> Fingerprints:
-        """(n,) of its players."""
-        return self.part_batch.fingerprints[self.first : self.last]
-
-    @property
     def players(self) -> list[str]:
         """(n,) ids."""
-        rows = self.part_batch.rows[:, self.first : self.last]
-        return StringColumn(self.part_batch.data, rows[NAME], rows[NAME_END]).texts()
+        columns = self.decoded.columns[:, self.first : self.last]
+        return StringColumn(self.decoded.data, columns[NAME], columns[NAME_END]).texts()
 
     def traced(self) -> Iterator[tuple[Trace, str, str]]:
-        """The traces of its rounds, where they have one, with their ladder and id."""
-        for r, trace in self.part_batch.traces.items():
+        """The trace, ladder and id of each round that has a trace."""
+        for r, trace in self.decoded.traces.items():
             if trace and self.first_round <= r < self.last_round:
-                yield trace, _text(self.part_batch, LADDER, r), _text(self.part_batch, ID, r)
+                yield trace, _text(self.decoded, LADDER, r), _text(self.decoded, ID, r)
 
 
-def _text(part_batch: PartBatch, column: int, r: int) -> str:
-    """One of a round's texts."""
-    start, end = part_batch.rounds[column : column + 2, r].tolist()
-    return part_batch.data[start:end].tobytes().decode()
+def _text(rows: Rows, column: int, r: int) -> str:
+    """The text of a round that starts in this column."""
+    start, end = rows.rounds[column : column + 2, r].tolist()
+    return rows.data[start:end].tobytes().decode()
 
 
 def read_all(messages: Sequence[bytes], kernel: int = KERNEL_VERSION) -> list[PartView | None]:
-    """The part in each message; None where it takes `read` to find a part or a mistake."""
+    """The part in each message; None for a message that only `read` can decode, or refuse."""
     return [each for some in runs(messages, TOGETHER_BYTES) for each in _read(some, kernel)]
 
 
 def read(data: bytes, kernel: int = KERNEL_VERSION) -> PartView:
-    """The part in one message, whatever forms of MessagePack it is written in.
+    """The part in one message, in any form of MessagePack.
 
-    Raises what `schema.decode` raises; UnknownPart, too, if a player stands in it twice.
+    Raises what `schema.decode` raises, and UnknownPart if a player is in the part twice.
     """
     part = schema.decode(data, kernel)
     ladders = [part.rounds[i].ladder for i in part.round_index.tolist()]
@@ -132,61 +194,71 @@ def read(data: bytes, kernel: int = KERNEL_VERSION) -> PartView:
 def _read(
     messages: Sequence[bytes], kernel: int, *, are_distinct: bool = False
 ) -> list[PartView | None]:
-    """`are_distinct`: in no message a player stands twice; else this is looked at."""
+    """Decode messages together. `are_distinct` asserts that no message has a player twice; without
+    it, the fingerprints are compared."""
     data = np.frombuffer(bytearray().join((*messages, unpacking.PADDING)), np.uint8)
-    part_batch, found = _unpacked(data, np.cumsum([len(each) for each in messages], dtype=np.int64))
-    part_batch.traces.update(_traces(part_batch))
-    damaged = [r for r, trace in part_batch.traces.items() if trace is None]
+    decoded, found = _unpacked(data, np.cumsum([len(each) for each in messages], dtype=np.int64))
+    damaged = [r for r, trace in decoded.traces.items() if trace is None]
     views, all_rules = list[PartView | None](), list[Rules]()
     first_round = first = 0
-    for start, end, last_round, last, distinct, shards, home in found.tolist():
-        rules = _rules(data[start:end].tobytes(), kernel) if distinct or are_distinct else None
+    for start, end, last_round, last, distinct_players, shards, home in found.tolist():
+        is_known = distinct_players or are_distinct
+        rules = _rules(data[start:end].tobytes(), kernel) if is_known else None
         if rules is None or (damaged and any(first_round <= r < last_round for r in damaged)):
             views.append(None)
         else:
-            views.append(PartView(part_batch, first_round, last_round, first, last, shards, home))
+            views.append(PartView(decoded, first_round, last_round, first, last, shards, home))
             all_rules.append(rules)
         first_round, first = last_round, last
-    if len(all_rules) < len(messages):  # a batch has no rows but its parts'
+    if len(all_rules) < len(messages):  # the rows must be those of the taken messages only
         taken = [m for m, view in zip(messages, views, strict=True) if view is not None]
         again = iter(_read(taken, kernel, are_distinct=are_distinct) if taken else ())
         return [None if view is None else next(again) for view in views]
-    _number_rules(part_batch, found[:, unpacking.ROUNDS], all_rules)
+    _number_rules(decoded, found[:, unpacking.ROUNDS], all_rules)
     return views
 
 
-def _unpacked(data: Bytes, ends: Ints) -> tuple[PartBatch, Ints]:
-    """A batch without rules and traces yet, and (M, MESSAGE) what is found of each message."""
+def _unpacked(data: Bytes, ends: Ints) -> tuple[Rows, Ints]:
+    """The rows of messages that end at `ends`, without rules yet; and (M, MESSAGE) what `unpacking`
+    finds of each message."""
     most_rounds, most = 1 + len(data) // LEAST_ROUND, 1 + len(data) // LEAST_ROW
-    rounds, rows = np.empty((ROUND, most_rounds), np.int64), np.empty((ROW, most), np.int64)
+    rounds, columns = np.empty((ROUND, most_rounds), np.int64), np.empty((ROW, most), np.int64)
     evidence, fingerprints = np.empty((most, schema.EVIDENCE_COLUMNS)), np.empty(most, np.uint64)
-    seen = evidence.view(np.int64)
-    found = unpacking.unpack(data, ends, rounds, rows, seen, fingerprints, SECRET_KEY)
+    bits = evidence.view(np.int64)
+    found = unpacking.unpack(data, ends, rounds, columns, bits, fingerprints, SECRET_KEY)
     last_round, last = found[-1, [unpacking.ROUNDS, unpacking.ROWS]].tolist()
-    rounds, rows = rounds[:, :last_round].copy(), rows[:, :last].copy()
-    return PartBatch(
-        data, [], rounds, rows, evidence[:last].copy(), fingerprints[:last].copy(), {}
-    ), found
+    rounds, columns = rounds[:, :last_round].copy(), columns[:, :last].copy()
+    evidence, fingerprints = evidence[:last].copy(), fingerprints[:last].copy()
+    traces = {r: _trace(data, *rounds[[TRACE, TRACE_END], r].tolist())
+              for r in np.flatnonzero(rounds[TRACE_END]).tolist()}  # fmt: skip
+    return Rows(data, [], rounds, columns, evidence, fingerprints, traces), found
 
 
-def _number_rules(part_batch: PartBatch, round_ends: Ints, rules: Sequence[Rules]) -> None:
-    """Collect the rules of all messages, equal ones once, and number those of the rounds anew."""
+def _trace(data: Bytes, start: int, end: int) -> Trace | None:
+    """The trace context in these bytes; None if it is damaged."""
+    try:
+        return _decode_trace(data[start:end].tobytes())
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _number_rules(decoded: Rows, round_ends: Ints, rules: Sequence[Rules]) -> None:
+    """Collect the distinct rules of all messages, and make the rounds' RULE an index into them."""
     numbers: dict[RatingRule, int] = {}
     start, before, own = 0, Rules(), list[int]()
     for some, end in zip(rules, round_ends.tolist(), strict=True):
         if some is not before:
             before, own = some, [numbers.setdefault(each, len(numbers)) for each in some]
         if own != list(range(len(own))):
-            part_batch.rounds[RULE, start:end] = np.array(own, np.int64)[
-                part_batch.rounds[RULE, start:end]
-            ]
+            column = decoded.rounds[RULE, start:end]
+            column[:] = np.array(own, np.int64)[column]
         start = end
-    part_batch.rules.extend(numbers)
+    decoded.rules.extend(numbers)
 
 
 @lru_cache(maxsize=256)
 def _rules(packed: bytes, kernel: int) -> Rules | None:
-    """The rules in a message; None if not all are of kernel versions that we apply."""
+    """The rules in a message; None if we cannot apply the kernel version of one of them."""
     try:
         rules = _decode_rules(packed)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -194,63 +266,51 @@ def _rules(packed: bytes, kernel: int) -> Rules | None:
     return rules if all(OLDEST_KERNEL <= each.kernel <= kernel for each in rules) else None
 
 
-def _traces(part_batch: PartBatch) -> Iterator[tuple[int, Trace | None]]:
-    """The traces that rounds have, by number of the round; None for a damaged one."""
-    starts, ends = part_batch.rounds[TRACE], part_batch.rounds[TRACE_END]
-    for r in np.flatnonzero(ends).tolist():
-        try:
-            yield r, _decode_trace(part_batch.data[starts[r] : ends[r]].tobytes())
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            yield r, None
-
-
 _decode_rules = msgspec.msgpack.Decoder(Rules).decode
 _decode_trace = msgspec.msgpack.Decoder(Trace).decode
 
 NO_ROWS = PartView(
-    PartBatch(
+    Rows(
         np.empty(0, np.uint8), [], np.empty((ROUND, 0), np.int64), np.empty((ROW, 0), np.int64),
         np.empty((0, schema.EVIDENCE_COLUMNS)), np.empty(0, np.uint64), {},
     ),
     0, 0, 0, 0,
 )  # fmt: skip
-"""The part of no rows: what a message that is no part does to a shard."""
+"""A part without rows, which is queued in place of a message that is no part."""
 
 
-def concat(views: Sequence[PartView]) -> tuple[PartBatch, Ints]:
-    """One batch that has all these parts, and (n,) which of its rows are theirs, part by part."""
-    batches = list({id(each.part_batch): each.part_batch for each in views}.values())
-    ends = accumulate(len(each.fingerprints) for each in batches)
-    bases = {
-        id(each): end - len(each.fingerprints) for each, end in zip(batches, ends, strict=True)
-    }
-    firsts = np.array([bases[id(each.part_batch)] + each.first for each in views], np.int64)
-    rows = spread(firsts, np.array([len(each) for each in views], np.int64))
-    return batches[0] if len(batches) == 1 else _concat(batches), rows
+def rows_of(views: Sequence[PartView]) -> Rows:
+    """The rows of these parts, part by part. There is at least one part."""
+    decoded = list({id(each.decoded): each.decoded for each in views}.values())
+    ends = accumulate(map(len, decoded))
+    bases = {id(each): end - len(each) for each, end in zip(decoded, ends, strict=True)}
+    firsts = np.array([bases[id(each.decoded)] + each.first for each in views], np.int64)
+    sizes = np.array([each.last - each.first for each in views], np.int64)
+    return (decoded[0] if len(decoded) == 1 else _concat(decoded)).take(spread(firsts, sizes))
 
 
-def _concat(batches: Sequence[PartBatch]) -> PartBatch:
-    """All of these batches in turn."""
+def _concat(decoded: Sequence[Rows]) -> Rows:
+    """All of these rows in turn."""
     rules: dict[RatingRule, int] = {}
-    all_rounds, all_rows, traces = list[Ints](), list[Ints](), dict[int, Trace | None]()
+    all_rounds, all_columns, traces = list[Ints](), list[Ints](), dict[int, Trace | None]()
     size = count = 0
-    for part_batch in batches:
-        rounds, rows = part_batch.rounds.copy(), part_batch.rows.copy()
-        numbers = [rules.setdefault(each, len(rules)) for each in part_batch.rules]
+    for each in decoded:
+        rounds, columns = each.rounds.copy(), each.columns.copy()
+        numbers = [rules.setdefault(rule, len(rules)) for rule in each.rules]
         rounds[RULE] = np.array(numbers, np.int64)[rounds[RULE]]
         rounds[ID:TRACE] += size
-        rows[NAME:] += size
-        rows[INDEX] += count
-        traces |= {r + count: trace for r, trace in part_batch.traces.items()}
-        size, count = size + len(part_batch.data), count + rounds.shape[1]
+        columns[NAME:] += size
+        columns[INDEX] += count
+        traces |= {r + count: trace for r, trace in each.traces.items()}
+        size, count = size + len(each.data), count + rounds.shape[1]
         all_rounds.append(rounds)
-        all_rows.append(rows)
-    return PartBatch(
-        np.concatenate([each.data for each in batches]),
+        all_columns.append(columns)
+    return Rows(
+        np.concatenate([each.data for each in decoded]),
         list(rules),
         np.concatenate(all_rounds, axis=1),
-        np.concatenate(all_rows, axis=1),
-        np.concatenate([each.evidence for each in batches]),
-        np.concatenate([each.fingerprints for each in batches]),
+        np.concatenate(all_columns, axis=1),
+        np.concatenate([each.evidence for each in decoded]),
+        np.concatenate([each.fingerprints for each in decoded]),
         traces,
     )

@@ -1,109 +1,125 @@
-"""Computes what a batch of parts does to a shard: fresh rows, new records and events.
+"""Computes what a batch of parts does to its shards: fresh rows, new records and events.
 
-The functions are pure: they map parts and held records to new records. The same rows and the same
+The functions are pure: they map parts and stored records to new records. The same rows and the same
 beliefs give the same bytes, whoever computes them and however often.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
 
-from stream_rater.columns.arrays import Flags
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.strings import StringColumn
-from stream_rater.pipeline.parts.rows import rows_of
-from stream_rater.pipeline.ports import NO_BELIEFS, Application, Event, Held
-from stream_rater.pipeline.updater import repeats, stage_2, unannounced
-from stream_rater.pipeline.updater.rating_events import encode_events
-from stream_rater.pipeline.updater.shard import Batch
-from stream_rater.pipeline.updater.shard_group import ShardGroup
+from stream_rater.pipeline.parts.decoder import Rows
+from stream_rater.pipeline.ports import Application, StoredShard
+from stream_rater.pipeline.updater import call_notes, stage_2
+from stream_rater.pipeline.updater.rating_events import Events, encode_events
+from stream_rater.pipeline.updater.shard import ShardBatch
 from stream_rater.rating import record
 from stream_rater.rating.model import Beliefs, Table
 
 
-class Disagreement(ValueError):
-    """The log and the store do not belong together."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change(Application):
+    """What a batch does to one shard: what is written to the store, and the events."""
 
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The result of computing one shard's batch."""
-
-    shard: int
     rows: int
+    """The number of rows of the shard's parts."""
     fresh: int
-    application: Application
-    events: Collection[Event] = field(repr=False)
+    """The number of those rows that changed a belief."""
+    events: Events = field(compare=False, repr=False)
 
 
-def computed(group: ShardGroup, held: Mapping[int, Held]) -> list[Change]:
-    """Compute the parts of a shard group on the records that its shards hold (steps 12 and 13).
-    Raises UnknownRecord."""
-    rows = group.rows
-    records = list(chain.from_iterable(held[s].records for s in group.batches))
-    beliefs = stage_2.decoded(rows.rules, rows.rule[group.distinct.first], records)
-    if group.distinct.repeat:
-        return _with_repeats(group, held, beliefs)
+def computed(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
+    """Compute the parts of a batch on the records that its shards hold (steps 12 and 13). Returns
+    the change of each shard. Raises UnknownRecord."""
+    rows, (first, _) = batch.rows, batch.distinct
+    records = list(chain.from_iterable(stored[shard].records for shard in batch.parts))
+    beliefs = stage_2.decoded(rows.rules, rows.rule_index[first], records)
+    if len(first) < len(rows):
+        return _with_repeats(batch, stored, beliefs)
     fresh: Flags = rows.offset > beliefs.header["last"]
     if not fresh.all():
         chosen = np.flatnonzero(fresh)
         rows = rows.take(chosen)
         beliefs = Beliefs(beliefs.header[chosen], beliefs.factors[chosen])
-    told = unannounced.last_told(beliefs.header)
-    stage_2.update(beliefs, np.arange(len(rows)), rows)
+    shown = call_notes.last_shown(beliefs.header)
+    stage_2.update(
+        beliefs, np.arange(len(rows)), rows.rules, rows.rule_index, rows.evidence, rows.offset,
+        rows.time,
+    )  # fmt: skip
     written = encoded(rows.players, beliefs)
-    events = encode_events(rows, unannounced.as_told(beliefs.header, told))
-    return [
-        _change(
-            shard, group, held, flags, events.of(shard, mine), written[mine],
-            unannounced.within(told, mine).tobytes(),
-        )
-        for shard, flags, mine in _fresh_rows(group, fresh)
-    ]  # fmt: skip
+    return _changes(batch, stored, fresh, rows, beliefs.header, shown, written)
 
 
-def _with_repeats(group: ShardGroup, held: Mapping[int, Held], beliefs: Beliefs) -> list[Change]:
+def _with_repeats(
+    batch: ShardBatch, stored: Mapping[int, StoredShard], beliefs: Beliefs
+) -> dict[int, Change]:
     """The same where a player has several rows. `beliefs` are those of the distinct players."""
-    rows, which = group.rows, group.distinct.which
-    fresh, turn = repeats.turns(which, rows.offset, beliefs.header["last"].copy())
+    rows, (first, which) = batch.rows, batch.distinct
+    fresh, nth = fresh_rows(which, rows.offset, beliefs.header["last"].copy())
     chosen = np.flatnonzero(fresh)
-    rows, which, turn = rows.take(chosen), which[chosen], turn[chosen]
-    told = unannounced.of_first_rows(unannounced.last_told(beliefs.header), which, turn)
-    header = stage_2.update_in_turns(beliefs, which, turn, rows)
+    rows, which, nth = rows.take(chosen), which[chosen], nth[chosen]
+    shown = call_notes.at_first_rows(call_notes.last_shown(beliefs.header), which, nth)
+    header = np.empty(len(which), beliefs.header.dtype)
+    for number in range(int(nth.max(initial=-1)) + 1):
+        some = np.flatnonzero(nth == number)
+        own, who = rows.take(some), which[some]
+        stage_2.update(beliefs, who, own.rules, own.rule_index, own.evidence, own.offset, own.time)
+        header[some] = beliefs.header[who]
     changed = np.unique(which)
-    players = group.rows.players.take(group.distinct.first[changed])
+    players = batch.rows.players.take(first[changed])
     written = encoded(players, Beliefs(beliefs.header[changed], beliefs.factors[changed]))
-    events = encode_events(rows, unannounced.as_told(header, told))
-    done, last = [], 0
-    for shard, flags, mine in _fresh_rows(group, fresh):
+    return _changes(batch, stored, fresh, rows, header, shown, written, which)
+
+
+@kernel
+def fresh_rows(which: Ints, offset: Ints, last: Ints) -> tuple[Flags, Ints]:
+    """(n,) whether each row is fresh, and (n,) how many fresh rows of its player come before it.
+
+    `last` (D,) is the offset of each player's last round. A row is fresh if its offset is after it;
+    then it is raised to that offset.
+    """
+    fresh, nth = np.zeros(len(which), np.bool_), np.zeros(len(which), np.int64)
+    seen = np.zeros(len(last), np.int64)
+    for i in range(len(which)):
+        player = which[i]
+        if offset[i] > last[player]:
+            fresh[i], nth[i], last[player] = True, seen[player], offset[i]
+            seen[player] += 1
+    return fresh, nth
+
+
+def _changes(
+    batch: ShardBatch, stored: Mapping[int, StoredShard], fresh: Flags, rows: Rows, header: Table,
+    shown: Table, written: BeliefColumn, which: Ints | None = None,
+) -> dict[int, Change]:  # fmt: skip
+    """The change of each shard. `rows` are the fresh rows of the batch and `header` holds the
+    beliefs after them. `written` are the new records, each player's once. `which` is the index of
+    each row's player; None if no player has two rows."""
+    cuts = batch.fresh_cuts(fresh)
+    events = encode_events(rows, call_notes.as_published(header, shown), cuts)
+    found, last = {}, 0
+    for shard, cut in cuts.items():
         # The players of a shard have the numbers after those of the shard before.
-        first, last = last, last + len(np.unique(which[mine]))
-        noted = repeats.note(header[mine], which[mine]) + unannounced.within(told, mine).tobytes()
-        own = written[first:last]
-        done.append(_change(shard, group, held, flags, events.of(shard, mine), own, noted))
-    return done
-
-
-def _fresh_rows(group: ShardGroup, fresh: Flags) -> Iterator[tuple[int, Flags, slice]]:
-    """Each shard, the flags of its rows, and where its fresh ones are among all fresh rows."""
-    end = 0
-    for shard, cut in group.cuts.items():
-        start, end = end, end + int(np.count_nonzero(fresh[cut]))
-        yield shard, fresh[cut], slice(start, end)
-
-
-def _change(
-    shard: int, group: ShardGroup, held: Mapping[int, Held], fresh: Flags,
-    events: Collection[Event], beliefs: BeliefColumn, noted: bytes,
-) -> Change:  # fmt: skip
-    told = np.packbits(fresh).tobytes() + noted
-    batch = group.batches[shard]
-    position = held[shard].position.moved(batch.end, told, batch.tail)
-    absent = held[shard].records.count(None)  # whoever is absent has a fresh row
-    application = Application(position, beliefs, absent)
-    return Change(shard, len(fresh), len(events), application, events)
+        players = None if which is None else which[cut]
+        count = cut.stop - cut.start if players is None else len(np.unique(players))
+        first, last = last, last + count
+        flags, before = fresh[batch.cuts[shard]], stored[shard]
+        notes = call_notes.encode(flags, shown, cut, header, players)
+        found[shard] = Change(
+            before.position.moved(batch.ends[shard], notes, batch.tails[shard]),
+            written[first:last],
+            before.records.count(None),  # a player without a record has a fresh row
+            rows=len(flags),
+            fresh=cut.stop - cut.start,
+            events=events[shard],
+        )
+    return found
 
 
 def encoded(players: PlayerColumn, beliefs: Beliefs) -> BeliefColumn:
@@ -112,33 +128,20 @@ def encoded(players: PlayerColumn, beliefs: Beliefs) -> BeliefColumn:
     return BeliefColumn(players, StringColumn(data, starts[:-1], starts[1:]))
 
 
-def recalled(shard: int, call: Batch, held: Held, published: int) -> Change:
-    """Rebuild the events of a shard's last call from its fresh rows and the beliefs that it left
-    (step 11).
+def rebuild_events(shard: int, call: ShardBatch, stored: StoredShard, committed: int) -> Events:
+    """Build the events of a shard's last call again, from its fresh rows and the beliefs that it
+    left (step 11). Events of parts before the offset `committed` are left out.
 
-    `held` has the records of the call's players, each once. The events of its first `published`
-    parts are already out.
-    Raises Disagreement if the parts do not fit the stored flags, and UnknownRecord.
+    `stored` has the records of the call's players, each once. Raises Disagreement if the parts do
+    not fit the notes, and UnknownRecord.
     """
-    parts, rows = call.parts, rows_of(call.parts)
-    told, size = held.position.fresh, (len(rows) + 7) // 8
-    bits, noted = np.frombuffer(told[:size], np.uint8), told[size:]
-    fresh: Flags = np.unpackbits(bits, count=len(rows)).astype(bool)
-    chosen = np.flatnonzero(fresh)
-    which = repeats.in_one_shard(rows).which[chosen]
-    noted, rest_of_note = noted[: (more := repeats.size_of_note(which))], noted[more:]
-    size += more
-    last_told = unannounced.noted(rest_of_note, len(chosen)) if len(told) >= size else None
-    if last_told is None:
-        raise Disagreement(
-            f"the store tells its last call by {len(told)} bytes, and the log has {len(rows)} rows "
-            f"of that call, which need {size}"
-        )
-    header = repeats.recall(headers_of(held.records), which, noted)
-    header = unannounced.as_told(header, last_told)
-    rest = np.flatnonzero(chosen >= sum(len(part) for part in parts[:published]))
-    events = encode_events(rows.take(chosen[rest]), header[rest]).of(shard, slice(0, len(rest)))
-    return Change(shard, len(rows), len(chosen), Application(held.position, NO_BELIEFS), events)
+    which = call.distinct[1]
+    fresh, earlier, shown = call_notes.decode(stored.position.fresh, which)
+    header = call_notes.headers_after(headers_of(stored.records), which[fresh], earlier)
+    header = call_notes.as_published(header, shown)
+    rest = np.flatnonzero(fresh >= call.rows_before(shard, committed))
+    rows = call.rows.take(fresh[rest])
+    return encode_events(rows, header[rest], {shard: slice(0, len(rest))})[shard]
 
 
 def headers_of(records: Sequence[bytes | None]) -> Table:

@@ -1,70 +1,83 @@
 """Computes what a correction part does to a shard: records that are replaced, and their events.
 
-A row is fresh under the rule of all rows: the correction's offset is after the belief's `last`.
-The new record is the part's, with `last` = the correction's offset. Its previous mu and sigma are
-those that were last told to subscribers, so that the sum of all differences told is the rating.
+A row is fresh under the rule of all rows: the correction's offset is after the belief's `last`. The
+new record is the part's, with `last` = the correction's offset. Its previous mu and sigma are those
+that were last published, so that the sum of all published differences is the rating.
 
 If the displayed rating moves less than the part's threshold, the record is marked `untold` and no
-event is told. The event of the player's next round, or correction, then begins with what was last
-told.
+event is published. The event of the player's next round, or correction, then begins with what was
+last published.
+
+Events of corrections are rare beside those of rounds, so each is made from its struct. Their ids
+have four parts, those of rounds three: no correction's event has the id of a round's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
 
-from stream_rater.columns.arrays import Flags
-from stream_rater.contract.events import CorrectionCause
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.contract.events import CorrectionCause, joined, to_json
 from stream_rater.pipeline.parts.corrections import CorrectionPart
-from stream_rater.pipeline.ports import NO_BELIEFS, Application, Event, Held
-from stream_rater.pipeline.updater.changes import Change, Disagreement, encoded, headers_of
-from stream_rater.pipeline.updater.correction_events import correction_events
-from stream_rater.pipeline.updater.shard import Batch
+from stream_rater.pipeline.ports import Event, StoredShard
+from stream_rater.pipeline.updater.call_notes import Disagreement
+from stream_rater.pipeline.updater.changes import Change, encoded, headers_of
+from stream_rater.pipeline.updater.rating_events import BELIEF, Events
+from stream_rater.pipeline.updater.shard import ShardBatch
 from stream_rater.rating import record
-from stream_rater.rating.model import NEVER, Beliefs, Table
+from stream_rater.rating.model import DID_NOT_FINISH, NEVER, Beliefs, Table
+from stream_rater.rating.stages import RatingRule
+from stream_rater.replay.rating_changes import changed_of
+
+CORRECTION = "correction"
+"""The second part of an event id, where that of a round has the round's id."""
 
 
-def corrected(shard: int, batch: Batch, held: Held) -> Change:
+def corrected(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
     """Compute a correction part on the records that its shard holds. Raises UnknownRecord."""
-    part = _part(batch)
-    before = headers_of(held.records)
+    part, (shard,) = _part(batch), batch.parts
+    present = stored[shard]
+    before = headers_of(present.records)
     last = np.where(before["version"] == 0, NEVER, before["last"])
     fresh: Flags = part.offset > last
     chosen = np.flatnonzero(fresh)
     beliefs = record.decode([part.records[i] for i in chosen.tolist()], 0, 0.0, 1.0)
     _remember(part, beliefs, before[chosen])
-    written = encoded(batch.players.take(chosen), beliefs)
-    events = _events(shard, part, chosen.tolist(), beliefs.header)
-    position = held.position.moved(batch.end, np.packbits(fresh).tobytes(), batch.tail)
-    application = Application(position, written, held.records.count(None))
-    return Change(shard, len(part), len(chosen), application, events)
+    notes = np.packbits(fresh).tobytes()
+    change = Change(
+        present.position.moved(batch.ends[shard], notes, batch.tails[shard]),
+        encoded(batch.players[shard].take(chosen), beliefs),
+        present.records.count(None),
+        rows=len(part),
+        fresh=len(chosen),
+        events=_events(shard, part, chosen, beliefs.header),
+    )
+    return {shard: change}
 
 
-def recalled_correction(shard: int, batch: Batch, held: Held, published: int) -> Change:
-    """Rebuild the events of a shard's last call, which applied a correction part (step 11). The
-    events of the first `published` parts are already out. Raises Disagreement and UnknownRecord."""
-    part = _part(batch)
-    told = held.position.fresh
-    if len(told) != (len(part) + 7) // 8:
-        raise Disagreement(
-            f"the store tells its last call by {len(told)} bytes, and the log has a correction of "
-            f"{len(part)} players there"
-        )
-    bits = np.unpackbits(np.frombuffer(told, np.uint8), count=len(part))
-    chosen = np.flatnonzero(bits)
-    header = headers_of(held.records)[chosen]
-    events = [] if published else _events(shard, part, chosen.tolist(), header)
-    return Change(shard, len(part), len(chosen), Application(held.position, NO_BELIEFS), events)
+def rebuild_correction_events(
+    shard: int, call: ShardBatch, stored: StoredShard, committed: int
+) -> Events:
+    """Build the events of a shard's last call again, which applied a correction part (step 11). If
+    the part is before the offset `committed`, they are out already, and left out. Raises
+    Disagreement and UnknownRecord."""
+    part, noted = _part(call), stored.position.fresh
+    if len(noted) != (size := (len(part) + 7) // 8):
+        raise Disagreement(noted, len(part), size)
+    fresh = np.flatnonzero(np.unpackbits(np.frombuffer(noted, np.uint8), count=len(part)))
+    header = headers_of(stored.records)[fresh]
+    return Events() if call.ends[shard] <= committed else _events(shard, part, fresh, header)
 
 
-def _part(batch: Batch) -> CorrectionPart:
+def _part(batch: ShardBatch) -> CorrectionPart:
     part = batch.correction
     assert part is not None, "the batch is of a correction"
     return part
 
 
-def told_before(part: CorrectionPart, before: Table) -> tuple[Table, Table]:
-    """(n,) the mu and sigma that were last told of players with these beliefs."""
+def last_published(part: CorrectionPart, before: Table) -> tuple[Table, Table]:
+    """(n,) the mu and sigma that were last published of players with these beliefs."""
     mu = np.where(before["untold"] != 0, before["previous_mu"], before["mu"])
     sigma = np.where(before["untold"] != 0, before["previous_sigma"], before["sigma"])
     new = before["version"] == 0
@@ -75,16 +88,47 @@ def _remember(part: CorrectionPart, beliefs: Beliefs, before: Table) -> None:
     """Note the correction in the new beliefs."""
     header = beliefs.header
     header["last"] = part.offset
-    header["previous_mu"], header["previous_sigma"] = told_before(part, before)
+    header["previous_mu"], header["previous_sigma"] = last_published(part, before)
     now = part.rule.rating(header["mu"], header["sigma"])
     previous = part.rule.rating(header["previous_mu"], header["previous_sigma"])
     header["untold"] = np.abs(now - previous) < part.threshold
 
 
-def _events(shard: int, part: CorrectionPart, rows: Sequence[int], header: Table) -> list[Event]:
+def _events(shard: int, part: CorrectionPart, rows: Ints, header: Table) -> Events:
+    """The events of these rows of a part, except those that stay unannounced."""
     cause = CorrectionCause(cause=part.cause, offset=part.offset, round_id=part.round_id)
-    players = [part.players[i] for i in rows]
-    return correction_events(
+    players = [part.players[i] for i in rows.tolist()]
+    events = correction_events(
         shard, part.ladder, cause, part.completed_at, part.rule, players, header,
         header["untold"] == 0,
     )  # fmt: skip
+    return Events.of(shard, events)
+
+
+def correction_events(
+    shard: int, ladder: str, cause: CorrectionCause, completed_at: str, rule: RatingRule,
+    players: Sequence[str], header: Table, published: Flags,
+) -> list[Event]:  # fmt: skip
+    """Encode the events of a correction for players of one shard.
+
+    `header` holds the (n,) belief headers after it, with the mu and sigma that were last published
+    as the previous ones. `published` (n,) chooses the players that get an event. `completed_at` is
+    the time of all events.
+    """
+    numbers = np.column_stack([header[name] for name in BELIEF]).tolist()
+    rounds = header["rounds"].tolist()
+    events = []
+    for i in np.flatnonzero(published).tolist():
+        mu, sigma, previous_mu, previous_sigma = numbers[i]
+        ratings = rule.rating(mu, sigma), rule.rating(previous_mu, previous_sigma)
+        of_round = changed_of(
+            ladder, cause.round_id, players[i], completed_at, DID_NOT_FINISH,
+            (mu, sigma, previous_mu, previous_sigma, 0.0, *ratings), rounds[i], cause.offset, rule,
+        )  # fmt: skip
+        event_id = joined(ladder, CORRECTION, str(cause.offset), players[i])
+        changed = msgspec.structs.replace(
+            of_round, event_id=event_id, performance=None, correction=cause
+        )
+        key = joined(ladder, players[i]).encode()
+        events.append(Event(shard, key, to_json(changed), event_id.encode(), completed_at))
+    return events

@@ -1,12 +1,11 @@
 """Encodes the `rating-changed` events: one for each row, from the belief after the row.
 
-`encoded` makes each event from a `RatingChanged` struct; it is the oracle. `written` makes the same
-bytes for thousands of events at once: one call of the JSON encoder writes their numbers, and one
-kernel puts numbers, ids and field names in their places.
+`encode_each` makes each event from a `RatingChanged` struct; it is the oracle. `encode_together`
+makes the same bytes for thousands of events at once: one call of the JSON encoder writes their
+numbers, and one kernel puts numbers, ids and field names in their places.
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -17,72 +16,125 @@ from stream_rater.columns.kernels import kernel
 from stream_rater.columns.strings import StringColumn, put, put_number
 from stream_rater.contract.events import escape, joined, to_json
 from stream_rater.contract.tracecontext import Trace
-from stream_rater.pipeline.parts.rows import Rows
+from stream_rater.pipeline.parts.decoder import Rows
+from stream_rater.pipeline.parts.unpacking import INDEX, OFFSET, PLACE, RULE
 from stream_rater.pipeline.ports import Event
 from stream_rater.rating import stages
 from stream_rater.rating.model import DID_NOT_FINISH, PERFORMANCE, Table
 from stream_rater.replay.rating_changes import changed_of
 
-_BELIEF = ("mu", "sigma", "previous_mu", "previous_sigma")
+BELIEF = ("mu", "sigma", "previous_mu", "previous_sigma")
 NUMBERS = 7
-"""Number of floating-point fields in an event: the four of _BELIEF, the performance, the rating and
+"""Number of floating-point fields in an event: the four of BELIEF, the performance, the rating and
 the previous rating."""
 
-
-def encode_events(rows: Rows, header: Table) -> "EncodedEvents":
-    """Encode one event for each row. `header` holds the (n,) belief headers after the rows."""
-    mu, sigma, previous_mu, previous_sigma = belief = [header[name] for name in _BELIEF]
-    rating = stages.ratings(rows.rules, rows.rule, mu, sigma)
-    previous = stages.ratings(rows.rules, rows.rule, previous_mu, previous_sigma)
-    numbers = np.column_stack((*belief, rows.evidence[:, PERFORMANCE], rating, previous))
-    return written(rows, numbers, header["rounds"].astype(np.int64))
+RoundTime = tuple[str, Trace | None]
+"""The time when a round was completed, and its trace context."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class InterleavedEvents(Collection[Event]):
-    """The events of several shards: first one event of each shard, then the others, shard by shard.
+class _Run(NamedTuple):
+    """The encoded events of one shard, in order."""
+
+    shard: int
+    data: bytes
+    """Key, event id and value of each event in turn, among those of other shards."""
+    start: int
+    """The index in `data` of the first event."""
+    ends: Ints
+    """(3n,) the index in `data` after each key, event id and value."""
+    times: Sequence[RoundTime]
+    time: Ints
+    """(n,) the index of each event's time among `times`."""
+
+
+class Events(Collection[Event]):
+    """Encoded events of some shards: first one event of each shard, then the others, shard by
+    shard.
 
     So a transaction adds all its partitions at its start, with one or two requests. Otherwise it
-    would send a request each time it comes to the next shard.
+    would send a request each time it comes to the next shard. An Event object is made only when it
+    is iterated over, so that there are never thousands of them in memory.
     """
 
-    shards: Sequence[Collection[Event]]
+    def __init__(self, runs: Iterable[_Run] = ()) -> None:
+        self._runs = tuple(runs)
+
+    @classmethod
+    def of(cls, shard: int, events: Sequence[Event]) -> "Events":
+        """These events of one shard."""
+        texts = [text for each in events for text in (each.key, each.event_id, each.value)]
+        ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+        times = [(each.time, each.trace) for each in events]
+        return cls([_Run(shard, b"".join(texts), 0, ends, times, np.arange(len(events)))])
+
+    @classmethod
+    def together(cls, events: Iterable["Events"]) -> "Events":
+        """The events of all of these."""
+        return cls(run for each in events for run in each._runs)
 
     def __len__(self) -> int:
-        return sum(map(len, self.shards))
+        return sum(len(run.time) for run in self._runs)
 
     def __iter__(self) -> Iterator[Event]:
-        turns = [iter(each) for each in self.shards]
-        firsts = [event for turn in turns for event in islice(turn, 1)]
-        return chain(firsts, *turns)
+        runs = [_decoded(run) for run in self._runs]
+        firsts = [event for run in runs for event in islice(run, 1)]
+        return chain(firsts, *runs)
 
     def __contains__(self, event: object) -> bool:
-        return any(event in each for each in self.shards)
+        return any(event == each for each in self)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same events of the same calls, which a driver may have sent already.
+        Nothing is decoded: the runs are compared by identity."""
+        if not isinstance(other, Events) or len(self._runs) != len(other._runs):
+            return False
+        return all(mine is its for mine, its in zip(self._runs, other._runs, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return repr(list(self))
 
 
+def _decoded(run: _Run) -> Iterator[Event]:
+    shard, data, start, ends, times, time = run
+    end = iter(ends.tolist())
+    for i, key, event_id, value in zip(time.tolist(), end, end, end, strict=True):
+        yield Event(shard, data[start:key], data[event_id:value], data[key:event_id], *times[i])
+        start = value
+
+
+def encode_events(rows: Rows, header: Table, cuts: Mapping[int, slice]) -> dict[int, Events]:
+    """Encode one event for each row. `header` holds the (n,) belief headers after the rows, and
+    `cuts` the range of each shard's rows. Returns the events of each shard."""
+    mu, sigma, previous_mu, previous_sigma = belief = [header[name] for name in BELIEF]
+    rating = stages.ratings(rows.rules, rows.rule_index, mu, sigma)
+    previous = stages.ratings(rows.rules, rows.rule_index, previous_mu, previous_sigma)
+    numbers = np.column_stack((*belief, rows.evidence[:, PERFORMANCE], rating, previous))
+    return encode_together(rows, numbers, header["rounds"].astype(np.int64), cuts)
+
+
 # --- one by one -----------------------------------------------------------------------------------
 
 
-def encoded(shard: int, rows: Rows, numbers: Floats, counts: Ints) -> list[Event]:
+def encode_each(shard: int, rows: Rows, numbers: Floats, counts: Ints) -> list[Event]:
     """Encode events one by one with the RatingChanged struct. `numbers` is (n, NUMBERS); `counts`
     holds the (n,) rounds played."""
     events = []
-    round_ids, times = rows.round_ids.texts(), rows.completed_at.texts()
-    players = zip(rows.players, rows.round.tolist(), rows.rule.tolist(), strict=True)
+    times, time = rows.completed_at
+    round_ids, texts = rows.round_ids.texts(), times.texts()
+    players = zip(rows.players, rows.round.tolist(), rows.rule_index.tolist(), strict=True)
     more = zip(
         rows.place.tolist(), counts.tolist(), rows.offset.tolist(), numbers.tolist(), strict=True
     )
     for ((ladder, player), r, rule), (place, count, offset, row) in zip(players, more, strict=True):
         changed = changed_of(
-            ladder, round_ids[r], player, times[rows.completed[r]], place, row, count, offset,
+            ladder, round_ids[r], player, texts[time[r]], place, row, count, offset,
             rows.rules[rule],
         )  # fmt: skip
         key, event_id = joined(ladder, player).encode(), changed.event_id.encode()
-        moment = changed.completed_at, rows.traces.get(r)
-        events.append(Event(shard, key, to_json(changed), event_id, *moment))
+        round_time = changed.completed_at, rows.traces.get(r)
+        events.append(Event(shard, key, to_json(changed), event_id, *round_time))
     return events
 
 
@@ -110,7 +162,7 @@ def _is_plain(data: Bytes, starts: Ints, ends: Ints, escaped: Flags) -> bool:
     return True
 
 
-class Spelt(NamedTuple):
+class EscapedIds(NamedTuple):
     """Ids in the three forms that an event needs: escaped for keys, escaped for JSON, and escaped
     for a key inside JSON."""
 
@@ -119,13 +171,15 @@ class Spelt(NamedTuple):
     both: Texts
 
 
-def _spelt(ids: StringColumn) -> Spelt:
+def _escaped(ids: StringColumn) -> EscapedIds:
     plain = _texts(ids)
     if _is_plain(*plain, _ESCAPED):
-        return Spelt(plain, plain, plain)
+        return EscapedIds(plain, plain, plain)
     texts = ids.texts()
     keys = [escape(each) for each in texts]
-    return Spelt(_texts(StringColumn.of(keys)), _texts(_in_json(texts)), _texts(_in_json(keys)))
+    return EscapedIds(
+        _texts(StringColumn.of(keys)), _texts(_in_json(texts)), _texts(_in_json(keys))
+    )
 
 
 def _in_json(texts: Sequence[str]) -> StringColumn:
@@ -169,68 +223,6 @@ DIGITS = 20
 """The most digits of an integer."""
 
 
-Moment = tuple[str, Trace | None]
-"""What all events of a round share: the time when it was completed, and its trace context."""
-
-
-def _moments(rows: Rows) -> tuple[list[Moment], Ints]:
-    """Distinct moments, and (n,) the index of each row's moment. Without traces there is one moment
-    for each distinct time."""
-    times = rows.completed_at.texts()
-    if not rows.traces:
-        return [(each, None) for each in times], rows.completed[rows.round]
-    time_of_round = enumerate(rows.completed.tolist())
-    return [(times[i], rows.traces.get(r)) for r, i in time_of_round], rows.round
-
-
-class EncodedEvents:
-    """Encoded events: the bytes of key, event id and value of each event in turn, and the (3n,)
-    ends of these."""
-
-    def __init__(self, rows: Rows, data: bytes, ends: Ints) -> None:
-        self._data = data
-        self._ends = ends
-        self._moments, self._moment = _moments(rows)
-
-    def of(self, shard: int, rows: slice) -> "EventSlice":
-        """The events of these rows, all of which belong to one shard."""
-        first = int(self._ends[3 * rows.start - 1]) if rows.start else 0
-        ends = self._ends[3 * rows.start : 3 * rows.stop]
-        return EventSlice(shard, self._data, first, ends, self._moments, self._moment[rows])
-
-
-class EventSlice(Collection[Event]):
-    """A range of encoded events. An Event object is made only when it is iterated over, so that
-    there are never thousands of them in memory."""
-
-    def __init__(
-        self, shard: int, data: bytes, first: int, ends: Ints,
-        moments: Sequence[Moment], moment: Ints,
-    ) -> None:  # fmt: skip
-        self._shard = shard
-        self._data = data
-        self._first = first
-        self._ends = ends
-        self._moments = moments
-        self._moment = moment
-
-    def __len__(self) -> int:
-        return len(self._moment)
-
-    def __iter__(self) -> Iterator[Event]:
-        shard, data, moments = self._shard, self._data, self._moments
-        of, end = self._moment.tolist(), iter(self._ends.tolist())
-        start = self._first
-        for i, key, event_id, value in zip(of, end, end, end, strict=True):
-            yield Event(
-                shard, data[start:key], data[event_id:value], data[key:event_id], *moments[i]
-            )
-            start = value
-
-    def __contains__(self, event: object) -> bool:
-        return any(event == each for each in self)
-
-
 @kernel
 def _put(out: Bytes, at: int, texts: Texts, i: int) -> int:
     """Copy the i-th string to `out` at `at`; return the end of the copy."""
@@ -249,19 +241,21 @@ def _comma(numbers: Bytes, start: int) -> int:
 
 @kernel
 def _write(
-    words: Texts, players: Spelt, ladders: Spelt, round_ids: Spelt, times: Texts, numbers: Bytes,
-    of: Ints, ladder: Ints, time: Ints, place: Ints, counts: Ints, provisional: Ints, offset: Ints,
-    season: Ints, out: Bytes,
+    words: Texts, players: EscapedIds, ladders: EscapedIds, round_ids: EscapedIds, times: Texts,
+    numbers: Bytes, rows: Ints, rounds: Ints, ladder: Ints, time: Ints, counts: Ints,
+    provisional: Ints, season: Ints, out: Bytes,
 ) -> Ints:  # fmt: skip
     """Write key, event id and value of each event in turn; return the (3n,) ends.
 
-    `of` is the round of each row. `time` is a column of the rounds, the other columns are columns
-    of the rows. Each number in `numbers` is followed by a comma.
+    `rows` and `rounds` are those of `unpacking`. `ladder` and `counts` are columns of the rows,
+    `time` is a column of the rounds, `provisional` and `season` are columns of the rules. Each
+    number in `numbers` is followed by a comma.
     """
-    ends = np.empty(3 * len(of), np.int64)
+    ends = np.empty(3 * len(counts), np.int64)
     at = number = 0
-    for i in range(len(of)):
-        r, on = of[i], ladder[i]
+    for i in range(len(counts)):
+        r, on, place = rows[INDEX, i], ladder[i], rows[PLACE, i]
+        rule = rounds[RULE, r]
         at = _put(out, _put(out, at, ladders.key, on), words, COLON)
         ends[3 * i] = at = _put(out, at, players.key, i)
         at = _put_id(out, at, words, ladders.key, on, round_ids.key, r, players.key, i)
@@ -273,8 +267,8 @@ def _write(
         at = _put(out, _put(out, at, words, ROUND), round_ids.json, r)
         at = _put(out, _put(out, at, words, TIME), times, time[r])
         at = _put(out, at, words, RANK)
-        known = place[i] != DID_NOT_FINISH
-        at = put_number(out, at, place[i]) if known else _put(out, at, words, NULL)
+        known = place != DID_NOT_FINISH
+        at = put_number(out, at, place) if known else _put(out, at, words, NULL)
         for word in range(NUMBER, NUMBER + NUMBERS):
             at = _put(out, at, words, word)
             comma = _comma(numbers, number)
@@ -282,10 +276,10 @@ def _write(
             number = comma + 1
         at = put_number(out, _put(out, at, words, COUNT), counts[i])
         at = _put(out, at, words, PROVISIONAL)
-        at = _put(out, at, words, TRUE if counts[i] < provisional[i] else FALSE)
-        at = put_number(out, at, offset[i])
-        if season[i] > 0:
-            at = put_number(out, _put(out, at, words, SEASON), season[i])
+        at = _put(out, at, words, TRUE if counts[i] < provisional[rule] else FALSE)
+        at = put_number(out, at, rounds[OFFSET, r])
+        if season[rule] > 0:
+            at = put_number(out, _put(out, at, words, SEASON), season[rule])
         at = _put(out, at, words, END)
         ends[3 * i + 2] = at
     return ends
@@ -301,35 +295,57 @@ def _put_id(
     return _put(out, at, players, i)
 
 
-def written(rows: Rows, numbers: Floats, counts: Ints) -> EncodedEvents:
-    """Encode all events at once: the same bytes as `encoded`. `numbers` is (n, NUMBERS); `counts`
-    holds the (n,) rounds played."""
+def encode_together(
+    rows: Rows, numbers: Floats, counts: Ints, cuts: Mapping[int, slice]
+) -> dict[int, Events]:
+    """Encode all events at once: the same bytes as `encode_each`. `numbers` is (n, NUMBERS),
+    `counts` holds the (n,) rounds played, and `cuts` the range of each shard's rows."""
+    times, time = rows.completed_at
+    texts = times.texts()
+    data, ends = _encoded(rows, numbers, counts, texts, time)
+    round_times: list[RoundTime] = [(each, None) for each in texts]
+    of_rows = time[rows.round]
+    if rows.traces:  # one time for each round
+        round_times = [(texts[i], rows.traces.get(r)) for r, i in enumerate(time.tolist())]
+        of_rows = rows.round
+    found = {}
+    for shard, cut in cuts.items():
+        start = int(ends[3 * cut.start - 1]) if cut.start else 0
+        own = ends[3 * cut.start : 3 * cut.stop]
+        found[shard] = Events([_Run(shard, data, start, own, round_times, of_rows[cut])])
+    return found
+
+
+def _encoded(
+    rows: Rows, numbers: Floats, counts: Ints, completed_at: Sequence[str], completed: Ints
+) -> tuple[bytes, Ints]:
+    """The bytes of all events, and the (3n,) ends of key, event id and value of each.
+    `completed` (R,) is the index of each round's time among `completed_at`."""
     if len(rows) == 0:
-        return EncodedEvents(rows, b"", np.empty(0, np.int64))
-    players, ladders = _spelt(rows.players.names), _spelt(rows.players.ladders.names)
-    round_ids, times = _spelt(rows.round_ids), _spelt(rows.completed_at).json
-    provisional = np.array([each.provisional_rounds for each in rows.rules], np.int64)[rows.rule]
-    season = np.array([each.season or 0 for each in rows.rules], np.int64)[rows.rule]
+        return b"", np.empty(0, np.int64)
+    players, ladders = _escaped(rows.players.names), _escaped(rows.players.ladders.names)
+    round_ids, times = _escaped(rows.round_ids), _texts(_in_json(completed_at))
+    provisional = np.array([each.provisional_rounds for each in rows.rules], np.int64)
+    season = np.array([each.season or 0 for each in rows.rules], np.int64)
     digits = np.frombuffer(to_json(numbers.ravel().tolist())[1:-1] + b",", np.uint8)
     size = _room(len(rows), players, ladders, round_ids, times) + len(digits)
     out = np.empty(size, np.uint8)
     ends = _write(
-        WORDS, players, ladders, round_ids, times, digits, rows.round, rows.players.ladder,
-        rows.completed, rows.place, counts, provisional, rows.offset, season, out,
+        WORDS, players, ladders, round_ids, times, digits, rows.columns, rows.rounds,
+        rows.players.ladder, completed, counts, provisional, season, out,
     )  # fmt: skip
-    return EncodedEvents(rows, out[: ends[-1]].tobytes(), ends)
+    return out[: ends[-1]].tobytes(), ends
 
 
-def _room(rows: int, players: Spelt, ladders: Spelt, round_ids: Spelt, times: Texts) -> int:
+def _room(
+    rows: int, players: EscapedIds, ladders: EscapedIds, round_ids: EscapedIds, times: Texts
+) -> int:
     """An upper bound of the events' bytes without their floating-point numbers. `both` is the
     longest form of an id."""
-    ladder, round_id, time = (
-        int(_sizes(each).max()) for each in (ladders.both, round_ids.both, times)
+    longest = (
+        int((ends - starts).max()) for _, starts, ends in (ladders.both, round_ids.both, times)
     )
-    longest = len(WORDS[0]) + 4 * ladder + 4 * round_id + time + 4 * DIGITS
-    return rows * longest + 4 * int(_sizes(players.both).sum())
-
-
-def _sizes(texts: Texts) -> Ints:
-    _, starts, ends = texts
-    return ends - starts
+    ladder, round_id, time = longest
+    each = len(WORDS[0]) + 4 * ladder + 4 * round_id + time + 4 * DIGITS
+    _, starts, ends = players.both
+    return rows * each + 4 * int((ends - starts).sum())

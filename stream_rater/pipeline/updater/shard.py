@@ -8,90 +8,42 @@ they are read from the start of the last call, whose events are published first.
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
 
+import numpy as np
+
+from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.columns.player_map import NOTHING, TAKEN, Fingerprints, PlayerMap
 from stream_rater.columns.sharding import shards_of
-from stream_rater.contract.record import Record, checksum
+from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.pipeline import same_history
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.parts import corrections, decoder
 from stream_rater.pipeline.parts.corrections import CorrectionPart
-from stream_rater.pipeline.parts.decoder import PartView
-from stream_rater.pipeline.parts.rows import rows_of
+from stream_rater.pipeline.parts.decoder import PartView, Rows, rows_of
 from stream_rater.pipeline.parts.schema import CutForFewer, NotAPart, Rebuilt, UnknownPart
-from stream_rater.pipeline.ports import UNFINISHED, VANISHED, Held, Position
+from stream_rater.pipeline.ports import UNFINISHED, VANISHED, Position, StoredShard
 from stream_rater.pipeline.same_history import REBUILD
-from stream_rater.pipeline.updater.repeats import in_one_shard
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """A part that was read."""
+class QueuedPart:
+    """A part that was read and waits to be applied. It is empty if its record is no part."""
 
     offset: int
-    piece: PartView
-    """The rows of the part; no player has two."""
+    """The offset of its record."""
+    checksum: int
+    """The checksum of its record."""
+    rounds: PartView = decoder.NO_ROWS
+    """The part, if it is of rounds. No player has two rows in it."""
     correction: CorrectionPart | None = None
-    """The correction part, which has no rows of rounds."""
-    checksum: int | None = None
-    """That of the record."""
+    """The part, if it is a correction part. Then it is applied in a call of its own."""
 
-    @property
-    def rows(self) -> int:
-        """The number of rows."""
-        return len(self.piece) if self.correction is None else len(self.correction)
-
-
-def _no_rows(record: Record) -> Item:
-    """What a record that is no part does: nothing."""
-    return Item(record.offset, decoder.NO_ROWS, checksum=checksum(record.value))
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Consecutive parts of one shard that are applied in one call; a correction part is alone."""
-
-    end: int
-    """The offset after the last part."""
-    items: Sequence[Item]
-
-    @property
-    def parts(self) -> list[PartView]:
-        """The parts, in order."""
-        return [item.piece for item in self.items]
-
-    @property
-    def rows(self) -> int:
-        """The number of rows."""
-        return sum(item.rows for item in self.items)
-
-    @property
-    def correction(self) -> CorrectionPart | None:
-        """The correction part that it is, if it is one."""
-        return self.items[0].correction if self.items else None
-
-    @property
-    def tail(self) -> int | None:
-        """The checksum of the last record."""
-        return self.items[-1].checksum if self.items else None
-
-    @property
-    def players(self) -> PlayerColumn:
-        """The players, each once, in order of their first rows."""
-        if (part := self.correction) is not None:
-            return PlayerColumn.of([(part.ladder, player) for player in part.players])
-        rows = rows_of(self.parts)
-        return rows.players.take(in_one_shard(rows).first)
-
-
-def traced(batches: Mapping[int, Batch]) -> Iterator[Traced]:
-    """The traced rounds in these batches, by shard. A round that has several parts in a shard is
-    listed once for each."""
-    for shard, batch in batches.items():
-        for item in batch.items:
-            for trace, ladder, round_id in item.piece.traced():
-                yield Traced(trace, ladder, round_id, shard, item.offset)
+    def __len__(self) -> int:
+        return len(self.rounds if self.correction is None else self.correction)
 
 
 @dataclass(slots=True)
@@ -106,8 +58,7 @@ class Shard:
     """The number of shards."""
     rebuilt: int = 0
     """The store includes the rebuilds whose marks are before this offset."""
-    queue: deque[Item] = field(default_factory=deque)
-    """Parts that were read and not yet applied."""
+    queue: deque[QueuedPart] = field(default_factory=deque)
     barrier: str = ""
     """Why the record at `next_offset` cannot be read; empty if nothing is wrong."""
 
@@ -118,7 +69,7 @@ class Shard:
         return cls(position, committed, position.start if ahead else position.applied, among)
 
     @classmethod
-    def found(cls, held: Held, committed: int, among: int) -> "Shard":
+    def found(cls, held: StoredShard, committed: int, among: int) -> "Shard":
         """A shard that is opened from what the store returned for the key REBUILT."""
         shard = cls.at(held.position, committed, among)
         shard.rebuilt = int(held.records[0] or 0)
@@ -156,14 +107,14 @@ class Shard:
         did not."""
         if not self.unsettled or self.position.start <= self.committed:
             return ""
-        told = (
+        reason = (
             f"the store's last call applied [{self.position.start}, {self.applied}) and the group's"
             f" committed offset is {self.committed}. No crash leads to this: was the offset reset?"
             f" Commit {self.applied} for this partition to continue"
         )
         if self.position.tail is not None:
-            return told
-        return f"{told}, unless Kafka was restored from an older copy: then {REBUILD}"
+            return reason
+        return f"{reason}, unless Kafka was restored from an older copy: then {REBUILD}"
 
     def misfit(self, log_start: int, log_end: int, tail: int | None = None) -> str:
         """Why the store cannot be a fold of this log, which holds [log_start, log_end); empty if it
@@ -192,16 +143,16 @@ class Shard:
     @property
     def rows(self) -> int:
         """The number of rows that wait to be applied."""
-        return 0 if self.unsettled else sum(item.rows for item in self.queue)
+        return 0 if self.unsettled else sum(map(len, self.queue))
 
     def read(
-        self, record: Record, kernel: int = KERNEL_VERSION, piece: PartView | None = None
+        self, record: Record, kernel: int = KERNEL_VERSION, part: PartView | None = None
     ) -> None:
         """Queue the part in a record, to be applied by kernels of version `kernel`.
 
-        `piece` is what `pipeline.parts.decoder.read_all` found in the record. A record that cannot
-        be read sets `barrier`. Raises NotAPart for a foreign message, after an empty part was
-        queued in its place.
+        `part` is what `decoder.read_all` found in the record. A record that cannot be read sets
+        `barrier`. Raises NotAPart for a foreign message, after an empty part was queued in its
+        place.
         """
         if self.barrier or record.offset < self.next_offset:
             return
@@ -213,28 +164,25 @@ class Shard:
             self.barrier = f"offsets [{self.next_offset}, {record.offset}) are not in the log"
             return
         try:
-            item = self._item(record, kernel, piece)
+            self._queue(self._part(record, kernel, part))
         except UnknownPart as error:
             self.barrier = f"offset {record.offset}: {error}"
-            return
         except Rebuilt as mark:
-            self._meet(mark, record)
-            return
+            self._pass(mark, record)
         except NotAPart:
-            self._queue(_no_rows(record))
+            self._queue(QueuedPart(record.offset, checksum(record.value)))
             raise
-        self._queue(item)
 
-    def _item(self, record: Record, kernel: int, piece: PartView | None) -> Item:
+    def _part(self, record: Record, kernel: int, part: PartView | None) -> QueuedPart:
         """The part in a record. Raises NotAPart or UnknownPart."""
         value = record.value or b""
-        if piece is None and corrections.is_correction(value):
+        if part is None and corrections.is_correction(value):
             correction = corrections.decode(value, kernel)
             self._check_cut(correction, record.partition)
-            return Item(record.offset, decoder.NO_ROWS, correction, checksum(value))
-        part = decoder.read(value, kernel) if piece is None else piece
-        self._check_cut(part, record.partition)
-        return Item(record.offset, part, checksum=checksum(value))
+            return QueuedPart(record.offset, checksum(value), correction=correction)
+        rounds = decoder.read(value, kernel) if part is None else part
+        self._check_cut(rounds, record.partition)
+        return QueuedPart(record.offset, checksum(value), rounds)
 
     def _check_cut(self, part: PartView | CorrectionPart, shard: int) -> None:
         """Check that a part was cut for the present number of shards, and that all its players
@@ -259,44 +207,160 @@ class Shard:
             return part.home == shard
         return bool((shards_of(part.players, self.among) == shard).all())
 
-    def _meet(self, mark: Rebuilt, record: Record) -> None:
+    def _pass(self, mark: Rebuilt, record: Record) -> None:
         """Pass the mark of a rebuild, or set the barrier: a store that is older than the rebuild,
         or empty, cannot catch up from the log before the mark."""
         if record.offset < max(self.applied, self.rebuilt):
-            self._queue(_no_rows(record))
+            self._queue(QueuedPart(record.offset, checksum(record.value)))
         else:
             self.barrier = (
                 f"offset {record.offset}: the store was rebuilt here for {mark.shards} shards, and "
                 f"the present store is older than that rebuild: {REBUILD}"
             )
 
-    def _queue(self, item: Item) -> None:
-        self.queue.append(item)
-        self.next_offset = item.offset + 1
+    def _queue(self, part: QueuedPart) -> None:
+        self.queue.append(part)
+        self.next_offset = part.offset + 1
 
-    def last_call(self) -> Batch | None:
-        """Step 11: take the parts of the store's last call once all of them are read; None if they
+    def last_call(self) -> list[QueuedPart]:
+        """Step 11: take the parts of the store's last call once all of them are read. Empty if they
         are not, or if all events are published."""
-        if not self.unsettled or self.next_offset < self.applied:
-            return None
-        items = []
-        while self.queue and self.queue[0].offset < self.applied:
-            items.append(self.queue.popleft())
-        return Batch(self.applied, items)
+        taken: list[QueuedPart] = []
+        if self.unsettled and self.next_offset >= self.applied:
+            while self.queue and self.queue[0].offset < self.applied:
+                taken.append(self.queue.popleft())
+        return taken
 
-    def cut(self, most_rows: int) -> Batch | None:
+    def cut(self, most_rows: int) -> list[QueuedPart]:
         """Steps 10 and 12: take parts until they have `most_rows` rows; while a < c, those before
-        c. Returns None if there is nothing to take."""
+        c. A correction part is taken alone."""
+        taken: list[QueuedPart] = []
         if self.unsettled:
-            return None
-        limit = self.committed if self.replaying else self.next_offset
-        items: list[Item] = []
+            return taken
+        end = self.committed if self.replaying else self.next_offset
         rows = 0
-        while self.queue and self.queue[0].offset < limit and rows < most_rows:
-            if items and self.queue[0].correction is not None:
+        while self.queue and self.queue[0].offset < end and rows < most_rows:
+            if taken and self.queue[0].correction is not None:
                 break
-            items.append(self.queue.popleft())
-            rows += items[-1].rows
-            if items[-1].correction is not None:
+            taken.append(self.queue.popleft())
+            rows += len(taken[-1])
+            if taken[-1].correction is not None:
                 break
-        return Batch(items[-1].offset + 1, items) if items else None
+        return taken
+
+
+class ShardBatch:
+    """Consecutive parts of each of several shards. Their rows are computed together, as one column.
+    A correction part is alone in a batch."""
+
+    def __init__(self, parts: Mapping[int, Sequence[QueuedPart]]) -> None:
+        self.parts = parts
+        """The parts of each shard, of which there is at least one."""
+        self.cuts: dict[int, slice] = {}
+        """The range of each shard's rows among all rows."""
+        self.ends: dict[int, int] = {}
+        """The offset after each shard's last part."""
+        self.tails: dict[int, int] = {}
+        """The checksum of the record of each shard's last part."""
+        self.correction: CorrectionPart | None = None
+        """The correction part, if this is the batch of one."""
+        end = 0
+        for shard, queued in parts.items():
+            start, end = end, end + sum(len(each.rounds) for each in queued)
+            self.cuts[shard] = slice(start, end)
+            self.ends[shard], self.tails[shard] = queued[-1].offset + 1, queued[-1].checksum
+            self.correction = queued[0].correction
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The rows of all parts, shard by shard."""
+        return rows_of([each.rounds for queued in self.parts.values() for each in queued])
+
+    @cached_property
+    def distinct(self) -> tuple[Ints, Ints]:
+        """(D,) the first row of each player, and (n,) the index of each row's player among these.
+        The players of a shard follow each other."""
+        sizes = [cut.stop - cut.start for cut in self.cuts.values()]
+        shard = np.repeat(np.arange(len(sizes)), np.array(sizes, np.int64))
+        return distinct(self.rows.players, self.rows.fingerprints, shard)
+
+    @cached_property
+    def players(self) -> dict[int, PlayerColumn]:
+        """The players of each shard, each once, in the order of their first rows."""
+        if (part := self.correction) is not None:
+            column = PlayerColumn.of([(part.ladder, player) for player in part.players])
+            return dict.fromkeys(self.parts, column)
+        first, which = self.distinct
+        if len(first) == len(which):
+            return {shard: self.rows.players[cut] for shard, cut in self.cuts.items()}
+        players = self.rows.players.take(first)
+        ends = [0, *np.searchsorted(first, [cut.stop for cut in self.cuts.values()])]
+        return {
+            shard: players[a:b] for shard, (a, b) in zip(self.cuts, pairwise(ends), strict=True)
+        }
+
+    def rows_before(self, shard: int, offset: int) -> int:
+        """The number of rows in the shard's parts before an offset."""
+        return sum(len(each.rounds) for each in self.parts[shard] if each.offset < offset)
+
+    def fresh_cuts(self, fresh: Flags) -> dict[int, slice]:
+        """The range of each shard's fresh rows among all fresh rows. `fresh` is (n,)."""
+        found, end = {}, 0
+        for shard, cut in self.cuts.items():
+            start, end = end, end + int(np.count_nonzero(fresh[cut]))
+            found[shard] = slice(start, end)
+        return found
+
+    def take(self, shards: Sequence[int]) -> "ShardBatch":
+        """The batch reduced to these of its shards."""
+        if len(shards) == len(self.parts):
+            return self
+        return ShardBatch({shard: self.parts[shard] for shard in shards})
+
+
+def distinct(players: PlayerColumn, fingerprints: Fingerprints, shard: Ints) -> tuple[Ints, Ints]:
+    """(D,) the first row of each distinct player, and (n,) the index of each row's player among
+    these. `shard` (n,) is the shard of each row. Rows of one player have one fingerprint; rows of
+    different players may share one."""
+    rows = np.arange(len(players))
+    if (PlayerMap().note(fingerprints | TAKEN, rows) == NOTHING).all():
+        return rows, rows
+    numbers: dict[tuple[int, Player], int] = {}
+    each = zip(shard.tolist(), players, strict=True)
+    which = np.array([numbers.setdefault(one, len(numbers)) for one in each], np.int64)
+    return np.unique(which, return_index=True)[1], which
+
+
+def last_calls(shards: Mapping[int, Shard]) -> dict[int, ShardBatch]:
+    """Step 11: a batch of the last call of each shard that has one to settle."""
+    taken = ((number, shard.last_call()) for number, shard in shards.items())
+    return {number: ShardBatch({number: parts}) for number, parts in taken if parts}
+
+
+def next_batches(shards: Mapping[int, Shard], most_rows: int) -> list[ShardBatch]:
+    """Steps 10 and 12: cut parts from the queues of these shards. Each shard is in one batch at
+    most. A batch of several shards has at most `most_rows` rows."""
+    taken = {number: parts for number, each in shards.items() if (parts := each.cut(most_rows))}
+    batches, corrections_ = list[ShardBatch](), list[ShardBatch]()
+    together, rows = dict[int, list[QueuedPart]](), 0
+    for number, parts in taken.items():
+        if parts[0].correction is not None:
+            corrections_.append(ShardBatch({number: parts}))
+            continue
+        count = sum(map(len, parts))
+        if together and rows + count > most_rows:
+            batches.append(ShardBatch(together))
+            together, rows = {}, 0
+        together[number] = parts
+        rows += count
+    return [*batches, *([ShardBatch(together)] if together else ()), *corrections_]
+
+
+def traced(batches: Sequence[ShardBatch]) -> Iterator[Traced]:
+    """The traced rounds in these batches, by shard. A round that has several parts in a shard is
+    listed once for each."""
+    for batch in batches:
+        for shard, parts in batch.parts.items():
+            for queued in parts:
+                for trace, ladder, round_id in queued.rounds.traced():
+                    yield Traced(trace, ladder, round_id, shard, queued.offset)

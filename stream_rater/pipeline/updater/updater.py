@@ -15,7 +15,7 @@ protocol.
     commit a. Apply nothing before that.
 12. If a == c, take a batch. A row is fresh if and only if its source offset is after the belief's
     `last`, as the rows before it left it. Other rows are ignored, without an event. A player may
-    have several fresh rows (`repeats`): they are applied in order.
+    have several fresh rows (`call_notes`): they are applied in order.
 13. Apply with one call for each shard, by compare-and-set on `applied` and the epoch, which each
     rebuild sets anew. The call writes the records, the new `applied` and the flags of fresh rows;
     also, of each fresh row that is not its player's last, the mu and sigma before it. If other
@@ -46,7 +46,6 @@ from stream_rater.pipeline.ports import (
     REGROUPING_S,
     Apply,
     Committed,
-    Held,
     LogStarts,
     NewProducer,
     Poll,
@@ -54,17 +53,23 @@ from stream_rater.pipeline.ports import (
     ReadBeliefs,
     Seek,
     Step,
+    StoredShard,
     ask,
     insist,
     pause_s,
     shard_ends,
 )
-from stream_rater.pipeline.updater import changes
-from stream_rater.pipeline.updater.changes import Change, Disagreement
-from stream_rater.pipeline.updater.corrected_changes import corrected, recalled_correction
-from stream_rater.pipeline.updater.rating_events import InterleavedEvents
-from stream_rater.pipeline.updater.shard import Batch, Shard, traced
-from stream_rater.pipeline.updater.shard_group import ShardGroup, shard_groups
+from stream_rater.pipeline.updater.call_notes import Disagreement
+from stream_rater.pipeline.updater.changes import Change, computed, rebuild_events
+from stream_rater.pipeline.updater.corrected_changes import corrected, rebuild_correction_events
+from stream_rater.pipeline.updater.rating_events import Events
+from stream_rater.pipeline.updater.shard import (
+    Shard,
+    ShardBatch,
+    last_calls,
+    next_batches,
+    traced,
+)
 from stream_rater.rating.record import UnknownRecord
 
 RECHECK_S = 1.0
@@ -86,13 +91,12 @@ READ_AHEAD = 4
 """The updater stops reading while more than this many batches' worth of rows wait in memory."""
 
 
+OpenShard = Callable[[StoredShard, int, int], Shard]
+"""Makes a shard from what the store has of it, the committed offset and the number of shards."""
+
+
 class Updater:
     """Owns some of the `among` shards. Drive it with `run()`."""
-
-    kernel = KERNEL_VERSION
-    """The version of the kernels that apply parts."""
-
-    kind_of_shard = Shard
 
     def __init__(
         self,
@@ -101,11 +105,17 @@ class Updater:
         observer: Observer | None = None,
         idle_s: float = 0.1,
         rows_per_call: int = ROWS_PER_CALL,
+        kernel: int = KERNEL_VERSION,
+        open_shard: OpenShard = Shard.found,
     ) -> None:
+        """`kernel` is the version of the kernels that apply parts. `open_shard` makes an owned
+        shard."""
         self._among = among
         self._observer = observer or Observer()
         self._idle_s = idle_s
         self._rows_per_call = rows_per_call
+        self._kernel = kernel
+        self._open_shard = open_shard
         self._owned: frozenset[int] = frozenset()
         self._shards: dict[int, Shard] = {}
         self._refused_until: dict[int, float] = {}
@@ -146,15 +156,15 @@ class Updater:
         to_open = self._owned - self._shards.keys() - refused
         if not to_open:
             return
-        held = yield from ask(ReadBeliefs(dict.fromkeys(to_open, REBUILT_KEY)))
+        stored = yield from ask(ReadBeliefs(dict.fromkeys(to_open, REBUILT_KEY)))
         committed = yield from self._committed(to_open)  # after a: c may have moved past it
         starts = yield from ask(LogStarts(to_open))
         ends = yield from shard_ends(self._among)
-        positions = {shard: each.position for shard, each in held.items()}
+        positions = {shard: each.position for shard, each in stored.items()}
         found = yield from same_history.tails(positions, ends)
         offsets = {}
         for shard in to_open:
-            opened = self.kind_of_shard.found(held[shard], committed[shard] or 0, self._among)
+            opened = self._open_shard(stored[shard], committed[shard] or 0, self._among)
             reason = opened.misfit(starts[shard], ends[shard], found.get(shard))
             reason = reason or (opened.forgotten if committed[shard] is None else "")
             if reason := reason or opened.too_far_ahead:
@@ -203,16 +213,16 @@ class Updater:
             for shard in polled.lost | polled.gained:
                 self._shards.pop(shard, None)
                 self._refused_until.pop(shard, None)
-        pieces = decoder.read_all([record.value or b"" for record in polled.records], self.kernel)
-        for record, piece in zip(polled.records, pieces, strict=True):
-            self._read(record, piece)
+        parts = decoder.read_all([record.value or b"" for record in polled.records], self._kernel)
+        for record, part in zip(polled.records, parts, strict=True):
+            self._read(record, part)
 
-    def _read(self, record: Record, piece: PartView | None) -> None:
+    def _read(self, record: Record, part: PartView | None) -> None:
         shard = self._shards.get(record.partition)
         if shard is None:
             return
         try:
-            shard.read(record, self.kernel, piece)
+            shard.read(record, self._kernel, part)
         except NotAPart as error:
             self._observer.part_ignored(record.partition, record.offset, str(error))
         if record.partition in self._unproven and not shard.barrier:
@@ -233,133 +243,101 @@ class Updater:
         and committed offsets only rise. If it began before c, a zombie repeated rows whose events
         are out.
         """
-        calls = self._batches(Shard.last_call)
+        calls = last_calls(self._shards)
         if not calls:
             return
-        held = yield from ask(ReadBeliefs({s: call.players for s, call in calls.items()}))
-        changed = [self._recall(number, call, held[number]) for number, call in calls.items()]
-        yield from self._publish([each for each in changed if each is not None], settled=True)
+        players = {shard: call.players[shard] for shard, call in calls.items()}
+        stored = yield from ask(ReadBeliefs(players))
+        events = {s: self._rebuild_events(s, call, stored[s]) for s, call in calls.items()}
+        rebuilt = {shard: each for shard, each in events.items() if each is not None}
+        yield from self._publish(rebuilt, settled=True)
 
-    def _batches(self, cut_batch: Callable[[Shard], Batch | None]) -> dict[int, Batch]:
-        taken = ((number, cut_batch(shard)) for number, shard in self._shards.items())
-        return {number: batch for number, batch in taken if batch is not None}
-
-    def _recall(self, number: int, call: Batch, held: Held) -> Change | None:
+    def _rebuild_events(self, number: int, call: ShardBatch, stored: StoredShard) -> Events | None:
+        """The events of a shard's last call. None if the shard had to be closed or refused."""
         shard = self._shards[number]
-        if held.position != shard.position:
+        if stored.position != shard.position:
             del self._shards[number]
             return None
-        published = sum(item.offset < shard.committed for item in call.items)
-        recalled = changes.recalled if call.correction is None else recalled_correction
+        rebuilt = rebuild_events if call.correction is None else rebuild_correction_events
         try:
-            return recalled(number, call, held, published)
+            return rebuilt(number, call, stored, shard.committed)
         except (UnknownRecord, Disagreement) as error:
             self._refuse(number, str(error), shard.position.start)
             return None
 
     # --- steps 10, 12 and 13 ---
 
-    def _cut(self, shard: Shard) -> Batch | None:
-        return shard.cut(self._rows_per_call)
-
     def _work(self) -> Step[None]:
-        batches = self._batches(self._cut)
+        batches = next_batches(self._shards, self._rows_per_call)
         if batches:
             with self._observer.at_work(traced(batches)):
                 yield from self._update(batches)
 
-    def _update(self, batches: Mapping[int, Batch]) -> Step[None]:
-        corrections = {s: batch for s, batch in batches.items() if batch.correction is not None}
-        rounds = {s: batch for s, batch in batches.items() if s not in corrections}
-        groups = list(shard_groups(rounds, self._rows_per_call))
-        players = {s: column for group in groups for s, column in group.players.items()}
-        players |= {shard: batch.players for shard, batch in corrections.items()}
-        held = yield from ask(ReadBeliefs(players))
-        computed = {
-            each.shard: each
-            for group in groups
-            for each in self._compute(self._ready(group, held), held)
-        }
-        for shard in self._as_expected(corrections, held):
-            computed |= self._corrected(shard, corrections[shard], held[shard])
-        if not computed:
+    def _update(self, batches: Sequence[ShardBatch]) -> Step[None]:
+        players = {s: column for batch in batches for s, column in batch.players.items()}
+        stored = yield from ask(ReadBeliefs(players))
+        changes: dict[int, Change] = {}
+        for batch in batches:
+            as_expected = self._as_expected(batch.cuts, stored)
+            changes |= self._compute(batch.take(as_expected), stored)
+        if not changes:
             return
-        applied = yield from ask(self._application(list(computed.values())))
-        done = []
-        for number, change in computed.items():
-            if not applied[number]:
-                del self._shards[number]
-                continue
-            done.append(change)
-        yield from self._conclude(done)
+        new = (change.events for s, change in changes.items() if not self._shards[s].replaying)
+        applied = yield from ask(Apply(changes, Events.together(new)))
+        for shard in [shard for shard in changes if not applied[shard]]:
+            del self._shards[shard], changes[shard]
+        yield from self._conclude(changes)
 
-    def _application(self, changes_: Sequence[Change]) -> Apply:
-        """The Apply effect for these changes, with the events that the next Publish will send."""
-        events = [each.events for each in changes_ if not self._shards[each.shard].replaying]
-        return Apply({each.shard: each.application for each in changes_}, InterleavedEvents(events))
-
-    def _ready(self, group: ShardGroup, held: Mapping[int, Held]) -> ShardGroup:
-        """The group reduced to the shards whose position in the store is as expected. The others
-        are closed."""
-        return group.take(self._as_expected(group.batches, held))
-
-    def _as_expected(self, shards: Iterable[int], held: Mapping[int, Held]) -> list[int]:
+    def _as_expected(self, shards: Iterable[int], stored: Mapping[int, StoredShard]) -> list[int]:
+        """The shards whose position in the store is as expected. The others are closed."""
         ready = []
         for number in shards:
-            if held[number].position == self._shards[number].position:
+            if stored[number].position == self._shards[number].position:
                 ready.append(number)
             else:
                 del self._shards[number]
         return ready
 
-    def _corrected(self, shard: int, batch: Batch, held: Held) -> dict[int, Change]:
-        """The change of a correction part. If a record cannot be decoded, the shard is refused."""
-        try:
-            return {shard: corrected(shard, batch, held)}
-        except UnknownRecord as error:
-            self._refuse(shard, str(error), held.position.applied)
-            return {}
-
-    def _compute(self, group: ShardGroup, held: Mapping[int, Held]) -> Sequence[Change]:
-        """Compute a group's changes. If a record cannot be decoded, only its own shard is
+    def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
+        """Compute a batch's changes. If a record cannot be decoded, only its own shard is
         refused."""
+        if not batch.parts:
+            return {}
+        compute = computed if batch.correction is None else corrected
         try:
-            return changes.computed(group, held) if group.batches else ()
+            return compute(batch, stored)
         except UnknownRecord as error:
-            if len(group.batches) > 1:
-                alone = (group.take([number]) for number in group.batches)
-                return [change for each in alone for change in self._compute(each, held)]
-            for number in group.batches:
-                self._refuse(number, str(error), held[number].position.applied)
-            return ()
+            if len(batch.parts) == 1:
+                for number in batch.parts:
+                    self._refuse(number, str(error), stored[number].position.applied)
+                return {}
+        alone = (self._compute(batch.take([number]), stored) for number in batch.parts)
+        return {number: change for each in alone for number, change in each.items()}
 
-    def _conclude(self, done: Sequence[Change]) -> Step[None]:
-        publish = []
-        for change in done:
-            shard = self._shards[change.shard]
+    def _conclude(self, changes: Mapping[int, Change]) -> Step[None]:
+        publish = {}
+        for number, change in changes.items():
+            shard = self._shards[number]
             replayed = shard.replaying
-            shard.position = change.application.position
+            shard.position = change.position
             self._observer.beliefs_applied(
-                change.shard, shard.applied, change.fresh, change.rows - change.fresh,
-                replayed=replayed,
-            )  # fmt: skip
+                number, shard.applied, change.fresh, change.rows - change.fresh, replayed=replayed
+            )
             if not replayed:
-                publish.append(change)
+                publish[number] = change.events
             elif not shard.replaying:
-                self._observer.shard_refilled(change.shard, shard.applied)
+                self._observer.shard_refilled(number, shard.applied)
         yield from self._publish(publish, settled=False)
 
     # --- step 14 ---
 
-    def _publish(self, done: Sequence[Change], *, settled: bool) -> Step[None]:
+    def _publish(self, events: Mapping[int, Events], *, settled: bool) -> Step[None]:
+        """Publish the events of these shards, and commit how far they are applied."""
+
         def publication() -> Publish | None:
-            ours = [change for change in done if change.shard in self._shards]
-            offsets = {change.shard: change.application.position.applied for change in ours}
-            return (
-                Publish(InterleavedEvents([change.events for change in ours]), offsets)
-                if ours
-                else None
-            )
+            offsets = {s: self._shards[s].applied for s in events if s in self._shards}
+            ours = (events[shard] for shard in offsets)
+            return Publish(Events.together(ours), offsets) if offsets else None
 
         published = yield from insist(publication, lambda: self._poll(REGROUPING_S, full=True))
         if published is None:
@@ -377,6 +355,6 @@ class Updater:
         if self._now_s - self._checked_s < RECHECK_S or not self._shards:
             return
         self._checked_s = self._now_s
-        held = yield from ask(ReadBeliefs(dict.fromkeys(self._shards, NO_PLAYERS)))
-        for number in [s for s in held if held[s].position != self._shards[s].position]:
+        stored = yield from ask(ReadBeliefs(dict.fromkeys(self._shards, NO_PLAYERS)))
+        for number in [s for s in stored if stored[s].position != self._shards[s].position]:
             del self._shards[number]
