@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
@@ -23,36 +23,20 @@ from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble
-from stream_rater.pipeline.corrections.correction_ports import (
-    Checkpoints,
-    DropCheckpoint,
-    KeepCheckpoint,
-    NoteCorrections,
-    NotedCorrections,
-    ReadAgain,
-    ReadPiece,
-    WritePiece,
-)
 from stream_rater.pipeline.ports import (
-    Agree,
+    Application,
     Apply,
     CommitSource,
-    Committed,
     Effect,
     Event,
-    LogStarts,
-    LookForOffsets,
     NewProducer,
-    PartSums,
+    Noted,
     Poll,
     Polled,
     Publish,
-    ReadBeliefs,
-    ReadPriors,
+    Rejection,
     Remains,
     Scatter,
-    Seek,
-    ShardEnds,
 )
 
 SAMPLE_EVERY_S = 10.0
@@ -108,31 +92,19 @@ class Driver:
         """Receives, at most every SAMPLE_EVERY_S, the encoding in which Redis holds a hash of
         beliefs."""
         self._sample_due_s = 0.0
-        self._actions: dict[type, Callable[[Any], Any]] = {
-            Poll: self._poll,
-            Committed: self._committed,
-            LookForOffsets: self._look_for_offsets,
-            LogStarts: self._log_starts,
-            Seek: lambda e: self.input.seek(e.offsets),
-            NewProducer: self._new_producer,
-            ShardEnds: lambda _: admin.all_ends(admin.topics.parts),
-            PartSums: self._part_sums,
-            Agree: lambda e: self._notes.agree(e.histories),
-            ReadPriors: lambda e: store.read_priors(e.players),
-            ReadBeliefs: lambda e: store.read(e.players),
-            Scatter: lambda e: self._parts.scatter(e.parts),
-            Apply: self._apply,
-            CommitSource: self._commit_source,
-            Publish: self._publish,
-            ReadAgain: lambda e: self._again.read(e.partition, e.first, e.end),
-            NoteCorrections: lambda e: self._notes.correct(e.noted),
-            NotedCorrections: lambda _: self._notes.read().corrections,
-            Checkpoints: lambda e: store.checkpoints.heads(e.ladder),
-            ReadPiece: lambda e: store.checkpoints.read(e.ladder, e.name, e.number),
-            WritePiece: lambda e: store.checkpoints.write(e.ladder, e.name, e.number, e.data),
-            KeepCheckpoint: lambda e: store.checkpoints.keep(e.ladder, e.name, e.head),
-            DropCheckpoint: lambda e: store.checkpoints.drop(e.ladder, e.name, e.pieces),
-        }
+        # The effects that are one call of a client each; the others are the methods below.
+        self.seek = input_.seek
+        self.agree = self._notes.agree
+        self.note_corrections = self._notes.correct
+        self.scatter = self._parts.scatter
+        self.read_again = self._again.read
+        self.read_priors = store.read_priors
+        self.read_beliefs = store.read
+        self.checkpoints = store.checkpoints.heads
+        self.read_piece = store.checkpoints.read
+        self.write_piece = store.checkpoints.write
+        self.keep_checkpoint = store.checkpoints.keep
+        self.drop_checkpoint = store.checkpoints.drop
 
     def perform(self, effect: Effect[Any]) -> Any:
         """Perform an effect and return its outcome. Raises Trouble, Denied or Stopping."""
@@ -141,7 +113,7 @@ class Driver:
             self._abort_open()
         before = self._open
         try:
-            outcome = self._actions[type(effect)](effect)
+            outcome: Any = effect.perform(self)
         except Denied as error:
             with suppress(LogTrouble):  # this is the last effect
                 self._abort_open()
@@ -169,7 +141,7 @@ class Driver:
         }
         return words.get(type(effect), type(effect).__name__)
 
-    def _poll(self, effect: Poll) -> Polled:
+    def poll(self, effect: Poll) -> Polled:
         if self._stop.is_set():
             raise Stopping
         self.polled_s = time.monotonic()
@@ -186,68 +158,76 @@ class Driver:
             self._transactions.ready()
             self._prepared = True
 
-    def _apply(self, effect: Apply) -> Mapping[int, bool]:
+    def apply(
+        self, applications: Mapping[int, Application], events: Collection[Event]
+    ) -> Mapping[int, bool]:
         def meanwhile() -> None:
-            if effect.events:
+            if events:
                 began_s = time.perf_counter()
-                self._begin(effect.events)
-                self._open = OpenTransaction(effect.events, time.perf_counter() - began_s)
+                self._begin(events)
+                self._open = OpenTransaction(events, time.perf_counter() - began_s)
 
-        applied = self._store.apply(effect.applications, meanwhile)
+        applied = self._store.apply(applications, meanwhile)
         if time.monotonic() >= self._sample_due_s:
-            self._sample(effect)
+            self._sample(applications)
         return applied
 
-    def _sample(self, effect: Apply) -> None:
-        shard, application = next(iter(effect.applications.items()))
+    def _sample(self, applications: Mapping[int, Application]) -> None:
+        shard, application = next(iter(applications.items()))
         if application.beliefs:
             self._sample_due_s = time.monotonic() + SAMPLE_EVERY_S
             player, _ = application.beliefs[0]
             if encoding := self._store.encoding(shard, player):
                 self.on_encoding(encoding)
 
-    def _committed(self, effect: Committed) -> Mapping[int, int | None]:
+    def committed(self, partitions: frozenset[int]) -> Mapping[int, int | None]:
         # A former process of this instance may have left a transaction open. Only a producer of
         # the same transactional id can abort it.
         self._transactions.ready()
-        return self.input.committed(effect.partitions)
+        return self.input.committed(partitions)
 
-    def _look_for_offsets(self, effect: LookForOffsets) -> Remains:
+    def look_for_offsets(self, partitions: frozenset[int]) -> Remains:
         after: dict[int, int] = {}
         topics = self._admin.topics
         (count,) = self._admin.partitions_of(topics.rejected)
         for record in read_all(self._settings, topics.rejected, count):
             place = place_of(record.headers)
-            if place is not None and place[0] in effect.partitions:
+            if place is not None and place[0] in partitions:
                 after[place[0]] = max(place[1] + 1, after.get(place[0], 0))
         ends = self._admin.all_ends(topics.rounds)
         parts, _ = self._admin.partitions_of(topics.parts, topics.rounds)
         return Remains(after, dict(enumerate(ends)), any(self._admin.starts(topics.parts, parts)))
 
-    def _part_sums(self, effect: PartSums) -> Mapping[int, int | None]:
-        return part_sums(self._settings, self._admin, effect.offsets)
+    def shard_ends(self) -> Sequence[int]:
+        return self._admin.all_ends(self._admin.topics.parts)
 
-    def _log_starts(self, effect: LogStarts) -> Mapping[int, int]:
-        found = self._admin.starts(self.input.topic, max(effect.partitions) + 1)
-        return {p: found[p] for p in effect.partitions}
+    def noted_corrections(self) -> Noted:
+        return self._notes.read().corrections
 
-    def _new_producer(self, _: NewProducer) -> None:
+    def part_sums(self, offsets: Mapping[int, int]) -> Mapping[int, int | None]:
+        return part_sums(self._settings, self._admin, offsets)
+
+    def log_starts(self, partitions: frozenset[int]) -> Mapping[int, int]:
+        found = self._admin.starts(self.input.topic, max(partitions) + 1)
+        return {p: found[p] for p in partitions}
+
+    def new_producer(self) -> None:
         if self._stop.is_set():
             raise Stopping
         self._parts.renew()
         self._open = None
         self._transactions.renew()
 
-    def _commit_source(self, effect: CommitSource) -> None:
+    def commit_source(self, offsets: Mapping[int, int], rejections: Sequence[Rejection]) -> None:
         def send(producer: Producer) -> None:
-            for rejection in effect.rejections:
+            for rejection in rejections:
                 self._transactions.produce(
                     producer,
                     self._admin.topics.rejected,
                     **rejected_message(rejection, self.input.topic, self._admin.largest_rejection),
                 )
 
-        self._transactions.run(send, effect.offsets)
+        self._transactions.run(send, offsets)
 
     def _begin(self, events: Collection[Event]) -> None:
         """Begin a transaction and send the events."""
@@ -261,13 +241,13 @@ class Driver:
 
         self._transactions.begin(send)
 
-    def _publish(self, effect: Publish) -> None:
-        if self._open is not None and self._open.events != effect.events:
+    def publish(self, events: Collection[Event], offsets: Mapping[int, int]) -> None:
+        if self._open is not None and self._open.events != events:
             self._abort_open()
         if self._open is None:
-            self._begin(effect.events)
+            self._begin(events)
         self._open = None
-        self._transactions.end(effect.offsets)
+        self._transactions.end(offsets)
 
 
 def _took_s(open_: OpenTransaction | None) -> float:

@@ -1,12 +1,14 @@
 """The effects that the state machines ask for, and their outcomes.
 
-An effect is a frozen value. `ask` yields it and returns its outcome with the right type. An effect
-on several shards is atomic for each shard alone, not for all of them together.
+An effect is a frozen value. `ask` yields it and returns its outcome with the right type. A driver
+is a `Handler`: it has one method for each effect, and `effect.perform(driver)` calls the right one.
+An effect on several shards is atomic for each shard alone, not for all of them together.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -16,11 +18,53 @@ from stream_rater.contract.record import Player, Record
 from stream_rater.contract.tracecontext import Trace
 
 T = TypeVar("T")
+R_co = TypeVar("R_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Effect(Generic[T]):
-    """An operation that the driver performs, with an outcome of type T."""
+class Handler(Protocol[R_co]):
+    """Performs every effect: it has a method for each, which takes the fields of the effect.
+
+    The methods return the outcome, or a generator that returns it if the driver can pause within an
+    effect. mypy refuses a driver that lacks a method.
+    """
+
+    def poll(self, effect: "Poll", /) -> R_co: ...
+    def committed(self, partitions: frozenset[int], /) -> R_co: ...
+    def look_for_offsets(self, partitions: frozenset[int], /) -> R_co: ...
+    def log_starts(self, partitions: frozenset[int], /) -> R_co: ...
+    def seek(self, offsets: Mapping[int, int], /) -> R_co: ...
+    def new_producer(self) -> R_co: ...
+    def part_sums(self, offsets: Mapping[int, int], /) -> R_co: ...
+    def shard_ends(self) -> R_co: ...
+    def read_priors(self, players: Mapping[int, PlayerColumn], /) -> R_co: ...
+    def agree(self, histories: Mapping[str, Sequence[str]], /) -> R_co: ...
+    def scatter(self, parts: Sequence[tuple[int, bytes]], /) -> R_co: ...
+    def commit_source(
+        self, offsets: Mapping[int, int], rejections: "Sequence[Rejection]", /
+    ) -> R_co: ...
+    def read_beliefs(self, players: Mapping[int, PlayerColumn], /) -> R_co: ...
+    def apply(
+        self, applications: "Mapping[int, Application]", events: "Collection[Event]", /
+    ) -> R_co: ...
+    def publish(self, events: "Collection[Event]", offsets: Mapping[int, int], /) -> R_co: ...
+    def note_corrections(self, noted: "Noted", /) -> R_co: ...
+    def noted_corrections(self) -> R_co: ...
+    def read_again(self, partition: int, first: int, end: int, /) -> R_co: ...
+    def checkpoints(self, ladder: str, /) -> R_co: ...
+    def read_piece(self, ladder: str, name: str, number: int, /) -> R_co: ...
+    def write_piece(self, ladder: str, name: str, number: int, data: bytes, /) -> R_co: ...
+    def keep_checkpoint(self, ladder: str, name: str, head: bytes, /) -> R_co: ...
+    def drop_checkpoint(self, ladder: str, name: str, pieces: int, /) -> R_co: ...
+
+
+class Effect(ABC, Generic[T]):
+    """An operation that a driver performs, with an outcome of type T."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        """Call the handler's method for this effect."""
 
 
 Step = Generator[Effect[Any], Any, T]
@@ -106,6 +150,9 @@ class Poll(Effect[Polled]):
     enough: int = POLL_RECORDS
     """Stop waiting for more records at this number."""
 
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.poll(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Committed(Effect[Mapping[int, int | None]]):
@@ -113,6 +160,9 @@ class Committed(Effect[Mapping[int, int | None]]):
     committed."""
 
     partitions: frozenset[int]
+
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.committed(self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +184,9 @@ class LookForOffsets(Effect[Remains]):
 
     partitions: frozenset[int]
 
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.look_for_offsets(self.partitions)
+
 
 @dataclass(frozen=True, slots=True)
 class LogStarts(Effect[Mapping[int, int]]):
@@ -141,6 +194,9 @@ class LogStarts(Effect[Mapping[int, int]]):
     topic."""
 
     partitions: frozenset[int]
+
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.log_starts(self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +206,17 @@ class Seek(Effect[None]):
 
     offsets: Mapping[int, int]
 
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.seek(self.offsets)
+
 
 @dataclass(frozen=True, slots=True)
 class NewProducer(Effect[None]):
     """Replace the producers. The new transactional producer fences and aborts what the old one left
     open."""
+
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.new_producer()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +226,9 @@ class PartSums(Effect[Mapping[int, int | None]]):
 
     offsets: Mapping[int, int]
 
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.part_sums(self.offsets)
+
 
 # --- what the estimator asks --------------------------------------------------------------------
 
@@ -171,6 +236,9 @@ class PartSums(Effect[Mapping[int, int | None]]):
 @dataclass(frozen=True, slots=True)
 class ShardEnds(Effect[Sequence[int]]):
     """Read the end offset of each partition that `performance-estimated` has now."""
+
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.shard_ends()
 
 
 def shard_ends(shards: int) -> Step[Sequence[int]]:
@@ -201,6 +269,9 @@ class ReadPriors(Effect[Mapping[int, Priors]]):
 
     players: Mapping[int, PlayerColumn]
 
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.read_priors(self.players)
+
 
 @dataclass(frozen=True, slots=True)
 class Agree(Effect[Mapping[str, Sequence[str]]]):
@@ -210,12 +281,18 @@ class Agree(Effect[Mapping[str, Sequence[str]]]):
 
     histories: Mapping[str, Sequence[str]]
 
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.agree(self.histories)
+
 
 @dataclass(frozen=True, slots=True)
 class Scatter(Effect[Sequence[int]]):
     """Append parts, given as (shard, bytes). Returns their offsets once all are acknowledged."""
 
     parts: Sequence[tuple[int, bytes]]
+
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.scatter(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +318,9 @@ class CommitSource(Effect[None]):
 
     offsets: Mapping[int, int]
     rejections: Sequence[Rejection] = ()
+
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.commit_source(self.offsets, self.rejections)
 
 
 # --- what the updater asks ----------------------------------------------------------------------
@@ -305,6 +385,9 @@ class ReadBeliefs(Effect[Mapping[int, StoredShard]]):
 
     players: Mapping[int, PlayerColumn]
 
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.read_beliefs(self.players)
+
 
 @dataclass(frozen=True, slots=True)
 class Application:
@@ -330,6 +413,9 @@ class Apply(Effect[Mapping[int, bool]]):
     transaction meanwhile; no consumer sees them before it commits. Any effect but Publish aborts
     it."""
 
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.apply(self.applications, self.events)
+
 
 class Event(msgspec.Struct, frozen=True, gc=False):
     """One `rating-changed` event, encoded."""
@@ -350,3 +436,31 @@ class Publish(Effect[None]):
 
     events: Collection[Event]
     offsets: Mapping[int, int]
+
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.publish(self.events, self.offsets)
+
+
+# --- what both machines know of corrections -----------------------------------------------------
+
+
+class NotedCorrection(msgspec.Struct, frozen=True):
+    """A correction that was accepted, or one that waits for `corrections-applied`."""
+
+    offset: int
+    """The offset of its record."""
+    event_type: str
+    correction: msgspec.Raw
+    """The correction as JSON. Texts of any length are left out, such as its reason, and so is the
+    new content of an amended round. Notes of older releases have a reason."""
+    at: int = -1
+    """The offset at which it was applied; -1: it waits."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Its offset and the offset at which it was applied: together unique in its ladder."""
+        return self.offset, self.at
+
+
+Noted = Mapping[str, Sequence[NotedCorrection]]
+"""The noted corrections of each ladder, in the order in which they were noted."""

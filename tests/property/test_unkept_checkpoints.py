@@ -5,7 +5,6 @@ from collections.abc import Container
 import pytest
 
 from stream_rater.adapters.memory.driver import MemoryDriver, Steps
-from stream_rater.pipeline.corrections.correction_ports import KeepCheckpoint, WritePiece
 from stream_rater.replay import checkpoint
 
 from .test_checkpoints import Story, a_correction, a_story
@@ -19,11 +18,11 @@ class Full(MemoryDriver):
     """By their number, from 0 on."""
     _count = 0
 
-    def _write_piece(self, effect: WritePiece) -> Steps:
-        return super()._write_piece(effect) if self._has_room() else _refused()
+    def write_piece(self, ladder: str, name: str, number: int, data: bytes) -> Steps:
+        return super().write_piece(ladder, name, number, data) if self._has_room() else _refused()
 
-    def _keep_checkpoint(self, effect: KeepCheckpoint) -> Steps:
-        return super()._keep_checkpoint(effect) if self._has_room() else _refused()
+    def keep_checkpoint(self, ladder: str, name: str, head: bytes) -> Steps:
+        return super().keep_checkpoint(ladder, name, head) if self._has_room() else _refused()
 
     def _has_room(self) -> bool:
         self._count += 1

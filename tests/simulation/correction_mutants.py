@@ -8,10 +8,8 @@ from stream_rater.adapters.memory.driver import Steps
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
 from stream_rater.pipeline.corrections.correction_ports import (
-    NoteCorrections,
     Noted,
     NotedCorrection,
-    NotedCorrections,
 )
 from stream_rater.pipeline.corrections.correction_work import QueuedCorrection, Work
 from stream_rater.pipeline.corrections.corrections import Corrections
@@ -36,7 +34,7 @@ from .world import UnkindWorker
 class EditsForgotten(UnkindWorker):
     """Takes over a partition without the notes of its corrections."""
 
-    def _noted_corrections(self, _: NotedCorrections) -> Steps:
+    def noted_corrections(self) -> Steps:
         yield
         return {}
 
@@ -44,7 +42,7 @@ class EditsForgotten(UnkindWorker):
 class EditsUnnoted(UnkindWorker):
     """Works corrections in and does not note them."""
 
-    def _note_corrections(self, _: NoteCorrections) -> Steps:
+    def note_corrections(self, _: Noted) -> Steps:
         yield
 
 

@@ -1,6 +1,6 @@
 """Mutants of steps 1 to 7, each with one rule left out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from stream_rater.adapters.memory.driver import Steps
 from stream_rater.columns.arrays import Ints
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
@@ -19,11 +20,8 @@ from stream_rater.pipeline.estimator.progress import InFlightWindow, Progress
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import (
     NO_PLAYERS,
-    Agree,
     CommitSource,
-    LookForOffsets,
     Priors,
-    ReadPriors,
     Rejection,
     Scatter,
     ShardEnds,
@@ -83,15 +81,15 @@ class FloorThatStays(Estimator):
 class PriorsReadApart(UnkindWorker):
     """Step 4 in two calls: the priors first, then `applied`."""
 
-    def _read_priors(self, effect: ReadPriors) -> Steps:
+    def read_priors(self, players: Mapping[int, PlayerColumn]) -> Steps:
         headers = {}
-        for shard, players in effect.players.items():
+        for shard, of_shard in players.items():
             yield
-            headers[shard] = self.store.read_priors(shard, players).headers
+            headers[shard] = self.store.read_priors(shard, of_shard).headers
         read = {}
-        for shard in effect.players:
+        for shard, each in headers.items():
             yield
-            read[shard] = Priors(self.store.read_priors(shard, NO_PLAYERS).applied, headers[shard])
+            read[shard] = Priors(self.store.read_priors(shard, NO_PLAYERS).applied, each)
         return read
 
 
@@ -216,16 +214,16 @@ class CommitsMaximum(Estimator):
 class OffsetsForgotten(UnkindWorker):
     """Step 1 that starts at the log's start if the group has no offset."""
 
-    def _look_for_offsets(self, effect: LookForOffsets) -> Steps:
-        remains = yield from super()._look_for_offsets(effect)
+    def look_for_offsets(self, partitions: frozenset[int]) -> Steps:
+        remains = yield from super().look_for_offsets(partitions)
         return replace(remains, after_rejected={})
 
 
 class ReadsDeletedAgain(UnkindWorker):
     """Step 1 that uses the last rejections even if parts were deleted."""
 
-    def _look_for_offsets(self, effect: LookForOffsets) -> Steps:
-        remains = yield from super()._look_for_offsets(effect)
+    def look_for_offsets(self, partitions: frozenset[int]) -> Steps:
+        remains = yield from super().look_for_offsets(partitions)
         return replace(remains, parts_deleted=False)
 
 
@@ -235,25 +233,25 @@ class PlainCommits(UnkindWorker):
 
     commits_plainly = True
 
-    def _commit_source(self, effect: CommitSource) -> Steps:
-        if effect.rejections:
-            yield from super()._commit_source(effect)
+    def commit_source(self, offsets: Mapping[int, int], rejections: Sequence[Rejection]) -> Steps:
+        if rejections:
+            yield from super().commit_source(offsets, rejections)
             return
         generation = self._generation
         yield
         self._check(generation)
-        self.group.committed.update(effect.offsets)
+        self.group.committed.update(offsets)
         yield
 
 
 class RejectionsOutside(UnkindWorker):
     """Step 7 that sends rejections before the offsets are committed, outside the transaction."""
 
-    def _commit_source(self, effect: CommitSource) -> Steps:
-        if effect.rejections:
+    def commit_source(self, offsets: Mapping[int, int], rejections: Sequence[Rejection]) -> Steps:
+        if rejections:
             yield
-            self.log.rejected.extend(effect.rejections)
-        yield from super()._commit_source(CommitSource(effect.offsets))
+            self.log.rejected.extend(rejections)
+        yield from super().commit_source(offsets, ())
 
 
 class NotesReadOnce(UnkindWorker):
@@ -263,10 +261,10 @@ class NotesReadOnce(UnkindWorker):
         super().__init__(*given)
         self._agreed: dict[str, Any] = {}
 
-    def _agree(self, effect: Agree) -> Steps:
-        new = {each: own for each, own in effect.histories.items() if each not in self._agreed}
-        self._agreed |= yield from super()._agree(Agree(new))
-        return {ladder: self._agreed[ladder] for ladder in effect.histories}
+    def agree(self, histories: Mapping[str, Sequence[str]]) -> Steps:
+        new = {each: own for each, own in histories.items() if each not in self._agreed}
+        self._agreed |= yield from super().agree(new)
+        return {ladder: self._agreed[ladder] for ladder in histories}
 
 
 class FilesNotCompared(Estimator):

@@ -1,6 +1,6 @@
 """Mutants of steps 8 to 14, each with one rule left out."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -13,12 +13,9 @@ from stream_rater.contract.record import Record
 from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.ports import (
     REGROUPING_S,
-    Apply,
-    Committed,
-    NewProducer,
-    PartSums,
+    Application,
+    Event,
     Position,
-    Publish,
     Step,
     StoredShard,
 )
@@ -147,17 +144,17 @@ class PublishesWhatWasLost(Updater):
 class UnstableOffset(UnkindWorker):
     """Step 8 with offsets fetched while a transaction is pending on them."""
 
-    def _committed(self, effect: Committed) -> Steps:
+    def committed(self, partitions: frozenset[int]) -> Steps:
         yield
-        return {p: self.group.committed.get(p) for p in effect.partitions}
+        return {p: self.group.committed.get(p) for p in partitions}
 
 
 class NoCompareAndSet(UnkindWorker):
     """Step 13 without the comparison: any writer's call is applied, however late."""
 
-    def _apply(self, effect: Apply) -> Steps:
+    def apply(self, applications: Mapping[int, Application], events: Collection[Event]) -> Steps:
         done = {}
-        for shard, application in effect.applications.items():
+        for shard, application in applications.items():
             yield
             _, beliefs = self.store.state(shard)
             self.store.put(shard, (application.position, beliefs | dict(application.beliefs)))
@@ -168,12 +165,12 @@ class NoCompareAndSet(UnkindWorker):
 class EpochNotCompared(UnkindWorker):
     """Step 13 that compares `applied` alone: what was read before a rebuild is written after it."""
 
-    def _apply(self, effect: Apply) -> Steps:
+    def apply(self, applications: Mapping[int, Application], events: Collection[Event]) -> Steps:
         now = {
             shard: replace(call, position=self._of_now(shard, call.position))
-            for shard, call in effect.applications.items()
+            for shard, call in applications.items()
         }
-        return (yield from super()._apply(replace(effect, applications=now)))
+        return (yield from super().apply(now, events))
 
     def _of_now(self, shard: int, position: Position) -> Position:
         held, _ = self.store.state(shard)
@@ -183,36 +180,36 @@ class EpochNotCompared(UnkindWorker):
 class TailsNotCompared(UnkindWorker):
     """Step 9 without the record before `applied`: any log that is long enough will do."""
 
-    def _part_sums(self, effect: PartSums) -> Steps:
+    def part_sums(self, offsets: Mapping[int, int]) -> Steps:
         yield
-        return dict.fromkeys(effect.offsets)
+        return dict.fromkeys(offsets)
 
 
 class AbsencesNotCompared(UnkindWorker):
     """Step 13 without the count of new beliefs: those that vanished are taken for newcomers'."""
 
-    def _apply(self, effect: Apply) -> Steps:
-        uncounted = {s: replace(call, absent=None) for s, call in effect.applications.items()}
-        return (yield from super()._apply(replace(effect, applications=uncounted)))
+    def apply(self, applications: Mapping[int, Application], events: Collection[Event]) -> Steps:
+        uncounted = {s: replace(call, absent=None) for s, call in applications.items()}
+        return (yield from super().apply(uncounted, events))
 
 
 class PublishesWhatWentAhead(UnkindWorker):
     """Step 14 with all events that were sent during step 13, even those of shards that refused the
     call."""
 
-    def _publish(self, effect: Publish) -> Steps:
+    def publish(self, events: Collection[Event], offsets: Mapping[int, int]) -> Steps:
         if self._open is not None:
-            self._open = effect.events
-        yield from super()._publish(effect)
+            self._open = events
+        yield from super().publish(events, offsets)
 
 
 class KeptProducer(UnkindWorker):
     """Step 14 with the same producer after an end in doubt: a late end hits the next
     transaction."""
 
-    def _new_producer(self, effect: NewProducer) -> Steps:
+    def new_producer(self) -> Steps:
         if self.producer in self.log._fenced:
-            yield from super()._new_producer(effect)
+            yield from super().new_producer()
         else:
             yield
             self.log.abort(self.group, self.producer)

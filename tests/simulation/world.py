@@ -7,7 +7,7 @@ gets its records in small batches, and its calls and parts reach the shards in a
 import itertools
 import random
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,21 +15,11 @@ from stream_rater.adapters.memory.driver import MemoryDriver, Steps
 from stream_rater.adapters.memory.servers import Group, Log, Records, Store
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.record import Player, Record
-from stream_rater.pipeline.corrections.correction_ports import (
-    Checkpoints,
-    DropCheckpoint,
-    KeepCheckpoint,
-    ReadPiece,
-    WritePiece,
-)
 from stream_rater.pipeline.ports import (
     Application,
-    Apply,
+    Event,
     Polled,
     Position,
-    ReadBeliefs,
-    ReadPriors,
-    Scatter,
     StoredShard,
 )
 
@@ -207,27 +197,29 @@ class UnkindWorker(MemoryDriver):
         self.rng = rng
         self.unkindness = unkindness
 
-    def _checkpoints(self, effect: Checkpoints) -> Steps:
-        return self._unkept({}) if self.store.keeps_nothing() else super()._checkpoints(effect)
+    def checkpoints(self, ladder: str) -> Steps:
+        return self._unkept({}) if self.store.keeps_nothing() else super().checkpoints(ladder)
 
-    def _read_piece(self, effect: ReadPiece) -> Steps:
+    def read_piece(self, ladder: str, name: str, number: int) -> Steps:
         if self.store.keeps_nothing():
             return self._unkept(None)
         self.store.faults["checkpoint"] += 1
-        return super()._read_piece(effect)
+        return super().read_piece(ladder, name, number)
 
-    def _write_piece(self, effect: WritePiece) -> Steps:
-        return self._unkept(False) if self.store.keeps_nothing() else super()._write_piece(effect)
-
-    def _keep_checkpoint(self, effect: KeepCheckpoint) -> Steps:
+    def write_piece(self, ladder: str, name: str, number: int, data: bytes) -> Steps:
         if self.store.keeps_nothing():
             return self._unkept(False)
-        return super()._keep_checkpoint(effect)
+        return super().write_piece(ladder, name, number, data)
 
-    def _drop_checkpoint(self, effect: DropCheckpoint) -> Steps:
+    def keep_checkpoint(self, ladder: str, name: str, head: bytes) -> Steps:
         if self.store.keeps_nothing():
             return self._unkept(False)
-        return super()._drop_checkpoint(effect)
+        return super().keep_checkpoint(ladder, name, head)
+
+    def drop_checkpoint(self, ladder: str, name: str, pieces: int) -> Steps:
+        if self.store.keeps_nothing():
+            return self._unkept(False)
+        return super().drop_checkpoint(ladder, name, pieces)
 
     def _unkept(self, outcome: object) -> Steps:
         """An effect on a checkpoint fails."""
@@ -250,30 +242,27 @@ class UnkindWorker(MemoryDriver):
             self._reading[partition] = again
         return super()._take(partition, most)
 
-    def _read_priors(self, effect: ReadPriors) -> Steps:
-        outcome = yield from super()._read_priors(ReadPriors(self._shuffled(effect.players)))
-        return outcome
+    def read_priors(self, players: Mapping[int, PlayerColumn]) -> Steps:
+        return (yield from super().read_priors(self._shuffled(players)))
 
-    def _read_beliefs(self, effect: ReadBeliefs) -> Steps:
-        outcome = yield from super()._read_beliefs(ReadBeliefs(self._shuffled(effect.players)))
-        return outcome
+    def read_beliefs(self, players: Mapping[int, PlayerColumn]) -> Steps:
+        return (yield from super().read_beliefs(self._shuffled(players)))
 
-    def _apply(self, effect: Apply) -> Steps:
-        outcome = yield from super()._apply(Apply(self._shuffled(effect.applications)))
-        return outcome
+    def apply(self, applications: Mapping[int, Application], events: Collection[Event]) -> Steps:
+        return (yield from super().apply(self._shuffled(applications), events))
 
     def _shuffled(self, by_shard: Mapping[int, Any]) -> dict[int, Any]:
         if len(by_shard) < 2:
             return dict(by_shard)
         return dict(self.rng.sample(list(by_shard.items()), len(by_shard)))
 
-    def _scatter(self, effect: Scatter) -> Steps:
+    def scatter(self, parts: Sequence[tuple[int, bytes]]) -> Steps:
         """Append parts in order within a shard, as an idempotent producer does, and in any order
         between shards."""
         waiting: dict[int, deque[tuple[int, bytes]]] = {}
-        for index, (shard, data) in enumerate(effect.parts):
+        for index, (shard, data) in enumerate(parts):
             waiting.setdefault(shard, deque()).append((index, data))
-        offsets = [-1] * len(effect.parts)
+        offsets = [-1] * len(parts)
         while waiting:
             yield
             shard = self.rng.choice(list(waiting))

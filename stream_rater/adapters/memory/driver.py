@@ -5,45 +5,27 @@ contract tests hold both drivers to the same guarantees. An effect is a generato
 each atomic step, so that a simulator can run other workers in between, or end the worker there.
 """
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from stream_rater.adapters.memory.servers import Group, Log, Records, Store
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.errors import LogTrouble, Regrouped
 from stream_rater.contract.record import Record, checksum
-from stream_rater.pipeline.corrections.correction_ports import (
-    Checkpoints,
-    DropCheckpoint,
-    KeepCheckpoint,
-    NoteCorrections,
-    NotedCorrections,
-    ReadAgain,
-    ReadPiece,
-    WritePiece,
-)
 from stream_rater.pipeline.ladder_history import correction_notes, notes
 from stream_rater.pipeline.ports import (
-    Agree,
+    Application,
     Apply,
-    CommitSource,
-    Committed,
     Effect,
     Event,
-    LogStarts,
-    LookForOffsets,
     NewProducer,
-    PartSums,
+    Noted,
     Poll,
     Polled,
     Publish,
-    ReadBeliefs,
-    ReadPriors,
     Rejection,
     Remains,
-    Scatter,
-    Seek,
-    ShardEnds,
 )
 
 Steps = Generator[None, None, Any]
@@ -67,31 +49,6 @@ class MemoryDriver:
         self._reading: dict[int, int] = {}
         self._open: Collection[Event] | None = None
         """The events of a transaction that was begun before its Publish."""
-        self._actions: dict[type, Callable[[Any], Steps]] = {
-            Poll: self._poll,
-            Committed: self._committed,
-            LookForOffsets: self._look_for_offsets,
-            LogStarts: self._log_starts,
-            Seek: self._seek,
-            NewProducer: self._new_producer,
-            ShardEnds: self._shard_ends,
-            PartSums: self._part_sums,
-            Agree: self._agree,
-            ReadPriors: self._read_priors,
-            ReadBeliefs: self._read_beliefs,
-            Scatter: self._scatter,
-            Apply: self._apply,
-            CommitSource: self._commit_source,
-            Publish: self._publish,
-            ReadAgain: self._read_again,
-            NoteCorrections: self._note_corrections,
-            NotedCorrections: self._noted_corrections,
-            Checkpoints: self._checkpoints,
-            ReadPiece: self._read_piece,
-            WritePiece: self._write_piece,
-            KeepCheckpoint: self._keep_checkpoint,
-            DropCheckpoint: self._drop_checkpoint,
-        }
 
     def perform(self, effect: Effect[Any]) -> Any:
         """Perform an effect without a pause."""
@@ -109,7 +66,7 @@ class MemoryDriver:
             self._abort_open()
         if isinstance(effect, Apply) and effect.events:
             self._begin(effect.events)
-        return self._actions[type(effect)](effect)
+        return effect.perform(self)
 
     def _begin(self, events: Collection[Event]) -> None:
         """Begin the transaction of the next Publish, as the real driver does while Redis
@@ -124,7 +81,7 @@ class MemoryDriver:
             self._open = None
             self.log.abort(self.group, self.producer)
 
-    def _poll(self, effect: Poll) -> Steps:
+    def poll(self, effect: Poll) -> Steps:
         yield
         polled = self._membership()
         records: list[Record] = []
@@ -156,141 +113,141 @@ class MemoryDriver:
             self._reading.pop(partition, None)
         return Polled(self.now_s, lost, gained)
 
-    def _committed(self, effect: Committed) -> Steps:
+    def committed(self, partitions: frozenset[int]) -> Steps:
         yield
         for transaction in self.group.transactions.values():
-            if effect.partitions & transaction.offsets.keys():
+            if partitions & transaction.offsets.keys():
                 raise LogTrouble("committed offsets are not stable: a transaction is pending")
-        return {p: self.group.committed.get(p) for p in effect.partitions}
+        return {p: self.group.committed.get(p) for p in partitions}
 
-    def _look_for_offsets(self, effect: LookForOffsets) -> Steps:
+    def look_for_offsets(self, partitions: frozenset[int]) -> Steps:
         yield
         places = [(each.record.partition, each.record.offset) for each in self.log.rejected]
-        mine = sorted(each for each in places if each[0] in effect.partitions)
+        mine = sorted(each for each in places if each[0] in partitions)
         return Remains(
             {partition: offset + 1 for partition, offset in mine},
-            {p: len(self._source[p]) for p in effect.partitions},
+            {p: len(self._source[p]) for p in partitions},
             any(parts.start for parts in self.log.parts),
         )
 
-    def _log_starts(self, effect: LogStarts) -> Steps:
+    def log_starts(self, partitions: frozenset[int]) -> Steps:
         yield
-        return {p: self._source[p].start for p in effect.partitions}
+        return {p: self._source[p].start for p in partitions}
 
-    def _seek(self, effect: Seek) -> Steps:
+    def seek(self, offsets: Mapping[int, int]) -> Steps:
         yield
-        self._reading.update({p: o for p, o in effect.offsets.items() if p in self._owned})
+        self._reading.update({p: o for p, o in offsets.items() if p in self._owned})
 
-    def _new_producer(self, effect: NewProducer) -> Steps:
+    def new_producer(self) -> Steps:
         yield
         self._open = None
         self.log.fence(self.group, self.producer)
         self.producer = self.log.new_producer()
 
-    def _shard_ends(self, effect: ShardEnds) -> Steps:
+    def shard_ends(self) -> Steps:
         ends = []
         for parts in self.log.parts:
             yield
             ends.append(len(parts))
         return ends
 
-    def _part_sums(self, effect: PartSums) -> Steps:
+    def part_sums(self, offsets: Mapping[int, int]) -> Steps:
         found: dict[int, int | None] = {}
-        for shard, offset in effect.offsets.items():
+        for shard, offset in offsets.items():
             yield
             parts = self.log.parts[shard]
             kept = parts.start <= offset < len(parts)
             found[shard] = checksum(parts[offset].value) if kept else None
         return found
 
-    def _agree(self, effect: Agree) -> Steps:
+    def agree(self, histories: Mapping[str, Sequence[str]]) -> Steps:
         yield
         ladder_log = self.log.read()
-        for ladder, own in effect.histories.items():
+        for ladder, own in histories.items():
             if not ladder_log.noted(ladder):
                 yield
                 self.log.write(notes("noted", {ladder: own}))
         yield
         ladder_log = self.log.read()
-        return {ladder: ladder_log.of(ladder) for ladder in effect.histories}
+        return {ladder: ladder_log.of(ladder) for ladder in histories}
 
-    def _read_again(self, effect: ReadAgain) -> Steps:
+    def read_again(self, partition: int, first: int, end: int) -> Steps:
         yield
-        first = max(effect.first, self._source[effect.partition].start)
-        return self._source[effect.partition][first : min(effect.end, first + POLL_RECORDS)]
+        first = max(first, self._source[partition].start)
+        return self._source[partition][first : min(end, first + POLL_RECORDS)]
 
-    def _note_corrections(self, effect: NoteCorrections) -> Steps:
-        for message in correction_notes(effect.noted):
+    def note_corrections(self, noted: Noted) -> Steps:
+        for message in correction_notes(noted):
             self.log.write([message])
             yield
 
-    def _noted_corrections(self, _: NotedCorrections) -> Steps:
+    def noted_corrections(self) -> Steps:
         yield
         return {ladder: list(each) for ladder, each in self.log.read().corrections.items()}
 
-    def _checkpoints(self, effect: Checkpoints) -> Steps:
+    def checkpoints(self, ladder: str) -> Steps:
         yield
-        return dict(self.store.checkpoints.get(effect.ladder, {}))
+        return dict(self.store.checkpoints.get(ladder, {}))
 
-    def _read_piece(self, effect: ReadPiece) -> Steps:
+    def read_piece(self, ladder: str, name: str, number: int) -> Steps:
         yield
-        return self.store.pieces.get((effect.ladder, effect.name, effect.number))
+        return self.store.pieces.get((ladder, name, number))
 
-    def _write_piece(self, effect: WritePiece) -> Steps:
-        self.store.pieces[effect.ladder, effect.name, effect.number] = effect.data
-        yield
-        return True
-
-    def _keep_checkpoint(self, effect: KeepCheckpoint) -> Steps:
-        self.store.checkpoints.setdefault(effect.ladder, {})[effect.name] = effect.head
+    def write_piece(self, ladder: str, name: str, number: int, data: bytes) -> Steps:
+        self.store.pieces[ladder, name, number] = data
         yield
         return True
 
-    def _drop_checkpoint(self, effect: DropCheckpoint) -> Steps:
-        for number in range(effect.pieces):
-            self.store.pieces.pop((effect.ladder, effect.name, number), None)
+    def keep_checkpoint(self, ladder: str, name: str, head: bytes) -> Steps:
+        self.store.checkpoints.setdefault(ladder, {})[name] = head
+        yield
+        return True
+
+    def drop_checkpoint(self, ladder: str, name: str, pieces: int) -> Steps:
+        for number in range(pieces):
+            self.store.pieces.pop((ladder, name, number), None)
             yield
-        self.store.checkpoints.get(effect.ladder, {}).pop(effect.name, None)
+        self.store.checkpoints.get(ladder, {}).pop(name, None)
         yield
         return True
 
-    def _read_priors(self, effect: ReadPriors) -> Steps:
+    def read_priors(self, players: Mapping[int, PlayerColumn]) -> Steps:
         read = {}
-        for shard, players in effect.players.items():
+        for shard, of_shard in players.items():
             yield
-            read[shard] = self.store.read_priors(shard, players)
+            read[shard] = self.store.read_priors(shard, of_shard)
         return read
 
-    def _read_beliefs(self, effect: ReadBeliefs) -> Steps:
+    def read_beliefs(self, players: Mapping[int, PlayerColumn]) -> Steps:
         read = {}
-        for shard, players in effect.players.items():
+        for shard, of_shard in players.items():
             yield
-            read[shard] = self.store.read(shard, players)
+            read[shard] = self.store.read(shard, of_shard)
         return read
 
-    def _scatter(self, effect: Scatter) -> Steps:
+    def scatter(self, parts: Sequence[tuple[int, bytes]]) -> Steps:
         offsets = []
-        for shard, data in effect.parts:
+        for shard, data in parts:
             yield
             offsets.append(self.log.append_part(shard, data))
         yield
         return offsets
 
-    def _apply(self, effect: Apply) -> Steps:
+    def apply(self, applications: Mapping[int, Application], events: Collection[Event]) -> Steps:
         done = {}
-        for shard, application in effect.applications.items():
+        for shard, application in applications.items():
             yield
             done[shard] = self.store.apply(shard, application)
         yield
         return done
 
-    def _commit_source(self, effect: CommitSource) -> Steps:
-        yield from self._transaction((), effect.rejections, effect.offsets)
+    def commit_source(self, offsets: Mapping[int, int], rejections: Sequence[Rejection]) -> Steps:
+        yield from self._transaction((), rejections, offsets)
 
-    def _publish(self, effect: Publish) -> Steps:
-        if self._open is not None and self._open != effect.events:
+    def publish(self, events: Collection[Event], offsets: Mapping[int, int]) -> Steps:
+        if self._open is not None and self._open != events:
             self._abort_open()
-        yield from self._transaction(effect.events, (), effect.offsets)
+        yield from self._transaction(events, (), offsets)
 
     def _transaction(
         self, events: Collection[Event], rejections: Sequence[Rejection], offsets: Mapping[int, int]

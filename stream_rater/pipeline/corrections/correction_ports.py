@@ -11,32 +11,13 @@ outcome, and not by an exception: no correction waits for it. Only Denied is rai
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
-
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.ports import Effect
+from stream_rater.pipeline.ports import Effect, Handler, Noted, NotedCorrection, R_co
 
-
-class NotedCorrection(msgspec.Struct, frozen=True):
-    """A correction that was accepted, or one that waits for `corrections-applied`."""
-
-    offset: int
-    """Of its record."""
-    event_type: str
-    correction: msgspec.Raw
-    """In JSON, without texts that may be of any length, as its reason is, and of an amended round
-    without what it is now. Older notes have a reason."""
-    at: int = -1
-    """The offset at which it was worked in; -1: it waits."""
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """What tells it from others of its ladder: its offset, and where it was worked in."""
-        return self.offset, self.at
-
-
-Noted = Mapping[str, Sequence[NotedCorrection]]
-"""By ladder, in the order in which they were noted."""
+__all__ = [
+    "Checkpoints", "DropCheckpoint", "KeepCheckpoint", "NoteCorrections", "Noted",
+    "NotedCorrection", "NotedCorrections", "ReadAgain", "ReadPiece", "WritePiece",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +27,16 @@ class NoteCorrections(Effect[None]):
 
     noted: Noted
 
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.note_corrections(self.noted)
+
 
 @dataclass(frozen=True, slots=True)
 class NotedCorrections(Effect[Noted]):
     """Read all notes of corrections that exist now."""
+
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.noted_corrections()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +48,9 @@ class ReadAgain(Effect[Sequence[Record]]):
     first: int
     end: int
 
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.read_again(self.partition, self.first, self.end)
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints(Effect[Mapping[str, bytes]]):
@@ -68,6 +58,9 @@ class Checkpoints(Effect[Mapping[str, bytes]]):
     read."""
 
     ladder: str
+
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.checkpoints(self.ladder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +70,9 @@ class ReadPiece(Effect[bytes | None]):
     ladder: str
     name: str
     number: int
+
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.read_piece(self.ladder, self.name, self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +84,9 @@ class WritePiece(Effect[bool]):
     number: int
     data: bytes = field(repr=False)
 
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.write_piece(self.ladder, self.name, self.number, self.data)
+
 
 @dataclass(frozen=True, slots=True)
 class KeepCheckpoint(Effect[bool]):
@@ -96,6 +95,9 @@ class KeepCheckpoint(Effect[bool]):
     ladder: str
     name: str
     head: bytes
+
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.keep_checkpoint(self.ladder, self.name, self.head)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +108,6 @@ class DropCheckpoint(Effect[bool]):
     ladder: str
     name: str
     pieces: int
+
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.drop_checkpoint(self.ladder, self.name, self.pieces)
