@@ -36,11 +36,10 @@ from stream_rater.serve.answers import (
 )
 from stream_rater.serve.entries import History
 from stream_rater.serve.explaining import explained
-from stream_rater.serve.http.turns import Turns
+from stream_rater.serve.http.limits import Turns
 from stream_rater.serve.predicting import check_sides
 from stream_rater.serve.problems import Refused
-from stream_rater.serve.questions import Index
-from stream_rater.serve.reached import AbsentLadder
+from stream_rater.serve.questions import AbsentLadder, Index
 
 MOST_WAITING = 32
 """Questions that wait for their turn."""
