@@ -19,7 +19,7 @@ import logging
 import os
 import resource
 import socket
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -283,14 +283,6 @@ class Closable(Protocol):
         """Close the connection at once."""
 
 
-class _Address(NamedTuple):
-    """The connections of one client address."""
-
-    idle: OrderedDict[Closable, None]
-    """The connections that wait for their client, the longest wait first."""
-    busy: set[Closable]
-
-
 class OpenConnections:
     """The open connections of a server, for one thread.
 
@@ -303,55 +295,47 @@ class OpenConnections:
         """`most`: all connections; `per_address`: those of one address, 0 means no limit.
         `made_room` is called with `address` or `all` when a connection is closed."""
         self._most, self._per_address, self._made_room = most, per_address, made_room
-        self._idle: OrderedDict[Closable, None] = OrderedDict()
         self._address_of: dict[Closable, str] = {}
-        self._addresses: dict[str, _Address] = {}
+        self._counts: Counter[str] = Counter()
+        """By address, the number of its connections."""
+        self._idle: OrderedDict[Closable, None] = OrderedDict()
+        """The idle connections, the longest wait first."""
 
     def __len__(self) -> int:
         """The number of open connections."""
         return len(self._address_of)
 
     def add(self, connection: Closable, address: str) -> None:
-        """A client connected. Close this connection or another one if there are too many."""
-        own = self._addresses.setdefault(address, _Address(OrderedDict(), set()))
+        """A client connected. Close an idle connection if there are too many, or this one if all
+        others are busy."""
         self._address_of[connection] = address
-        own.busy.add(connection)  # so that another one makes room if possible
-        if self._per_address and len(own.idle) + len(own.busy) > self._per_address:
-            self._make_room(own.idle, connection, "address")
+        self._counts[address] += 1
+        if self._per_address and self._counts[address] > self._per_address:
+            own = (each for each in self._idle if self._address_of[each] == address)
+            self._close(next(own, connection), "address")
         elif len(self) > self._most:
-            self._make_room(self._idle, connection, "all")
+            self._close(next(iter(self._idle), connection), "all")
         self.idle(connection)
 
     def idle(self, connection: Closable) -> None:
         """The server begins to wait for the client."""
-        if (address := self._address_of.get(connection)) is not None:
-            own = self._addresses[address]
-            own.busy.discard(connection)
-            for each in (self._idle, own.idle):
-                each[connection] = None
-                each.move_to_end(connection)
+        if connection in self._address_of:
+            self._idle[connection] = None
+            self._idle.move_to_end(connection)
 
     def busy(self, connection: Closable) -> None:
         """The client begins to wait for the server."""
-        if (address := self._address_of.get(connection)) is not None:
-            own = self._addresses[address]
-            own.busy.add(connection)
-            for each in (self._idle, own.idle):
-                each.pop(connection, None)
+        self._idle.pop(connection, None)
 
     def remove(self, connection: Closable) -> None:
         """The connection is closed."""
+        self._idle.pop(connection, None)
         if (address := self._address_of.pop(connection, None)) is not None:
-            own = self._addresses[address]
-            own.busy.discard(connection)
-            for each in (self._idle, own.idle):
-                each.pop(connection, None)
-            if not own.idle and not own.busy:
-                del self._addresses[address]
+            self._counts[address] -= 1
+            if not self._counts[address]:
+                del self._counts[address]
 
-    def _make_room(self, idle: OrderedDict[Closable, None], new: Closable, cause: str) -> None:
-        """Close the connection that has been idle longest; the new one if all are busy."""
+    def _close(self, connection: Closable, cause: str) -> None:
         self._made_room(cause)
-        oldest = next(iter(idle), new)
-        self.remove(oldest)
-        oldest.drop()
+        self.remove(connection)
+        connection.drop()

@@ -100,4 +100,4 @@ def test_the_limits_hold() -> None:
         assert all(addresses.count(one) <= 3 for one in addresses)
     for each in there:
         some.remove(each)
-    assert not some._address_of and not some._addresses and not some._idle
+    assert not some._address_of and not some._counts and not some._idle

@@ -45,9 +45,8 @@ class Scraped(Collector):
 
 @pytest.fixture
 def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each step of a connection has STEP_S seconds of this file."""
+    """The client has STEP_S seconds of this file for each of its steps."""
     monkeypatch.setattr(connections, "STEP_S", STEP_S)
-    monkeypatch.setattr(http, "LIMITS", http.LIMITS._replace(answer_s=STEP_S))
 
 
 @contextmanager
@@ -146,9 +145,9 @@ def test_a_request_has_its_time() -> None:
             sleep(STEP_S / 10.0)
 
 
-@pytest.mark.usefixtures("short_steps")
-def test_making_an_answer_has_its_time() -> None:
+def test_making_an_answer_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the connection is closed."""
+    monkeypatch.setattr(http, "LIMITS", http.LIMITS._replace(answer_s=STEP_S))
     with serving(Scraped()) as server, connected(server) as client:
         client.sendall(SCRAPE)
         assert rest(client) == b""
