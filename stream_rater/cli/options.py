@@ -25,10 +25,9 @@ OF_EXTRAS = {
     "prometheus_client": "service",
     "redis": "service",
     "structlog": "service",
-    "waitress": "service",
-    "httptools": "serve",
+    "httptools": "service",
+    "uvicorn": "service",
     "starlette": "serve",
-    "uvicorn": "serve",
 }
 """What extras bring."""
 

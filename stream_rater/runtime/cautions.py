@@ -1,11 +1,11 @@
-"""What a process tells at its start of how its ladders are rated (`rating.cautions`)."""
+"""Warnings about the ladders' rating parameters, for the start of a process (`rating.cautions`)."""
 
 from stream_rater.config.ladders import Ladders
 from stream_rater.rating.cautions import cautions
 
 
 def cautions_of(ladders: Ladders) -> list[str]:
-    """A line for each different text, which names the first ladder that it holds for."""
+    """One line per different warning, which names the first ladder that it holds for."""
     found: dict[str, str] = {}
     for name, each in ladders.ladders.items():
         changed = [change.rating for change in each.changes if change.rating is not None]

@@ -1,4 +1,4 @@
-"""When a certificate is over, for an alert that comes before the day it fails."""
+"""When a certificate expires, for an alert before that day."""
 
 import ssl
 from datetime import UTC, datetime
@@ -8,15 +8,16 @@ UTC_TIME, GENERALIZED_TIME = 0x17, 0x18
 FORMATS = {UTC_TIME: "%y%m%d%H%M%SZ", GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}
 VERSION = 0xA0
 FIELDS_BEFORE_VALIDITY = 3
-"""Serial number, signature algorithm, issuer, behind a version if any (RFC 5280, 4.1)."""
+"""Serial number, signature algorithm and issuer, after the optional version (RFC 5280, 4.1)."""
 
 END = "-----END CERTIFICATE-----"
 
 
 def not_after(path: str) -> float | None:
-    """Unix seconds when the first certificate of a PEM file is over; None if it has none to read.
+    """Unix seconds at which the first certificate of a PEM file expires; None if there is none that
+    can be read.
 
-    The client libraries say what is wrong with a file; this only watches one that is right.
+    The client libraries report what is wrong with a file; this only watches a valid one.
     """
     try:
         before, end, _ = Path(path).read_text("ascii").partition(END)
@@ -37,7 +38,7 @@ def _not_after(der: bytes) -> float:
 
 
 def _inside(der: bytes, at: int) -> tuple[int, int]:
-    """Where the content of the DER value at `at` begins and ends."""
+    """The start and the end of the content of the DER value at `at`."""
     length, start = der[at + 1], at + 2
     if length & 0x80:
         size = length & 0x7F

@@ -1,4 +1,4 @@
-"""What the log and the metrics tell of corrections that are worked in."""
+"""The progress of corrections, for the log and the metrics."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 import structlog
 
 LOG_EVERY_S = 10.0
-"""How often the share of a correction's work that is done is logged at most."""
+"""The least interval between two log lines about the progress of a correction."""
 
 NONE_LEFT = 1.0
-"""The progress of a partition that no correction of is worked in."""
+"""The progress of a partition without a correction."""
 
 AT_MOST = 0.99
-"""The progress of one whose parts are not all sent, at most."""
+"""The greatest progress of a correction before all of its parts are sent."""
 
 
 @dataclass(slots=True)
-class _Begun:
-    """A correction that is worked in."""
+class _Work:
+    """The work on one correction."""
 
     offset: int
     begun_s: float
@@ -26,25 +26,24 @@ class _Begun:
 
 
 class CorrectionReports:
-    """The corrections that one estimator works in, one a partition."""
+    """The corrections that one estimator is applying, at most one per partition."""
 
     def __init__(self, log: structlog.stdlib.BoundLogger, clock: Callable[[], float]) -> None:
         self._log = log
         self._clock = clock
-        self._begun: dict[int, _Begun] = {}
-        """By partition."""
+        self._works: dict[int, _Work] = {}
+        """By partition, the work on its correction."""
 
     def progress(self, partition: int) -> float:
-        """The share of the work on a partition's correction that is done: below 1 while there is
-        one."""
-        work = self._begun.get(partition)
+        """The share of the work on a partition's correction that is done; 1 if it has none."""
+        work = self._works.get(partition)
         return NONE_LEFT if work is None else work.progress
 
-    def goes_on(self, ladder: str, partition: int, offset: int, progress: float) -> None:
-        """A piece of the work on a correction was done, and so this share of all."""
-        now_s, work = self._clock(), self._begun.get(partition)
+    def progressed(self, ladder: str, partition: int, offset: int, progress: float) -> None:
+        """The work on a correction has reached this share."""
+        now_s, work = self._clock(), self._works.get(partition)
         if work is None or work.offset != offset:
-            work = self._begun[partition] = _Begun(offset, now_s, now_s)
+            work = self._works[partition] = _Work(offset, now_s, now_s)
             self._log.info("correcting", ladder=ladder, partition=partition, offset=offset)
         elif now_s - work.logged_s >= LOG_EVERY_S:
             work.logged_s = now_s
@@ -55,8 +54,8 @@ class CorrectionReports:
         work.progress = min(progress, AT_MOST)
 
     def done(self, ladder: str, partition: int, offset: int, refused: int) -> None:
-        """The work is done; so many corrections were refused in it."""
-        work = self._begun.pop(partition, None)
+        """The work is done; `refused` corrections were rejected."""
+        work = self._works.pop(partition, None)
         took_s = 0.0 if work is None else self._clock() - work.begun_s
         self._log.info(
             "corrected", ladder=ladder, partition=partition, offset=offset, refused=refused,
@@ -64,5 +63,5 @@ class CorrectionReports:
         )  # fmt: skip
 
     def keep(self, partitions: Collection[int]) -> None:
-        """Forget the work on all other partitions: others do it."""
-        self._begun = {p: work for p, work in self._begun.items() if p in partitions}
+        """Forget the work on all other partitions: other workers do it."""
+        self._works = {p: work for p, work in self._works.items() if p in partitions}

@@ -1,223 +1,153 @@
-"""/healthz, /readyz and /metrics.
+"""The pages /healthz, /readyz and /metrics of a process.
 
-No client can keep others from a probe's answer, or make the process hold more than a little:
+No client can keep others from an answer, or make the process hold more than a little:
 
-- A new connection always gets in. Beyond CONNECTIONS at an address, the one is closed whose last
-  step is longest ago.
-- Each step of a connection has STEP_S seconds: the client sends its request, we make the answer,
-  the client takes it.
-- A connection ends with its first answer. So no more than one page is ever held for it.
-- A request of more than a few KiB is refused before its body is read.
-- The probes have threads of their own. So they wait for no scrape.
+- The server runs in an event loop and a thread of its own, and limits connections
+  (`runtime.connections`). A new connection is always accepted.
+- Each step of a connection has STEP_S seconds: the client sends its request, the process makes the
+  answer, the client reads it.
+- A connection ends with its first answer, so it never holds more than one page.
+- The body of a request is never read.
+- Metrics are collected in threads of their own, so a probe does not wait for a scrape.
 """
 
+import asyncio
+import inspect
 import threading
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import Future
 from typing import Any
-from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
-from waitress import wasyncore
-from waitress.adjustments import Adjustments
-from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser
-from waitress.server import TcpWSGIServer
-from waitress.task import ThreadedTaskDispatcher
 
-CONNECTIONS = 100
-"""At most so many are open at each address."""
-STEP_S = 10.0
-MOST_HEADER_BYTES, MOST_BODY_BYTES = 8192, 4096
-THREADS = 2
-"""So many answer probes, and as many everything else."""
-LOOK_EVERY_S = 1.0
-"""At least so often connections are closed that take too long."""
+from stream_rater.runtime import connections, log
+from stream_rater.runtime.connections import Limits
 
-PLAIN = [("Content-Type", "text/plain; charset=utf-8")]
+LIMITS = Limits(
+    connections=100, per_address=0, head_bytes=8192, answer_s=connections.STEP_S, stop_s=1
+)
+SCRAPES = 2
+"""The number of scrapes that are answered at the same time."""
+
 METHODS = ("GET", "HEAD")
 PROBES = ("/healthz", "/readyz")
 
-Reasons = Callable[[], list[str]]
-Clock = Callable[[], float]
-Page = Callable[[WSGIEnvironment, Any], Iterable[bytes]]
+Reasons = Callable[[], list[str] | Awaitable[list[str]]]
+"""The reasons why a probe fails; none if it succeeds."""
+Headers = list[tuple[str, str]]
+Page = tuple[str, Headers, bytes]
+"""The status with its phrase, the headers, and the body."""
+Application = Callable[[Any, Any, Any], Awaitable[None]]
 
-
-# --- the application ------------------------------------------------------------------------------
-
-
-def application(
-    registry: CollectorRegistry, unhealthy: Reasons, unready: Reasons
-) -> WSGIApplication:
-    """The WSGI application; each probe answers 200, or 503 with the reasons, a line each."""
-    pages: dict[str, Page] = {
-        "/healthz": _probe(unhealthy), "/readyz": _probe(unready),
-        "/metrics": make_wsgi_app(registry),
-    }  # fmt: skip
-
-    def serve(environ: WSGIEnvironment, respond: StartResponse) -> Iterable[bytes]:
-        method = environ["REQUEST_METHOD"]
-        if method not in METHODS:
-            respond("405 Method Not Allowed", [*PLAIN, ("Allow", ", ".join(METHODS))])
-            return [b"GET or HEAD\n"]
-        head: list[Any] = []
-        page = pages.get(environ.get("PATH_INFO", ""), _nowhere)
-        body = b"".join(page(environ | {"REQUEST_METHOD": "GET"}, lambda *told: head.extend(told)))
-        status, headers = head
-        respond(status, [*headers, ("Content-Length", str(len(body)))])
-        return [body] if method == "GET" else []
-
-    return serve
-
-
-def _probe(problems: Reasons) -> Page:
-    def serve(_: WSGIEnvironment, respond: StartResponse) -> Iterable[bytes]:
-        reasons = problems()
-        respond("503 Service Unavailable" if reasons else "200 OK", PLAIN)
-        return ["".join(f"{each}\n" for each in reasons or ["ok"]).encode()]
-
-    return serve
-
-
-def _nowhere(_: WSGIEnvironment, respond: StartResponse) -> Iterable[bytes]:
-    respond("404 Not Found", PLAIN)
-    return [b"/healthz, /readyz or /metrics\n"]
-
-
-# --- the server -----------------------------------------------------------------------------------
-
-
-class _Request(HTTPRequestParser):  # type: ignore[misc]
-    """A request after whose answer the connection is closed, whatever the client asks for."""
-
-    def parse_header(self, header_plus: bytes) -> None:
-        super().parse_header(header_plus)
-        self.headers["CONNECTION"] = "close"
-
-    def received(self, data: bytes) -> int:
-        taken: int = super().received(data)
-        if self.error is not None:
-            self.expect_continue = False  # or waitress would ask for the body that it refuses
-        return taken
-
-
-class _Connection(HTTPChannel):  # type: ignore[misc]
-    """A connection that knows when it began its present step."""
-
-    parser_class = _Request
-
-    def __init__(self, server: "_Listener", *rest: Any, **named: Any) -> None:
-        super().__init__(server, *rest, **named)
-        self.step()
-
-    def step(self) -> None:
-        """Begin a step, which has STEP_S seconds."""
-        self.since_s: float = self.server.clock()
-
-    def service(self) -> None:
-        """Make the answer, in a thread."""
-        super().service()
-        self.step()
-
-    def handle_expt(self) -> None:
-        """Close: the client has sent urgent data. Nobody reads it, and as long as it is there, no
-        wait lasts."""
-        self.handle_close()
-
-
-class _Listener(TcpWSGIServer):  # type: ignore[misc]
-    """Accepts the connections at one address, and closes those that are too many or too slow.
-
-    waitress by itself accepts none when there are `connection_limit`, keeps a connection for as
-    long as a byte comes now and then, and never closes one whose client does not read.
-    """
-
-    channel_class = _Connection
-
-    def __init__(self, clock: Clock, others: ThreadedTaskDispatcher, *rest: Any, **named: Any):
-        super().__init__(*rest, **named)
-        self.clock = clock
-        self._others = others
-        self._waking, self._stopped = threading.Lock(), False
-
-    def readable(self) -> bool:
-        """Whether to accept: always."""
-        return True
-
-    def pull_trigger(self) -> None:
-        """Wake the server's thread; nothing once it has stopped. By then the number of the pipe
-        may be another file's."""
-        with self._waking:
-            if not self._stopped:
-                super().pull_trigger()
-
-    def stop(self) -> None:
-        """Close what wakes the thread: only the thread itself may, and nobody wakes it then."""
-        with self._waking:
-            self._stopped = True
-            self.trigger.close()
-
-    def prune(self) -> None:
-        """Close the connections that are too many or too slow."""
-        oldest_first = sorted(self.active_channels.values(), key=lambda each: each.since_s)
-        too_many = len(oldest_first) - CONNECTIONS
-        late_s = self.clock() - STEP_S
-        for i, each in enumerate(oldest_first):
-            if i < too_many or each.since_s <= late_s:
-                each.handle_close()
-
-    def add_task(self, connection: _Connection) -> None:
-        """Have a request answered that has arrived whole."""
-        connection.step()
-        request = connection.requests[0]
-        quick = request.error is not None or request.path in PROBES
-        (self.task_dispatcher if quick else self._others).add_task(connection)
+PLAIN = [("Content-Type", "text/plain; charset=utf-8")]
 
 
 class Server:
-    """Serves an application in a thread of its own, at each address that the host has."""
+    """Serves an application in a thread of its own, at each address of the host."""
 
-    def __init__(self, address: str, app: WSGIApplication, clock: Clock = time.monotonic) -> None:
-        host, _, port = address.rpartition(":")
-        settings = Adjustments(
-            host=host or "127.0.0.1",
-            port=int(port),
-            max_request_header_size=MOST_HEADER_BYTES,
-            max_request_body_size=MOST_BODY_BYTES,
+    def __init__(self, address: str, app: Application) -> None:
+        """Listens at once. Raises OSError or ValueError if that fails."""
+        self._server = connections.Server(app, address, LIMITS)
+        self.port = self._server.port
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._server.listen()), name="http", daemon=True
         )
-        self._open: dict[int, Any] = {}
-        """Everything the thread waits for, by file descriptor."""
-        self._pools = probes, others = ThreadedTaskDispatcher(), ThreadedTaskDispatcher()
-        self._listeners = [
-            _Listener(
-                clock, others, app, self._open, dispatcher=probes, adj=settings, sockinfo=each
-            )
-            for each in settings.listen
-        ]
-        self.port: int = self._listeners[0].effective_port
-        self._closing = False
-        for pool in self._pools:
-            pool.set_thread_count(THREADS)
-        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._thread.start()
 
-    def _run(self) -> None:
-        while not self._closing:
-            # Only between two looks at the events: the number of a closed connection soon is that
-            # of a new one, and an event would be taken for the other's.
-            for listener in self._listeners:
-                listener.prune()
-            # poll, not select: a worker may have more than the 1,024 files that select knows.
-            wasyncore.loop(LOOK_EVERY_S, use_poll=True, map=self._open, count=1)
-        for listener in self._listeners:
-            listener.stop()
-        wasyncore.close_all(self._open, ignore_all=True)
-
     def close(self) -> None:
-        """Stop listening. What the thread waits for it closes itself: closed under it, a number
-        may be another's file by the time it looks."""
-        for pool in self._pools:
-            pool.shutdown()
-        self._closing = True
-        self._listeners[0].pull_trigger()
+        """Stop listening, and close all connections."""
+        self._server.stop()
         self._thread.join()
+
+
+def application(registry: CollectorRegistry, unhealthy: Reasons, unready: Reasons) -> Application:
+    """The ASGI application. Each probe answers 200, or 503 with one reason per line."""
+    metrics = _Metrics(registry)
+    probes = dict(zip(PROBES, (unhealthy, unready), strict=True))
+
+    async def page(scope: Any) -> Page:
+        if scope["method"] not in METHODS:
+            allow = [*PLAIN, ("Allow", ", ".join(METHODS))]
+            return "405 Method Not Allowed", allow, b"GET or HEAD\n"
+        if scope["path"] == "/metrics":
+            return await metrics.page(scope)
+        if (reasons := probes.get(scope["path"])) is None:
+            return "404 Not Found", PLAIN, b"/healthz, /readyz or /metrics\n"
+        status, text = await probe(reasons)
+        return ("503 Service Unavailable" if status == 503 else "200 OK"), PLAIN, text.encode()
+
+    async def answer(scope: Any, _: Any, send: Any) -> None:
+        try:
+            status, headers, body = await page(scope)
+        except Exception:
+            log.logger("http").exception("page failed", path=scope["path"])
+            status, headers, body = "500 Internal Server Error", PLAIN, b"see the log\n"
+        headers = [*headers, ("Content-Length", str(len(body))), ("Connection", "close")]
+        await send(
+            {
+                "type": "http.response.start", "status": int(status[:3]),
+                "headers": [(name.encode(), value.encode()) for name, value in headers],
+            }
+        )  # fmt: skip
+        await send({"type": "http.response.body", "body": body})
+
+    return answer
+
+
+async def probe(reasons: Reasons) -> tuple[int, str]:
+    """The status and the text of a probe."""
+    found = reasons()
+    lines = await found if inspect.isawaitable(found) else found
+    return (503 if lines else 200), "".join(f"{each}\n" for each in lines or ["ok"])
+
+
+class _Metrics:
+    """The page /metrics, for one event loop."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._scrape = make_wsgi_app(registry)
+        self._threads = asyncio.Semaphore(SCRAPES)
+        self._waiting = 0
+
+    async def page(self, scope: Any) -> Page:
+        """The metrics, in the format that the client accepts."""
+        if self._waiting >= LIMITS.connections:  # clients that have gone may be among them
+            return "503 Service Unavailable", PLAIN, b"too many scrapes at once: try again\n"
+        self._waiting += 1
+        try:
+            async with self._threads:
+                return await _in_thread(lambda: self._scraped(scope))
+        finally:
+            self._waiting -= 1
+
+    def _scraped(self, scope: Any) -> Page:
+        environ = {
+            f"HTTP_{name.decode('latin-1').upper().replace('-', '_')}": value.decode("latin-1")
+            for name, value in scope["headers"]
+        }
+        environ |= {
+            "REQUEST_METHOD": "GET", "PATH_INFO": "/metrics",
+            "QUERY_STRING": scope["query_string"].decode("latin-1"),
+        }  # fmt: skip
+        head: list[Any] = []
+
+        def respond(status: str, headers: Headers) -> None:
+            head.extend((status, headers))
+
+        parts: Iterable[bytes] = self._scrape(environ, respond)
+        return head[0], head[1], b"".join(parts)
+
+
+async def _in_thread(work: Callable[[], Page]) -> Page:
+    """The result of `work` from a thread that does not keep the process from ending."""
+    done: Future[Page] = Future()
+    done.set_running_or_notify_cancel()  # whoever waits may give up; the thread does not notice
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="scrape", daemon=True).start()
+    return await asyncio.wrap_future(done)

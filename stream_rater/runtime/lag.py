@@ -1,4 +1,4 @@
-"""The metrics that are computed when they are scraped: how far each owned partition has come."""
+"""The metrics that are computed at each scrape: the lag and position of each owned partition."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -10,18 +10,18 @@ from stream_rater.runtime.metrics import ServiceObserver
 
 
 class Source(NamedTuple):
-    """A topic of which a role reads partitions."""
+    """A topic that a role reads."""
 
     topic: str
     ends: Callable[[], Mapping[int, int]]
     """The end offsets of the owned partitions."""
     observer: ServiceObserver
     corrections: bool
-    """Whether there may be corrections in it."""
+    """Whether the topic may contain corrections."""
 
 
 class Lag(Collector):
-    """How far each owned partition has come, when scraped."""
+    """The lag and position of each owned partition, at each scrape."""
 
     def __init__(self) -> None:
         self._sources: list[Source] = []
@@ -30,24 +30,24 @@ class Lag(Collector):
         self, topic: str, ends: Callable[[], Mapping[int, int]], observer: ServiceObserver, *,
         corrections: bool,
     ) -> None:  # fmt: skip
-        """A topic whose owned partitions' end offsets `ends` knows, and whether there may be
-        corrections in it."""
+        """Add a topic. `ends` returns the end offsets of its owned partitions; `corrections` says
+        whether it may contain corrections."""
         self._sources.append(Source(topic, ends, observer, corrections))
 
     def collect(self) -> Iterable[Metric]:
         lag = GaugeMetricFamily(
             "stream_rater_lag_records",
-            "Records not yet finished, by topic and partition",
+            "Records that are not finished yet.",
             labels=["topic", "partition"],
         )
         position = GaugeMetricFamily(
             "stream_rater_next_offset",
-            "The next offset to be finished, by topic and partition",
+            "The next offset to be finished.",
             labels=["topic", "partition"],
         )
         correction = GaugeMetricFamily(
             "stream_rater_correction_progress",
-            "Share of the work on the correction that an estimator works in; 1: there is none",
+            "Share of the work on the current correction that is done; 1 if there is none.",
             labels=["topic", "partition"],
         )
         for topic, ends, observer, corrections in self._sources:

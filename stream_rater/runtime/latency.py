@@ -1,8 +1,8 @@
-"""How long records wait, from their arrival in Kafka until they are finished.
+"""The latency of records, from their arrival in Kafka until they are finished.
 
-One record of each poll is followed, the first: it has waited longest. That costs nothing, and under
-little load it is every record. Arrival is the record's time in the log: the broker's clock where
-the topic has LogAppendTime, as round-completed does, else the producer's.
+The first record of each poll is followed, because it has waited longest. That costs nothing, and
+under little load it is every record. A record arrives at its time in the log: by the broker's clock
+if the topic has LogAppendTime, as round-completed does, else by the producer's.
 """
 
 from collections import deque
@@ -11,28 +11,30 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from stream_rater.contract.record import Record
 
 MOST = 1000
-"""Records followed at once, of a partition."""
+"""The number of records of a partition that are followed at the same time."""
 
-Told = Callable[[float], None]
+Observe = Callable[[float], None]
 
 
 class LatencyTracker:
     """Follows records of one role; `clock` gives Unix seconds.
 
-    `waited` is told the seconds of each that is finished, `ahead` by how much a record's time lay
-    ahead of the clock when it was read: 0 unless the clocks disagree.
+    `waited` is called with the seconds that each finished record waited. `ahead` is called with the
+    seconds by which a record's time was ahead of the clock when it was read: 0 unless the clocks
+    disagree.
     """
 
-    def __init__(self, waited: Told, ahead: Told, clock: Callable[[], float]) -> None:
+    def __init__(self, waited: Observe, ahead: Observe, clock: Callable[[], float]) -> None:
         self._waited = waited
         self._ahead = ahead
         self._clock = clock
         self._followed: dict[int, deque[tuple[int, float]]] = {}
-        """(offset, arrival), by partition."""
+        """By partition, (offset, arrival) of the followed records."""
         ahead(0.0)
 
     def polled(self, records: Sequence[Record], next_offsets: Mapping[int, int]) -> None:
-        """Follow the first of these, unless it is finished: read again for its round id only."""
+        """Follow the first of these records, unless it is finished and was only read again for its
+        round id."""
         if not records:
             return
         first = records[0]
@@ -44,12 +46,12 @@ class LatencyTracker:
             followed.append((first.offset, first.received_s))
 
     def finished(self, next_offsets: Mapping[int, int]) -> None:
-        """All before these offsets is finished."""
+        """All records before these offsets are finished."""
         for partition, end in next_offsets.items():
             followed = self._followed.get(partition, ())
             while followed and followed[0][0] < end:
                 self._waited(max(0.0, self._clock() - followed.popleft()[1]))
 
     def keep(self, partitions: Collection[int]) -> None:
-        """Others finish what is in the other partitions."""
+        """Forget the records of all other partitions: other workers finish them."""
         self._followed = {p: each for p, each in self._followed.items() if p in partitions}

@@ -1,4 +1,4 @@
-"""Logs: one structured line an event, human-readable on a terminal, JSON otherwise."""
+"""Logs: one structured line per event, readable on a terminal, JSON otherwise."""
 
 import logging
 import sys
@@ -34,12 +34,12 @@ def _for_people() -> list[structlog.types.Processor]:
 
 
 def _printable(_: object, __: str, line: structlog.types.EventDict) -> structlog.types.EventDict:
-    """Ids are a stranger's words: they command no terminal."""
-    return {name: shown(told) if isinstance(told, str) else told for name, told in line.items()}
+    """Ids come from outside: their control characters must not reach the terminal."""
+    return {name: shown(each) if isinstance(each, str) else each for name, each in line.items()}
 
 
 def _for_machines() -> list[structlog.types.Processor]:
-    """Tracebacks without the values of local variables: passwords may be among them."""
+    """Tracebacks have no values of local variables: passwords may be among them."""
     tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     return [
         structlog.processors.ExceptionRenderer(tracebacks),

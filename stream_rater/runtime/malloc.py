@@ -1,37 +1,37 @@
-"""What a worker asks of the memory beneath Python: that it keep what it will need again.
+"""Settings of the C library's allocator and of the garbage collector for a worker.
 
-A worker makes and drops some megabytes with every batch. By default the C library gives them back
-to the system each time and has them cleared again. It puts small pieces aside as they are freed,
-and whenever a large one is wanted joins all that were put aside: Kafka's client, which asks for
-seven small pieces and a large one an event, waited for that a quarter of its time. And Python looks
-through all that waits for unreachable cycles, which our code does not make.
+A worker allocates and frees some megabytes with every batch. By default the C library returns them
+to the system each time, and the system clears them again. It also keeps freed small blocks aside,
+and merges all of them whenever a large block is wanted: Kafka's client, which allocates seven small
+blocks and a large one per event, spent a quarter of its time on that. And Python searches all
+objects for unreachable cycles, which our code does not make.
 """
 
 import ctypes
 import gc
 
 SET_ASIDE, TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = 1, -1, -2, -3
-"""Of glibc's `mallopt`."""
+"""The options of glibc's `mallopt`."""
 KEPT_BYTES = 128 * 2**20
-"""Free memory that is not given back, for each thread."""
+"""Free memory per thread that is not returned to the system."""
 AHEAD_BYTES = 16 * 2**20
-LARGEST_PIECE = 32 * 2**20
-"""More glibc does not allow."""
+LARGEST_BLOCK = 32 * 2**20
+"""The greatest value that glibc allows."""
 NONE = 0
-"""Pieces of how many bytes, at most, are put aside and not joined at once."""
+"""The greatest size in bytes of freed blocks that are kept aside, not merged at once."""
 
-OFTEN_ENOUGH = 1_000_000
-"""Objects made, and not freed, between two looks for cycles. At 700, the default, they are a fifth
-of a worker's time, at 50,000 a tenth."""
+OBJECTS_PER_COLLECTION = 1_000_000
+"""Objects allocated and not freed between two searches for cycles. At 700, the default, searching
+takes a fifth of a worker's time, at 50,000 a tenth."""
 
 
 def keep() -> None:
-    """From now on, in this process."""
-    gc.set_threshold(OFTEN_ENOUGH)
+    """Apply the settings to this process."""
+    gc.set_threshold(OBJECTS_PER_COLLECTION)
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:  # another C library has no such thing
+    if mallopt is not None:  # other C libraries lack it
         for option, size in (
             (SET_ASIDE, NONE), (TRIM_THRESHOLD, KEPT_BYTES), (TOP_PAD, AHEAD_BYTES),
-            (MMAP_THRESHOLD, LARGEST_PIECE),
+            (MMAP_THRESHOLD, LARGEST_BLOCK),
         ):  # fmt: skip
             mallopt(option, size)

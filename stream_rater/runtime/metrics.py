@@ -1,7 +1,7 @@
-"""Every metric but those of `lag`, declared once, and the observer that feeds them and the log.
+"""The metrics of a worker, except those of `lag`, and the observer that feeds them and the log.
 
-Nothing here is labelled by player, round or ladder: labels stay few. What can be counted is there
-from the start, at zero: a counter that appears with its first event hides that event from `rate`.
+No metric has a label by player, round or ladder, so the number of series stays small. Every counter
+exists from the start, at zero: one that appears with its first event hides that event from `rate`.
 """
 
 import time
@@ -36,17 +36,17 @@ FAST_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0
 WAITS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 600.0)
 
 ENCODINGS = ("listpack", "hashtable")
-"""How Redis holds a hash: small ones compactly, others as a table of about twice the size."""
+"""How Redis encodes a hash: a listpack is compact, a hashtable takes about twice the memory."""
 
 LOG_EVERY_S = 1.0
-"""Repeated troubles of one kind are logged at most so often; the counters count them all."""
+"""The least interval between two log lines of one kind of warning. The counters count them all."""
 
 
 class Metrics:
     """The metrics of one process."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # series that nobody reads
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # nobody reads these series
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._declare_work()
@@ -65,99 +65,99 @@ class Metrics:
     def _declare_work(self) -> None:
         self.rounds = Counter(
             "stream_rater_rounds_total",
-            "Rounds by outcome: accepted (valid), rejected, scattered (estimated and sent), "
-            "resumed (found scattered by a predecessor)",
+            "Rounds by outcome: accepted; rejected; scattered (estimated, and their parts "
+            "acknowledged by Kafka); resumed (sent by a previous owner of the partition).",
             ["outcome"], registry=self.registry,
         )  # fmt: skip
         self.rejected = Counter(
             "stream_rater_rejected_total",
-            "Rejected rounds by error code",
+            "Rejected records by error code.",
             ["code"],
             registry=self.registry,
         )
         self.unknown_fields = Counter(
             "stream_rater_unknown_fields_total",
-            "Accepted rounds with fields that this release does not know, or a rank beside dnf",
+            "Accepted rounds with a field that this release does not know, or a rank beside dnf.",
             registry=self.registry,
         )
         self.corrections = Counter(
             "stream_rater_corrections_total",
-            "Corrections that an estimator has finished: worked in, or put to wait for "
-            "corrections-applied. Those that were refused are among the rejected ones, too",
+            "Corrections finished: applied, or deferred until corrections-applied. Rejected ones "
+            "also count as rejected.",
             registry=self.registry,
         )
         self.checkpoints = Counter(
             "stream_rater_checkpoint_failures_total",
-            "Reads, writes and deletions of checkpoints that failed: corrections take longer",
+            "Checkpoints that could not be read, written or deleted. Corrections take longer; "
+            "nothing else is affected.",
             registry=self.registry,
         )
-        self.resting = Gauge(
+        self.paused = Gauge(
             "stream_rater_resting_partitions",
-            "Partitions of round-completed not read for a while: too many of their rounds were "
-            "rejected",
+            "Partitions of round-completed that are paused after too many rejected records.",
             registry=self.registry,
         )
         self.updates = Counter(
             "stream_rater_updates_total",
-            "Rows by outcome: applied, repeated (already in the store), replayed (the store had "
-            "lost them)",
+            "Updates of beliefs by outcome: applied; repeated (already in Redis); replayed (Redis "
+            "had lost them).",
             ["outcome"], registry=self.registry,
         )  # fmt: skip
         self.events = Counter(
             "stream_rater_events_total",
-            "rating-changed events by outcome: published, settled (for a predecessor)",
+            "rating-changed events by outcome: published; settled (published for a previous owner "
+            "of the shard).",
             ["outcome"], registry=self.registry,
         )  # fmt: skip
         self.latency = Histogram(
             "stream_rater_latency_seconds",
-            "From the arrival of a record in Kafka until it is finished, one of each poll: of a "
-            "round until its parts are in the log (estimator), of a part until its events are "
-            "committed (updater)",
+            "Time from the arrival of a record in Kafka until it is finished, for one record of "
+            "each poll: a round until its parts are in the log (estimator), a part until its "
+            "events are committed (updater).",
             ["role"], buckets=WAITS_S, registry=self.registry,
         )  # fmt: skip
         self.seconds = Histogram(
             "stream_rater_stage_seconds",
-            "Time of one effect, by role and effect (Poll includes waiting)",
+            "Duration of each effect. Poll includes waiting for records.",
             ["role", "stage"], buckets=FAST_S, registry=self.registry,
         )  # fmt: skip
 
     def _declare_health(self) -> None:
         self.ready = Gauge(
             "stream_rater_ready",
-            "1 where /readyz answers 200, else 0",
+            "1 while /readyz answers 200, else 0.",
             registry=self.registry,
         )
         self.owned = Gauge(
             "stream_rater_owned",
-            "Partitions of round-completed (estimator) or shards (updater) owned",
+            "Partitions of round-completed (estimator) or shards (updater) that this worker owns.",
             ["role"], registry=self.registry,
         )  # fmt: skip
         self.partitions = Gauge(
             "stream_rater_partitions",
-            "Partitions of round-completed (estimator) or shards (updater) that there are",
+            "Partitions of round-completed (estimator) or shards (updater) that exist.",
             ["role"], registry=self.registry,
         )  # fmt: skip
         self.assignments = Counter(
             "stream_rater_assignments_total",
-            "Times that what a role owns changed",
+            "Changes of the set of partitions or shards that a role owns.",
             ["role"],
             registry=self.registry,
         )
         self.refused = Gauge(
             "stream_rater_refused_shards",
-            "Shards that wait for an operator",
+            "Shards that wait for an operator, or for workers of a newer release.",
             registry=self.registry,
         )
         self.refused_ladders = Gauge(
             "stream_rater_refused_ladders",
-            "Ladders that wait for workers to have the same parameters",
+            "Ladders that wait until all workers have the same ladders file.",
             registry=self.registry,
         )
         self.troubles = Counter(
             "stream_rater_restarts_total",
-            "Times a state machine started over, by cause: kafka or redis failed; tls: a TLS "
-            "handshake with one of them failed; denied: the role ended, because of a wrong "
-            "password or a missing right",
+            "Failures after which a role started over, by cause: kafka, redis, or tls (a TLS "
+            "handshake). After denied, a wrong password or a missing right, the role ended.",
             ["role", "cause"],
             registry=self.registry,
         )
@@ -165,41 +165,41 @@ class Metrics:
     def _declare_surroundings(self) -> None:
         self.info = Info(
             "stream_rater",
-            "Release and kernel version; workers of two kernel versions compute other bits",
+            "Release and kernel version. Different kernel versions compute different bits.",
             registry=self.registry,
         )
         self.hashes = Counter(
             "stream_rater_sampled_hashes_total",
-            "Hashes of beliefs looked at in Redis, by encoding: a hashtable takes twice the memory "
-            "of a listpack",
+            "Sampled hashes of beliefs by their encoding in Redis: a hashtable takes twice the "
+            "memory of a listpack.",
             ["encoding"], registry=self.registry,
         )  # fmt: skip
         self.certificates = Gauge(
             "stream_rater_certificate_expiry_timestamp_seconds",
-            "When a certificate of our own, or the first that is to be trusted, is over",
+            "When the first certificate of a file that the settings name expires, as Unix seconds.",
             ["server", "use"], registry=self.registry,
         )  # fmt: skip
         self.clock = Gauge(
             "stream_rater_clock_timestamp_seconds",
-            "This worker's clock when scraped, to compare with the scraper's",
+            "This worker's clock at the scrape, to compare with the scraper's.",
             registry=self.registry,
         )
         self.clock.set_function(time.time)
         self.ahead = Gauge(
             "stream_rater_clock_ahead_seconds",
-            "By how much the time of the last sampled record lies ahead of this worker's clock",
+            "How far the time of the last sampled record is ahead of this worker's clock.",
             ["role"], registry=self.registry,
         )  # fmt: skip
 
 
 def _traced(record: Record) -> dict[str, str]:
-    """The trace that a record's lines belong to, as a field of them; nothing without one."""
+    """The field of log lines that names the record's trace; empty without a trace."""
     trace = trace_of(record.headers)
     return {} if trace is None else {"trace_id": trace.id}
 
 
 class ServiceObserver(Observer):
-    """Counts and logs what one machine tells."""
+    """Counts and logs the reports of one state machine."""
 
     def __init__(
         self,
@@ -214,26 +214,26 @@ class ServiceObserver(Observer):
         self._log = log
         self._logged_s: dict[str, float] = {}
         self._replayed: Counts[int] = Counts()
-        """Updates applied again that the store had lost, by shard, while its replay lasts."""
+        """By shard that is being refilled, the number of updates that were applied again."""
         self.finished: dict[int, int] = {}
-        """The next offset to be finished, by partition."""
+        """By partition, the next offset to be finished."""
         self.behind: Collection[int] = ()
-        """Partitions of which only the ids before the committed offset are read so far."""
+        """Partitions whose round ids before the committed offset are still being read."""
         self.refused: dict[int, str] = {}
-        """Why, by shard."""
+        """By refused shard, the reason."""
         self.refused_ladders: dict[str, str] = {}
-        """Why, by ladder."""
+        """By refused ladder, the reason."""
         self._waits = LatencyTracker(
             metrics.latency.labels(role).observe, metrics.ahead.labels(role).set, time.time
         )
         self.corrections = CorrectionReports(log, time.monotonic)
-        self._accepted = metrics.rounds.labels("accepted")  # looked up once, not for each round
+        self._accepted = metrics.rounds.labels("accepted")  # one lookup, not one per round
         metrics.assignments.labels(role)
         for cause in CAUSES:
             metrics.troubles.labels(role, cause)
 
     def polled(self, polled: Polled) -> None:
-        """What a poll brought."""
+        """A poll has returned records."""
         self._waits.polled(polled.records, self.finished)
 
     def owned(self, partitions: frozenset[int]) -> None:
@@ -253,11 +253,11 @@ class ServiceObserver(Observer):
 
     def rounds_accepted(self, records: Sequence[Record], rounds: Sequence[RoundHead]) -> None:
         self._accepted.inc(len(rounds))
-        if not self._log.is_enabled_for(DEBUG):  # told of so many, it takes time not to be told
+        if not self._log.is_enabled_for(DEBUG):  # even disabled debug logging costs time
             return
-        for record, told in zip(records, rounds, strict=True):
+        for record, head in zip(records, rounds, strict=True):
             self._log.debug(
-                "round accepted", ladder=told.ladder, round=told.round_id,
+                "round accepted", ladder=head.ladder, round=head.round_id,
                 partition=record.partition, offset=record.offset, **_traced(record),
             )  # fmt: skip
 
@@ -268,28 +268,28 @@ class ServiceObserver(Observer):
         code, record = rejection.code, rejection.record
         self._metrics.rounds.labels("rejected").inc()
         self._metrics.rejected.labels(code).inc()
-        told = {"ladder": rejection.ladder, "round": rejection.round_id}
+        ids = {"ladder": rejection.ladder, "round": rejection.round_id}
         self._sometimes(
             code, "round rejected", code=code, error=rejection.message, partition=record.partition,
-            offset=record.offset, **{name: known for name, known in told.items() if known},
+            offset=record.offset, **{name: known for name, known in ids.items() if known},
             **_traced(record),
         )  # fmt: skip
 
     def partitions_resting(self, partitions: frozenset[int]) -> None:
-        self._metrics.resting.set(len(partitions))
+        self._metrics.paused.set(len(partitions))
         if partitions:
             self._sometimes(
-                "resting", "partitions rest: too many rejections", partitions=sorted(partitions)
+                "paused", "partitions paused: too many rejections", partitions=sorted(partitions)
             )
         else:
-            self._log.info("no partition rests")
+            self._log.info("no partition is paused")
 
     def at_work(self, rounds: Iterable[Traced]) -> AbstractContextManager[object]:
         return self._spans(rounds)
 
     def rounds_scattered(self, rounds: int, players: int) -> None:
         self._metrics.rounds.labels("scattered").inc(rounds)
-        self._log.debug("wave scattered", rounds=rounds, players=players)
+        self._log.debug("wave sent", rounds=rounds, players=players)
 
     def rounds_resumed(self, rounds: int) -> None:
         self._metrics.rounds.labels("resumed").inc(rounds)
@@ -309,7 +309,7 @@ class ServiceObserver(Observer):
         self._metrics.events.labels("settled" if settled else "published").inc(events)
 
     def correcting(self, ladder: str, partition: int, offset: int, progress: float) -> None:
-        self.corrections.goes_on(ladder, partition, offset, progress)
+        self.corrections.progressed(ladder, partition, offset, progress)
 
     def corrected(self, ladder: str, partition: int, offset: int, refused: int) -> None:
         self._metrics.corrections.inc()
@@ -318,7 +318,7 @@ class ServiceObserver(Observer):
     def checkpoint_failed(self, reason: str) -> None:
         """A checkpoint could not be read, written or deleted. Nothing waits for it."""
         self._metrics.checkpoints.inc()
-        self._sometimes("checkpoint", "checkpoint not kept, or not read", reason=reason)
+        self._sometimes("checkpoint", "checkpoint not written, or not read", reason=reason)
 
     def positions(self, next_offsets: Mapping[int, int]) -> None:
         self.finished.update(next_offsets)
@@ -332,11 +332,11 @@ class ServiceObserver(Observer):
 
     def started_over(self, trouble: Trouble) -> None:
         self._metrics.troubles.labels(self._role, trouble.cause).inc()
-        self.corrections.keep(())  # the work on them begins anew
+        self.corrections.keep(())  # their work begins again
         self._sometimes("trouble", "started over", reason=str(trouble))
 
     def recovered(self, after_s: float) -> None:
-        """The role works again, so long after the first trouble."""
+        """The role works again, `after_s` seconds after the first trouble."""
         self._log.info("recovered", after_s=round(after_s, 3))
 
     def shard_refilled(self, shard: int, offset: int) -> None:
@@ -344,13 +344,13 @@ class ServiceObserver(Observer):
         self._log.info("shard refilled from the log", shard=shard, offset=offset, updates=updates)
 
     def denied(self, error: Denied) -> None:
-        """The role ends, because Kafka or Redis refuses it access."""
+        """The role ends because Kafka or Redis denies it access."""
         self._metrics.troubles.labels(self._role, error.cause).inc()
 
     def shard_opened(self, shard: int) -> None:
         if self.refused.pop(shard, None) is not None:
             self._metrics.refused.set(len(self.refused))
-            self._log.info("shard goes on", shard=shard)
+            self._log.info("shard resumed", shard=shard)
 
     def part_ignored(self, shard: int, offset: int, reason: str) -> None:
         self._sometimes(
@@ -374,7 +374,7 @@ class ServiceObserver(Observer):
         for ladder in self.refused_ladders.keys() & set(ladders):
             del self.refused_ladders[ladder]
             self._metrics.refused_ladders.set(len(self.refused_ladders))
-            self._log.info("ladder goes on", ladder=ladder)
+            self._log.info("ladder resumed", ladder=ladder)
 
     def _sometimes(self, kind: str, event: str, **fields: object) -> None:
         now_s = time.monotonic()

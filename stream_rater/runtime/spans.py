@@ -1,8 +1,8 @@
 """Spans of the rounds that carry a trace, by OpenTelemetry's API where it is installed.
 
-They hang below what the round's headers carry, beside each other, and are told to whatever SDK the
-process was started with (`opentelemetry-instrument stream-rater run`). Without the API, which the
-extra `tracing` brings, nothing here is called.
+The spans of a round are children of the span that its headers name. They are recorded by the SDK
+that the process was started with (`opentelemetry-instrument stream-rater run`). Without the API,
+which the extra `tracing` brings, nothing here is called.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,11 +20,11 @@ else:
     AVAILABLE = True
 
 NAMES: Final = {"estimator": "estimate", "updater": "update"}
-"""Of a role's spans."""
+"""By role, the name of its spans."""
 
 
 def spans_of(role: str, topic: str) -> Callable[[Iterable[Traced]], AbstractContextManager[object]]:
-    """What puts a span around a role's work on each traced round of a topic."""
+    """A context manager that records a span for each traced round of a topic."""
     return _Spans(NAMES[role], topic).around if AVAILABLE else unwatched
 
 
@@ -37,7 +37,7 @@ class _Spans:
 
     @contextmanager
     def around(self, rounds: Iterable[Traced]) -> Iterator[None]:
-        """A span for each, all as long as the block; what it raises is told in them."""
+        """One span per round, each as long as the block. They record an exception of the block."""
         begun = [self._begun(each) for each in rounds]
         try:
             yield

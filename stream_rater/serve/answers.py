@@ -1,6 +1,6 @@
-"""What the API takes and gives, as types; the OpenAPI document is made of them.
+"""The questions and answers of the API, as types; the OpenAPI document is made of them.
 
-Numbers of a player are those of the newest event, bit for bit.
+The numbers of a player are those of the newest event, bit for bit.
 """
 
 from typing import Annotated
@@ -12,25 +12,25 @@ from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.rating.parameters import RatingConfig
 
 MOST_PLAYERS = 1000
-"""Ids in one lookup, and players in one prediction."""
+"""The number of ids in a lookup, and of players in a prediction."""
 MOST_PAIRED = 50
-"""Sides of which each pair is told."""
+"""The number of sides up to which an answer has every pair."""
 MOST_BALANCED = 100
-"""Players of whom even teams are made."""
+"""The number of players of whom even teams are made."""
 MOST_ROWS = 1000
-"""Rows of one page."""
+"""The number of rows of a page."""
 MOST_BODY_BYTES = 512 * 1024
-"""Of a request: 1,000 ids of 128 bytes fit, however they are escaped."""
+"""The size of a request: 1,000 ids of 128 bytes fit, even if every byte is escaped."""
 
 PlayerId = Annotated[str, Meta(min_length=1, max_length=MAX_ID_BYTES, description="Id of a player")]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is given."""
+    """An answer."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is taken."""
+    """A question."""
 
 
 # --- ladders ---
@@ -56,24 +56,24 @@ class LadderAnswer(Answer, frozen=True, kw_only=True):
 
     ladder: str
     players: int
-    """Who has a round that counts."""
+    """Players with at least one counted round."""
     listed: int
-    """Who of them is not provisional, and stands on the leaderboard."""
+    """Players on the leaderboard: those who are not provisional."""
     season: int | None
     offset: int | None
-    """In `round-completed`, of the last round or correction that changed a rating."""
+    """The offset in `round-completed` of the last round or correction that changed a rating."""
     completed_at: str | None
     rating: RatingConfig
-    """By what it rates, as in a ladders file."""
+    """The rating parameters, as in a ladders file."""
     distribution: list[Bin]
-    """Of the displayed ratings of who is listed."""
+    """The histogram of the displayed ratings of listed players."""
 
 
 # --- players ---
 
 
 class PlayerAnswer(Answer, frozen=True):
-    """A player, or what is believed of somebody who has not played."""
+    """A player, or the initial belief about a newcomer."""
 
     player: str
     mu: float
@@ -81,15 +81,14 @@ class PlayerAnswer(Answer, frozen=True):
     rating: float
     """The number to show to players."""
     rounds: int
-    """0: a newcomer."""
+    """Counted rounds; 0: a newcomer."""
     provisional: bool
     completed_at: str | None
-    """Of the last round."""
+    """When the last round was completed."""
     offset: int | None
-    """In `round-completed`, of what changed the player last."""
+    """The offset in `round-completed` of the last change of the player."""
     season: int | None
-    """The ladder's season when the player was told last: a later season is drawn with the next
-    event."""
+    """Season of the player's last event. A newer season takes effect with the next one."""
 
 
 class RankedPlayer(PlayerAnswer, frozen=True, kw_only=True):
@@ -98,13 +97,13 @@ class RankedPlayer(PlayerAnswer, frozen=True, kw_only=True):
     rank: int | None
     """1 is the best; players of equal rating share a rank. Null: not listed."""
     listed: int
-    """How many are listed."""
+    """The number of listed players."""
     percentile: float | None
-    """The part, in per cent, of those listed whose rank is worse."""
+    """The percentage of listed players whose rank is worse."""
 
 
 class Lookup(Question, frozen=True, kw_only=True):
-    """Whose ratings to give."""
+    """The players to look up."""
 
     players: Annotated[list[PlayerId], Meta(min_length=1, max_length=MOST_PLAYERS)]
 
@@ -174,20 +173,20 @@ class SideQuestion(Question, frozen=True, kw_only=True):
 
     players: Annotated[list[PlayerId], Meta(min_length=1, max_length=MOST_PLAYERS)]
     shares: list[Share] | None = None
-    """The part of the round that each will play; without it, all of it."""
+    """The part of the round that each player will play; without it, the whole round."""
 
 
 class PredictQuestion(Question, frozen=True, kw_only=True):
-    """Who would play a round."""
+    """The sides of a round to predict."""
 
     sides: Annotated[list[SideQuestion], Meta(min_length=2, max_length=MOST_PLAYERS)]
     variance_factor: Annotated[float, Meta(gt=0.0, le=1e6)] = 1.0
-    """Multiplies the variance of every side's performance: more than 1 where predictions are too
-    sure."""
+    """Multiplies the variance of every side's performance. Use more than 1 if predictions are too
+    certain."""
 
 
 class BalanceQuestion(Question, frozen=True, kw_only=True):
-    """Who is to play in even teams."""
+    """The players to divide into even teams."""
 
     players: Annotated[list[PlayerId], Meta(min_length=2, max_length=MOST_BALANCED)]
     teams: Annotated[int, Meta(ge=2, le=MOST_BALANCED)] = 2
@@ -200,7 +199,7 @@ class SideAnswer(Answer, frozen=True, kw_only=True):
     win: float
     """The probability that it is better than all others."""
     expected_rank: float
-    """Of sides that draw, each takes the mean of their ranks."""
+    """The mean rank; sides that draw share the mean of their ranks."""
 
 
 class PredictAnswer(Answer, frozen=True, kw_only=True):
@@ -224,7 +223,7 @@ class WhatIfQuestion(Question, frozen=True, kw_only=True):
 
     sides: Annotated[list[SideQuestion], Meta(min_length=2, max_length=MOST_PLAYERS)]
     ranks: Annotated[list[Rank | None], Meta(min_length=2, max_length=MOST_PLAYERS)]
-    """Of each side; null: it did not finish."""
+    """The rank of each side; null: it did not finish."""
     weight: Annotated[float, Meta(gt=0.0, le=1000.0)] = 1.0
     performance_ceiling: float | None = None
     completed_at: str | None = None
@@ -232,7 +231,7 @@ class WhatIfQuestion(Question, frozen=True, kw_only=True):
 
 
 class ForeseenAnswer(Answer, frozen=True, kw_only=True):
-    """What a result would change of a player."""
+    """How a result would change a player."""
 
     player: str
     side: int
@@ -245,12 +244,12 @@ class ForeseenAnswer(Answer, frozen=True, kw_only=True):
     rating: float
     previous_rating: float
     rounds: int
-    """With this one."""
+    """Counted rounds, with this one."""
     provisional: bool
 
 
 class WhatIfAnswer(Answer, frozen=True, kw_only=True):
-    """What a result would change; nobody, if it would teach nothing."""
+    """The changes that a result would make; none if the round is not informative."""
 
     changes: list[ForeseenAnswer]
 
@@ -259,18 +258,17 @@ class FactorAnswer(Answer, frozen=True, kw_only=True):
     """A part of what is believed of a player."""
 
     at: float
-    """Where it pulls to: a performance, or the center of the Gaussian."""
+    """The rating that it pulls toward: a performance, or the center of the Gaussian."""
     weight: float
-    """Its part of the weight of all, from 0 to 1."""
+    """Its share of the total weight, from 0 to 1."""
     pull: float
-    """By how many points it moves the rating, to first order. All pulls add up to 0: that is what
-    makes mu the rating."""
+    """The points by which it moves the rating, to first order. All pulls add up to 0 at mu."""
     rounds: list[str]
-    """The round that it is the performance of, as far as the player's history reaches back."""
+    """The ids of the rounds whose performance it is, as far back as the player's history goes."""
 
 
 class ExplainAnswer(Answer, frozen=True, kw_only=True):
-    """Why a player is believed to be so strong."""
+    """Why a player's rating is what it is."""
 
     player: str
     mu: float
@@ -278,12 +276,12 @@ class ExplainAnswer(Answer, frozen=True, kw_only=True):
     rating: float
     rounds: int
     offset: int
-    """In `round-completed`, of what changed the player last."""
+    """The offset in `round-completed` of the last change of the player."""
     gaussian: FactorAnswer
-    """What is known from the start, and from rounds whose performances are not kept apart."""
+    """The initial belief, and the rounds whose performances are not kept separately."""
     performances: list[FactorAnswer]
-    """Of rounds, or of several that are kept as one; the heaviest first. Systems that keep mu and
-    sigma alone have none."""
+    """Performances of single rounds, or of several rounds kept as one, by decreasing weight.
+    Systems that keep only mu and sigma have none."""
     in_words: list[str]
 
 
@@ -299,6 +297,6 @@ class Problem(Answer, frozen=True, kw_only=True):
     status: int
     code: str
     detail: str
-    """What was wrong, where, and the cure."""
+    """What is wrong, where, and how to correct it."""
     place: str | None = None
     """Where in the request, such as `body.players[3]` or `query.limit`."""

@@ -1,13 +1,14 @@
-"""Cursors of the leaderboard: opaque to clients, and stable while ranks move.
+"""Pages of the leaderboard: cursors, and the ranks of rows.
 
-A cursor is the place behind one row: its rating and its player. The next page begins with whoever
-is behind this place now, whatever became of the row. So nobody who stays in place is left out or
-shown twice.
+A cursor is opaque to clients, and stable while ranks move. It is the place after one row: the row's
+rating and player. The next page begins with the player who is after this place now, whatever
+happened to the row. So a player who keeps their place is neither left out nor shown twice.
 """
 
 import base64
 import binascii
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -19,12 +20,12 @@ MOST_CHARACTERS = 256
 
 
 class BadCursor(ValueError):
-    """No cursor that this API has given."""
+    """The text is not a cursor of this API."""
 
 
 class Place(NamedTuple):
-    """Right behind the row of this player with this rating: greater ratings come first, then ids in
-    order of their bytes."""
+    """The place after the row of this player with this rating. Greater ratings come first; players
+    of equal rating are in order of the bytes of their ids."""
 
     rating: float
     player: str
@@ -59,3 +60,28 @@ def read(cursor: str) -> Place:
     except (ValueError, binascii.Error, msgspec.DecodeError, UnicodeError):
         raise BadCursor("take `next` of the page before as it is, or leave `cursor` out") from None
     return Place(found.rating, found.player)
+
+
+# --- ranks ---
+
+
+class RankedRow(NamedTuple):
+    """A row of the leaderboard."""
+
+    rank: int
+    """1 plus the number of players with a greater rating."""
+    player: str
+    rating: float
+
+
+def ranked(rows: Sequence[tuple[str, float]], index: int, better: int) -> list[RankedRow]:
+    """The rows of a page with their ranks. `rows`: (player, rating) in order; `index`: the number
+    of rows before the first one; `better`: how many of those have a greater rating than it."""
+    found: list[RankedRow] = []
+    for i, (player, rating) in enumerate(rows):
+        if found and rating == found[-1].rating:
+            rank = found[-1].rank
+        else:
+            rank = 1 + (better if i == 0 else index + i)
+        found.append(RankedRow(rank, player, rating))
+    return found

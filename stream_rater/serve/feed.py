@@ -1,7 +1,7 @@
 """The last changes of all ladders, for clients that follow them.
 
-An event's id is where the reading of `rating-changed` stood behind it: the next offset of each
-partition, joined by dots. Any `serve` process can go on from it, as far back as its ring reaches.
+The id of an event is the position in `rating-changed` after it: the next offset of each partition,
+joined by dots. Any `serve` process can resume from it, as far back as its ring reaches.
 """
 
 import itertools
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 KEPT = 10_000
-"""The last events that a process keeps, of all ladders."""
+"""The number of last events that a process keeps, of all ladders."""
 
 MOST_PARTITIONS = 10_000
 
@@ -20,20 +20,20 @@ class FeedEvent(NamedTuple):
 
     partition: int
     offset: int
-    """In `rating-changed`."""
+    """The offset in `rating-changed`."""
     ladder: str
     value: bytes
     """JSON."""
     id: str
-    """The place behind it."""
+    """The position after the event."""
 
 
 class BadEventId(ValueError):
-    """No id of an event of this API."""
+    """The text is not an event id of this API."""
 
 
 def id_of(positions: Sequence[int]) -> str:
-    """The id of a place, by the next offset of each partition."""
+    """The id of a position: the next offset of each partition."""
     return ".".join(map(str, positions))
 
 
@@ -56,15 +56,15 @@ class Feed:
         self.positions: list[int] = []
         """The next offset of each partition."""
         self._first: list[int] = []
-        """From where on the ring has every event of each partition."""
+        """By partition, the offset from which the ring has every event."""
 
     @property
     def id(self) -> str:
-        """The place behind the last event."""
+        """The position after the last event."""
         return id_of(self.positions)
 
     def begin(self, positions: Sequence[int]) -> None:
-        """Reading begins here. What the ring holds is forgotten."""
+        """Reading begins here. The ring is emptied."""
         self._ring.clear()
         self.positions, self._first = list(positions), list(positions)
 
@@ -79,13 +79,13 @@ class Feed:
         return event
 
     def place_of(self, event_id: str) -> list[int]:
-        """The next offset of each partition there is. Raises BadEventId."""
+        """The next offset of each partition that exists. Raises BadEventId."""
         padded = itertools.chain(positions_in(event_id), itertools.repeat(0))
         return [next(padded) for _ in self._first]
 
     def since(self, wanted: Sequence[int], ladder: str) -> list[FeedEvent] | None:
-        """A ladder's events behind a place, in their order; None if the ring does not reach back
-        so far."""
+        """A ladder's events after a position, in order; None if the ring does not reach back so
+        far."""
         if any(at < first for at, first in zip(wanted, self._first, strict=True)):
             return None
         return list(self._behind(wanted, ladder))

@@ -19,9 +19,9 @@ class Kind(NamedTuple):
 
 KINDS = {
     "bad-request": Kind(400, "The request cannot be understood"),
-    "bad-cursor": Kind(400, "No cursor of this API"),
-    "bad-event-id": Kind(400, "No id of an event of this API"),
-    "unauthorized": Kind(401, "A token is missing, or is another"),
+    "bad-cursor": Kind(400, "Not a cursor of this API"),
+    "bad-event-id": Kind(400, "Not an event id of this API"),
+    "unauthorized": Kind(401, "The token is missing or wrong"),
     "not-found": Kind(404, "No such path"),
     "unknown-ladder": Kind(404, "No such ladder"),
     "unknown-player": Kind(404, "No such player"),
@@ -29,11 +29,11 @@ KINDS = {
     "method-not-allowed": Kind(405, "The path has no such method"),
     "body-too-slow": Kind(408, "The body did not arrive in time"),
     "body-too-large": Kind(413, "The body is too large"),
-    "invalid": Kind(422, "The request makes no sense"),
+    "invalid": Kind(422, "The request is not valid"),
     "too-many-requests": Kind(429, "Too many requests"),
-    "internal": Kind(500, "A mistake of ours"),
+    "internal": Kind(500, "An error of the server"),
     "not-ready": Kind(503, "The index is not complete"),
-    "busy": Kind(503, "Too much is asked at once"),
+    "busy": Kind(503, "Too many requests at the same time"),
     "index-unavailable": Kind(503, "Redis does not answer"),
     "no-beliefs": Kind(503, "The workers' beliefs cannot be read"),
     "too-many-followers": Kind(503, "Too many clients follow changes"),
@@ -41,7 +41,7 @@ KINDS = {
 """By code."""
 
 RETRY_AFTER_S = 1
-"""What a client is told to wait after a 503."""
+"""Seconds after which a client may ask again after a 503."""
 
 
 class Refused(Exception):

@@ -1,4 +1,9 @@
-"""Answers every question about ladders and players from the index."""
+"""Answers the questions about ladders and players from the index.
+
+Redis may lose the index at any moment, as a whole or in part, or be restored to an older state.
+Then a veteran looks like a newcomer. So nothing is answered from an index that is not known to be
+complete: `Index` raises Incomplete.
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -26,16 +31,13 @@ from stream_rater.serve.answers import (
     RankedPlayer,
     Row,
 )
-from stream_rater.serve.cursors import BadCursor, Place
+from stream_rater.serve.cursors import BadCursor, Place, RankedRow
 from stream_rater.serve.entries import BIN, History, IndexedPlayer, LadderSummary
-from stream_rater.serve.pages import RankedRow
 from stream_rater.serve.predicting import balanced, check_sides, predicted
 from stream_rater.serve.problems import Refused
-from stream_rater.serve.reached import AbsentLadder, Incomplete
 
 KNOWN_S = 1.0
-"""For so long a ladder's parameters are not looked up again."""
-
+"""Seconds for which a ladder's parameters are not looked up again."""
 
 Compute = Callable[[Callable[[], PredictAnswer]], Awaitable[PredictAnswer]]
 """Runs a computation without holding up others."""
@@ -43,17 +45,28 @@ Compute = Callable[[Callable[[], PredictAnswer]], Awaitable[PredictAnswer]]
 T = TypeVar("T")
 
 
+class Incomplete(Exception):
+    """The index is not known to be complete, so nothing is answered from it."""
+
+    def __init__(self, why: str = "the index is still being made") -> None:
+        super().__init__(f"{why}: try again")
+
+
+class AbsentLadder(Incomplete):
+    """The index has nothing of the ladder."""
+
+
 class LadderView(NamedTuple):
-    """What the index tells of a ladder."""
+    """A ladder in the index."""
 
     summary: LadderSummary
     listed: int
-    """How many the leaderboard lists."""
+    """The number of players on the leaderboard."""
     bins: dict[int, int]
 
 
 class PlayerView(NamedTuple):
-    """What the index tells of a player."""
+    """A player in the index."""
 
     player: IndexedPlayer
     rank: int | None
@@ -66,55 +79,56 @@ class PageView(NamedTuple):
 
     rows: list[RankedRow]
     more: bool
-    """Whether somebody stands behind it."""
+    """Whether another page follows."""
     listed: int
 
 
 class Index(Protocol):
-    """Reads the index. Each answer is of one instant, and of an index that is known to be complete.
+    """Reads the index. Each answer is of one instant.
 
-    Its methods raise Incomplete where it is not; all but the first two raise AbsentLadder if it has
-    nothing of the ladder.
+    The methods raise Incomplete if the index is not known to be complete. All but the first two
+    raise AbsentLadder if the index has nothing of the ladder.
     """
 
     async def ladders(self) -> list[str]:
         """The ids of all ladders, sorted."""
 
     async def ladder(self, ladder: str) -> LadderView | None:
-        """A ladder; None if no event was about it."""
+        """A ladder; None if it has no event."""
 
     async def players(self, ladder: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
-        """These players; None for whom no event was about."""
+        """The players in the given order; None for a player without an event."""
 
     async def player(self, ladder: str, player: str) -> PlayerView | None:
-        """A player with rank; None if no event was about them."""
+        """A player with rank; None for a player without an event."""
 
     async def history(self, ladder: str, player: str) -> History:
         """A player's last changes, oldest first."""
 
     async def page(self, ladder: str, behind: Place | None, limit: int) -> PageView:
-        """So many rows behind a place, or the first ones."""
+        """At most `limit` rows after a place, or the first ones."""
 
     async def around(self, ladder: str, player: str, limit: int) -> PageView | None:
-        """So many rows with the player in their middle; None if the player is not listed."""
+        """At most `limit` rows with the player in the middle; None if the player is not listed."""
 
 
 class Questions:
-    """Answers, or raises Refused. What `index` raises passes through, as Incomplete does."""
+    """Answers questions, or raises Refused. Exceptions of `index`, such as Incomplete, pass
+    through."""
 
     def __init__(
         self, index: Index, ladders: Ladders, complete: Callable[[], bool],
         clock: Callable[[], float], compute: Compute,
     ) -> None:  # fmt: skip
-        """`complete`: whether the index follows what is published. `clock`: seconds.
-        `compute` runs what may take long."""
+        """`complete`: whether the index has every published event. `clock`: seconds. `compute` runs
+        long computations."""
         self._index, self._ladders, self._complete = index, ladders, complete
         self._clock, self._compute = clock, compute
         self._views: dict[str, tuple[LadderView, float]] = {}
-        """What the index told of ladders, and until when it may be used."""
+        """By ladder, its view and the time until which the view may be used."""
 
     async def ladders(self) -> LadderList:
-        """All ladders that an event was about."""
+        """All ladders with an event."""
         return LadderList(ladders=await self._index.ladders())
 
     async def ladder(self, ladder: str) -> LadderAnswer:
@@ -132,7 +146,7 @@ class Questions:
 
     async def player(self, ladder: str, player: str) -> RankedPlayer:
         """A player with rank."""
-        found = await self._told(ladder, self._index.player(ladder, player))
+        found = await self._of_ladder(ladder, self._index.player(ladder, player))
         if found is None or found.player.rounds == 0:
             raise await self._no_player(ladder, player)
         known, rank, listed = found
@@ -142,11 +156,11 @@ class Questions:
         )
 
     async def lookup(self, ladder: str, players: Sequence[str]) -> LookupAnswer:
-        """Players, and what is believed of those among them who have not played."""
+        """Players in the given order; newcomers get the initial belief."""
         rule = rule_of(await self._config(ladder))
-        found = await self._told(ladder, self._index.players(ladder, players))
+        found = await self._of_ladder(ladder, self._index.players(ladder, players))
         if None in found:
-            self._check_complete()  # it may be no newcomer
+            self._check_complete()  # the player may not be a newcomer
         return LookupAnswer(
             players=[
                 _newcomer(name, rule) if known is None or known.rounds == 0
@@ -159,7 +173,7 @@ class Questions:
         self, ladder: str, player: str, limit: int, before: int | None
     ) -> HistoryAnswer:
         """A player's last changes before an offset, newest first."""
-        kept = await self._told(ladder, self._index.history(ladder, player))
+        kept = await self._of_ladder(ladder, self._index.history(ladder, player))
         if not kept and await self._index.players(ladder, [player]) == [None]:
             raise await self._no_player(ladder, player)
         older = [each for each in kept if before is None or each.offset < before]
@@ -180,12 +194,13 @@ class Questions:
     async def page(
         self, ladder: str, limit: int, cursor: str | None, around: str | None
     ) -> PageAnswer:
-        """A page of the leaderboard: the first one, that of a cursor, or that around a player."""
+        """A page of the leaderboard: the first one, the one at a cursor, or the one around a
+        player."""
         if around is not None and cursor is not None:
             raise Refused("bad-request", "give `cursor` or `around`, not both", "query.cursor")
         await self.check_ladder(ladder)
         if around is not None:
-            found = await self._told(ladder, self._index.around(ladder, around, limit))
+            found = await self._of_ladder(ladder, self._index.around(ladder, around, limit))
             if found is None:
                 raise await self._not_listed(ladder, around)
             return _page(found)
@@ -193,10 +208,10 @@ class Questions:
             place = None if cursor is None else cursors.read(cursor)
         except BadCursor as error:
             raise Refused("bad-cursor", str(error), "query.cursor") from None
-        return _page(await self._told(ladder, self._index.page(ladder, place, limit)))
+        return _page(await self._of_ladder(ladder, self._index.page(ladder, place, limit)))
 
     async def predict(self, ladder: str, question: PredictQuestion) -> PredictAnswer:
-        """What to expect of a round."""
+        """The prediction of a round."""
         check_sides(question.sides, MOST_PLAYERS)
         players = [player for side in question.sides for player in side.players]
         config = await self._config(ladder)
@@ -205,7 +220,7 @@ class Questions:
         return await self._compute(lambda: predicted(config, question.sides, found, factor))
 
     async def balance(self, ladder: str, question: BalanceQuestion) -> PredictAnswer:
-        """Even teams, and what to expect of them."""
+        """Even teams, and the prediction of their round."""
         config = await self._config(ladder)
         players = (await self.lookup(ladder, question.players)).players
         teams = question.teams
@@ -215,15 +230,15 @@ class Questions:
         """Raises Refused if there is no such ladder."""
         await self._known(ladder)
 
-    # --- what is not there ---
+    # --- ladders and players that are missing ---
 
-    async def _told(self, ladder: str, answer: Awaitable[T]) -> T:
-        """What the index answers about a ladder that it has."""
+    async def _of_ladder(self, ladder: str, answer: Awaitable[T]) -> T:
+        """The answer of the index about a ladder. Raises Refused if there never was one."""
         try:
             return await answer
         except AbsentLadder:
             self._views.pop(ladder, None)
-            await self._view(ladder)  # raises Refused if there never was one
+            await self._view(ladder)
             raise
 
     async def _view(self, ladder: str) -> LadderView:
@@ -237,7 +252,7 @@ class Questions:
         return found
 
     async def _known(self, ladder: str) -> LadderView:
-        """As the index told it a moment ago: a ladder that is there stays."""
+        """A ladder as it was at most KNOWN_S ago: a ladder stays."""
         view, until_s = self._views.get(ladder, (None, 0.0))
         if view is None or self._clock() > until_s:
             view = await self._view(ladder)
@@ -245,7 +260,7 @@ class Questions:
         return view
 
     async def _config(self, ladder: str) -> RatingConfig:
-        """By what the ladder rates."""
+        """The rating parameters of a ladder."""
         return self._config_of(ladder, await self._known(ladder))
 
     def _config_of(self, ladder: str, view: LadderView) -> RatingConfig:
@@ -275,13 +290,13 @@ class Questions:
         )  # fmt: skip
 
     def _check_complete(self) -> None:
-        """What is missing may be still to be read."""
+        """Raises Incomplete if the event of what is missing may not have been read yet."""
         if not self._complete():
             raise Incomplete
 
 
 def _answer_of(name: str, known: IndexedPlayer) -> PlayerAnswer:
-    """The same as by `_numbers`, without a dict between: a lookup makes a thousand of them."""
+    """The same as `_numbers`, without a dict: a lookup makes a thousand of them."""
     return PlayerAnswer(
         name, known.mu, known.sigma, known.rating, known.rounds, known.provisional,
         known.completed_at, known.offset, known.season,

@@ -1,4 +1,4 @@
-"""A running `serve`: the main thread's event loop answers, and a process of its own follows
+"""A running `serve`: the main thread's event loop answers requests, and another process follows
 `rating-changed`."""
 
 import asyncio
@@ -15,41 +15,42 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.runtime import http, log
+from stream_rater.runtime.connections import Limits, Server
 from stream_rater.serve.http.application import Api
 from stream_rater.serve.http.beliefs import BeliefQuestions
-from stream_rater.serve.http.connections import Server
 from stream_rater.serve.http.event_stream import Hub
+from stream_rater.serve.http.limits import Turns
 from stream_rater.serve.http.metrics import ApiMetrics
-from stream_rater.serve.http.turns import Turns
 from stream_rater.serve.index.follower import NewEvent, Watcher
 from stream_rater.serve.index.process import LAST_S, IndexProcess
-from stream_rater.serve.index.reader import IndexReader
-from stream_rater.serve.questions import Questions
-from stream_rater.serve.reached import Incomplete, Reached
+from stream_rater.serve.index.reader import IndexReader, ReadPositions
+from stream_rater.serve.questions import Incomplete, Questions
 
-SILENT_S = 30.0
-"""A follower that has told nothing for so long hangs."""
+API_LIMITS = Limits(connections=2000, per_address=0, head_bytes=256 * 1024)
+"""The setting SERVE_CONNECTIONS limits the connections of one address."""
+STALLED_S = 30.0
+"""A follower that has reported nothing for so long is stalled, and so is the event loop."""
 BEAT_S = 1.0
-"""So often the event loop shows that it turns."""
-ASKED_S = 2.0
-"""The event loop has so long to say whether the index is complete."""
-MOST_TOLD = 16
-"""So much of what the follower tells waits for the event loop; then the follower waits."""
+"""The interval at which the event loop shows that it runs."""
+READY_S = 2.0
+"""Seconds in which the event loop must answer a probe of another thread."""
+MOST_REPORTS = 16
+"""Reports of the follower that may wait for the event loop. Beyond it the follower waits."""
 MOST_PREDICTIONS = 64
-"""So many predictions wait for a thread."""
+"""Predictions that may wait for a thread."""
 SWITCH_S = 0.0005
-"""A thread that computes a prediction lets the one that answers have its turn so often."""
+"""The interval at which a thread that computes a prediction lets the event loop run."""
 
 
 class Serve(Watcher):
     """One `serve` of the read side."""
 
     def __init__(self, settings: Settings, ladders: Ladders) -> None:
-        """Listens at once. Raises OSError or ValueError if it cannot."""
+        """Listens at once. Raises OSError or ValueError if that fails."""
         self.log = log.logger("serve")
-        self.metrics, self._hub, self._reached = ApiMetrics(self.log), Hub(), Reached()
+        self.metrics, self._hub, self._positions = ApiMetrics(self.log), Hub(), ReadPositions()
         self._index = IndexProcess(settings, self)
-        self._reader = index = IndexReader(settings, self._reached)
+        self._reader = index = IndexReader(settings, self._positions)
         turns = Turns("predictions", min(4, os.cpu_count() or 1), MOST_PREDICTIONS)
         questions = Questions(
             index, ladders, lambda: self._index.caught_up, time.monotonic, turns.run
@@ -60,34 +61,31 @@ class Serve(Watcher):
             self.unhealthy, self.unready,
         )  # fmt: skip
         self.server = Server(
-            api.application, settings.serve, settings.serve_connections,
+            api.application, settings.serve,
+            API_LIMITS._replace(per_address=settings.serve_connections),
             lambda cause: self.metrics.room.labels(cause).inc(),
         )  # fmt: skip
-        self._measure()
+        self._set_gauges()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._room = threading.Semaphore(MOST_TOLD)
+        self._room = threading.Semaphore(MOST_REPORTS)
         self._beat_s = time.monotonic()
         self._failure: BaseException | None = None
-        self._probes = self._listening(settings.serve_probes)
+        self._probes: http.Server | None = None
+        if settings.serve_probes:  # probes and metrics have an address of their own
+            pages = http.application(
+                self.metrics.registry, self.unhealthy, self._unready_in_another_loop
+            )
+            self._probes = http.Server(settings.serve_probes, pages)
 
-    def _listening(self, address: str) -> http.Server | None:
-        """Probes and metrics by themselves, if that is wanted."""
-        if not address:
-            return None
-        return http.Server(
-            address,
-            http.application(self.metrics.registry, self.unhealthy, self._unready_from_outside),
-        )
-
-    def _measure(self) -> None:
+    def _set_gauges(self) -> None:
         self.metrics.caught_up.set_function(lambda: self._index.caught_up)
         self.metrics.lag.set_function(lambda: self._index.lag)
         self.metrics.followers.set_function(lambda: len(self._hub))
-        self.metrics.connections.set_function(lambda: len(self.server.crowd))
+        self.metrics.connections.set_function(lambda: len(self.server.open))
 
     def run(self) -> None:
-        """Follow and answer until `stop`, or until SIGTERM or SIGINT. Raises what ended the
-        follower."""
+        """Follow and answer until `stop`, or until SIGTERM or SIGINT. Raises the exception that
+        ended the follower."""
         asyncio.run(self._run())
         if self._failure is not None:
             raise self._failure
@@ -116,7 +114,7 @@ class Serve(Watcher):
         loop.call_later(BEAT_S, self._beat, loop)
 
     def stop(self) -> None:
-        """End `run` soon; for the event loop's thread."""
+        """End `run` soon. Only the event loop's thread may call this."""
         self._hub.close()
         self.server.stop()
 
@@ -127,7 +125,7 @@ class Serve(Watcher):
             self._failure = error
             self._call(self.stop)
 
-    # --- what the index's process tells, in the thread of `_follow` ---
+    # --- reports of the index's process, in the thread of `_follow` ---
 
     def begun(self, positions: Sequence[int]) -> None:
         self.log.info("reading", positions=list(positions))
@@ -139,11 +137,11 @@ class Serve(Watcher):
 
     def _publish(self, events: Sequence[NewEvent]) -> None:
         for each in events:
-            self._reached.read(each.ladder, each.partition, each.offset)
+            self._positions.event_read(each.ladder, each.partition, each.offset)
         self._hub.publish(events)
 
     def noted(self, positions: Sequence[int]) -> None:
-        self._call(self._reached.noted, positions)
+        self._call(self._positions.all_read, positions)
         self._call(self._hub.noted, positions)
 
     def trouble(self, why: str) -> None:
@@ -155,7 +153,7 @@ class Serve(Watcher):
         self.log.warning("no event", partition=partition, offset=offset)
 
     def _call(self, action: Callable[..., None], *given: object) -> None:
-        """Have the event loop do this soon. Waits while it has much to do."""
+        """Call `action` in the event loop soon. Wait while too many calls are pending."""
         loop = self._loop
         assert loop is not None
         while not self._room.acquire(timeout=BEAT_S):
@@ -172,17 +170,17 @@ class Serve(Watcher):
     # --- probes ---
 
     def unhealthy(self) -> list[str]:
-        """Why the process should be restarted."""
+        """The reasons why the process should be restarted."""
         now_s = time.monotonic()
-        if self._loop is not None and now_s - self._beat_s > SILENT_S:
+        if self._loop is not None and now_s - self._beat_s > STALLED_S:
             return [f"nothing was answered for {now_s - self._beat_s:.0f} s"]
-        silent_s = now_s - self._index.last_told_s
-        if self._index.caught_up and silent_s > SILENT_S:
-            return [f"rating-changed was not read for {silent_s:.0f} s"]
+        stalled_s = now_s - self._index.last_report_s
+        if self._index.caught_up and stalled_s > STALLED_S:
+            return [f"rating-changed was not read for {stalled_s:.0f} s"]
         return []
 
     async def unready(self) -> list[str]:
-        """Why no requests should be sent here."""
+        """The reasons why no requests should be sent to this process."""
         if not self._index.caught_up:
             return ["the index is not complete: rating-changed is still being read"]
         try:
@@ -193,13 +191,12 @@ class Serve(Watcher):
             return [str(trouble)]
         return self.unhealthy()
 
-    def _unready_from_outside(self) -> list[str]:
-        """The same, for another thread than the event loop's."""
+    async def _unready_in_another_loop(self) -> list[str]:
+        """The same for the event loop of the probes."""
         if self._loop is None:
             return ["it is starting"]
         asked = asyncio.run_coroutine_threadsafe(self.unready(), self._loop)
         try:
-            return asked.result(ASKED_S)
+            return await asyncio.wait_for(asyncio.wrap_future(asked), READY_S)
         except TimeoutError:
-            asked.cancel()
-            return [f"the index did not answer within {ASKED_S:g} s"]
+            return [f"the index did not answer within {READY_S:g} s"]

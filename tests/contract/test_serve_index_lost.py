@@ -14,8 +14,9 @@ from stream_rater.contract.events import RatingChanged
 from stream_rater.serve.cursors import Place
 from stream_rater.serve.entries import Erased
 from stream_rater.serve.index import writer as index_writer
+from stream_rater.serve.index.reader import ReadPositions
 from stream_rater.serve.index.writer import IndexLost, IndexWriter
-from stream_rater.serve.reached import Incomplete, Reached
+from stream_rater.serve.questions import Incomplete
 from tests import real
 from tests.contract.test_serve_index import (
     LADDER,
@@ -88,30 +89,30 @@ def answers(reader: Any) -> dict[str, Any]:
 @pytest.fixture
 def knowing(
     settings: real.SettingsFactory, blocking: Reader
-) -> Callable[[], tuple[Settings, Blocking, Reached]]:
+) -> Callable[[], tuple[Settings, Blocking, ReadPositions]]:
     """A place of its own, with a reader that knows how far the index was."""
 
-    def make() -> tuple[Settings, Blocking, Reached]:
-        at, reached = settings(), Reached()
+    def make() -> tuple[Settings, Blocking, ReadPositions]:
+        at, positions = settings(), ReadPositions()
         reader = blocking(at)
-        reader._reader._reached = reached
-        return at, reader, reached
+        reader._reader._positions = positions
+        return at, reader, positions
 
     return make
 
 
-Knowing = Callable[[], tuple[Settings, Blocking, Reached]]
+Knowing = Callable[[], tuple[Settings, Blocking, ReadPositions]]
 
 
 def test_nothing_is_told_before_it_is_known_what_there_is(knowing: Knowing) -> None:
     """A process that has not read the topic answers nothing, though there is an index."""
-    at, reader, reached = knowing()
+    at, reader, positions = knowing()
     told(at)
     assert answers(reader) == NOTHING
     for ask in (reader.ladders, reader.check_complete):
         with pytest.raises(Incomplete):
             ask()
-    reached.noted(ends(EVENTS))
+    positions.all_read(ends(EVENTS))
     assert LACKS not in answers(reader).values()
     assert reader.ladders() == [LADDER]
 
@@ -119,14 +120,14 @@ def test_nothing_is_told_before_it_is_known_what_there_is(knowing: Knowing) -> N
 def test_a_ladder_that_never_was(knowing: Knowing) -> None:
     """It is unknown, and not incomplete, if the whole index is there; once an event was read about
     it, it is incomplete."""
-    at, reader, reached = knowing()
+    at, reader, positions = knowing()
     told(at)
-    reached.noted(ends(EVENTS))
+    positions.all_read(ends(EVENTS))
     assert reader.ladder("asia") is None
     for player in (lambda: reader.players("asia", ["ann"]), lambda: reader.page("asia", None, 1)):
         with pytest.raises(Incomplete):
             player()
-    reached.read("asia", 0, 3)
+    positions.event_read("asia", 0, 3)
     with pytest.raises(Incomplete):
         reader.ladder("asia")
 
@@ -135,9 +136,9 @@ def test_a_ladder_that_never_was(knowing: Knowing) -> None:
 def test_whatever_is_lost_no_answer_is_given(knowing: Knowing, gone: str) -> None:
     """A key of a ladder, the root, or all of them: what rests on it is refused at once, and at each
     step of reading anew; then everything is answered as before."""
-    at, reader, reached = knowing()
+    at, reader, positions = knowing()
     writer = told(at)
-    reached.noted(ends(EVENTS))
+    positions.all_read(ends(EVENTS))
     before, whole = answers(reader), contents(at)
     client = redis.Redis.from_url(at.redis)
     keys = {"root": [ROOT], "all": list(whole)}.get(gone)
@@ -170,15 +171,15 @@ def test_whatever_is_lost_no_answer_is_given(knowing: Knowing, gone: str) -> Non
 def test_redis_goes_back(knowing: Knowing) -> None:
     """An older state of Redis is whole in itself, and is told of by nobody who knew a newer one:
     not by who has read one event more in any partition."""
-    at, reader, reached = knowing()
+    at, reader, positions = knowing()
     for size in (len(EVENTS) - 1, len(EVENTS)):
         drop_index(at)
         told(at, EVENTS[:size])
-        reached.noted(ends(EVENTS[:-1]))
+        positions.all_read(ends(EVENTS[:-1]))
         assert LACKS not in answers(reader).values()
-        reached.read(LADDER, *places(EVENTS)[-1])
+        positions.event_read(LADDER, *places(EVENTS)[-1])
         assert (LACKS in answers(reader).values()) == (size < len(EVENTS))
-        reached.noted(ends(EVENTS))
+        positions.all_read(ends(EVENTS))
         assert (LACKS in answers(reader).values()) == (size < len(EVENTS))
 
 

@@ -343,7 +343,7 @@ def test_secrets_stay_secret(
     produce(castle.opened(at), some_rounds())
     wait_until(Finished(castle.opened(at)), "all is rated")
     said = said_by(worker)
-    assert "wave scattered" in said and "stream_rater_rounds_total" in said
+    assert "wave sent" in said and "stream_rater_rounds_total" in said
     castle.redis.client.execute_command("ACL", "SETUSER", user.kafka_sasl_username, "-@all")
     assert worker.wait() == 1
     said += worker.log()

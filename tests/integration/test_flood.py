@@ -14,7 +14,7 @@ FOR_LONG, A_WHILE = 100, 400
 """The allowed rejections per second. A burst is ten seconds' worth: 1000 or 4000 of them. The
 partition is then paused for 70 seconds, which suffices on any machine, or for 10."""
 REST_METRIC, EVENTS_METRIC = "stream_rater_resting_partitions", "stream_rater_events_total"
-RESTS = "partitions rest: too many rejections"
+RESTS = "partitions paused: too many rejections"
 
 
 def cpu_s(pid: int) -> float:

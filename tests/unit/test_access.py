@@ -173,7 +173,7 @@ def test_the_endpoints_listen_on_the_loopback(address: str | None, host: str) ->
     app = http.application(CollectorRegistry(), list, list)
     server = http.Server(f"{default_host}:0" if address is None else address, app)
     with closing(server):
-        assert server._listeners[0].effective_host == host
+        assert server._server.sockets[0].getsockname()[0] == host
         with socket.create_connection(("127.0.0.1", server.port), 5.0) as connection:
             assert connection.getpeername()[0] == "127.0.0.1"
 

@@ -32,7 +32,7 @@ def test_one_line_at_each_end_and_few_between() -> None:
     now, log = [100.0], Lines()
     reports = CorrectionReports(log, lambda: now[0])  # type: ignore[arg-type]
     for progress in (0.0, 0.1, 0.2, 0.5, 0.6):
-        reports.goes_on("eu", 1, 90, progress)
+        reports.progressed("eu", 1, 90, progress)
         now[0] += 0.4 * LOG_EVERY_S
     reports.done("eu", 1, 90, 2)
     assert log.lines == [
@@ -46,8 +46,8 @@ def test_progress_is_below_one_until_all_is_sent() -> None:
     """It is one where nothing is worked in, and of no partition that others own."""
     reports = CorrectionReports(Lines(), lambda: 0.0)  # type: ignore[arg-type]
     assert reports.progress(1) == 1.0
-    reports.goes_on("eu", 1, 90, 0.25)
-    reports.goes_on("us", 2, 40, 1.0)
+    reports.progressed("eu", 1, 90, 0.25)
+    reports.progressed("us", 2, 40, 1.0)
     assert [reports.progress(p) for p in (0, 1, 2)] == [1.0, 0.25, AT_MOST]
     reports.keep({2})
     reports.done("us", 2, 40, 0)

@@ -1,28 +1,29 @@
 """The endpoints: what they answer, and that no client keeps others from an answer."""
 
-import os
+import gzip
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection
+from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from stream_rater.cli import commands
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
-from stream_rater.runtime import http
+from stream_rater.runtime import connections, http
 from tests.waits import HANGS_S, Watch
 
-"""Who has no answer by then gets none."""
 SCRAPE = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"
 BODY_BYTES = 199_000_000
+STEP_S = 0.2
 
 
 class Scraped(Collector):
@@ -42,27 +43,22 @@ class Scraped(Collector):
         return []
 
 
-class Clock:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        """The time."""
-        return self.now_s
+@pytest.fixture
+def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client has STEP_S seconds of this file for each of its steps."""
+    monkeypatch.setattr(connections, "STEP_S", STEP_S)
 
 
 @contextmanager
-def serving(scraped: Scraped | None = None, clock: Clock | None = None) -> Iterator[http.Server]:
-    """A server whose probes are well."""
+def serving(scraped: Scraped | None = None) -> Iterator[http.Server]:
+    """A server whose probes succeed."""
     registry = CollectorRegistry()
     if scraped is None:
         scraped = Scraped()
         scraped.ready.set()
     registry.register(scraped)
     app = http.application(registry, list, list)
-    with closing(http.Server("127.0.0.1:0", app, **({"clock": clock} if clock else {}))) as server:
+    with closing(http.Server("127.0.0.1:0", app)) as server:
         try:
             yield server
         finally:
@@ -98,7 +94,7 @@ def rest(client: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("sent", [b"", SCRAPE[:20], SCRAPE], ids=["idle", "half", "unanswered"])
 def test_the_probes_answer_beside_500_connections(sent: bytes) -> None:
-    """That have sent nothing, half a request, or one that is not answered yet."""
+    """The connections have sent nothing, half a request, or a scrape without an answer yet."""
     with serving(Scraped()) as server, ExitStack() as held:
         for _ in range(500):
             held.enter_context(connected(server)).sendall(sent)
@@ -108,71 +104,73 @@ def test_the_probes_answer_beside_500_connections(sent: bytes) -> None:
 def test_a_new_connection_takes_the_place_of_the_oldest() -> None:
     """Beyond the bound; the second oldest is still served."""
     with serving() as server, ExitStack() as held:
-        clients = [held.enter_context(connected(server)) for _ in range(http.CONNECTIONS + 1)]
+        clients = [
+            held.enter_context(connected(server)) for _ in range(http.LIMITS.connections + 1)
+        ]
         assert rest(clients[0]) == b""
         clients[1].sendall(SCRAPE)
         assert rest(clients[1]).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
 def test_a_probe_does_not_wait_for_scrapes() -> None:
-    """As many as there are threads, and more."""
+    """Even if there are more scrapes than threads for them."""
     with serving(Scraped()) as server, ExitStack() as held:
-        for _ in range(5 * http.THREADS):
+        for _ in range(5 * http.SCRAPES):
             held.enter_context(connected(server)).sendall(SCRAPE)
         assert ask(server) == (200, "ok\n")
 
 
-def test_nobody_wakes_a_server_that_has_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its thread may see that it is to stop before `close` wakes it; the answer of a scrape may
-    come later still. The number of the pipe may be another file's by then."""
-    with serving() as server:
-        listener = server._listeners[0]
-        wake, pipe = listener.pull_trigger, listener.trigger.trigger
-
-        def late() -> None:
-            os.write(pipe, b"x")
-            server._thread.join(HANGS_S)
-            assert not server._thread.is_alive()
-            wake()
-
-        monkeypatch.setattr(listener, "pull_trigger", late)
-    wake()
+def test_a_scrape_may_end_after_the_server() -> None:
+    """The server does not wait for it, and the thread of the scrape ends without an error."""
+    scraped, before = Scraped(), threading.active_count()
+    with serving(scraped) as server, connected(server) as client:
+        client.sendall(SCRAPE)
+        ask(server)  # by now the scrape has begun
+        server.close()
+        assert threading.active_count() == before + 1
+    watch = Watch("the thread of the scrape ends")
+    while threading.active_count() > before:
+        watch.look()
 
 
 # --- time -----------------------------------------------------------------------------------------
 
 
-def test_a_connection_is_closed_that_does_not_send_its_request_in_time() -> None:
+@pytest.mark.usefixtures("short_steps")
+def test_a_request_has_its_time() -> None:
     """Even if a byte of it comes now and then."""
-    clock = Clock()
-    with serving(clock=clock) as server, connected(server) as client:
-        client.sendall(SCRAPE[:1])
-        ask(server)  # connections are accepted in turn: that of the client is, too
-        clock.now_s = http.STEP_S
-        client.sendall(SCRAPE[1:2])
+    with serving() as server, connected(server) as client, pytest.raises(ConnectionError):
+        while True:
+            client.sendall(b"x")
+            sleep(STEP_S / 10.0)
+
+
+def test_making_an_answer_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the connection is closed."""
+    monkeypatch.setattr(http, "LIMITS", http.LIMITS._replace(answer_s=STEP_S))
+    with serving(Scraped()) as server, connected(server) as client:
+        client.sendall(SCRAPE)
         assert rest(client) == b""
 
 
-def test_a_connection_is_closed_whose_client_does_not_take_the_answer_in_time() -> None:
-    """The client gets less of it than was promised."""
-    length, clock = 30_000_000, Clock()
+@pytest.mark.usefixtures("short_steps")
+def test_reading_an_answer_has_its_time() -> None:
+    """A client that comes too late gets less than was promised."""
+    length = 30_000_000
     scraped = Scraped(length)
     scraped.ready.set()
-    with serving(scraped, clock) as server:
-        alone = len(server._open)
-        with connected(server) as client:
-            client.sendall(SCRAPE)
-            assert client.recv(15) == b"HTTP/1.1 200 OK"
-            watch = Watch("the connection is closed")
-            while len(server._open) > alone:
-                watch.look()
-                clock.now_s += http.STEP_S
-                ask(server)
-            assert len(rest(client)) < length
+    with serving(scraped) as server, connected(server) as client:
+        client.sendall(SCRAPE)
+        assert client.recv(15) == b"HTTP/1.1 200 OK"
+        watch = Watch("the connection is closed")
+        while len(server._server.open):
+            watch.look()
+        assert len(rest(client)) < length
 
 
-def test_urgent_data_closes_the_connection() -> None:
-    """Nobody reads it; as long as it is there, the server's thread would find no rest."""
+@pytest.mark.usefixtures("short_steps")
+def test_urgent_data_is_no_request() -> None:
+    """The connection is closed as if its client had sent nothing."""
     with serving() as server, connected(server) as client:
         client.send(b"!", socket.MSG_OOB)
         assert rest(client) == b""
@@ -186,28 +184,28 @@ def test_urgent_data_closes_the_connection() -> None:
     [
         f"Content-Length: {BODY_BYTES}\r\n\r\n",
         f"Content-Length: {BODY_BYTES}\r\nExpect: 100-continue\r\n\r\n",
-        f"Transfer-Encoding: chunked\r\n\r\n{BODY_BYTES:x}\r\n{'x' * http.MOST_BODY_BYTES}",
+        f"Transfer-Encoding: chunked\r\n\r\n{BODY_BYTES:x}\r\n{'x' * 4096}",
     ],
     ids=["length", "expect", "chunked"],
 )
-def test_a_large_body_is_refused_before_it_is_sent(header: str) -> None:
-    """And not read by whom it is sent to nevertheless."""
+def test_a_body_is_not_read(header: str) -> None:
+    """The answer comes before the body, and the connection is closed."""
     with serving() as server, connected(server) as client:
         client.sendall(f"POST /healthz HTTP/1.1\r\nHost: here\r\n{header}".encode())
-        assert client.recv(12) == b"HTTP/1.1 413"
+        assert client.recv(12) == b"HTTP/1.1 405"
         with pytest.raises(ConnectionError):
             client.sendall(bytes(BODY_BYTES))
 
 
 def test_a_large_header_is_refused() -> None:
-    """More than any scraper sends."""
+    """Before it is complete."""
     with serving() as server, connected(server) as client:
-        client.sendall(SCRAPE[:-2] + b"X: " + b"x" * http.MOST_HEADER_BYTES + b"\r\n\r\n")
-        assert client.recv(12) == b"HTTP/1.0 431"
+        client.sendall(SCRAPE[:-2] + b"X: " + b"x" * http.LIMITS.head_bytes)
+        assert client.recv(12) == b"HTTP/1.1 431"
 
 
 def test_a_connection_has_one_answer() -> None:
-    """However many it asks for at once: they would all be held until they are read."""
+    """Even if the client sends many requests at once."""
     with serving() as server, connected(server) as client:
         client.sendall(SCRAPE * 20 + SCRAPE[:-2] + b"Connection: close\r\n\r\n")
         assert rest(client).count(b"HTTP/1.1 200 OK") == 1
@@ -221,14 +219,14 @@ PATHS = ("/metrics", *http.PROBES)
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE"])
 def test_what_neither_gets_nor_asks_for_the_head_is_refused(method: str, path: str) -> None:
-    """By the code that says so."""
+    """By 405."""
     with serving() as server:
         assert ask(server, path, method) == (405, "GET or HEAD\n")
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/elsewhere"])
 def test_a_head_is_that_of_the_page(path: str) -> None:
-    """Line by line but for the time; and nothing follows it."""
+    """Line by line, except for the date; no body follows."""
     heads = []
     with serving() as server:
         for method in http.METHODS:
@@ -236,20 +234,50 @@ def test_a_head_is_that_of_the_page(path: str) -> None:
                 lines = f"{method} {path} HTTP/1.1", "Host: here", "Connection: close\r\n\r\n"
                 client.sendall("\r\n".join(lines).encode())
                 head, _, body = rest(client).partition(b"\r\n\r\n")
-            heads.append([line for line in head.split(b"\r\n") if not line.startswith(b"Date: ")])
+            heads.append([line for line in head.split(b"\r\n") if not line.startswith(b"date: ")])
     assert heads[0] == heads[1] and body == b""
 
 
 def test_a_probe_says_why() -> None:
-    """By 503, a line for each reason; the other probe may be well."""
+    """By 503, with one line per reason; the other probe may succeed."""
     app = http.application(CollectorRegistry(), list, lambda: ["shard 1: refused", "behind"])
     with closing(http.Server("127.0.0.1:0", app)) as server:
         assert ask(server, "/readyz") == (503, "shard 1: refused\nbehind\n")
         assert ask(server, "/healthz") == (200, "ok\n")
 
 
-def test_a_port_that_is_taken_is_told_with_the_cure() -> None:
-    """As by a second worker on one machine."""
+def test_a_probe_that_fails_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    """It answers 500, and later requests are answered as usual."""
+
+    def broken() -> list[str]:
+        raise ValueError("broken")
+
+    with closing(
+        http.Server("127.0.0.1:0", http.application(CollectorRegistry(), broken, list))
+    ) as server:
+        assert ask(server) == (500, "see the log\n")
+        assert ask(server, "/readyz") == (200, "ok\n")
+    assert "ValueError: broken" in "".join(capsys.readouterr())
+
+
+def test_scrapes_are_answered_as_asked() -> None:
+    """In the format and the encoding that the client accepts; only the metrics that it names."""
+    registry = CollectorRegistry()
+    for name in ("first", "second"):
+        Counter(name, "", registry=registry)
+    wanted = {"Accept": "application/openmetrics-text; version=1.0.0", "Accept-Encoding": "gzip"}
+    with closing(http.Server("127.0.0.1:0", http.application(registry, list, list))) as server:
+        with closing(HTTPConnection("127.0.0.1", server.port, timeout=HANGS_S)) as client:
+            client.request("GET", "/metrics", headers=wanted)
+            answer = client.getresponse()
+            assert answer.headers["content-type"].startswith("application/openmetrics-text")
+            assert gzip.decompress(answer.read()).endswith(b"# EOF\n")
+        _, text = ask(server, "/metrics?name[]=first_total")
+    assert "first_total" in text and "second_total" not in text
+
+
+def test_a_port_in_use_is_reported_with_the_cure() -> None:
+    """As for a second worker on one machine."""
     service: Any = SimpleNamespace(
         metrics=SimpleNamespace(registry=CollectorRegistry()), unhealthy=list, unready=list
     )

@@ -8,11 +8,18 @@ import pytest
 
 from stream_rater.config.ladders import DEFAULT_RATING, Ladders, one_ladder
 from stream_rater.serve.answers import BalanceQuestion, PredictQuestion, SideQuestion
+from stream_rater.serve.cursors import RankedRow
 from stream_rater.serve.entries import IndexedPlayer, LadderSummary
-from stream_rater.serve.pages import RankedRow
+from stream_rater.serve.index.reader import ReadPositions
 from stream_rater.serve.problems import Refused
-from stream_rater.serve.questions import LadderView, PageView, PlayerView, Questions
-from stream_rater.serve.reached import AbsentLadder, Incomplete, Reached
+from stream_rater.serve.questions import (
+    AbsentLadder,
+    Incomplete,
+    LadderView,
+    PageView,
+    PlayerView,
+    Questions,
+)
 
 ANN = IndexedPlayer(1600.0, 80.0, 1520.0, 7, False, "2026-01-01T00:00:00Z", 5)
 
@@ -145,17 +152,17 @@ def test_a_newcomer_while_the_topic_is_not_followed(name: str) -> None:
 
 def test_how_far_the_index_is_known_to_be() -> None:
     """Nothing at first; then what was noted of all ladders, and of a ladder what was read since."""
-    reached = Reached()
-    for ask in (reached.everywhere, lambda: reached.of("l")):
+    known = ReadPositions()
+    for ask in (known.of_all, lambda: known.of("l")):
         with pytest.raises(Incomplete, match="try again"):
             ask()
-    reached.noted([5, 7])
-    assert reached.everywhere() == reached.of("l") == [5, 7]
+    known.all_read([5, 7])
+    assert known.of_all() == known.of("l") == [5, 7]
     for offset in (6, 9, 8):
-        reached.read("l", 0, offset)
-    reached.read("m", 1, 3)
-    assert (reached.of("l"), reached.of("m"), reached.of("n")) == ([10, 7], [5, 7], [5, 7])
-    assert reached.everywhere() == [5, 7]
-    assert reached.knows("l") and not reached.knows("n")
-    reached.noted([2, 3])  # what was followed is another topic by now
-    assert reached.of("l") == [2, 3] and not reached.knows("l")
+        known.event_read("l", 0, offset)
+    known.event_read("m", 1, 3)
+    assert (known.of("l"), known.of("m"), known.of("n")) == ([10, 7], [5, 7], [5, 7])
+    assert known.of_all() == [5, 7]
+    assert known.knows("l") and not known.knows("n")
+    known.all_read([2, 3])  # what was followed is another topic by now
+    assert known.of("l") == [2, 3] and not known.knows("l")

@@ -1,9 +1,8 @@
-"""The API's application: who may ask, what is asked, and every error as a problem (RFC 9457)."""
+"""The application of the API: it admits a request, answers it, and turns errors into problems (RFC
+9457)."""
 
-import asyncio
 import hashlib
 import hmac
-import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
@@ -24,28 +23,20 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import to_json
 from stream_rater.rounds.validation import with_cure
-from stream_rater.serve.answers import MOST_BODY_BYTES
+from stream_rater.runtime.http import Reasons, probe
 from stream_rater.serve.http.beliefs import BeliefQuestions
-from stream_rater.serve.http.buckets import Buckets
 from stream_rater.serve.http.event_stream import Hub
+from stream_rater.serve.http.limits import Bodies, RateLimit, client_address
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.http.page import page_routes
-from stream_rater.serve.http.turns import asker
 from stream_rater.serve.openapi import document
 from stream_rater.serve.operations import EVENT_STREAM, OPERATIONS, Operation, read_query
 from stream_rater.serve.problems import MEDIA_TYPE, Refused
-from stream_rater.serve.questions import Questions
-from stream_rater.serve.reached import Incomplete
+from stream_rater.serve.questions import Incomplete, Questions
 
-BODY_S = 10.0
-"""A body has so long to arrive."""
 MOST_ANSWERED = 1000
-"""So many requests are answered at once, those that follow changes aside."""
-MOST_BODIES_BYTES = 64 * 1024 * 1024
-"""So much of all bodies is held at once."""
+"""Requests that are answered at the same time, without those that follow changes."""
 
-Reasons = Callable[[], list[str]]
-Unready = Callable[[], Awaitable[list[str]]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -54,21 +45,21 @@ class Api:
 
     def __init__(
         self, settings: Settings, version: str, questions: Questions, beliefs: BeliefQuestions,
-        hub: Hub, metrics: ApiMetrics, unhealthy: Reasons, unready: Unready,
-        clock: Callable[[], float] = time.monotonic,
+        hub: Hub, metrics: ApiMetrics, unhealthy: Reasons,
+        unready: Callable[[], Awaitable[list[str]]], clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._questions, self._hub, self._metrics, self._clock = questions, hub, metrics, clock
         self._unready = unready
-        self._answering = self._held_bytes = 0
+        self._answering = 0
+        self._rate, self._bodies = RateLimit(settings.serve_rate), Bodies()
         self._beliefs = beliefs
         self._token = settings.serve_token.encode()
-        self._buckets = Buckets(settings.serve_rate)
         self._openapi = msgspec.json.encode(document(version, token=bool(self._token)))
         self._decoders: dict[str, msgspec.json.Decoder[Any]] = {
             each.name: msgspec.json.Decoder(each.body) for each in OPERATIONS if each.body
         }
         pages = [
-            Route("/healthz", _probe(_at_once(unhealthy))), Route("/readyz", _probe(unready)),
+            Route("/healthz", _probe(unhealthy)), Route("/readyz", _probe(unready)),
             Route("/metrics", self._scrape), Route("/openapi.json", self._describe),
         ]  # fmt: skip
         routes = [
@@ -86,7 +77,7 @@ class Api:
             began_s = self._clock()
             self._answering += 1
             try:
-                response = await self._answered(operation, request)
+                response = await self._answer_or_problem(operation, request)
             finally:
                 self._answering -= 1
             self._metrics.note(operation.name, response.status_code, self._clock() - began_s)
@@ -94,7 +85,7 @@ class Api:
 
         return answer
 
-    async def _answered(self, operation: Operation, request: Request) -> Response:
+    async def _answer_or_problem(self, operation: Operation, request: Request) -> Response:
         try:
             self._admit(request)
             return await self._answer(operation, request)
@@ -105,7 +96,7 @@ class Api:
         except (StoreTrouble, Denied) as trouble:
             refused = Refused("index-unavailable", f"{trouble}: try again")
         except ClientDisconnect:
-            return Response(status_code=400)  # that nobody reads
+            return Response(status_code=400)  # nobody reads it
         except Exception:
             self._metrics.failed(operation.name)
             refused = Refused("internal", "the log of `serve` has the cause")
@@ -113,15 +104,11 @@ class Api:
         return _refusal(refused)
 
     def _admit(self, request: Request) -> None:
-        """Raises Refused for who asks too often, without the token, or when there is no room."""
+        """Raises Refused if the client asks too often or without the token, or if too many
+        requests are being answered."""
         address = request.client.host if request.client else ""
-        asker.set(address)
-        wait_s = self._buckets.wait_s(address, self._clock())
-        if wait_s:
-            raise Refused(
-                "too-many-requests", f"{address} asks too often: wait {wait_s:.2g} s",
-                retry_after_s=math.ceil(wait_s),
-            )  # fmt: skip
+        client_address.set(address)
+        self._rate.take(address, self._clock())
         if self._answering > MOST_ANSWERED:
             raise Refused("busy", f"{MOST_ANSWERED:,} requests are being answered: try again")
         if not self._token:
@@ -141,8 +128,9 @@ class Api:
             return await self._follow(path["ladder"], request.headers.get("last-event-id"))
         given: Any = None
         if operation.body is not None:
-            given = self._understood(operation.name, await self._body(request))
-        answer = await self._told(operation.name, path, query, given)
+            body = await self._bodies.receive(request.stream())
+            given = self._parsed(operation.name, body)
+        answer = await self._ask(operation.name, path, query, given)
         body = to_json(answer)
         headers = {"Cache-Control": "no-cache"}
         if operation.method == "GET":
@@ -152,10 +140,8 @@ class Api:
                 return Response(status_code=304, headers=headers)
         return Response(body, media_type="application/json", headers=headers)
 
-    async def _told(
-        self, name: str, path: dict[str, str], query: dict[str, Any], given: Any
-    ) -> Any:
-        """The answer to an operation's question."""
+    async def _ask(self, name: str, path: dict[str, str], query: dict[str, Any], given: Any) -> Any:
+        """The answer of an operation."""
         ask, ladder = self._questions, path.get("ladder", "")
         match name:
             case "ladders":
@@ -180,7 +166,7 @@ class Api:
                 return await self._beliefs.explain(ladder, path["player"])
         raise AssertionError(name)
 
-    def _understood(self, name: str, body: bytes) -> Any:
+    def _parsed(self, name: str, body: bytes) -> Any:
         try:
             return self._decoders[name].decode(body)
         except msgspec.ValidationError as error:
@@ -190,32 +176,11 @@ class Api:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Refused("bad-request", f"no JSON: {error}", "body") from None
 
-    async def _body(self, request: Request) -> bytes:
-        """The body, as far as it is small enough and comes in time. Raises Refused."""
-        parts, size = [], 0
-        try:
-            async with asyncio.timeout(BODY_S):
-                async for part in request.stream():
-                    size += len(part)
-                    self._held_bytes += len(part)
-                    if size > MOST_BODY_BYTES:
-                        raise Refused(
-                            "body-too-large", f"send {MOST_BODY_BYTES:,} bytes at most", "body"
-                        )
-                    if self._held_bytes > MOST_BODIES_BYTES:
-                        raise Refused("busy", "too much is being sent at once: try again")
-                    parts.append(part)
-        except TimeoutError:
-            raise Refused("body-too-slow", f"send it within {BODY_S:g} s", "body") from None
-        finally:
-            self._held_bytes -= size
-        return b"".join(parts)
-
     async def _follow(self, ladder: str, last_id: str | None) -> Response:
         if reasons := await self._unready():
             raise Refused("not-ready", reasons[0])
         await self._questions.check_ladder(ladder)
-        stream = self._hub.follow(ladder, last_id, asker.get())
+        stream = self._hub.follow(ladder, last_id, client_address.get())
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(stream, media_type=EVENT_STREAM, headers=headers)
 
@@ -228,13 +193,13 @@ class Api:
 
 
 class RawPaths:
-    """Routes by the path as it was sent, so that an id may have a slash (`%2F`)."""
+    """Routes by the path as the client sent it, so that an id may contain a slash (`%2F`)."""
 
     def __init__(self, application: ASGIApp) -> None:
         self._application = application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI says."""
+        """Answer a request, as ASGI specifies."""
         if scope["type"] == "http" and (raw := scope.get("raw_path")):
             scope = {**scope, "path": raw.decode("ascii", "replace")}
         await self._application(scope, receive, send)
@@ -249,18 +214,10 @@ def _cors(settings: Settings) -> Iterable[Middleware]:
         )  # fmt: skip
 
 
-def _at_once(reasons: Reasons) -> Unready:
-    async def told() -> list[str]:
-        return reasons()
-
-    return told
-
-
-def _probe(problems: Unready) -> Endpoint:
+def _probe(reasons: Reasons) -> Endpoint:
     async def answer(_: Request) -> Response:
-        reasons = await problems()
-        text = "".join(f"{each}\n" for each in reasons or ["ok"])
-        return PlainTextResponse(text, 503 if reasons else 200)
+        status, text = await probe(reasons)
+        return PlainTextResponse(text, status)
 
     return answer
 
@@ -273,7 +230,7 @@ def _decoded(name: str, text: str) -> str:
 
 
 def _refusal(refused: Refused) -> Response:
-    # The body has not come as a whole, and will not be waited for.
+    # The body is incomplete, and the server does not wait for the rest.
     close = {"Connection": "close"} if refused.problem.status in (408, 413) else {}
     return Response(
         refused.body, refused.problem.status, media_type=MEDIA_TYPE,

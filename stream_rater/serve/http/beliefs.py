@@ -1,7 +1,7 @@
 """The questions that need the workers' whole beliefs: what a result would change, and why a rating
 is what it is.
 
-Whoever may only read the index is answered `no-beliefs`; all other questions go on.
+A `serve` that may read only the index answers `no-beliefs`; all other questions work.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,19 +36,18 @@ from stream_rater.serve.answers import (
 )
 from stream_rater.serve.entries import History
 from stream_rater.serve.explaining import explained
-from stream_rater.serve.http.turns import Turns
+from stream_rater.serve.http.limits import Turns
 from stream_rater.serve.predicting import check_sides
 from stream_rater.serve.problems import Refused
-from stream_rater.serve.questions import Index
-from stream_rater.serve.reached import AbsentLadder
+from stream_rater.serve.questions import AbsentLadder, Index
 
 MOST_WAITING = 32
-"""Questions that wait for their turn."""
+"""The number of questions that may wait for their turn."""
 
 
 class BeliefQuestions:
-    """Answers from the event loop, or raises Refused. One question after the other is worked on, in
-    a thread, by turns: so they hold up no other."""
+    """Answers questions for the event loop, or raises Refused. A thread works on one question after
+    the other, so they delay no others."""
 
     def __init__(self, settings: Settings, ladders: Ladders, index: Index) -> None:
         """Makes no request before the first question."""
@@ -59,24 +58,24 @@ class BeliefQuestions:
     async def what_if(self, ladder: str, question: WhatIfQuestion) -> WhatIfAnswer:
         """What the result of a round would change."""
         players = [player for side in question.sides for player in side.players]
-        told = await self._told(ladder, players)
-        return await self._turns.run(partial(self._what_if, ladder, question, told))
+        offsets = await self._offsets(ladder, players)
+        return await self._turns.run(partial(self._what_if, ladder, question, offsets))
 
     async def explain(self, ladder: str, player: str) -> ExplainAnswer:
         """Why a player's rating is what it is."""
-        told = await self._told(ladder, [player])
-        history = await self._index.history(ladder, player) if told else ()
-        return await self._turns.run(partial(self._explain, ladder, player, history, told))
+        offsets = await self._offsets(ladder, [player])
+        history = await self._index.history(ladder, player) if offsets else ()
+        return await self._turns.run(partial(self._explain, ladder, player, history, offsets))
 
-    async def _told(self, ladder: str, players: Sequence[str]) -> dict[str, int]:
-        """Of those who have rounds that count, the offset of what changed them last: the beliefs
-        must have come as far."""
+    async def _offsets(self, ladder: str, players: Sequence[str]) -> dict[str, int]:
+        """By player with a counted round, the offset of the last change in the index. The beliefs
+        must have come at least as far."""
         try:
             found = await self._index.players(ladder, players)
         except AbsentLadder:
             if await self._index.ladder(ladder) is not None:
                 raise
-            return {}  # its first round may be rated, and not told yet
+            return {}  # its first round may be rated, and its events not read yet
         return {
             player: each.offset
             for player, each in zip(players, found, strict=True)
@@ -86,7 +85,7 @@ class BeliefQuestions:
     # --- in the thread ---
 
     def _what_if(
-        self, ladder: str, question: WhatIfQuestion, told: Mapping[str, int]
+        self, ladder: str, question: WhatIfQuestion, offsets: Mapping[str, int]
     ) -> WhatIfAnswer:
         sides, ranks = question.sides, question.ranks
         check_sides(sides, MOST_PLAYERS)
@@ -103,18 +102,18 @@ class BeliefQuestions:
                 raise Refused("invalid", f"bad-time: {error}", "body.completed_at") from None
         players = [player for side in sides for player in side.players]
         with _refusals(sides):
-            known = self._beliefs.of(ladder, players, time_s, told)
+            known = self._beliefs.of(ladder, players, time_s, offsets)
             standings = [_entry(*each) for each in zip(sides, ranks, strict=True)]
             ceiling = question.performance_ceiling
             rated = foreseen(known, standings, question.weight, ceiling)
         return WhatIfAnswer(changes=[] if rated is None else _changes(rated, sides, known))
 
     def _explain(
-        self, ladder: str, player: str, history: History, told: Mapping[str, int]
+        self, ladder: str, player: str, history: History, offsets: Mapping[str, int]
     ) -> ExplainAnswer:
         with _refusals([]):
             try:
-                pool = self._beliefs.of(ladder, [player], published=told).pool
+                pool = self._beliefs.of(ladder, [player], published=offsets).pool
             except RemovedPlayer:
                 raise _no_player(ladder, player) from None
             row = pool.find(player)

@@ -1,4 +1,4 @@
-"""Server-sent events: what the follower reads goes to each client that follows its ladder."""
+"""Server-sent events: each event goes to the clients that follow its ladder."""
 
 import asyncio
 import operator
@@ -13,11 +13,10 @@ from stream_rater.serve.problems import Refused
 
 MOST_FOLLOWERS = 500
 MOST_WAITING = 1000
-"""Events that wait for one client. Of more the client is told nothing: the stream ends, and the
-client resumes it."""
+"""Events that may wait for one client. Beyond it the stream ends, and the client resumes it."""
 HEARTBEAT_S = 15.0
 RESET = b"event: reset\ndata: {}\n\n"
-"""Told first if events between were missed: ask for the ratings anew."""
+"""Sent first if events were missed: the client must ask for the ratings again."""
 
 
 class _Client:
@@ -26,15 +25,15 @@ class _Client:
     def __init__(self, ladder: str, who: str, behind: Sequence[int]) -> None:
         self.ladder, self.who = ladder, who
         self.behind = list(behind)
-        """The next offset of each partition that the client was not told of."""
+        """By partition, the next offset that the client has not received."""
         self.waiting: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_WAITING + 1)
-        """What to send; None: the stream ends."""
+        """The texts to send; None ends the stream."""
         self.late = False
         self.ahead = True
-        """Whether the client may know more of some partition than this process."""
+        """Whether the client may know events of some partition that this process has not read."""
 
-    def tell(self, event: FeedEvent, positions: Sequence[int]) -> None:
-        """The next event, behind which reading stands here; nothing, if the client knows it."""
+    def publish(self, event: FeedEvent, positions: Sequence[int]) -> None:
+        """Queue an event, unless the client knows it. `positions`: the position after it."""
         if event.offset < self.behind[event.partition]:
             return
         self.behind[event.partition] = event.offset + 1
@@ -44,7 +43,7 @@ class _Client:
         self.give(_written(event, place))
 
     def give(self, text: bytes | None) -> None:
-        """What comes next, or the end."""
+        """Queue a text, or the end."""
         if self.late:
             return
         if text is not None and self.waiting.qsize() >= MOST_WAITING:
@@ -54,40 +53,40 @@ class _Client:
 
 
 class Hub:
-    """The feed and who follows it. It is for the event loop's thread."""
+    """The feed and the clients that follow it. It is for the event loop's thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._feed, self._clock = Feed(), clock
         self._clients: dict[_Client, float] = {}
-        """And when each came, in this order."""
-        self._told: list[int] = []
-        """The next offset of each partition that clients were not told of."""
+        """By client in order of arrival, the time of its arrival."""
+        self._published: list[int] = []
+        """By partition, the next offset that was not published."""
         self._closed = False
 
     def __len__(self) -> int:
-        """How many clients follow."""
+        """The number of clients."""
         return len(self._clients)
 
     def begin(self, positions: Sequence[int]) -> None:
-        """Reading begins here, perhaps anew. Clients are told nothing twice."""
+        """Reading begins here, perhaps again. No client receives an event twice."""
         self._feed.begin(positions)
-        self._told += positions[len(self._told) :]
+        self._published += positions[len(self._published) :]
         for client in self._clients:
             client.ahead = True
             client.behind += positions[len(client.behind) :]
 
     def publish(self, events: Sequence[NewEvent]) -> None:
-        """Events that are in the index now."""
+        """Send events that are in the index now."""
         for each in events:
             event = self._feed.add(each.partition, each.offset, each.ladder, each.value)
-            self._told[each.partition] = max(self._told[each.partition], each.offset + 1)
+            self._published[each.partition] = max(self._published[each.partition], each.offset + 1)
             for client in self._clients:
                 if client.ladder == event.ladder:
-                    client.tell(event, self._feed.positions)
+                    client.publish(event, self._feed.positions)
 
     def noted(self, ends: Sequence[int]) -> None:
-        """All that was published before these offsets was read. Who came long ago and claims to
-        know more has the id of another topic: that client begins anew."""
+        """Every event before these offsets was read. A client that came long ago and claims to know
+        more has the id of another topic: it starts again."""
         long_ago_s = self._clock() - HEARTBEAT_S
         for client, came_s in self._clients.items():
             if came_s > long_ago_s:
@@ -98,13 +97,13 @@ class Hub:
                 client.give(_place(client.behind))
 
     def close(self) -> None:
-        """End all streams, and begin none."""
+        """End all streams, and accept no more."""
         self._closed = True
         for client in self._clients:
             client.give(None)
 
     def follow(self, ladder: str, last_id: str | None, who: str = "") -> AsyncIterator[bytes]:
-        """A ladder's events behind an id, or from now on, as a stream. Raises Refused."""
+        """A ladder's events after an id, or from now on, as a stream. Raises Refused."""
         if self._closed or not self._has_room(who):
             raise Refused(
                 "too-many-followers", f"{len(self)} clients follow changes here: ask another "
@@ -121,7 +120,7 @@ class Hub:
             if missed is None:
                 first.append(RESET)
             else:
-                # An id that is greater: this process lags behind the one that gave it.
+                # A greater id: this process lags behind the one that gave it.
                 first += [
                     _written(each, id_of(_most(wanted, positions_in(each.id)))) for each in missed
                 ]
@@ -129,17 +128,17 @@ class Hub:
         first.append(_place(client.behind))
         self._clients[client] = self._clock()
         stream = self._stream(client, first)
-        # Who hangs up at once is never sent anything, and nothing of `_stream` runs.
+        # If the client hangs up at once, nothing of `_stream` runs.
         weakref.finalize(stream, self._clients.pop, client, None)
         return stream
 
     def _here(self) -> list[int]:
-        """From where on a client is told that comes now."""
-        return _most(self._feed.positions, self._told)
+        """The position from which a new client receives events."""
+        return _most(self._feed.positions, self._published)
 
     def _has_room(self, who: str) -> bool:
-        """Whether one more may follow. If an address has many more than this one, its newest stream
-        ends for it."""
+        """Whether one more client may follow. If another address has many more clients than this
+        one, its newest stream ends to make room."""
         if len(self._clients) < MOST_FOLLOWERS:
             return True
         counts = Counter(client.who for client in self._clients)
@@ -170,7 +169,7 @@ class Hub:
 
 
 def _most(one: Sequence[int], other: Sequence[int]) -> list[int]:
-    """The place that is behind both, in each partition."""
+    """The later position in each partition."""
     return list(map(max, one, other))
 
 

@@ -1,4 +1,4 @@
-"""The metrics and the log of `serve`. Nothing is labelled by player or ladder."""
+"""The metrics of `serve`. No metric has a label by player or ladder."""
 
 from functools import cache
 
@@ -18,53 +18,56 @@ class ApiMetrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.requests = Counter(
-            "stream_rater_serve_requests_total", "Requests by operation and HTTP status",
+            "stream_rater_serve_requests_total", "Requests by operation and HTTP status.",
             ["operation", "status"], registry=self.registry,
         )  # fmt: skip
         self.seconds = Histogram(
-            "stream_rater_serve_request_seconds", "Time from a request's head to its answer",
+            "stream_rater_serve_request_seconds", "Time from the head of a request to its answer.",
             ["operation"], buckets=FAST_S, registry=self.registry,
         )  # fmt: skip
         self.events = Counter(
-            "stream_rater_serve_events_total", "Events of rating-changed that were read",
+            "stream_rater_serve_events_total", "Events of rating-changed that were read.",
             registry=self.registry,
         )  # fmt: skip
         self.skipped = Counter(
-            "stream_rater_serve_skipped_total", "Records of rating-changed that are no event",
+            "stream_rater_serve_skipped_total", "Records of rating-changed that are not events.",
             registry=self.registry,
         )  # fmt: skip
         self.troubles = Counter(
-            "stream_rater_serve_troubles_total", "Failures after which reading began anew",
+            "stream_rater_serve_troubles_total",
+            "Failures of Kafka or Redis after which reading started again.",
             registry=self.registry,
         )  # fmt: skip
         self.followers = Gauge(
-            "stream_rater_serve_followers", "Clients that follow changes", registry=self.registry
+            "stream_rater_serve_followers", "Clients that follow changes.", registry=self.registry
         )
         self.caught_up = Gauge(
-            "stream_rater_serve_caught_up", "1: the index has what was there at the start",
+            "stream_rater_serve_caught_up",
+            "1 if the index has every event that existed at the start, else 0.",
             registry=self.registry,
         )  # fmt: skip
         self.lag = Gauge(
-            "stream_rater_serve_lag", "Records of rating-changed that are not in the index yet",
+            "stream_rater_serve_lag", "Records of rating-changed that are not in the index yet.",
             registry=self.registry,
         )  # fmt: skip
         self.connections = Gauge(
-            "stream_rater_serve_connections", "Open connections", registry=self.registry
+            "stream_rater_serve_connections", "Open connections.", registry=self.registry
         )
         self.room = Counter(
             "stream_rater_serve_room_total",
-            "Connections that were closed to make room, because of all or those of one address",
+            "Connections closed to make room, by cause: too many in all (all), or of one address "
+            "(address).",
             ["cause"], registry=self.registry,
         )  # fmt: skip
         self.refused = Counter(
-            "stream_rater_serve_refused_total", "Requests that were not answered, by error code",
+            "stream_rater_serve_refused_total", "Requests that were refused, by error code.",
             ["code"], registry=self.registry,
         )  # fmt: skip
         for cause in ("all", "address"):
             self.room.labels(cause)
         for code in KINDS:
             self.refused.labels(code)
-        # A metric of one label's value is looked up once.
+        # Each metric with its labels is looked up once.
         self._counted = cache(lambda name, status: self.requests.labels(name, str(status)))
         self._timed = cache(self.seconds.labels)
         for each in OPERATIONS:
@@ -78,5 +81,5 @@ class ApiMetrics:
         self._timed(operation).observe(seconds)
 
     def failed(self, operation: str) -> None:
-        """A request failed by our mistake; call it where the exception is handled."""
+        """A request failed because of a bug. Call this where the exception is handled."""
         self._log.exception("request failed", operation=operation)

@@ -1,7 +1,7 @@
 """The follower of `rating-changed` in a process of its own, beside the one that answers.
 
-In one process the two would take the interpreter from each other: while a batch of events is
-worked on, each answer would wait for its turn several times.
+In one process the two would compete for the interpreter: while a batch of events is processed, each
+answer would wait for the interpreter several times.
 """
 
 import multiprocessing
@@ -18,36 +18,37 @@ from stream_rater.contract.errors import CannotGoOn
 from stream_rater.serve.index.follower import Follower, NewEvent, Watcher
 
 LAST_S = 10.0
-"""The process has so long to end."""
+"""Seconds in which the process must end."""
 STATE_S = 1.0
-"""So often it tells where it is, if nothing has changed."""
+"""The interval at which the process reports its state if nothing has changed."""
 
 
 class IndexProcess:
-    """The process, and what it told last."""
+    """The process, and its last report."""
 
     def __init__(self, settings: Settings, watcher: Watcher) -> None:
         """Starts nothing yet."""
         self._watcher = watcher
         context = multiprocessing.get_context("spawn")
-        self._told, telling = context.Pipe(duplex=True)
-        self._telling: Connection | None = telling
+        self._reports, theirs = context.Pipe(duplex=True)
+        self._theirs: Connection | None = theirs
         self._process = context.Process(
-            target=_follow, args=(settings, telling), name="index", daemon=True
+            target=_follow, args=(settings, theirs), name="index", daemon=True
         )
         self.caught_up = False
-        """Whether the index had everything that was there when reading began."""
+        """Whether the index has every event that existed when reading began."""
         self.lag = 0
-        """Records of `rating-changed` that were there at the last look and are not read yet."""
-        self.last_told_s = time.monotonic()
+        """Records of `rating-changed` that existed at the last report and are not read yet."""
+        self.last_report_s = time.monotonic()
         self._stopping = False
 
     def listen(self) -> None:
-        """Start the process, and pass on what it tells until it ends. Raises what ended it."""
-        assert self._telling is not None
+        """Start the process, and pass on its reports until it ends. Raises the exception that ended
+        it."""
+        assert self._theirs is not None
         self._process.start()
-        self._telling.close()  # so that its death ends the reading
-        self._telling = None
+        self._theirs.close()  # so that `recv` fails when the process ends
+        self._theirs = None
         failure = self._passed_on()
         self._process.join(LAST_S)
         if failure is not None:
@@ -57,27 +58,27 @@ class IndexProcess:
             raise CannotGoOn(f"the index's process ended with exit code {code}")
 
     def _passed_on(self) -> Exception | None:
-        """Pass on what is told until the process ends, or tells what ended it."""
+        """Pass on reports until the process ends. Returns the exception that ended it, if known."""
         while True:
             try:
-                kind, *told = self._told.recv()
+                kind, *given = self._reports.recv()
             except (EOFError, OSError):
                 return None
-            self.last_told_s = time.monotonic()
+            self.last_report_s = time.monotonic()
             match kind:
                 case "polled":
-                    self.caught_up, self.lag = told
+                    self.caught_up, self.lag = given
                 case "failed":
-                    failure: Exception = told[0]
+                    failure: Exception = given[0]
                     return failure
                 case _:
-                    getattr(self._watcher, kind)(*told)
+                    getattr(self._watcher, kind)(*given)
 
     def stop(self) -> None:
-        """Let the process end; then `listen` ends, too."""
+        """Ask the process to end; then `listen` ends, too."""
         self._stopping = True
         with suppress(OSError):  # it has ended
-            self._told.send(None)
+            self._reports.send(None)
 
     def end(self) -> None:
         """Kill the process if it has not ended in time."""
@@ -89,44 +90,44 @@ class IndexProcess:
 # --- in the process ------------------------------------------------------------------------------
 
 
-class _Teller(Watcher):
-    """Tells the other process."""
+class _Reporter(Watcher):
+    """Sends reports to the other process."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._state: Any = None
         self._state_s = 0.0
 
-    def _tell(self, *message: object) -> None:
+    def _send(self, *message: object) -> None:
         self._connection.send(message)
 
     def begun(self, positions: Sequence[int]) -> None:
-        self._tell("begun", list(positions))
+        self._send("begun", list(positions))
 
     def read(self, events: Sequence[NewEvent]) -> None:
-        self._tell("read", events)
+        self._send("read", events)
 
     def noted(self, positions: Sequence[int]) -> None:
-        self._tell("noted", list(positions))
+        self._send("noted", list(positions))
 
     def trouble(self, why: str) -> None:
-        self._tell("trouble", why)
+        self._send("trouble", why)
 
     def skipped(self, partition: int, offset: int) -> None:
-        self._tell("skipped", partition, offset)
+        self._send("skipped", partition, offset)
 
     def polled(self, caught_up: bool, lag: int) -> None:
         state, now_s = (caught_up, lag), time.monotonic()
         if state != self._state or now_s - self._state_s >= STATE_S:
             self._state, self._state_s = state, now_s
-            self._tell("polled", caught_up, lag)
+            self._send("polled", caught_up, lag)
 
 
 def _follow(settings: Settings, connection: Connection) -> None:
-    """Follow until the other process says so, or has ended."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # which the other process gets, too
+    """Follow until the other process asks to stop, or has ended."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # the other process gets them, too
         signal.signal(number, signal.SIG_IGN)
-    follower = Follower(settings, _Teller(connection))
+    follower = Follower(settings, _Reporter(connection))
 
     def wait() -> None:
         with suppress(EOFError, OSError):

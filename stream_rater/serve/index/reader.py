@@ -1,5 +1,5 @@
 """Reads the index of `serve` from Redis. Every answer is of one instant, and of an index that has
-come as far as it is known to have come."""
+all events it is known to have (`ReadPositions`)."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from stream_rater.adapters.redis.index_keys import (
     root_of,
 )
 from stream_rater.config.settings import Settings
-from stream_rater.serve.cursors import Place
+from stream_rater.serve.cursors import Place, ranked
 from stream_rater.serve.entries import (
     History,
     IndexedPlayer,
@@ -25,21 +25,20 @@ from stream_rater.serve.entries import (
     summary_from,
 )
 from stream_rater.serve.index import scripts
-from stream_rater.serve.pages import ranked
-from stream_rater.serve.questions import LadderView, PageView, PlayerView
-from stream_rater.serve.reached import AbsentLadder, Incomplete, Reached
+from stream_rater.serve.questions import AbsentLadder, Incomplete, LadderView, PageView, PlayerView
 
 
 class IndexReader:
     """Answers from the index. It is for one event loop.
 
-    Its methods raise StoreTrouble or Denied where Redis fails, and Incomplete, or AbsentLadder,
-    where the index is not what it is known to be.
+    Its methods raise StoreTrouble or Denied if Redis fails, and Incomplete or AbsentLadder if the
+    index lacks events that it is known to have.
     """
 
-    def __init__(self, settings: Settings, reached: Reached | None = None) -> None:
-        """`reached`: what the index is known to have. Without it, all that is there is told."""
-        self._redis, self._reached = asked(settings), reached
+    def __init__(self, settings: Settings, positions: "ReadPositions | None" = None) -> None:
+        """`positions`: the events that the index is known to have. Without them, the index is not
+        checked."""
+        self._redis, self._positions = asked(settings), positions
 
     async def check(self) -> None:
         """Try all rights that reading needs. Raises Denied."""
@@ -53,12 +52,12 @@ class IndexReader:
         await self.around(NO_LADDER, "", 1)
 
     async def check_complete(self) -> None:
-        """Raises Incomplete if the index as a whole is not as far as it is known to be."""
+        """Raises Incomplete if the index as a whole lacks events that it is known to have."""
         await self._root_has("")
 
     async def ladders(self) -> list[str]:
         """The ids of all ladders, sorted."""
-        needed = [] if self._reached is None else self._reached.everywhere()
+        needed = [] if self._positions is None else self._positions.of_all()
         found = await self._redis.ask("EVAL_RO", scripts.ROOT, 1, ROOT)
         root = root_of((member, float(score)) for member, score in _pairs(found))
         if any(root.positions.get(p, 0) < at for p, at in enumerate(needed)):
@@ -66,13 +65,13 @@ class IndexReader:
         return root.ladders
 
     async def ladder(self, ladder: str) -> LadderView | None:
-        """A ladder; None if no event was about it."""
+        """A ladder; None if it has no event."""
         try:
             found = await self._answer(ladder, scripts.LADDER, SUMMARY.decode())
         except AbsentLadder:
-            # Lost, or never there: whoever makes the index of a ladder first names it in the root.
+            # The ladder is lost, or never existed: its index is made only after the root names it.
             named = await self._root_has(member_of(ladder))
-            if named or (self._reached is not None and self._reached.knows(ladder)):
+            if named or (self._positions is not None and self._positions.knows(ladder)):
                 raise
             return None
         summary, listed, bins = found
@@ -82,11 +81,11 @@ class IndexReader:
         return LadderView(summary_from(summary), listed, dict(sorted(counts.items())))
 
     async def players(self, ladder: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
-        """These players; None for whom no event was about."""
+        """The players in the given order; None for a player without an event."""
         return players_from(await self._answer(ladder, scripts.PLAYERS, *players))
 
     async def player(self, ladder: str, player: str) -> PlayerView | None:
-        """A player with rank; None if no event was about them."""
+        """A player with rank; None for a player without an event."""
         found, better, listed = await self._answer(ladder, scripts.PLAYER, player)
         if found is None:
             return None
@@ -100,14 +99,14 @@ class IndexReader:
     # --- the leaderboard ---
 
     async def page(self, ladder: str, behind: Place | None, limit: int) -> PageView:
-        """So many rows behind a place, or the first ones."""
+        """At most `limit` rows after a place, or the first ones."""
         if behind is None:
             return _page(await self._answer(ladder, scripts.TOP, limit), limit)
         given = behind.player, repr(-behind.rating), limit
         return _page(await self._answer(ladder, scripts.BEHIND, *given), limit)
 
     async def around(self, ladder: str, player: str, limit: int) -> PageView | None:
-        """So many rows with the player in their middle, as far as there are rows; None if the
+        """At most `limit` rows with the player in the middle, as far as there are rows; None if the
         player is not listed."""
         found = await self._answer(ladder, scripts.AROUND, player, limit)
         return None if found is None else _page(found, limit)
@@ -117,8 +116,8 @@ class IndexReader:
         await self._redis.close()
 
     async def _answer(self, ladder: str, script: str, *given: Any) -> Any:
-        """What a script about a ladder answers."""
-        needed = [] if self._reached is None else self._reached.of(ladder)
+        """The answer of a script about a ladder."""
+        needed = [] if self._positions is None else self._positions.of(ladder)
         keys = keys_of(ladder)
         status, *answer = await self._redis.ask(
             "EVAL_RO", script, len(keys), *keys, len(needed), *needed, *given
@@ -129,9 +128,9 @@ class IndexReader:
         return answer[0]
 
     async def _root_has(self, member: str) -> bool:
-        """Whether this stands in the root. Raises Incomplete if the root is not as far as it is
-        known to be."""
-        needed = [] if self._reached is None else self._reached.everywhere()
+        """Whether the root has a member. Raises Incomplete if the root lacks events that it is
+        known to have."""
+        needed = [] if self._positions is None else self._positions.of_all()
         asked_for = [member, *map(partition_member, range(len(needed)))]
         named, *there = await self._redis.ask("EVAL_RO", scripts.NAMED, 1, ROOT, *asked_for)
         if any(float(has or 0) < at for has, at in zip(there, needed, strict=True)):
@@ -139,13 +138,56 @@ class IndexReader:
         return named is not None
 
 
+class ReadPositions:
+    """The positions in `rating-changed` before which the index is known to have every event.
+
+    Each question carries these positions, and Redis compares them with those of the ladder in the
+    very call that answers. So an index that Redis has lost or set back never answers. This is for
+    one thread.
+    """
+
+    def __init__(self) -> None:
+        self._all: list[int] | None = None
+        self._ladders: dict[str, dict[int, int]] = {}
+        """By ladder with an event since `all_read`, then by partition: the next offset."""
+
+    def all_read(self, positions: Sequence[int]) -> None:
+        """The index has every event of every ladder before these positions."""
+        self._all = list(positions)
+        self._ladders.clear()
+
+    def event_read(self, ladder: str, partition: int, offset: int) -> None:
+        """The ladder's index has this event, and all before it in this partition."""
+        own = self._ladders.setdefault(ladder, {})
+        own[partition] = max(own.get(partition, 0), offset + 1)
+
+    def knows(self, ladder: str) -> bool:
+        """Whether the ladder is known to have an index."""
+        return ladder in self._ladders
+
+    def of_all(self) -> list[int]:
+        """The positions of every ladder. Raises Incomplete while they are unknown."""
+        if self._all is None:
+            raise Incomplete
+        return self._all
+
+    def of(self, ladder: str) -> list[int]:
+        """The positions of a ladder. Raises Incomplete while they are unknown."""
+        found = self.of_all()
+        if own := self._ladders.get(ladder):
+            found = list(found)
+            for partition, at in own.items():
+                found[partition] = max(found[partition], at)
+        return found
+
+
 def _pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """Two elements at a time: members and scores, or fields and values."""
+    """Two elements at a time: member and score, or field and value."""
     return zip(flat[::2], flat[1::2], strict=True)
 
 
 def _page(found: Sequence[Any], limit: int) -> PageView:
-    """What a script of `index_scripts` returned."""
-    start, told, better, listed = found
-    rows = [(member.decode(), -float(score)) for member, score in _pairs(told)]
+    """The answer of a script that returns a page."""
+    start, flat, better, listed = found
+    rows = [(member.decode(), -float(score)) for member, score in _pairs(flat)]
     return PageView(ranked(rows[:limit], start, better), len(rows) > limit, listed)

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from stream_rater.runtime import log
-from stream_rater.serve.http.connections import Server
+from stream_rater.runtime.connections import Limits, Server
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
         return Response(b"ok\n")
 
     routes = [Route("/readyz", ready), Route("/{path:path}", answer, methods=["GET", "POST"])]
-    server = Server(Starlette(routes=routes), "127.0.0.1:0", 0, lambda _: None)
+    server = Server(Starlette(routes=routes), "127.0.0.1:0", Limits(2000, 0, 256 * 1024))
     log.configure()
     log.logger("serve").info("http", port=server.port)
     asyncio.run(server.listen())

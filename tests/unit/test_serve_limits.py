@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from stream_rater.serve.http.turns import Turns, asker
+from stream_rater.serve.http.limits import Turns, client_address
 from stream_rater.serve.problems import Refused
 
 Story = Callable[[Turns, threading.Event, list[str]], Awaitable[None]]
@@ -37,7 +37,7 @@ def ask(
         return name
 
     async def asked() -> str:
-        asker.set(who)
+        client_address.set(who)
         return await turns.run(work)
 
     return asyncio.create_task(asked())
