@@ -21,7 +21,6 @@ from stream_rater.config.ladders import TEMPLATE, Ladders, Limits
 from stream_rater.evaluation.bootstrap import Difference
 from stream_rater.evaluation.comparison import Row
 from stream_rater.evaluation.measures import better
-from stream_rater.evaluation.present import system_of
 from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.rating.parameters import RatingConfig
 
@@ -246,6 +245,8 @@ def entry(ladders: Ladders, ladder: str, rating: RatingConfig, offset: int, *, n
 
     `named`: whether there is a ladders file. Otherwise the text is a whole one.
     """
+    from stream_rater.evaluation.present import system_of  # `evaluate` does not need it
+
     present, known = ladders.find(ladder), ladders.ladders.get(ladder)
     assert present is not None
     new = without_defaults(rating)
