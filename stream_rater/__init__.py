@@ -8,12 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stream_rater.library.errors import InvalidRound, OtherLadder
     from stream_rater.library.ladder import Ladder
     from stream_rater.library.results import (
         Belief,
         FileResult,
+        InvalidRound,
         Leaderboard,
+        OtherLadder,
         Players,
         Prediction,
         RefusedLine,
@@ -25,10 +26,10 @@ else:
         "BadParameters": "rating.parameters",
         "Belief": "library.results",
         "FileResult": "library.results",
-        "InvalidRound": "library.errors",
+        "InvalidRound": "library.results",
         "Ladder": "library.ladder",
         "Leaderboard": "library.results",
-        "OtherLadder": "library.errors",
+        "OtherLadder": "library.results",
         "Players": "library.results",
         "Prediction": "library.results",
         "RefusedLine": "library.results",

@@ -43,7 +43,7 @@ from demonstration.screen import Screen
 from examples.game_backend import RANKED, Season
 from examples.matchmaking import TOPIC, NotFollowed, Ratings, beta_of
 from local.servers import LocalServerError, Server, servers
-from stream_rater.cli.dry_run import table_of
+from stream_rater.cli.correct import table_of
 from stream_rater.config.files import read_ladders
 from stream_rater.config.settings import PREFIX
 from stream_rater.rating.parameters import EloMMR

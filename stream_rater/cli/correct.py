@@ -1,55 +1,212 @@
-"""`stream-rater correct`: sends corrections to `round-completed`, or tells what they would do."""
+"""`stream-rater correct …`: sends corrections, or shows what they would do."""
 
-from collections import Counter
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from stream_rater.adapters.kafka.producers import Submitter
-from stream_rater.adapters.kafka.topics import Admin
-from stream_rater.cli.corrections import APPLIED, Planned, announce, check_all, check_taken
-from stream_rater.config.errors import Failed
-from stream_rater.config.files import service_ladders
-from stream_rater.config.settings import Settings
+import click
+import msgspec
+
+from stream_rater.cli.options import COUNT, INPUT, SETTINGS, one_line, settings_of, tables
+from stream_rater.config.errors import BadConfiguration
 from stream_rater.contract.events import shown
-from stream_rater.operations.live_log import ends_of
-from stream_rater.runtime.failures import named_failures
-from stream_rater.runtime.progress import counted
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from stream_rater.operations.dry_run import DryRun, Move
+
+Build = Callable[..., Sequence[Any]]
+"""A function that makes the corrections of a command from its arguments."""
+
+SHOWN_PLAYERS = 20
+"""The number of players in the table of a dry run, without `--top`."""
 
 
-def send(plan: Sequence[Planned], settings: Settings) -> None:
-    """Send corrections in this order, and print where they are."""
-    ladders = service_ladders(settings)
-    check_all(plan, ladders)
-    with named_failures():
-        admin = Admin(settings)
-        admin.partitions_of(admin.topics.rounds)  # a topic that does not exist is told by its name
-        check_taken(plan, ladders, ends_of(admin))
-        announce(plan)
-        submitter = Submitter(settings, admin.topics.rounds)
-        for each in plan:
-            if each.kind == APPLIED:  # works in what is there by then
-                _flush(submitter, len(plan))
-            submitter.correct(each.ladder, each.kind, each.value, each.subject)
-        _flush(submitter, len(plan))
-    print(_placed(plan, admin.topics.rounds, submitter.corrections))
+@click.group()
+def correct() -> None:
+    """Correct a ladder: rounds, players, seasons. Ratings become what they would be had the log
+    been right from the start.
+
+    --dry-run first: it tells who would move by how much, and sends nothing.
+    """
 
 
-def _flush(submitter: Submitter, count: int) -> None:
-    """Wait for what was sent; Failed if a part of it was not taken."""
-    submitter.flush()
-    if submitter.failures:
-        raise Failed(
-            f"{len(submitter.failures):,} of {counted(count, 'correction')} not sent, first "
-            f"{shown(submitter.failures[0])}: run the same command again; what was sent twice is "
-            "refused the second time"
-        )
+def _sent(build: Build) -> Callable[..., None]:
+    """A command that sends what `build` makes, with the options that all these commands have."""
+
+    @one_line
+    @wraps(build)
+    def run(
+        settings_path: Path | None, dry_run: bool, file: Path | None, top: int | None,
+        form: str | None, **given: Any,
+    ) -> None:  # fmt: skip
+        only = {"--file": file, "--top": top, "--format": form}
+        if not dry_run and (named := [name for name, value in only.items() if value is not None]):
+            raise BadConfiguration(f"{named[0]} is for --dry-run: add it, or leave {named[0]} out")
+        settings = settings_of(settings_path)
+        plan = build(**given)
+        if dry_run:
+            from stream_rater.operations.dry_run import dry_run as preview
+
+            found = preview(plan, settings, file)
+            _show(found, top, as_json=form == "json")
+            found.conclude()
+        else:
+            from stream_rater.operations.submit import send
+
+            print(send(plan, settings))
+
+    for option in (
+        SETTINGS,
+        click.option("--format", "form", type=click.Choice(["table", "json"]),
+                     help="With --dry-run: a table, or a JSON object a line."),
+        click.option("--top", type=COUNT,
+                     help="With --dry-run: so many players; 20 in a table, all in JSON."),
+        click.option("--file", type=INPUT,
+                     help="With --dry-run: the rounds of this file, not those on Kafka."),
+        click.option("--dry-run", is_flag=True,
+                     help="Send nothing: tell who would move by how much."),
+        click.option("--reason", default="", help="For people: it is stored in the log."),
+    ):  # fmt: skip
+        run = option(run)
+    return run
 
 
-def _placed(plan: Sequence[Planned], topic: str, places: Sequence[tuple[int, int]]) -> str:
-    """What was sent, and where it is: all of it in one partition, that of the ladder."""
-    kinds = Counter(each.kind for each in plan)
-    what = next(iter(kinds)) if len(plan) == 1 else ", ".join(
-        f"{count:,} {kind}" for kind, count in kinds.items()
-    )  # fmt: skip
-    offsets = [offset for _, offset in places]
-    span = f"offset {offsets[0]}" if len(plan) == 1 else f"offsets {offsets[0]} to {offsets[-1]}"
-    return f"{what}: {topic}, partition {places[0][0]}, {span}"
+BATCHED = click.option(
+    "--batched", is_flag=True, help="It waits, and is worked in at the next `correct apply`."
+)
+
+
+@correct.command()
+@click.argument("ladder")
+@click.argument("round_id")
+@BATCHED
+@_sent
+def void(ladder: str, round_id: str, reason: str, *, batched: bool) -> Sequence[Any]:
+    """Take a round back, as if it had never been."""
+    from stream_rater.operations.corrections import voided
+
+    return [voided(ladder, round_id, reason, batched=batched)]
+
+
+@correct.command()
+@click.argument("ladder")
+@click.argument("round", type=INPUT, metavar="ROUND.json")
+@BATCHED
+@_sent
+def amend(ladder: str, round: Path, reason: str, *, batched: bool) -> Sequence[Any]:
+    """Put a round right: it has other standings. The file is a round as JSON; a field that is left
+    out keeps its value. `-` is standard input."""
+    from stream_rater.operations.corrections import amended
+
+    return [amended(ladder, round, reason, batched=batched)]
+
+
+@correct.command()
+@click.argument("ladder")
+@click.argument("players", nargs=-1, metavar="[PLAYER]...")
+@click.option("--players", "listed_in", type=INPUT, help="File of players, one id a line.")
+@click.option("--from", "since", help="Only rounds completed at this time or later.")
+@click.option("--until", help="Only rounds completed before this time.")
+@BATCHED
+@_sent
+def remove(
+    ladder: str, players: tuple[str, ...], listed_in: Path | None, since: str | None,
+    until: str | None, reason: str, *, batched: bool,
+) -> Sequence[Any]:  # fmt: skip
+    """Take players out of their rounds: a ban with refunds. Several are worked in together."""
+    from stream_rater.operations.corrections import applied, listed, removed
+
+    named = [(player, "") for player in dict.fromkeys(players)]
+    if listed_in is not None:
+        named += [each for each in listed(listed_in) if each[0] not in players]
+    if not named:
+        raise BadConfiguration("name a player, or give --players with a file of them")
+    together = len(named) > 1
+    plan = [
+        removed(ladder, player, since, until, reason, batched=batched or together, place=place)
+        for player, place in named
+    ]
+    return [*plan, applied(ladder, reason)] if together and not batched else plan
+
+
+@correct.command()
+@click.argument("ladder")
+@click.argument("player")
+@click.argument("into")
+@BATCHED
+@_sent
+def merge(ladder: str, player: str, into: str, reason: str, *, batched: bool) -> Sequence[Any]:
+    """Join two accounts: the rounds of PLAYER count as those of INTO, those to come, too."""
+    from stream_rater.operations.corrections import merged
+
+    return [merged(ladder, player, into, reason, batched=batched)]
+
+
+@correct.command()
+@click.argument("ladder")
+@click.argument("number", type=int)
+@click.option("--keep", type=float, default=1.0, show_default=True,
+              help="How much of mu's distance from the initial one stays.")  # fmt: skip
+@click.option("--sigma", type=float, default=0.0, show_default=True,
+              help="What sigma becomes at least.")  # fmt: skip
+@_sent
+def season(ladder: str, number: int, keep: float, sigma: float, reason: str) -> Sequence[Any]:
+    """Begin a season: every belief is drawn towards the initial one."""
+    from stream_rater.operations.corrections import started
+
+    return [started(ladder, number, keep, sigma, reason)]
+
+
+@correct.command()
+@click.argument("ladder")
+@_sent
+def apply(ladder: str, reason: str) -> Sequence[Any]:
+    """Work in the corrections that wait, all together."""
+    from stream_rater.operations.corrections import applied
+
+    return [applied(ladder, reason)]
+
+
+# --- a dry run -----------------------------------------------------------------------------------
+
+
+def _show(found: "DryRun", top: int | None, *, as_json: bool) -> None:
+    if found.moves is None:
+        return
+    if as_json:
+        for each in found.moves[:top]:
+            print(msgspec.json.encode(each).decode())
+        print(found.summary, file=sys.stderr)
+        return
+    if found.moves:
+        tables().print(table_of(found.ladder, found.moves[: top or SHOWN_PLAYERS]))
+    print(found.summary)
+
+
+def table_of(ladder: str, moves: Sequence["Move"]) -> "Table":
+    """The ratings of players before and after corrections, a row for each player."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(f"ladder {ladder!r}"), title_justify="left")
+    table.add_column("player", overflow="fold")
+    for heading in ("before", "after", "difference", "rounds before", "after"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for each in moves:
+        table.add_row(Text(shown(each.player)), *_columns(each))
+    return table
+
+
+def _columns(move: "Move") -> Iterator[str]:
+    """The cells of a row after the player. A dash stands for no rating."""
+    for value, form in (
+        (move.rating_before, "{:,.1f}"), (move.rating_after, "{:,.1f}"),
+        (move.difference, "{:+,.1f}"),
+    ):  # fmt: skip
+        yield "–" if value is None else form.format(value)
+    yield f"{move.rounds_before:,}"
+    yield f"{move.rounds_after:,}"

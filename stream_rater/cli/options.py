@@ -1,16 +1,19 @@
-"""What the words of several commands share: kinds of arguments, options, how errors are told."""
+"""What several commands share: kinds of arguments, options, errors in one line, and a console."""
 
 import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import read_settings
 from stream_rater.config.settings import Settings
+
+if TYPE_CHECKING:  # it takes longer to load than `--help` should take
+    from rich.console import Console
 
 ROUNDS = click.Path(exists=True, dir_okay=False, path_type=Path)
 INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
@@ -20,7 +23,7 @@ COUNT = click.IntRange(min=1)
 RATE = click.FloatRange(min=0.0, min_open=True)
 PART = click.FloatRange(min=0.0, max=1.0, max_open=True)
 
-OF_EXTRAS = {
+PACKAGE_EXTRAS = {
     "confluent_kafka": "service",
     "prometheus_client": "service",
     "redis": "service",
@@ -29,13 +32,13 @@ OF_EXTRAS = {
     "uvicorn": "service",
     "starlette": "serve",
 }
-"""What extras bring."""
+"""The extra of stream-rater that brings a package."""
 
 Command = Callable[..., Any]
 
 
 def one_line(command: Command) -> Command:
-    """Errors that a user can mend end in one line on stderr: 2 for configuration, 1 for work."""
+    """A command whose BadConfiguration (exit code 2) and Failed (1) end in one line on stderr."""
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -49,7 +52,7 @@ def one_line(command: Command) -> Command:
             click.echo(f"stream-rater: {error}", err=True)
             sys.exit(1)
         except ModuleNotFoundError as error:
-            if (extra := OF_EXTRAS.get(error.name or "")) is None:
+            if (extra := PACKAGE_EXTRAS.get(error.name or "")) is None:
                 raise
             why = f"{error.name} is not installed: stream-rater[{extra}] brings it"
             click.echo(f"stream-rater: {why}", err=True)
@@ -59,7 +62,7 @@ def one_line(command: Command) -> Command:
 
 
 def settings_of(path: Path | None) -> Settings:
-    """The settings of this file and the environment, which say how to log, too."""
+    """The settings of this file and the environment. Configures the log by them."""
     from stream_rater.runtime import log
 
     settings = read_settings(path)
@@ -68,7 +71,7 @@ def settings_of(path: Path | None) -> Settings:
 
 
 def following(command: Command) -> Command:
-    """Options of what follows a topic."""
+    """A command with the options of those that follow a topic."""
     for option in (
         click.option("--wait", "wait_s", type=RATE,
                      help="Stop when nothing has come for so many seconds."),
@@ -84,3 +87,17 @@ def following(command: Command) -> Command:
 SETTINGS = click.option(
     "--settings", "settings_path", type=ROUNDS, help="TOML file; STREAM_RATER_* override it."
 )
+
+
+def tables() -> "Console":
+    """Standard output for tables: as wide as the terminal, or 160 columns without one.
+
+    Raises BrokenPipeError where its reader has ended. There rich would end the process by itself.
+    """
+    from rich.console import Console
+
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Output(file=sys.stdout, width=None if sys.stdout.isatty() else 160)

@@ -16,8 +16,7 @@ import msgspec
 
 from stream_rater.contract.events import MAX_RANK, MSGPACK, Entry, RoundCompleted
 from stream_rater.contract.record import Record
-from stream_rater.library.errors import InvalidRound
-from stream_rater.library.results import Shares, Side
+from stream_rater.library.results import InvalidRound, Shares, Side
 from stream_rater.rounds.validation import QUOTE_IT, Invalid, id_mistake
 
 HEADERS = (("content-type", MSGPACK.encode()),)

@@ -13,9 +13,8 @@ from stream_rater.config.ladders import Ladder, one_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
 from stream_rater.library import messages
-from stream_rater.library.errors import OtherLadder
 from stream_rater.library.log import Log, RoundsFile
-from stream_rater.library.results import FileResult, RefusedLine
+from stream_rater.library.results import FileResult, OtherLadder, RefusedLine
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import (

@@ -198,3 +198,23 @@ class FileResult:
     """Lines that were not taken."""
     refusals: tuple[RefusedLine, ...] = field(default=(), repr=False)
     """The first 1,000 of them."""
+
+
+# --- errors ---
+
+
+class InvalidRound(ValueError):
+    """A round that cannot be rated. The text is one line that begins with the place in the
+    arguments. Nothing was changed."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(code, message)  # both, so that it can be sent to another process
+        self.code = code
+        """One of the error codes of `round-rejected`."""
+
+    def __str__(self) -> str:
+        return str(self.args[1])
+
+
+class OtherLadder(ValueError):
+    """The rounds of a file are of another ladder, or of several. Nothing was changed."""

@@ -1,4 +1,4 @@
-"""The log of a ladder on Kafka, as a command reads it more than once."""
+"""The log of a ladder on Kafka, which a command reads more than once."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -8,7 +8,7 @@ from stream_rater.adapters.kafka.reader import read_partition
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration, Failed
-from stream_rater.config.ladders import Ladders
+from stream_rater.config.ladders import TEMPLATE, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
 from stream_rater.runtime.progress import track
@@ -17,7 +17,7 @@ BY_FILE = "give a file that has them, by --file"
 
 
 def ends_of(admin: Admin) -> Callable[[str], int]:
-    """Tells where the partition of a ladder ended when it was first asked."""
+    """A function that gives the end offset of a ladder's partition, as of its first call."""
 
     @cache
     def ends() -> Sequence[int]:
@@ -30,8 +30,8 @@ def ends_of(admin: Admin) -> Callable[[str], int]:
 def live_log(
     settings: Settings, ladders: Ladders, ladder: str, cure: str = BY_FILE
 ) -> tuple[Callable[[], Iterator[Record]], int, int]:
-    """The records that the ladder's partition holds now, from the first one on, each time; the
-    partition, and of how many it is. What comes later is not read.
+    """A function that yields the records that the ladder's partition has now, from the first one
+    on, at each call; the partition; and the number of partitions. Later records are not read.
 
     Raises BadConfiguration if the ladders file is not that of the workers, Failed with the cure if
     rounds were deleted.
@@ -54,3 +54,9 @@ def live_log(
         return track(read_partition(settings, topic, partition, end), topic, end)
 
     return again, partition, partitions
+
+
+def known_ladders(settings: Settings, ladders: Ladders) -> list[str]:
+    """The ladders that were rated, and those that the ladders file names."""
+    rated = noted_ladders(settings, Admin(settings)).ladders
+    return sorted({*rated, *ladders.ladders} - {TEMPLATE})

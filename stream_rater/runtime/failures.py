@@ -1,4 +1,4 @@
-"""Failures of servers that an operator can mend, each told in one line."""
+"""Failures of servers that an operator can mend, each as an error of one line."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,12 +12,12 @@ from stream_rater.contract.errors import CannotGoOn, Denied, Trouble
 
 @contextmanager
 def named_failures() -> Iterator[None]:
-    """What an operator can mend ends a command as one line."""
+    """Raise BadConfiguration or Failed, which end a command in one line, for these failures."""
     try:
         yield
     except (TopicMismatch, LayoutMismatch, StoreMismatch) as error:
         raise BadConfiguration(str(error)) from None
     except BrokenPipeError:
-        raise  # whoever read our output has enough
+        raise  # the reader of our output has ended
     except (Trouble, CannotGoOn, Denied, OSError, OtherBits) as error:
         raise Failed(str(error)) from None

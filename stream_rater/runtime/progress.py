@@ -1,7 +1,11 @@
-"""Progress bars on standard error, shown where that is a terminal."""
+"""What commands show of their work: progress bars on standard error, and counts in words.
 
+A progress bar is shown only where standard error is a terminal.
+"""
+
+import difflib
 import sys
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:  # it takes longer to load than `--help` should take
@@ -10,13 +14,15 @@ if TYPE_CHECKING:  # it takes longer to load than `--help` should take
 T = TypeVar("T")
 S = TypeVar("S", bound=Sized)
 
+MIN_BYTES = 1 << 16
+"""The smallest step of a progress bar of bytes."""
 
-BYTES_AT_LEAST = 1 << 16
-"""A progress bar of bytes moves by so many."""
+SHOWN_LINES = 20
+"""The number of lines that a command prints of a longer list, of mistakes for example."""
 
 
 def progress(*, percent: bool = False) -> "Progress":
-    """A progress bar on stderr, shown where that is a terminal: counts, or per cent of bytes."""
+    """A progress bar on standard error. `percent`: it shows per cent instead of counts."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -36,7 +42,7 @@ def progress(*, percent: bool = False) -> "Progress":
 
 
 def track(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
-    """The items, with a progress bar; where nobody would see it, as they are."""
+    """Yield the items, with a progress bar."""
     if not sys.stderr.isatty():
         yield from items
         return
@@ -45,7 +51,7 @@ def track(items: Iterable[T], label: str, total: int | None = None) -> Iterator[
 
 
 def track_batches(batches: Iterable[S], label: str, total: int | None = None) -> Iterator[S]:
-    """Batches of items, with a progress bar for the items."""
+    """Yield batches of items, with a progress bar that counts the items."""
     if not sys.stderr.isatty():
         yield from batches
         return
@@ -57,21 +63,37 @@ def track_batches(batches: Iterable[S], label: str, total: int | None = None) ->
 
 
 def track_bytes(lines: Iterable[bytes], label: str, total: int | None) -> Iterator[bytes]:
-    """Lines, with a progress bar of their bytes; where nobody would see it, as they are."""
+    """Yield lines, with a progress bar that counts their bytes. `total`: None if it is unknown."""
     if not sys.stderr.isatty():
         yield from lines
         return
     with progress(percent=True) as bar:
         task = bar.add_task(label, total=total)
-        held, every = 0, max((total or 0) // 1000, BYTES_AT_LEAST)
+        size, step = 0, max((total or 0) // 1000, MIN_BYTES)
         for line in lines:
             yield line
-            held += len(line)
-            if held >= every:
-                bar.advance(task, held)
-                held = 0
+            size += len(line)
+            if size >= step:
+                bar.advance(task, size)
+                size = 0
 
 
 def counted(count: int, thing: str) -> str:
     """`1 round`, `2 rounds`."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def rejections(codes: Mapping[str, int]) -> str:
+    """`3 rejected (2 bad-rank, 1 too-deep)`: the most frequent error code first."""
+    total = f"{sum(codes.values())} rejected"
+    if not codes:
+        return total
+    ordered = sorted(codes.items(), key=lambda item: (-item[1], item[0]))
+    return f"{total} ({', '.join(f'{count} {code}' for code, count in ordered)})"
+
+
+def unknown_ladder(ladder: str, rated: Sequence[str]) -> str:
+    """The error text for a ladder without players, with the nearest name of the rated ladders."""
+    nearest = difflib.get_close_matches(ladder, rated, n=1)
+    hint = f"; the nearest name is {nearest[0]!r}" if nearest else ""
+    return f"ladder {ladder!r} has no players: no round of it was rated{hint}"

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import msgspec
 
-from stream_rater.cli.evidence import evidence_report
 from stream_rater.evaluation.fits import AIMS, LOG_LOSS, ORDER, ORDER_OF_ALL, Fitted
 from stream_rater.evaluation.research.games import Result as Game
 from stream_rater.evaluation.spaces import SPACES
+from stream_rater.operations.evidence import evidence_report
 from tests.benchmarks.document import writing
 from tests.benchmarks.measure import Result, Skipped, result
 from tests.benchmarks.offline import shared

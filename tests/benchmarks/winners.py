@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_rater.cli.lab import Season
 from stream_rater.evaluation import winners
 from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.evaluation import evaluate, trained
@@ -21,6 +20,7 @@ from stream_rater.evaluation.peers import peer_module
 from stream_rater.evaluation.season import before, singly
 from stream_rater.evaluation.variance_factor import variance_factor
 from stream_rater.evaluation.winners import Bin, Foretold
+from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.rating.model import DID_NOT_FINISH, LAST
 from stream_rater.rating.parameters import EloMMR, PairwiseElo, RatingConfig
 from stream_rater.rating.prediction.wins import ANY
@@ -47,7 +47,7 @@ class _Score(NamedTuple):
 
 
 def _ours(config: RatingConfig, fit: bool, name: str, _: Effort) -> Result:
-    season = Season(shared(name))
+    season = SeasonFile(shared(name))
     sessions = season.play(list)
     first = before(sessions, trained(season.mistakes.taken, TRAIN))
     factor = variance_factor(first, config) if fit else 1.0
@@ -89,7 +89,7 @@ def _openskill(name: str, _: Effort) -> Result:
 def _rounds(name: str) -> Iterator[list[tuple[list[tuple[str, int]], int]]]:
     """The sides of each round, ranked, the best first: the very rounds that ours are scored on. Who
     did not finish ties for last. A player is a row of a ladder."""
-    for session in singly(Season(shared(name)).play(list)):
+    for session in singly(SeasonFile(shared(name)).play(list)):
         place, rows = session.rounds.place, session.rows.tolist()
         ranks = np.where(place == DID_NOT_FINISH, LAST, place).tolist()
         ends = np.cumsum(session.rounds.members).tolist()

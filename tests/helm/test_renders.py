@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from stream_rater.cli.commands import LAST_S
 from stream_rater.config.settings import Settings
+from stream_rater.operations.run import LAST_S
 from stream_rater.runtime.service import STALE_S
 from tests import tools
 from tests.helm import kubernetes

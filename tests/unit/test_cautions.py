@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import stream_rater
-from stream_rater.cli.rate import rate
 from stream_rater.config.ladders import Change, Ladder, Ladders, one_ladder
+from stream_rater.operations.rate import rate
 from stream_rater.rating.parameters import Codeforces, EloMMR, Glicko, Topcoder
 from stream_rater.runtime.cautions import cautions_of
 from tests.rounds import as_json

@@ -12,9 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stream_rater.adapters.memory.servers import Log
-from stream_rater.cli import app, rate, terminal
+from stream_rater.cli import app
 from stream_rater.config.ladders import DEFAULT_RATING
 from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.operations import input_file, rate
 from stream_rater.runtime.embedded import Engine
 from tests.rounds import as_json, day, event, ranked, read
 
@@ -110,7 +111,7 @@ def test_a_file_in_reverse_order_is_told(tmp_path: Path) -> None:
 
 def test_order_is_each_ladders_own() -> None:
     """Ladders may stand one after the other in a file."""
-    order = terminal.Order()
+    order = input_file.Order()
     for ladder in "ab":
         for i in range(9):
             standings = read(DEFAULT_RATING, ladder=ladder, round_id=f"{i}", completed_at=day(i))

@@ -14,14 +14,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stream_rater.cli import app
-from stream_rater.cli import evidence as cli_evidence
-from stream_rater.cli.terminal import Mistakes, brief
+from stream_rater.cli.evaluate import brief
 from stream_rater.config.errors import Failed
 from stream_rater.config.files import read_rating
 from stream_rater.evaluation.measures import MEASURES
 from stream_rater.evaluation.research import evidence
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import singly
+from stream_rater.operations import evidence as operation
+from stream_rater.operations.input_file import Mistakes
 from tests.rounds import event, ranked
 
 MMR = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80}
@@ -266,7 +267,8 @@ def test_the_laboratory_starts_without_clients() -> None:
     """Nor with what only `tune`, tables and figures need, or numba alone would take up."""
     heavy = "confluent_kafka redis scipy.optimize scipy.linalg cffi yaml rich matplotlib"
     code = (
-        "import sys, stream_rater.cli.app, stream_rater.cli.lab, stream_rater.cli.rate\n"
+        "import sys, stream_rater.cli.app, stream_rater.operations.evaluate\n"
+        "import stream_rater.operations.rate\n"
         "from stream_rater.rating.rounding import single; single(1.0)\n"
         f"print(*set('{heavy}'.split()) & set(sys.modules))"
     )
@@ -362,7 +364,7 @@ def test_evidence_reads_a_file_as_its_corrections_make_it(write: Write) -> None:
     """Even the first rounds alone, which later lines correct."""
     season = rounds(30)
     files = write("a.jsonl", [*season, *corrections()]), write("b.jsonl", by_hand(season))
-    mine, theirs = (cli_evidence._load(Path(file), Mistakes(Path(file)), 20)[0] for file in files)
+    mine, theirs = (operation.load(Path(file), Mistakes(Path(file)), 20)[0] for file in files)
     assert mine.rounds == theirs.rounds == 20
     for one, other in zip(singly(mine.sessions), singly(theirs.sessions), strict=True):
         assert one.rows.tolist() == other.rows.tolist()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_rater.cli.terminal import records_in
+from stream_rater.operations.input_file import read_records
 from stream_rater.replay.files import text_size
 from stream_rater.runtime.progress import counted, track_bytes
 from tests.rounds import as_json
@@ -42,7 +42,7 @@ def test_a_file_is_read_with_a_total(
     path = tmp_path / "a.jsonl"
     path.write_bytes(gzip.compress(text) if packed else text)
     assert text_size(path) == len(text)
-    assert [(record.value or b"").strip() for record in records_in(path)] == lines
+    assert [(record.value or b"").strip() for record in read_records(path)] == lines
     shown = [int(each) for each in re.findall(r"(\d+)%", screen.getvalue())]
     assert shown and shown[-1] > 90 and "a.jsonl" in screen.getvalue()
 

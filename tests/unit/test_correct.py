@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stream_rater.adapters.kafka.topics import Topics
-from stream_rater.cli import app, correct
+from stream_rater.cli import app
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import KINDS, from_message
+from stream_rater.operations import submit
 from tests.rounds import ranked
 
 Sent = list[tuple[str, str, dict[str, Any]]]
@@ -42,8 +43,8 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kafka]:
     """Takes everything, at partition 3 from offset 17 on."""
     taken = Kafka()
     admin = SimpleNamespace(topics=Topics.of(Settings()), partitions_of=lambda *_: [4])
-    monkeypatch.setattr(correct, "Admin", lambda _: admin)
-    monkeypatch.setattr(correct, "Submitter", lambda *_: taken)
+    monkeypatch.setattr(submit, "Admin", lambda _: admin)
+    monkeypatch.setattr(submit, "Submitter", lambda *_: taken)
     yield taken
 
 

@@ -12,10 +12,11 @@ from click.testing import CliRunner, Result
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.memory.driver import estimator_worker
 from stream_rater.adapters.memory.servers import Log, Store
-from stream_rater.cli import app, commands, correct
+from stream_rater.cli import app
 from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, Limits
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.operations import submit
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ladder_history import notes
 from stream_rater.pipeline.ports import Effect
@@ -176,9 +177,8 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
         topics=topics, partitions_of=lambda *_: [1], ends=lambda *_: [7],
         partitions=lambda: {topics.rounds: 1},
     )  # fmt: skip
-    for module in (correct, commands):
-        monkeypatch.setattr(module, "Admin", lambda _: admin)
-        monkeypatch.setattr(module, "Submitter", lambda *_: taken)
+    monkeypatch.setattr(submit, "Admin", lambda _: admin)
+    monkeypatch.setattr(submit, "Submitter", lambda *_: taken)
     return taken
 
 

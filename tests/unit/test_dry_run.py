@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stream_rater.adapters.kafka.topics import Topics
-from stream_rater.cli import app, correct
+from stream_rater.cli import app
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
-from stream_rater.operations import live_log
+from stream_rater.operations import live_log, submit
 from stream_rater.replay.edited_log import records_of
 from tests.rounds import day, event, ranked
 
@@ -211,7 +211,7 @@ def test_the_live_log_is_rated_as_a_file(tmp_path: Path, monkeypatch: pytest.Mon
         for each in records_of(lines)
     ]  # with holes between them, as transactions leave
     monkeypatch.setattr(live_log, "live_log", lambda *_: (lambda: iter(records), home, 3))
-    monkeypatch.setattr(correct, "Submitter", None)
+    monkeypatch.setattr(submit, "Submitter", None)
     file = written(tmp_path / "a.jsonl", season())
     words = ["correct", "void", "l", "r5", "--dry-run", "--format", "json"]
     assert run(*words).stdout == run(*words, "--file", file).stdout != ""

@@ -3,24 +3,24 @@
 import msgspec
 import pytest
 
-from stream_rater.cli import embedded_demo
 from stream_rater.config.errors import Failed
 from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.operations import demo
 from stream_rater.runtime.embedded import Engine
 
 ROUNDS = 40
-CHEATER = embedded_demo.name(embedded_demo.CHEATER)
+CHEATER = demo.name(demo.CHEATER)
 
 
 @pytest.fixture
-def season() -> embedded_demo.Season:
-    season = embedded_demo.Season()
+def season() -> demo.Season:
+    season = demo.Season()
     for number in range(ROUNDS):
         season.play(number)
     return season
 
 
-def honest(season: embedded_demo.Season) -> dict[str, tuple[float, float, int]]:
+def honest(season: demo.Season) -> dict[str, tuple[float, float, int]]:
     """Who has what mu, sigma and rounds after the same rounds without the cheater."""
     engine, found = Engine(), {}
     for record in season.engine.log.rounds[0]:
@@ -38,7 +38,7 @@ def honest(season: embedded_demo.Season) -> dict[str, tuple[float, float, int]]:
     return found
 
 
-def test_ratings_become_those_of_a_season_without_the_cheater(season: embedded_demo.Season) -> None:
+def test_ratings_become_those_of_a_season_without_the_cheater(season: demo.Season) -> None:
     """They are so told by the rating changes, and the verification finds them in the store."""
     moves = season.remove(CHEATER)
     told = {who: (each.mu, each.sigma, each.rounds) for who, each in season.newest.items()}
@@ -52,7 +52,7 @@ def test_ratings_become_those_of_a_season_without_the_cheater(season: embedded_d
     assert season.verify() == len(told) + 1
 
 
-def test_the_table_is_of_what_was_told(season: embedded_demo.Season) -> None:
+def test_the_table_is_of_what_was_told(season: demo.Season) -> None:
     """The cheater comes first and has no rating left; then those who get the most points back."""
     before = {who: each.rating for who, each in season.newest.items()}
     cheater, *others = season.remove(CHEATER)
@@ -63,7 +63,7 @@ def test_the_table_is_of_what_was_told(season: embedded_demo.Season) -> None:
     assert all((each.difference or 0.0) > 0.0 for each in others)
 
 
-def test_a_rating_that_differs_is_told(season: embedded_demo.Season) -> None:
+def test_a_rating_that_differs_is_told(season: demo.Season) -> None:
     """The demo's last sentence is said of no other store."""
     season.remove(CHEATER)
     beliefs = next(each for each in season.engine.store.beliefs.values() if len(each) > 1)

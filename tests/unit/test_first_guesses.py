@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from stream_rater.cli.evidence import _load
-from stream_rater.cli.terminal import Mistakes
 from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.game import Game, games_of
 from stream_rater.evaluation.sides import of_ours, scores_of
 from stream_rater.evaluation.spaces import GOOD_SIGMA, GOOD_WEIGHT, configuration
+from stream_rater.operations.evidence import load
+from stream_rater.operations.input_file import Mistakes
 from tests.benchmarks.measure import Skipped
 from tests.benchmarks.offline import shared
 
@@ -26,7 +26,7 @@ def real_games() -> list[Game]:
             path: Path = shared(name)
         except Skipped as why:
             pytest.skip(str(why))
-        data, _ = _load(path, Mistakes(path), rounds)
+        data, _ = load(path, Mistakes(path), rounds)
         found += games_of(name, data.sessions, cut)
     return found
 

@@ -13,10 +13,11 @@ from click.testing import CliRunner, Result
 
 from stream_rater.adapters.kafka.envelopes import rejected_message
 from stream_rater.adapters.kafka.topics import Topics
-from stream_rater.cli import app, follow
+from stream_rater.cli import app
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import CorrectionCause
 from stream_rater.contract.record import Record
+from stream_rater.operations import follow
 from stream_rater.pipeline.ports import Rejection
 from stream_rater.pipeline.updater.corrected_changes import correction_events
 from stream_rater.rating.model import HEADER
@@ -133,11 +134,11 @@ def test_a_long_silence_is_explained_once(capsys: pytest.CaptureFixture[str]) ->
         list(follow._in_time(lines, wait_s, clock, "waiting"))
         assert capsys.readouterr().err == told
     here, chosen = follow.Following(), {"ladder": None, "player": "ida"}
-    assert follow._waiting("t", here, chosen) == (
+    assert follow._hint("t", here, chosen) == (
         "t: waiting for messages of player 'ida' (Ctrl-C ends it; --from-start begins with what is "
         "there)"
     )
-    assert follow._waiting("t", follow.Following(from_start=True), {"ladder": None}) == (
+    assert follow._hint("t", follow.Following(from_start=True), {"ladder": None}) == (
         "t: waiting for messages (Ctrl-C ends it)"
     )
 

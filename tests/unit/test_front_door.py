@@ -12,12 +12,12 @@ import pytest
 
 import stream_rater
 from local.tools import ROOT
-from stream_rater.cli.options import OF_EXTRAS
+from stream_rater.cli.options import PACKAGE_EXTRAS
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 LOADED = "print(*({m.partition('.')[0] for m in sys.modules} - set(sys.stdlib_module_names)))"
-WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({sorted(OF_EXTRAS)}))\n"
+WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({sorted(PACKAGE_EXTRAS)}))\n"
 """As where the extras `service` and `serve` are not installed."""
 
 
@@ -45,7 +45,7 @@ def test_to_import_it_loads_nothing() -> None:
     assert newly_loaded("import stream_rater") == {"stream_rater"}
     every = newly_loaded(f"from stream_rater import {', '.join(stream_rater.__all__)}")
     assert {"stream_rater", "numpy", "msgspec"} <= every
-    assert every & {"numba", "llvmlite", "click", "rich", *OF_EXTRAS} == set()
+    assert every & {"numba", "llvmlite", "click", "rich", *PACKAGE_EXTRAS} == set()
     assert "numba" in newly_loaded("import stream_rater; stream_rater.Ladder()")
 
 
@@ -72,7 +72,8 @@ def test_the_wheel_needs_what_rates() -> None:
     of the API is the extra `serve`."""
     assert packages(PROJECT["dependencies"]) == {"click", "msgspec", "numba", "numpy", "rich"}
     for extra in ("service", "serve"):
-        assert packages(EXTRAS[extra]) == {n for n, which in OF_EXTRAS.items() if which == extra}
+        brought = {name for name, which in PACKAGE_EXTRAS.items() if which == extra}
+        assert packages(EXTRAS[extra]) == brought
 
 
 RATE = "from stream_rater import Ladder; print(Ladder().rate(['ann', 'bob']).mu[0] > 1500)"

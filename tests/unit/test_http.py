@@ -15,9 +15,9 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from stream_rater.cli import commands
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
+from stream_rater.operations import run
 from stream_rater.runtime import connections, http
 from tests.waits import HANGS_S, Watch
 
@@ -284,7 +284,7 @@ def test_a_port_in_use_is_reported_with_the_cure() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(BadConfiguration) as refused:
-            commands._serve(Settings(http=address), service)
+            run._serve(Settings(http=address), service)
     assert str(refused.value).endswith(
         "Address already in use: set STREAM_RATER_HTTP to another host:port; port 0 picks a free "
         "one"

@@ -4,8 +4,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_rater.cli import corrections_noted
-from stream_rater.cli.inspect import _nobody, described, kept
 from stream_rater.contract.corrections import (
     Correction,
     CorrectionsApplied,
@@ -15,6 +13,8 @@ from stream_rater.contract.corrections import (
     name_of,
 )
 from stream_rater.contract.events import to_json
+from stream_rater.operations import inspect
+from stream_rater.operations.inspect import _nobody, described, kept
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.rating.elo_mmr.performance import C
@@ -83,7 +83,7 @@ EDITS = LadderEdits(
 
 def test_the_corrections_of_a_ladder() -> None:
     """Those that were worked in, in order, and those that wait."""
-    assert list(corrections_noted.of_ladder("chess", EDITS)) == [
+    assert list(inspect.corrections_of("chess", EDITS)) == [
         "chess: corrections that were worked in: 3",
         "           3 round-voided round_id r1, by that at 9",
         "           9 corrections-applied",
@@ -91,7 +91,7 @@ def test_the_corrections_of_a_ladder() -> None:
         "corrections that wait for corrections-applied: 1",
         "          13 player-removed player eve (bot)",
     ]
-    assert list(corrections_noted.of_ladder("go", LadderEdits())) == [
+    assert list(inspect.corrections_of("go", LadderEdits())) == [
         "go: corrections that were worked in: none",
         "corrections that wait for corrections-applied: none",
     ]
@@ -100,7 +100,7 @@ def test_the_corrections_of_a_ladder() -> None:
 @pytest.mark.parametrize(("last", "cause"), [(3, ""), (9, "corrections-applied"), (10, "")])
 def test_what_changed_a_belief_last(last: int, cause: str) -> None:
     """A correction, or a round. One that waited has changed nothing at its own place."""
-    assert corrections_noted.cause_of(EDITS, last) == cause
+    assert inspect.cause_of(EDITS, last) == cause
 
 
 def test_the_season_of_a_belief() -> None:
@@ -109,15 +109,15 @@ def test_the_season_of_a_belief() -> None:
     header["version"], header["rounds"] = 1, 5
     header["mu"], header["sigma"] = 1700.0, 90.0
     rule = rule_of(EloMMR(weight_limit=0.2, sigma_limit=80.0), EDITS.last.started)
-    assert list(corrections_noted.of_seasons(header, EDITS, rule)) == [
+    assert list(inspect.seasons_of(header, EDITS, rule)) == [
         "season 2; the last round was before the first; still to be drawn by season 2",
         "drawn: 1600.0 give or take 200.0",
     ]
     header["season"] = 1
-    assert list(corrections_noted.of_seasons(header, EDITS, rule)) == [
+    assert list(inspect.seasons_of(header, EDITS, rule)) == [
         "season 2; the last round was in season 2"
     ]
-    assert list(corrections_noted.of_seasons(header, LadderEdits(), rule)) == []
+    assert list(inspect.seasons_of(header, LadderEdits(), rule)) == []
 
 
 @pytest.mark.parametrize("seconds", [2**50, -(2**39)])

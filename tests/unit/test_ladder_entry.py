@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_rater.cli.ladder_entry import entry
+from stream_rater.cli.tables import entry
 from stream_rater.config.files import read_ladders
 from stream_rater.config.ladders import (
     ANY_LADDER,

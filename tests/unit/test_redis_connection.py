@@ -9,7 +9,7 @@ import pytest
 
 from stream_rater.adapters.redis import connection
 from stream_rater.adapters.redis.connection import Asked, asked
-from stream_rater.cli.serve import serve
+from stream_rater.cli.service import serve_api
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
@@ -183,5 +183,5 @@ def test_addresses_that_make_no_sense(given: Settings, why: str) -> None:
     with pytest.raises(BadConfiguration, match=why) as refused:
         asked(given)
     with pytest.raises(BadConfiguration) as ended:
-        serve(given)
+        serve_api(given)
     assert str(ended.value) == str(refused.value)

@@ -9,10 +9,10 @@ from click.testing import CliRunner
 from stream_rater.adapters.kafka import ladder_events
 from stream_rater.adapters.kafka.ladder_events import disagreement
 from stream_rater.adapters.kafka.topics import Topics
-from stream_rater.cli import app, commands, inspect
+from stream_rater.cli import app
 from stream_rater.config.ladders import ANY_LADDER, TEMPLATE, Change, Ladder, Ladders
 from stream_rater.config.settings import Settings
-from stream_rater.operations import rebuild
+from stream_rater.operations import inspect, rebuild, verify_live
 from stream_rater.pipeline.ladder_history import LadderLog, notes
 from stream_rater.rating.parameters import EloMMR
 
@@ -78,7 +78,7 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> None:
     record = SimpleNamespace(records=[b""])
     store = SimpleNamespace(layout=layout, prepare=lambda: None, read=lambda _: {0: record})
     log = SimpleNamespace(read=lambda: noted(FILE, "blitz"), close=lambda: None)
-    for module in (commands, inspect, rebuild):
+    for module in (verify_live, inspect, rebuild):
         monkeypatch.setattr(module, "Admin", lambda _: admin)
         monkeypatch.setattr(module, "RedisStore", lambda _: store)
     monkeypatch.setattr(ladder_events, "LadderEvents", lambda *_: log)

@@ -8,12 +8,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_rater.cli.rate import rating_lines
 from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.config.ladders import Change, Ladder, Ladders
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations.bulk_replay import BulkReplay, PlayerTable
+from stream_rater.operations.rate import rating_lines
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.parts import decoder, schema

@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stream_rater.adapters.kafka.topics import Topics
-from stream_rater.cli import app, commands
+from stream_rater.cli import app
 from stream_rater.config.settings import Settings
+from stream_rater.operations import submit as operation
 from tests.rounds import event, ranked
 
 Lines = list[dict[str, Any]]
@@ -38,8 +39,8 @@ class Kafka:
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kafka]:
     topics, taken = Topics.of(Settings()), Kafka()
     admin = SimpleNamespace(topics=topics, partitions=lambda: {topics.rounds: 4})
-    monkeypatch.setattr(commands, "Admin", lambda _: admin)
-    monkeypatch.setattr(commands, "Submitter", lambda *_: taken)
+    monkeypatch.setattr(operation, "Admin", lambda _: admin)
+    monkeypatch.setattr(operation, "Submitter", lambda *_: taken)
     yield taken
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from stream_rater.cli import app, tune_live
-from stream_rater.cli.tune_live import DAY_S, Pace
+from stream_rater.cli import app
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import Failed
 from stream_rater.config.files import read_ladders, read_rating
@@ -19,6 +18,8 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Record
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.operations import live_log
+from stream_rater.operations import tune as operation
+from stream_rater.operations.tune import DAY_S, Pace
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay.edited_log import records_of
 from tests.rounds import day, event, ranked
@@ -60,9 +61,9 @@ def tune(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tune:
             for each in records_of([json.dumps(each).encode() for each in lines])
         ]  # with holes between them, as transactions leave
         monkeypatch.setattr(live_log, "live_log", lambda *_: (lambda: iter(records), home, 3))
-        monkeypatch.setattr(tune_live, "Admin", lambda _: None)
+        monkeypatch.setattr(live_log, "Admin", lambda _: None)
         noted = SimpleNamespace(ladders={"ranked": ()})
-        monkeypatch.setattr(tune_live, "noted_ladders", lambda *_: noted)
+        monkeypatch.setattr(live_log, "noted_ladders", lambda *_: noted)
         path = tmp_path / "ladders.toml"
         path.write_text(file)
         monkeypatch.setenv("STREAM_RATER_LADDERS", str(path) if file else "")
@@ -127,7 +128,7 @@ def test_a_pace_is_that_of_the_last_reading() -> None:
     pace = Pace()
     for days in ((0.0, 2.0, 9.0), (0.0, 2.0, 0.5, 2.2)):
         records = [Record(0, 2 * i, b"", received_s=DAY_S * each) for i, each in enumerate(days)]
-        assert list(pace.seen(records)) == records
+        assert list(pace.watch(records)) == records
     assert pace.in_a_day() == 7 + 7 - 2
 
 
@@ -280,7 +281,7 @@ def test_the_present_parameters_are_those_of_the_next_round(
         seen.append(present.weight)
         raise Failed("seen")
 
-    monkeypatch.setattr(tune_live, "_proposed", proposed)
+    monkeypatch.setattr(operation, "_proposed", proposed)
     change = 'rating = { system = "codeforces", beta = 200, weight = 0.5, floor = 100 }'
     file = f"{POOR}[[ladders.l.changes]]\nfrom_offset = {from_offset}\n{change}\n"
     tune(rounds(), file=file)

@@ -10,11 +10,12 @@ from click.testing import CliRunner, Result
 
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.redis.metadata import StoreMetadata
-from stream_rater.cli import app, commands
+from stream_rater.cli import app
 from stream_rater.config.errors import Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.operations import verify_live
 from stream_rater.operations.verify import Verdict
 
 RUNNING = {ESTIMATORS: 1, UPDATERS: 1}
@@ -43,8 +44,8 @@ def test_a_redis_that_is_down_is_told_before_any_waiting(monkeypatch: pytest.Mon
         raise StoreTrouble("redis: connection refused")
 
     store = SimpleNamespace(layout=SimpleNamespace(begun_by=down))
-    monkeypatch.setattr(commands, "RedisStore", lambda _: store)
-    monkeypatch.setattr(commands, "Admin", lambda _: admin([]))
+    monkeypatch.setattr(verify_live, "RedisStore", lambda _: store)
+    monkeypatch.setattr(verify_live, "Admin", lambda _: admin([]))
     result = run("--wait", "60")
     assert result.exit_code == 1
     assert result.stderr == "stream-rater: redis: connection refused\n"
@@ -56,9 +57,9 @@ def test_another_duplicate_window_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     held = {"kernel": b"11", "duplicate_window": b"7"}
     client: Any = SimpleNamespace(hget=lambda _, field: held.get(field))
     store = SimpleNamespace(layout=StoreMetadata(client, lambda call: call()))
-    monkeypatch.setattr(commands, "RedisStore", lambda _: store)
-    monkeypatch.setattr(commands, "Admin", lambda _: admin([]))
-    monkeypatch.setattr(commands, "noted_ladders", lambda *_: pytest.fail("it went on"))
+    monkeypatch.setattr(verify_live, "RedisStore", lambda _: store)
+    monkeypatch.setattr(verify_live, "Admin", lambda _: admin([]))
+    monkeypatch.setattr(verify_live, "noted_ladders", lambda *_: pytest.fail("it went on"))
     result = run()
     assert result.exit_code == 2
     assert result.stderr == (
@@ -71,10 +72,10 @@ def test_what_is_waited_for_is_told_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With how long; nothing where nobody is behind."""
-    monkeypatch.setattr(commands.time, "sleep", lambda _: None)
-    commands._wait_until_caught_up(admin([0, 0]), 1, 1, 60.0)
+    monkeypatch.setattr(verify_live.time, "sleep", lambda _: None)
+    verify_live._wait_until_caught_up(admin([0, 0]), 1, 1, 60.0)
     assert capsys.readouterr().err == ""
-    commands._wait_until_caught_up(admin([3, 4, 1, 0, 0, 0]), 1, 1, 60.0)
+    verify_live._wait_until_caught_up(admin([3, 4, 1, 0, 0, 0]), 1, 1, 60.0)
     assert capsys.readouterr().err == (
         "waiting for the workers, which are 7 records behind, for 60 s at most\n"
     )
@@ -87,17 +88,17 @@ def test_nobody_is_waited_for_who_does_not_run(behind: list[int], role: str) -> 
     """It says at once whom to start; where nothing is left to do, nobody need run."""
     told = f"{role}'s work left, and no worker with this role runs: start one"
     with pytest.raises(Failed, match=told):
-        commands._wait_until_caught_up(admin(behind, {ESTIMATORS: 0, UPDATERS: 0}), 1, 1, 60.0)
-    commands._wait_until_caught_up(admin([0, 0], {ESTIMATORS: 0, UPDATERS: 0}), 1, 1, 60.0)
+        verify_live._wait_until_caught_up(admin(behind, {ESTIMATORS: 0, UPDATERS: 0}), 1, 1, 60.0)
+    verify_live._wait_until_caught_up(admin([0, 0], {ESTIMATORS: 0, UPDATERS: 0}), 1, 1, 60.0)
 
 
-def test_rejections_are_told_by_their_codes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rejections_are_shown_by_their_codes() -> None:
     """The most frequent first: duplicates are harmless, others may not be."""
     codes = Counter({"bad-time": 1, "duplicate-round": 18})
-    commands._report(Verdict(rounds=200, rejected=codes, beliefs=7), 0, 0)
-    commands._report(Verdict(rounds=1, beliefs=2), 0, 0)
-    assert capsys.readouterr().out.splitlines() == [
+    assert verify_live._report(Verdict(rounds=200, rejected=codes, beliefs=7), 0, 0) == (
         "200 rounds replayed, 19 rejected (18 duplicate-round, 1 bad-time), 7 beliefs compared: "
-        "all equal, bit for bit",
-        "1 rounds replayed, 0 rejected, 2 beliefs compared: all equal, bit for bit",
-    ]
+        "all equal, bit for bit"
+    )
+    assert verify_live._report(Verdict(rounds=1, beliefs=2), 0, 0) == (
+        "1 rounds replayed, 0 rejected, 2 beliefs compared: all equal, bit for bit"
+    )

@@ -7,7 +7,7 @@ from demonstration.figures import Event
 from demonstration.programs import DemoFailed
 from examples.game_backend import RANKED
 from examples.matchmaking import Rating, Ratings
-from stream_rater.cli.dry_run import Move
+from stream_rater.operations.dry_run import Move
 
 CHEATER = "leo-1"
 """Who plays far above the hidden skill on RANKED."""

@@ -1,6 +1,6 @@
-"""The events that `stream-rater correct` makes of its words, and what it says of them.
+"""The events that `stream-rater correct` sends, and their description for people.
 
-An event is checked by the rules by which the service judges it, before anything is sent.
+Events are checked by the rules of the service before anything is sent.
 """
 
 import math
@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stream_rater.cli.terminal import SHOWN_MISTAKES, file_failures
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import (
@@ -23,47 +22,48 @@ from stream_rater.contract.corrections import (
 )
 from stream_rater.contract.events import shown, to_json
 from stream_rater.contract.record import Record
+from stream_rater.operations.input_file import file_failures
 from stream_rater.replay.files import name_of, read_lines
 from stream_rater.rounds.corrections import amended_message, refusal, well_formed
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.validation import Invalid
-from stream_rater.runtime.progress import counted
+from stream_rater.runtime.progress import SHOWN_LINES, counted
 
 APPLIED = "corrections-applied"
-"""The kind that works in what waits."""
+"""The kind of event that applies the corrections that wait."""
 
 IN_THE_END = 2**62
-"""An offset at which what holds of a ladder in the end holds."""
+"""An offset after all changes of a ladder."""
 
 SOME_TIME = "2000-01-01T00:00:00Z"
-"""Stands for the time of a round that an amendment leaves as it is."""
+"""A placeholder for the time of a round that an amendment does not change."""
 
 WAITS = ", once `correct apply` is sent"
 
 
 class Planned(NamedTuple):
-    """A correction that is to be sent."""
+    """A correction to send."""
 
     kind: str
     """One of corrections.KINDS."""
     ladder: str
     value: bytes
     says: str
-    """What it will do, in words."""
+    """What it will do, in a sentence."""
     subject: str = ""
-    """Whom or what it is about."""
+    """The round, player or season that it is about."""
     batched: bool = False
-    """Whether it waits."""
+    """Whether it waits for the next `corrections-applied`."""
     place: str = ""
-    """Where it was read, if in a file."""
+    """The place in the file that names it; empty if it was not in a file."""
 
     @property
     def headers(self) -> tuple[tuple[str, bytes | None], ...]:
-        """Those of its record that say what it is."""
+        """The headers of its record: its kind."""
         return ((EVENT_TYPE, self.kind.encode()),)
 
-    def tell(self, invalid: Invalid) -> str:
-        """Why it is refused, with the place and the cure, in one line."""
+    def rejected(self, invalid: Invalid) -> str:
+        """The error text for a rejection: the place, the reason and the cure, in one line."""
         place = self.place or f"ladder {self.ladder!r}"
         about = f", {self.subject}" if self.subject else ""
         cure = _CURES.get(invalid.code, "")
@@ -79,14 +79,14 @@ _CURES = {
     "bad-season": "give a number above those of the seasons before, keep from 0 to 1, sigma from 0",
     "bad-time": "give a time as 2026-11-20T20:15:05Z",
 }
-"""What to do, by error code."""
+"""The cure by error code."""
 
 
 # --- building ------------------------------------------------------------------------------------
 
 
 def voided(ladder: str, round_id: str, reason: str, *, batched: bool) -> Planned:
-    """A round is taken back."""
+    """Take back a round."""
     return _planned(
         "round-voided", ladder, {"round_id": round_id}, reason, f"round {round_id!r}",
         f"takes round {round_id!r} back: it will be as if it had never been", batched=batched,
@@ -94,7 +94,7 @@ def voided(ladder: str, round_id: str, reason: str, *, batched: bool) -> Planned
 
 
 def amended(ladder: str, path: Path, reason: str, *, batched: bool) -> Planned:
-    """A round in a file has other standings. Raises Failed, or BadConfiguration."""
+    """Replace the standings of a round by those in a file. Raises Failed or BadConfiguration."""
     with file_failures():
         text = b"".join(read_lines(path))
     name = name_of(path)
@@ -114,10 +114,10 @@ def amended(ladder: str, path: Path, reason: str, *, batched: bool) -> Planned:
     round_id, entries = fields.get("round_id"), fields.get("standings")
     if round_id is None:
         raise Failed(f"{name}: bad-id: round_id is missing: it says which round was another one")
-    told = f"{len(entries):,} entries" if isinstance(entries, list) else "other standings"
+    change = f"{len(entries):,} entries" if isinstance(entries, list) else "other standings"
     planned = _planned(
         "round-amended", ladder, fields, reason or own_reason, f"round {round_id!r}",
-        f"puts round {round_id!r} right: {told}, at its place in the order",
+        f"puts round {round_id!r} right: {change}, at its place in the order",
         batched=batched or own_batched,
     )  # fmt: skip
     return planned._replace(place=name)
@@ -127,7 +127,7 @@ def removed(
     ladder: str, player: str, since: str | None, until: str | None, reason: str, *, batched: bool,
     place: str = "",
 ) -> Planned:  # fmt: skip
-    """A player's entries are taken out of the rounds of some time."""
+    """Remove a player from the rounds of a span of time. `place`: where a file names the player."""
     span = {"from": since, "until": until}
     times = [f"{name} {time}" for name, time in span.items() if time is not None]
     when = f"the rounds completed {' '.join(times)}" if times else "all rounds"
@@ -140,7 +140,7 @@ def removed(
 
 
 def merged(ladder: str, player: str, into: str, reason: str, *, batched: bool) -> Planned:
-    """The rounds of one count as another's."""
+    """Count the rounds of a player as those of another."""
     return _planned(
         "player-merged", ladder, {"player": player, "into": into}, reason, f"player {player!r}",
         f"counts the rounds of player {player!r} as those of {into!r}, those to come, too",
@@ -149,7 +149,7 @@ def merged(ladder: str, player: str, into: str, reason: str, *, batched: bool) -
 
 
 def started(ladder: str, season: int, keep: float, sigma: float, reason: str) -> Planned:
-    """A season starts."""
+    """Start a season."""
     return _planned(
         "season-started", ladder, {"season": season, "keep": keep, "sigma": sigma}, reason,
         f"season {season}",
@@ -159,7 +159,7 @@ def started(ladder: str, season: int, keep: float, sigma: float, reason: str) ->
 
 
 def applied(ladder: str, reason: str) -> Planned:
-    """The corrections that wait are worked in."""
+    """Apply the corrections that wait."""
     says = "works in the corrections that wait"
     return _planned(APPLIED, ladder, {}, reason, "", says)
 
@@ -175,17 +175,19 @@ def _planned(
         value = to_json(event)
     except UnicodeEncodeError:
         raise BadConfiguration(f"{kind}: {subject or repr(ladder)}: ids must be UTF-8") from None
-    told = f"ladder {ladder!r}: {says}{WAITS if batched else ''}"
-    return Planned(kind, ladder, value, told, subject, batched)
+    says = f"ladder {ladder!r}: {says}{WAITS if batched else ''}"
+    return Planned(kind, ladder, value, says, subject, batched)
 
 
 # --- the rules -----------------------------------------------------------------------------------
 
 
 def checked(record: Record, ladders: Ladders) -> Correction:
-    """The correction in a record, by all rules that need nothing but the record: not whether its
-    ladder takes corrections, which depends on the offset (`check_taken`). The standings of an
-    amended round are checked, too. Raises Invalid."""
+    """The correction in a record, checked by all rules that need only the record, with the
+    standings of an amended round. Raises Invalid.
+
+    Whether its ladder takes corrections depends on the offset (`check_taken`).
+    """
     correction = well_formed(record, ladders)
     if isinstance(correction, RoundAmended):
         message = amended_message(correction, SOME_TIME, 1.0, math.inf)
@@ -196,27 +198,27 @@ def checked(record: Record, ladders: Ladders) -> Correction:
 
 
 def check_all(plan: Sequence[Planned], ladders: Ladders) -> None:
-    """Fail if one of these corrections is refused by those rules."""
+    """Raise Failed if one of these corrections breaks those rules."""
     bad = []
     for each in plan:
         record = Record(0, IN_THE_END, each.value, each.headers, received_s=time.time())
         try:
             checked(record, ladders)
         except Invalid as invalid:
-            bad.append(each.tell(invalid))
+            bad.append(each.rejected(invalid))
     fail_if_any(bad, len(plan), "are invalid: nothing was sent")
 
 
 EndOf = Callable[[str], int]
-"""Tells where the partition of a ladder ends."""
+"""A function that gives the end offset of a ladder's partition."""
 
 
 def refused_now(correction: Correction, ladders: Ladders, end_of: EndOf) -> Invalid | None:
-    """Why the ladder of a correction takes none now; None if it takes them."""
+    """The reason why a correction's ladder takes no corrections now; None if it takes them."""
     named = ladders.ladders.get(correction.ladder)
     offsets = (0, *(named.offsets if named is not None else ()))
     if not any(refusal(correction, ladders, offset) for offset in offsets):
-        return None  # whatever the end is
+        return None  # at any offset
     return refusal(correction, ladders, end_of(correction.ladder))
 
 
@@ -233,25 +235,25 @@ def check_taken(plan: Sequence[Planned], ladders: Ladders, end_of: EndOf) -> Non
 
 
 def fail_if_any(bad: Sequence[str], count: int, how: str) -> None:
-    """Fail with these lines: the only one itself, several of them before the failure."""
+    """Raise Failed if there are error lines. A single one is its text; several are printed."""
     if len(bad) == 1:
         raise Failed(bad[0])
-    for line in bad[:SHOWN_MISTAKES]:
+    for line in bad[:SHOWN_LINES]:
         print(line, file=sys.stderr)
     if bad:
         raise Failed(f"{len(bad):,} of {counted(count, 'correction')} {how}")
 
 
 def announce(plan: Sequence[Planned]) -> None:
-    """Say on standard error what will be done."""
-    for each in plan[:SHOWN_MISTAKES]:
+    """Print on standard error what the corrections will do."""
+    for each in plan[:SHOWN_LINES]:
         print(shown(each.says), file=sys.stderr)
-    if left := plan[SHOWN_MISTAKES:]:
+    if left := plan[SHOWN_LINES:]:
         print(f"and {counted(len(left), 'correction')} more", file=sys.stderr)
 
 
 def listed(path: Path) -> list[tuple[str, str]]:
-    """The players in a file, one id a line, each once, and the place of each."""
+    """The players in a file with one id a line, each once, with their places. Raises Failed."""
     found: dict[str, str] = {}
     with file_failures():
         for number, line in enumerate(read_lines(path), 1):

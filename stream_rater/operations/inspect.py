@@ -1,5 +1,4 @@
-"""`stream-rater inspect`: a player's belief in words and where it lives, a ladder's corrections, or
-the state of topics."""
+"""`stream-rater inspect`: describes a player's belief, a ladder's corrections, or all topics."""
 
 import math
 import sys
@@ -15,33 +14,36 @@ from stream_rater.adapters.kafka.topic_rules import DAY_MS
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.keys import belief_key
 from stream_rater.adapters.redis.store import RedisStore
-from stream_rater.cli import corrections_noted
-from stream_rater.cli.follow import in_utc, outcome_of
-from stream_rater.cli.terminal import unknown_ladder
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config.errors import Failed
 from stream_rater.config.files import service_ladders
 from stream_rater.config.settings import Settings
+from stream_rater.contract.corrections import Correction
 from stream_rater.contract.events import joined, rating_changed_from_json, shown
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
-from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
+from stream_rater.operations.follow import in_utc, outcome_of
+from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
+from stream_rater.pipeline.corrections.edits_in_force import APPLIED, LadderEdits, correction_of
 from stream_rater.pipeline.ports import NO_PLAYERS, Position
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.factor import factors_of, weights_of
 from stream_rater.rating.seasons import seen
-from stream_rater.rating.stages import rule_of
+from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.runtime.failures import named_failures
+from stream_rater.runtime.progress import unknown_ladder
 
 LAST_ROUNDS = 5
-LOOK_BACK_S = 5.0
-"""How many of a player's rounds are told, and how long they are looked for at most."""
+"""The number of a player's latest rounds that are shown."""
+
+SEARCH_S = 5.0
+"""The longest time of the search for them."""
 
 
-def inspect(settings: Settings, ladder: str | None, player: str | None) -> None:
-    """Print what is held of a player of a ladder, or the ladder's corrections; without a ladder the
-    state of all topics."""
+def inspect(settings: Settings, ladder: str | None, player: str | None) -> Iterator[str]:
+    """Yield lines about a player's belief, about a ladder's corrections if `player` is None, or
+    about all topics if `ladder` is None, too. Raises BadConfiguration or Failed."""
     with named_failures():
         if ladder is None:
             lines = _topics(settings)
@@ -49,8 +51,7 @@ def inspect(settings: Settings, ladder: str | None, player: str | None) -> None:
             lines = _ladder(settings, ladder)
         else:
             lines = _player(settings, ladder, player)
-        for line in lines:
-            print(line)
+        yield from lines
 
 
 # --- a ladder ------------------------------------------------------------------------------------
@@ -61,7 +62,27 @@ def _ladder(settings: Settings, ladder: str) -> Iterator[str]:
     noted = ladder_log.corrections.get(ladder, ())
     if not noted and ladder not in ladder_log.ladders:
         raise Failed(unknown_ladder(ladder, ladder_log.ladders))
-    yield from corrections_noted.of_ladder(ladder, LadderEdits(noted))
+    yield from corrections_of(ladder, LadderEdits(noted))
+
+
+def corrections_of(ladder: str, edits: LadderEdits) -> Iterator[str]:
+    """The ladder's corrections that were applied, in their order, and those that wait."""
+    yield f"{shown(ladder)}: corrections that were worked in: {len(edits.noted) or 'none'}"
+    for noted in edits.noted:
+        together = f", by that at {noted.at}" if noted.at != noted.offset else ""
+        yield f"  {noted.offset:>10} {_correction_text(noted)}{together}"
+    waiting = edits.waiting(2**63)
+    yield f"corrections that wait for {APPLIED}: {len(waiting) or 'none'}"
+    for noted in waiting:
+        yield f"  {noted.offset:>10} {_correction_text(noted)}"
+
+
+def _correction_text(noted: NotedCorrection) -> str:
+    correction: Correction = correction_of(noted)
+    names = ("round_id", "player", "into", "since", "until", "season", "keep", "sigma")
+    fields = [f"{name} {value}" for name in names if (value := getattr(correction, name, None))]
+    reason = f" ({correction.reason})" if correction.reason else ""
+    return shown(" ".join([noted.event_type, *fields]) + reason)
 
 
 # --- a player ------------------------------------------------------------------------------------
@@ -71,8 +92,8 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     admin, store = Admin(settings), RedisStore(settings)
     (shards,) = admin.partitions_of(admin.topics.changed)  # as many as parts are cut into
     shard = int(shards_of([player], shards)[0])
-    held = store.read({shard: PlayerColumn.of([(ladder, player)])})[shard]
-    (record,) = held.records
+    stored = store.read({shard: PlayerColumn.of([(ladder, player)])})[shard]
+    (record,) = stored.records
     ladder_log = noted_ladders(settings, admin)
     if record is None:
         raise Failed(_nobody(ladder, player, shard, ladder_log.ladders))
@@ -81,7 +102,7 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     terms = ladders.find(ladder, ends[partition_of(ladder, len(ends))])
     if why := disagreement(settings, ladders, ladder_log, only=ladder):
         print(f"warning: {why}: the shown rating is left out", file=sys.stderr)
-        terms = None  # by which nobody was shown a rating
+        terms = None  # nobody was shown a rating by them
     beliefs = belief_record.decode([record], 0, 0.0, 1.0)
     header: Any = beliefs.header[0]
     edits = LadderEdits(ladder_log.corrections.get(ladder, ()))
@@ -90,28 +111,50 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     if rule is not None:
         mu, sigma = seen(rule, beliefs.header)
         yield f"shown: {rule.rating(mu[0], sigma[0]):.1f}"
-    cause = corrections_noted.cause_of(edits, int(header["last"]))
+    cause = cause_of(edits, int(header["last"]))
     yield from described(header, factors_of(beliefs)[0], cause)
-    yield from corrections_noted.of_seasons(header, edits, rule)
+    yield from seasons_of(header, edits, rule)
     key = belief_key(shard, ladder, player.encode(), settings.buckets)
     encoding = store.encoding(shard, (ladder, player)) or "unknown encoding"
     yield f"in Redis: shard {shard}, {len(record)} bytes in the hash {shown(key)} ({encoding})"
-    # More than there are, and all of the partition is searched. A correction may leave no round.
+    # A count above the number of rounds would search the whole partition. It may be 0.
     count = max(1, min(LAST_ROUNDS, int(header["rounds"])))
     yield from _last_rounds(settings, admin.topics.changed, shard, joined(ladder, player), count)
 
 
+def cause_of(edits: LadderEdits, last: int) -> str:
+    """The kind of the correction at the offset of a belief's last change; empty if it was a
+    round."""
+    return next((each.event_type for each in edits.noted if each.offset == each.at == last), "")
+
+
+def seasons_of(header: Any, edits: LadderEdits, rule: RatingRule | None) -> Iterator[str]:
+    """The season of a belief, and its ratings after the seasons since then. `rule`: None if the
+    parameters are unknown."""
+    started = edits.last.started
+    if not started:
+        return
+    own = int(header["season"])
+    since = ", ".join(str(each.number) for each in started[own:])
+    yield (
+        f"season {started[-1].number}; the last round was "
+        + (f"in season {started[own - 1].number}" if own else "before the first")
+        + (f"; still to be drawn by season {since}" if since else "")
+    )
+    if since and rule is not None and header["rounds"] > 0:
+        (mu,), (sigma,) = seen(rule, np.array([header]))
+        yield f"drawn: {mu:.1f} give or take {sigma:.1f}"
+
+
 def _nobody(ladder: str, player: str, shard: int, rated: Sequence[str]) -> str:
-    """Why there is no belief: the player of a ladder that was rated, or the ladder, is unknown."""
+    """The error text for a player without a belief: the ladder or the player is unknown."""
     if ladder in rated:
         return f"ladder {ladder!r} has no player {player!r} (they would be in shard {shard})"
     return unknown_ladder(ladder, rated)
 
 
 def _last_rounds(settings: Settings, topic: str, shard: int, key: str, count: int) -> Iterator[str]:
-    records, begin = read_back(
-        settings, topic, shard, key.encode(), count=count, within_s=LOOK_BACK_S
-    )
+    records, begin = read_back(settings, topic, shard, key.encode(), count=count, within_s=SEARCH_S)
     yield f"last rounds, by {topic}, partition {shard}, from offset {begin} on:"
     for record in records:
         if record.value is None:
@@ -124,11 +167,11 @@ def _last_rounds(settings: Settings, topic: str, shard: int, key: str, count: in
 
 
 def described(header: Any, factors: Floats, cause: str = "") -> Iterator[str]:
-    """A belief in words: `header` one of HEADER, `factors` (capacity, 3): rows (p, a, r). `cause`:
-    the kind of the correction that changed it last; empty if a round did."""
-    yield f"believed: {_about(header['mu'], header['sigma'])}, after {header['rounds']} rounds"
-    before = _about(header["previous_mu"], header["previous_sigma"])
-    time, last = _moment(int(header["time"])), f"at offset {header['last']} of its partition"
+    """A belief in words. `header`: one of HEADER. `factors`: (capacity, 3), rows (p, a, r).
+    `cause`: the kind of the correction that changed it last; empty if a round did."""
+    yield f"believed: {_spread(header['mu'], header['sigma'])}, after {header['rounds']} rounds"
+    before = _spread(header["previous_mu"], header["previous_sigma"])
+    time, last = _time_text(int(header["time"])), f"at offset {header['last']} of its partition"
     if cause:
         yield f"changed last by {cause}, {last}; told before it: {before}"
         if header["untold"]:
@@ -139,23 +182,24 @@ def described(header: Any, factors: Floats, cause: str = "") -> Iterator[str]:
         yield f"before the last one: {before}; it was completed at {time}, {last}"
     if not header["count"]:
         return
-    held = factors[: header["count"]]
-    weights = weights_of(header, held)
+    performances = factors[: header["count"]]
+    weights = weights_of(header, performances)
     total = float(header["precision"] + weights.sum())
     yield (
-        f"by a Gaussian factor: {_about(header['center'], 1.0 / math.sqrt(header['precision']))}, "
+        f"by a Gaussian factor: {_spread(header['center'], 1.0 / math.sqrt(header['precision']))}, "
         f"{header['precision'] / total:.0%} of the weight"
     )
-    yield f"and {len(held)} performances, with their parts of the weight, the heaviest first:"
+    count = len(performances)
+    yield f"and {count} performances, with their parts of the weight, the heaviest first:"
     for i in np.argsort(-weights, kind="stable"):
-        yield f"  {held[i, 0]:8.1f} {weights[i] / total:6.1%}"
+        yield f"  {performances[i, 0]:8.1f} {weights[i] / total:6.1%}"
 
 
-def _about(mu: float, sigma: float) -> str:
+def _spread(mu: float, sigma: float) -> str:
     return f"{mu:.1f} give or take {sigma:.1f}"
 
 
-def _moment(seconds: int) -> str:
+def _time_text(seconds: int) -> str:
     try:
         return in_utc(datetime.fromtimestamp(seconds, UTC).isoformat())
     except (ValueError, OverflowError, OSError):
@@ -170,8 +214,8 @@ def _topics(settings: Settings) -> Iterator[str]:
     topics = admin.topics
     names = topics.names
     counts = dict(zip(names, admin.partitions_of(*names), strict=True))
-    held = store.read(dict.fromkeys(range(counts[topics.parts]), NO_PLAYERS))
-    positions = [held[shard].position for shard in range(counts[topics.parts])]
+    stored = store.read(dict.fromkeys(range(counts[topics.parts]), NO_PLAYERS))
+    positions = [stored[shard].position for shard in range(counts[topics.parts])]
     read_by = {topics.rounds: (ESTIMATORS, ()), topics.parts: (UPDATERS, positions)}
     for name, count in counts.items():
         copies = admin.copies(name)
@@ -182,7 +226,7 @@ def _topics(settings: Settings) -> Iterator[str]:
 
 
 def _hidden(admin: Admin, topic: str, count: int) -> Iterator[str]:
-    """What readers of committed records do not see yet."""
+    """The records that an open transaction hides from readers of committed records."""
     ends = admin.ends(topic, count)
     for p, (end, stable) in enumerate(zip(ends, admin.stable_ends(topic, count), strict=True)):
         if stable < end:
@@ -190,7 +234,7 @@ def _hidden(admin: Admin, topic: str, count: int) -> Iterator[str]:
 
 
 def kept(topic: str, partitions: int, copies: int, configuration: Mapping[str, str]) -> str:
-    """What a topic is, by the names that Kafka has for it."""
+    """The configuration of a topic, by Kafka's names."""
     retention_ms = int(configuration["retention.ms"])
     days = "for ever" if retention_ms < 0 else f"{retention_ms / DAY_MS:g} days"
     return (
@@ -208,7 +252,8 @@ def _table(
     group: str,
     applied: Sequence[Position],
 ) -> Iterator[str]:
-    """A line a partition; with the group that reads it, and what Redis has applied of it."""
+    """A line for each partition. `group`: the consumer group that reads it; empty if none does.
+    `applied`: what Redis has applied of each partition; empty if it is not kept there."""
     count = len(copies)
     starts, ends = admin.starts(topic, count), admin.ends(topic, count)
     columns: dict[str, Sequence[object]] = {"in sync": [f"{i}/{of}" for i, of in copies]}
@@ -222,4 +267,4 @@ def _table(
         columns |= {"owner": [f" {owners.get(p, 'nobody')}" for p in range(count)]}
     yield f"  {'':>5}" + "".join(f" {name:>10}" for name in columns)
     for p in range(count):
-        yield f"  {p:>5}" + "".join(f" {told[p]!s:>10}" for told in columns.values())
+        yield f"  {p:>5}" + "".join(f" {values[p]!s:>10}" for values in columns.values())

@@ -1,4 +1,4 @@
-"""`stream-rater tune`: its words as typed."""
+"""`stream-rater tune`: searches parameters, for a file or for a ladder on Kafka."""
 
 import os
 from pathlib import Path
@@ -8,15 +8,16 @@ import click
 
 from stream_rater.cli.options import COUNT, FILE, PART, ROUNDS, SETTINGS, one_line, settings_of
 from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.settings import Settings
 from stream_rater.evaluation.measures import MEASURES
 from stream_rater.evaluation.spaces import SPACES
 
-OF_FILE = {"train": 0.1, "measure": "pair_inversion"}
-OF_TOPIC = {"train": 0.5, "measure": "log_loss"}
-"""What holds unless it is told. A live ladder's first tenth has too many newcomers in it."""
+FILE_DEFAULTS = {"train": 0.1, "measure": "pair_inversion"}
+TOPIC_DEFAULTS = {"train": 0.5, "measure": "log_loss"}
+"""The defaults differ: the first tenth of a ladder on Kafka has too many newcomers."""
 
-OF_PAIRS = ("log_loss", "pair_inversion")
-"""What a live ladder can be tuned by."""
+TOPIC_MEASURES = ("log_loss", "pair_inversion")
+"""The measures that a ladder on Kafka can be tuned by."""
 
 
 @click.command()
@@ -54,19 +55,18 @@ def tune(
     Nothing on Kafka changes. A file's configuration is printed as JSON, a ladder's as what to add
     to the ladders file.
     """
-    usual = OF_TOPIC if from_topic else OF_FILE
-    by: Any = measure or usual["measure"]
-    options["train"] = usual["train"] if train is None else train
+    defaults = TOPIC_DEFAULTS if from_topic else FILE_DEFAULTS
+    by: Any = measure or defaults["measure"]
+    options["train"] = defaults["train"] if train is None else train
     if from_topic:
         if rounds is not None:
             raise BadConfiguration("give a file of rounds or --from-topic, not both")
         if ladder is None:
             raise BadConfiguration("--from-topic: name the ladder to tune by --ladder")
-        if by not in OF_PAIRS:
-            raise BadConfiguration(f"--metric {by}: with --from-topic give {' or '.join(OF_PAIRS)}")
-        from stream_rater.cli.tune_live import tune_live
-
-        tune_live(settings_of(settings_path), ladder, system, by, out, **options)
+        if by not in TOPIC_MEASURES:
+            choices = " or ".join(TOPIC_MEASURES)
+            raise BadConfiguration(f"--metric {by}: with --from-topic give {choices}")
+        _tune_topic(settings_of(settings_path), ladder, system, by, out, **options)
         return
     for name, value in (("--ladder", ladder), ("--settings", settings_path)):
         if value is not None:
@@ -75,6 +75,33 @@ def tune(
         raise BadConfiguration("give a file of rounds, or --from-topic and --ladder")
     if system is None:
         raise BadConfiguration("give --system: which one to tune")
-    from stream_rater.cli import lab
+    _tune_file(rounds, system, by, out, **options)
 
-    lab.tune_file(rounds, system, by, out, **options)
+
+def _tune_file(
+    path: Path, system: str, measure: str, out: Path | None, **options: Any
+) -> None:  # fmt: skip
+    from stream_rater.operations import tune as operation
+
+    found = operation.tune_file(path, system, measure, out, **options)
+    from stream_rater.cli import tables
+
+    tables.show_tuning(found)
+    if out is None:
+        print(operation.as_json(found.rating).decode(), end="")
+    found.conclude()
+
+
+def _tune_topic(
+    settings: Settings, ladder: str, system: str | None, aim: str, out: Path | None, **options: Any
+) -> None:
+    from stream_rater.operations import tune as operation
+
+    found = operation.tune_topic(settings, ladder, system, aim, out, **options)
+    from stream_rater.cli import tables
+
+    tables.show_proposal(found)
+    print(f"# {tables.verdict(found.proposal)}")
+    rating, named = found.proposal.rating, bool(settings.ladders)
+    print(tables.entry(found.ladders, ladder, rating, found.offset, named=named), end="")
+    found.conclude()

@@ -1,4 +1,4 @@
-"""`stream-rater watch` and `stream-rater rejected`: what the service writes, as it comes."""
+"""`stream-rater watch` and `stream-rater rejected`: follow topics that the service writes."""
 
 import base64
 import sys
@@ -26,90 +26,93 @@ from stream_rater.contract.record import Record
 from stream_rater.rounds.validation import CODES
 from stream_rater.runtime.failures import named_failures
 
-SILENT_S = 5.0
-"""After so long without a line it says that it waits."""
+HINT_S = 5.0
+"""The time without a line after which a hint says that the command waits."""
 
 SHOWN_LINE = "{time}  {ladder:<16} {who:<24} {what}"
 
 
 class Following(msgspec.Struct, frozen=True, kw_only=True):
-    """From where, and until when, a topic is followed."""
+    """The part of a topic that is followed."""
 
     from_start: bool = False
+    """Whether it begins with the first record that is kept, not with the next one."""
     count: int | None = None
-    """Stop after so many lines; None: never."""
+    """The number of lines after which it stops; None: it does not."""
     wait_s: float | None = None
-    """Stop after so long without one; None: never."""
+    """The time without a line after which it stops; None: it does not."""
 
 
 def watch(
     settings: Settings, following: Following, *, ladder: str | None, player: str | None,
     as_json: bool,
-) -> None:  # fmt: skip
-    """Print rating-changed events as they come."""
+) -> Iterator[str]:  # fmt: skip
+    """Yield a line for each `rating-changed` event as it comes. `ladder`, `player`: only of this
+    one. Raises BadConfiguration or Failed."""
 
     def line(record: Record) -> str | None:
         value = record.value
-        if value is None:  # its player was erased
+        if value is None:  # the player was erased
             return None
         event = rating_changed_from_json(value)
         if (ladder and event.ladder != ladder) or (player and event.player != player):
             return None
-        return value.decode() if as_json else _told(event)
+        return value.decode() if as_json else line_of(event)
 
     with named_failures():
         admin = Admin(settings)
         chosen = {"ladder": ladder, "player": player}
-        _print_lines(settings, admin, admin.topics.changed, following, line, chosen)
+        yield from _lines(settings, admin, admin.topics.changed, following, line, chosen)
 
 
 def rejected(
     settings: Settings, following: Following, *, ladder: str | None, code: str | None,
     as_json: bool,
-) -> None:  # fmt: skip
-    """Print rejected rounds as they come, each with the reason and its place."""
+) -> Iterator[str]:  # fmt: skip
+    """Yield a line for each rejected record as it comes. `ladder`, `code`: only of this one. Raises
+    BadConfiguration or Failed."""
     if code is not None and code not in CODES:
         raise BadConfiguration(f"--code: none is {code!r}; they are {', '.join(sorted(CODES))}")
 
     def line(record: Record) -> str | None:
-        told = rejection_of(record)
-        if (ladder and told.ladder != ladder) or (code and told.code != code):
+        found = rejection_of(record)
+        if (ladder and found.ladder != ladder) or (code and found.code != code):
             return None
-        return msgspec.json.encode(told).decode() if as_json else _told_rejection(told)
+        return msgspec.json.encode(found).decode() if as_json else _line_of_rejection(found)
 
     with named_failures():
         admin = Admin(settings)
         chosen = {"ladder": ladder, "code": code}
-        _print_lines(settings, admin, admin.topics.rejected, following, line, chosen)
+        yield from _lines(settings, admin, admin.topics.rejected, following, line, chosen)
 
 
-def _print_lines(
+def _lines(
     settings: Settings, admin: Admin, topic: str, following: Following,
     line: Callable[[Record], str | None], chosen: Mapping[str, str | None],
-) -> None:  # fmt: skip
-    """Print the lines of a topic's records; Failed where there were fewer than asked for.
+) -> Iterator[str]:  # fmt: skip
+    """Yield the lines of a topic's records. Raises Failed if there are fewer than `count`.
 
-    `chosen` is what `line` selects by, in the words of the options.
+    `line` gives the line of a record, or None; `chosen` has the options by which it selects.
     """
     (partitions,) = admin.partitions_of(topic)
     records = follow(settings, topic, partitions, from_start=following.from_start)
-    printed = 0
+    count = 0
     lines = (None if each is None else line(each) for each in records)
-    told = _waiting(topic, following, chosen)
-    for text in _in_time(lines, following.wait_s, time.monotonic, told):
-        print(text, flush=True)
-        printed += 1
-        if printed == following.count:
+    hint = _hint(topic, following, chosen)
+    for text in _in_time(lines, following.wait_s, time.monotonic, hint):
+        yield text
+        count += 1
+        if count == following.count:
             return
     if following.count is not None:
         raise Failed(
-            f"{topic}: {printed} of {following.count} lines, and no other within "
+            f"{topic}: {count} of {following.count} lines, and no other within "
             f"{following.wait_s:g} s"
         )
 
 
-def _waiting(topic: str, following: Following, chosen: Mapping[str, str | None]) -> str:
-    """What is waited for, in one line."""
+def _hint(topic: str, following: Following, chosen: Mapping[str, str | None]) -> str:
+    """What the command waits for, in one line."""
     given = ", ".join(f"{name} {value!r}" for name, value in chosen.items() if value)
     of = f" of {given}" if given else ""
     earlier = "" if following.from_start else "; --from-start begins with what is there"
@@ -117,30 +120,31 @@ def _waiting(topic: str, following: Following, chosen: Mapping[str, str | None])
 
 
 def _in_time(
-    lines: Iterator[str | None], wait_s: float | None, clock: Callable[[], float], waiting: str
+    lines: Iterator[str | None], wait_s: float | None, clock: Callable[[], float], hint: str
 ) -> Iterator[str]:
-    """The lines, until none has come for so long; None stands for a while without one.
+    """Yield the lines until there is none for `wait_s`. None stands for a while without a line.
 
-    If it may wait for ever, `waiting` is printed on standard error once, after SILENT_S.
+    Without `wait_s`, the hint is printed on standard error once, after HINT_S without a line.
     """
-    last_s, told = clock(), wait_s is not None
+    last_s, hinted = clock(), wait_s is not None
     for text in lines:
         if text is not None:
             yield text
             last_s = clock()
             continue
-        silent_s = clock() - last_s
-        if wait_s is not None and silent_s >= wait_s:
+        idle_s = clock() - last_s
+        if wait_s is not None and idle_s >= wait_s:
             return
-        if not told and silent_s >= SILENT_S:
-            print(waiting, file=sys.stderr)
-            told = True
+        if not hinted and idle_s >= HINT_S:
+            print(hint, file=sys.stderr)
+            hinted = True
 
 
 # --- rating-changed ------------------------------------------------------------------------------
 
 
-def _told(event: RatingChanged) -> str:
+def line_of(event: RatingChanged) -> str:
+    """A rating change in one line."""
     return SHOWN_LINE.format(
         time=in_utc(event.completed_at), ladder=shown(event.ladder), who=shown(event.player),
         what=outcome_of(event),
@@ -148,8 +152,7 @@ def _told(event: RatingChanged) -> str:
 
 
 def in_utc(time: str) -> str:
-    """A time of RFC 3339 as a column shows it: in UTC, to the second. What is none stays as it
-    is."""
+    """A time of RFC 3339 in UTC, to the second. A text that is no time stays as it is."""
     try:
         return datetime.fromisoformat(time).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError):
@@ -157,8 +160,8 @@ def in_utc(time: str) -> str:
 
 
 def outcome_of(event: RatingChanged) -> str:
-    """What a round or a correction did to a player, as a line's end. A newcomer's rating before the
-    first round is no number that anybody was shown: there is none."""
+    """The end of a line: the rank or the correction, and the ratings before and after it. A
+    newcomer has no rating before the first round, because none was displayed."""
     before, change = f"{event.previous_rating:.1f}", event.rating - event.previous_rating
     moved = f"{before:>7} -> {event.rating:7.1f} ({change:+.1f})"
     if (correction := event.correction) is not None:
@@ -181,7 +184,7 @@ class Rejected(msgspec.Struct, kw_only=True, omit_defaults=True):
     event_type: str | None = None
     """The kind of a correction; a round has none."""
     ladder: str | None = None
-    """As far as it can be read, as all ids."""
+    """None, as any other id, where it cannot be read."""
     round_id: str | None = None
     player: str | None = None
     into: str | None = None
@@ -190,15 +193,15 @@ class Rejected(msgspec.Struct, kw_only=True, omit_defaults=True):
     source_partition: int | None = None
     source_offset: int | None = None
     rejected_at: str = ""
-    """When the record had arrived in the source topic."""
+    """When the source topic received the record, RFC 3339."""
     value: str | None = None
-    """The record, where it is text."""
+    """The record, if it is text."""
     value_base64: str | None = None
-    """The record, where it is not."""
+    """The record, if it is not text."""
 
 
 class _Ids(msgspec.Struct):
-    """What a record is about: a round, or a correction."""
+    """The ids in a round or in a correction."""
 
     ladder: str | None = None
     round_id: str | None = None
@@ -211,11 +214,11 @@ _FROM_JSON, _FROM_MSGPACK = msgspec.json.Decoder(_Ids), msgspec.msgpack.Decoder(
 
 
 def rejection_of(record: Record) -> Rejected:
-    """What a record of round-rejected says."""
+    """Decode a record of `round-rejected`."""
     headers, value = record.headers, record.value or b""
     json = header(headers, "content-type").startswith(JSON)
     ids = _ids(_FROM_JSON if json else _FROM_MSGPACK, value)
-    told = Rejected(
+    found = Rejected(
         code=header(headers, "error-code"),
         error=header(headers, "error"),
         ladder=ids.ladder,
@@ -226,14 +229,14 @@ def rejection_of(record: Record) -> Rejected:
         rejected_at=header(headers, "ce_time"),
     )
     if kind := header(headers, EVENT_TYPE):
-        told.event_type = kind
-        told.player, told.into = _text(ids.player), _text(ids.into)
-        told.season = ids.season if isinstance(ids.season, int) else None
+        found.event_type = kind
+        found.player, found.into = _text(ids.player), _text(ids.into)
+        found.season = ids.season if isinstance(ids.season, int) else None
     try:
-        told.value = value.decode()
+        found.value = value.decode()
     except UnicodeDecodeError:
-        told.value_base64 = base64.b64encode(value).decode()
-    return told
+        found.value_base64 = base64.b64encode(value).decode()
+    return found
 
 
 def _ids(
@@ -253,20 +256,20 @@ def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _told_rejection(told: Rejected) -> str:
-    where = f"{told.source_topic} partition {told.source_partition} offset {told.source_offset}"
-    kind = f"{shown(told.event_type)[:MAX_ID_BYTES]} refused: " if told.event_type else ""
+def _line_of_rejection(found: Rejected) -> str:
+    where = f"{found.source_topic} partition {found.source_partition} offset {found.source_offset}"
+    kind = f"{shown(found.event_type)[:MAX_ID_BYTES]} refused: " if found.event_type else ""
     return SHOWN_LINE.format(
-        time=in_utc(told.rejected_at), ladder=shown(told.ladder or "-")[:MAX_ID_BYTES],
-        who=_about(told), what=f"{kind}{shown(told.code)}: {shown(told.error)} ({shown(where)})",
+        time=in_utc(found.rejected_at), ladder=shown(found.ladder or "-")[:MAX_ID_BYTES],
+        who=_about(found), what=f"{kind}{shown(found.code)}: {shown(found.error)} ({shown(where)})",
     )  # fmt: skip
 
 
-def _about(told: Rejected) -> str:
-    """Which round it is; of another correction, which player or season."""
-    player, into = (shown(each or "")[:MAX_ID_BYTES] for each in (told.player, told.into))
-    if told.round_id is not None or told.event_type is None:
-        return shown(told.round_id or "-")[:MAX_ID_BYTES]
-    if told.season is not None:
-        return f"season {told.season}"
+def _about(found: Rejected) -> str:
+    """The round; or the player or the season of a correction without a round."""
+    player, into = (shown(each or "")[:MAX_ID_BYTES] for each in (found.player, found.into))
+    if found.round_id is not None or found.event_type is None:
+        return shown(found.round_id or "-")[:MAX_ID_BYTES]
+    if found.season is not None:
+        return f"season {found.season}"
     return f"{player} -> {into}" if into else player or "-"

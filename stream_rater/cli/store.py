@@ -1,0 +1,80 @@
+"""`stream-rater rebuild`, `checkpoint`, `erase`, `verify` and `inspect`: for operators."""
+
+from pathlib import Path
+
+import click
+
+from stream_rater.cli.options import SETTINGS, one_line, settings_of
+from stream_rater.config.errors import BadConfiguration
+
+
+@click.command()
+@click.option("--replace", is_flag=True, help="Delete what Redis holds of this service first.")
+@SETTINGS
+@one_line
+def rebuild(replace: bool, settings_path: Path | None) -> None:
+    """Replay the log into an empty Redis, while no worker runs; they then go on from there."""
+    from stream_rater.operations.rebuild import rebuild as rebuild_store
+
+    rebuild_store(settings_of(settings_path), replace=replace)
+
+
+@click.command()
+@click.argument("ladders", nargs=-1, metavar="[LADDER]...")
+@SETTINGS
+@one_line
+def checkpoint(ladders: tuple[str, ...], settings_path: Path | None) -> None:
+    """Make checkpoints of ladders (all, if none is named): a correction of a later round is then
+    worked in sooner. Workers may run meanwhile."""
+    from stream_rater.operations.checkpoint import checkpoint as make_checkpoints
+
+    make_checkpoints(settings_of(settings_path), ladders)
+
+
+@click.command()
+@click.argument("player")
+@click.option("--to", "prefix", required=True, help="Prefix of the new topics.")
+@click.option("--pseudonym", help="The name in place of the id; a random one otherwise.")
+@click.option("--delete-old", is_flag=True, help="Delete the old topics once all is done.")
+@click.option("--dry-run", is_flag=True, help="Copy nothing: tell what names the player.")
+@SETTINGS
+@one_line
+def erase(
+    player: str, prefix: str, pseudonym: str | None, settings_path: Path | None, **options: bool
+) -> None:
+    """Put a pseudonym in the place of a player's id, on all ladders, while no worker runs.
+
+    Kafka's log cannot be changed, so it is written anew, to topics of another prefix. All ratings
+    stay as they are.
+    """
+    from stream_rater.operations.erase import erase as erase_player
+
+    erase_player(settings_of(settings_path), player, prefix, pseudonym, **options)
+
+
+@click.command()
+@click.option("--wait", "wait_s", default=60.0, show_default=True,
+              help="Seconds to wait for the workers to catch up.")  # fmt: skip
+@SETTINGS
+@one_line
+def verify(wait_s: float, settings_path: Path | None) -> None:
+    """Compare every belief in Redis with a sequential replay of the log, bit for bit."""
+    from stream_rater.operations.verify_live import verify as compare
+
+    print(compare(settings_of(settings_path), wait_s))
+
+
+@click.command()
+@click.option("--ladder", help="With --player: whose belief to tell.")
+@click.option("--player", help="Without one: how topics are kept, how far, who has them.")
+@SETTINGS
+@one_line
+def inspect(ladder: str | None, player: str | None, settings_path: Path | None) -> None:
+    """Tell what is believed of a player, their last rounds, where it lives; or of a ladder's
+    corrections; or of all topics."""
+    if ladder is None and player is not None:
+        raise BadConfiguration("give --ladder with --player")
+    from stream_rater.operations.inspect import inspect as describe
+
+    for line in describe(settings_of(settings_path), ladder, player):
+        print(line)

@@ -1,0 +1,59 @@
+"""`stream-rater submit`, `watch` and `rejected`: write and read the topics of the service."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stream_rater.cli.options import INPUT, RATE, SETTINGS, following, one_line, settings_of
+
+
+@click.command()
+@click.argument("rounds", type=INPUT)
+@click.option("--per-second", type=RATE, help="At most so many rounds a second.")
+@SETTINGS
+@one_line
+def submit(rounds: Path, per_second: float | None, settings_path: Path | None) -> None:
+    """Send the rounds and corrections of a JSON-lines file to round-completed, each validated
+    before. `-` is standard input."""
+    from stream_rater.operations.submit import submit as submit_file
+
+    submit_file(rounds, settings_of(settings_path), per_second)
+
+
+@click.command()
+@click.option("--ladder", help="Only this ladder.")
+@click.option("--player", help="Only this player.")
+@click.option("--json", "as_json", is_flag=True, help="The events as they are, one a line.")
+@following
+@SETTINGS
+@one_line
+def watch(
+    settings_path: Path | None, from_start: bool, count: int | None, wait_s: float | None,
+    **options: Any,
+) -> None:  # fmt: skip
+    """Follow rating-changed."""
+    from stream_rater.operations import follow
+
+    span = follow.Following(from_start=from_start, count=count, wait_s=wait_s)
+    for line in follow.watch(settings_of(settings_path), span, **options):
+        print(line, flush=True)
+
+
+@click.command()
+@click.option("--ladder", help="Only this ladder, as far as it can be read.")
+@click.option("--code", help="Only this error code.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object a line, with the record.")
+@following
+@SETTINGS
+@one_line
+def rejected(
+    settings_path: Path | None, from_start: bool, count: int | None, wait_s: float | None,
+    **options: Any,
+) -> None:  # fmt: skip
+    """Follow round-rejected: which rounds were refused, and why."""
+    from stream_rater.operations import follow
+
+    span = follow.Following(from_start=from_start, count=count, wait_s=wait_s)
+    for line in follow.rejected(settings_of(settings_path), span, **options):
+        print(line, flush=True)

@@ -1,0 +1,118 @@
+"""`stream-rater demo --embedded`: a season in memory, in one thread, with a cheater.
+
+It shows what the service does, without any server. Nothing is durable.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from stream_rater.config.errors import Failed
+from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.config.settings import Settings
+from stream_rater.contract.events import RatingChanged, rating_changed_from_json
+from stream_rater.operations.corrections import removed
+from stream_rater.operations.dry_run import Move
+from stream_rater.operations.verify import compare
+from stream_rater.runtime.embedded import SHARDS, Engine
+
+LADDER = "ranked"
+PLAYERS = 60
+LOBBY = 8
+SEASON_START = datetime(2026, 1, 1, 18, tzinfo=UTC)
+
+SEED = 1
+CHEATER = 23
+"""The index of a player of ordinary skill who plays from the first round on."""
+CHEAT = 1200.0
+"""How much a cheater plays above the hidden skill, in rating points."""
+
+
+class Season:
+    """A season, and the state of a subscriber to its rating changes."""
+
+    def __init__(self) -> None:
+        self.engine = Engine()
+        self.newest: dict[str, RatingChanged] = {}
+        """The latest rating change by player."""
+        self.wins = Counter[str]()
+        self.updates = 0
+        self._rng = random.Random(SEED)
+        self.skills = [self._rng.gauss(1500.0, 300.0) for _ in range(PLAYERS)]
+
+    def play(self, number: int) -> None:
+        """Play and rate a round."""
+        value = a_round(self._rng, number, self.skills)
+        self.engine.log.submit(0, value, received_s=time.time())
+        self.engine.settle()
+        self._follow()
+
+    def _follow(self) -> None:
+        """Read the new rating changes."""
+        for events in self.engine.log.changed:
+            for each in events:
+                event = rating_changed_from_json(each.value)
+                self.newest[event.player] = event
+                self.wins[event.player] += event.rank == 1
+                self.updates += 1
+            events.clear()
+
+    def remove(self, player: str) -> list[Move]:
+        """Remove a player from all rounds, as `stream-rater correct remove` does. Returns the
+        players who moved, the removed one first."""
+        before = dict(self.newest)
+        planned = removed(LADDER, player, None, None, "cheated", batched=False)
+        self.engine.log.submit(0, planned.value, planned.headers, received_s=time.time())
+        self.engine.settle()
+        self._follow()
+        moves = [
+            moved(old, new) for who, old in before.items() if (new := self.newest[who]) is not old
+        ]
+        return sorted(moves, key=lambda m: (m.player != player, -abs(m.difference or 0.0)))
+
+    def verify(self) -> int:
+        """Compare all beliefs with a replay of the corrected log, as `stream-rater verify` does.
+        Returns their number. Raises Failed if one differs."""
+        log, store = self.engine.log, self.engine.store
+        verdict = compare(
+            lambda: log.rounds[0], ANY_LADDER, Settings().duplicate_window, 1, SHARDS,
+            lambda asked: {shard: store.read(shard, players) for shard, players in asked.items()},
+        )  # fmt: skip
+        if not verdict.equal:
+            wrong = len(verdict.missing) + len(verdict.differing)
+            raise Failed(f"{wrong:,} of {verdict.beliefs:,} ratings differ from the replay")
+        return verdict.beliefs
+
+
+def name(index: int) -> str:
+    """A player's id."""
+    return f"player-{index:02}"
+
+
+def a_round(rng: random.Random, number: int, skills: Sequence[float]) -> bytes:
+    """A round of some players, by performances that vary around their true skills."""
+    lobby = rng.sample(range(len(skills)), LOBBY)
+    cheats = {CHEATER: CHEAT}
+    order = sorted(lobby, key=lambda i: -rng.gauss(skills[i] + cheats.get(i, 0.0), 250.0))
+    completed = SEASON_START + timedelta(minutes=12 * number)
+    return msgspec.json.encode(
+        {
+            "round_id": f"round-{number}",
+            "ladder": LADDER,
+            "completed_at": completed,
+            "standings": [{"player": name(i), "rank": r} for r, i in enumerate(order, start=1)],
+        }
+    )
+
+
+def moved(old: RatingChanged, new: RatingChanged) -> Move:
+    """The move from one rating change of a player to a later one."""
+    after = new.rating if new.rounds else None
+    difference = None if after is None else after - old.rating
+    return Move(
+        new.ladder, new.player, old.rating, after, difference, old.rounds, new.rounds
+    )  # fmt: skip

@@ -1,0 +1,158 @@
+"""`stream-rater correct … --dry-run`: how much players would move. Nothing is sent.
+
+Only a dry run on Kafka needs the packages of the service.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from stream_rater.columns.sharding import ANYWHERE
+from stream_rater.config.files import service_ladders
+from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import Settings
+from stream_rater.contract.record import Record
+from stream_rater.operations.corrections import (
+    APPLIED,
+    Planned,
+    announce,
+    applied,
+    check_all,
+    check_taken,
+    fail_if_any,
+)
+from stream_rater.operations.input_file import RoundsFile, file_failures
+from stream_rater.operations.rate import RatingLine, rating_lines
+from stream_rater.replay.correction_preview import Foreseen, foresee
+from stream_rater.replay.sequential import Replay
+from stream_rater.runtime.progress import counted
+
+
+class Move(msgspec.Struct):
+    """A player's ratings before and after corrections, as `--format json` writes them."""
+
+    ladder: str
+    player: str
+    rating_before: float | None
+    """The displayed rating; None where the player has no round."""
+    rating_after: float | None
+    difference: float | None
+    """After less before; None where one of them is None."""
+    rounds_before: int
+    rounds_after: int
+
+
+class DryRun(NamedTuple):
+    """What corrections of a ladder would do."""
+
+    ladder: str
+    moves: list[Move] | None
+    """The players who would move: first those without a round before or after the corrections, then
+    by the difference, the largest first. None if all corrections would be rejected."""
+    summary: str
+    """The number of players and rounds that would change, in a sentence."""
+    rejected: list[str]
+    """An error line for each correction that would be rejected."""
+    corrections: int
+    """The number of corrections that are sent."""
+
+    def conclude(self) -> None:
+        """Raise Failed if corrections would be rejected."""
+        fail_if_any(self.rejected, self.corrections, "would be refused")
+
+
+def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> DryRun:
+    """Replay the ladder's log without and with these corrections. `file`: None for Kafka's log.
+
+    Corrections that wait are applied as well. Raises BadConfiguration or Failed.
+    """
+    ladders, ladder = service_ladders(settings), plan[0].ladder
+    check_all(plan, ladders)
+    if plan[-1].batched:
+        plan = [*plan, applied(ladder, "")]
+    if file is not None:
+        with file_failures():
+            found = _foresee(_Log(RoundsFile(file).records), plan, ladders, settings)
+    else:
+        from stream_rater.adapters.kafka.topics import Admin
+        from stream_rater.operations import live_log
+        from stream_rater.runtime.failures import named_failures
+
+        with named_failures():
+            check_taken(plan, ladders, live_log.ends_of(Admin(settings)))
+            log = _Log(*live_log.live_log(settings, ladders, ladder), time.time())
+            found = _foresee(log, plan, ladders, settings)
+    for offset, invalid in found.others_refused:
+        print(f"waiting at offset {offset}: {invalid.code}: {invalid}", file=sys.stderr)
+    return _result(plan, found)
+
+
+class _Log(NamedTuple):
+    """A log to rate: that of a file, or of a partition of `round-completed`."""
+
+    again: Callable[[], Iterable[Record]]
+    """Yields all records, at each call."""
+    partition: int = 0
+    partitions: int = ANYWHERE
+    received_s: float = float("inf")
+    """When a correction that is sent now is received, Unix seconds."""
+
+
+def _foresee(
+    log: _Log, plan: Sequence[Planned], ladders: Ladders, settings: Settings
+) -> Foreseen:  # fmt: skip
+    announce(plan)
+    records = [
+        Record(log.partition, 0, each.value, each.headers, received_s=log.received_s)
+        for each in plan
+    ]
+    window = settings.duplicate_window
+    return foresee(log.again, records, plan[0].ladder, ladders, window, log.partitions)
+
+
+def _result(plan: Sequence[Planned], found: Foreseen) -> DryRun:
+    ladder = plan[0].ladder
+    rejected = [plan[i].rejected(invalid) for i, invalid in found.refused]
+    if rejected and len(rejected) >= sum(each.kind != APPLIED for each in plan):
+        return DryRun(ladder, None, "", rejected, len(plan))
+    before, after = _lines(found.before, ladder), _lines(found.after, ladder)
+    moves = moves_of(before, after)
+    players = counted(len({each.player for each in (*before, *after)}), "player")
+    rounds = counted(found.rounds, "round")
+    summary = (
+        f"{len(moves):,} of {players} would move; {found.touched:,} of {rounds} would be touched"
+    )
+    return DryRun(ladder, moves, summary, rejected, len(plan))
+
+
+def _lines(replay: Replay, ladder: str) -> list[RatingLine]:
+    pool = replay.pools.get(ladder)
+    return [] if pool is None else rating_lines(ladder, pool, records=False)
+
+
+def moves_of(before: Iterable[RatingLine], after: Iterable[RatingLine]) -> list[Move]:
+    """The players whose rating differs between two replays: first those who are in one of them
+    only, then by the difference, the largest first."""
+    old, new = ({each.player: each for each in lines} for lines in (before, after))
+    moves = [_move(old.get(who), new.get(who)) for who in old | new if old.get(who) != new.get(who)]
+    moves.sort(key=_most_first)
+    return moves
+
+
+def _most_first(move: Move) -> tuple[bool, float, str]:
+    return move.difference is not None, -abs(move.difference or 0.0), move.player
+
+
+def _move(old: RatingLine | None, new: RatingLine | None) -> Move:
+    some = old or new
+    assert some is not None
+    difference = None if old is None or new is None else new.rating - old.rating
+    return Move(
+        some.ladder, some.player, None if old is None else old.rating,
+        None if new is None else new.rating, difference, 0 if old is None else old.rounds,
+        0 if new is None else new.rounds,
+    )  # fmt: skip

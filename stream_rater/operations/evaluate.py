@@ -1,0 +1,140 @@
+"""`stream-rater evaluate`: how well configurations predict the rounds of files."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.config.settings import Settings
+from stream_rater.evaluation.comparison import Named, Row, compare
+from stream_rater.evaluation.evaluation import MOST_SIDES
+from stream_rater.evaluation.season import Session, by_name, sessions_of
+from stream_rater.operations.input_file import (
+    Mistakes,
+    Order,
+    RoundsFile,
+    check_writable,
+    file_failures,
+)
+from stream_rater.rating.prediction.wins import ANY
+from stream_rater.replay.corrected import with_verdicts
+from stream_rater.replay.edited_log import Verdicts
+from stream_rater.rounds.batch import RoundBatch
+from stream_rater.runtime.progress import track
+
+T = TypeVar("T")
+
+PICTURES = (".png", ".svg")
+"""The formats of a diagram, as the end of its name."""
+
+
+class Evaluated(NamedTuple):
+    """The accuracy of configurations on files."""
+
+    rows: list[Row]
+    """A row for each file and configuration, the configurations of a file together."""
+    seasons: "list[SeasonFile]"
+    """The files."""
+    diagram: Path | None
+
+    def conclude(self) -> None:
+        """Draw the diagram, if one is wanted. Warn if rounds were out of order. Raises Failed if
+        lines were rejected."""
+        if self.diagram is not None:
+            from stream_rater.evaluation.research import figures
+
+            with file_failures():
+                figures.reliability(self.rows, self.diagram)
+        for each in self.seasons:
+            each.conclude_order()
+        for each in self.seasons:
+            each.mistakes.conclude()
+
+
+def evaluate_files(
+    files: Sequence[tuple[Path, Iterator[bytes]]], configs: Sequence[Named], train: float, *,
+    calibration: bool, diagram: Path | None, factor: float, by: str = "mu",
+) -> Evaluated:  # fmt: skip
+    """Evaluate each configuration on each file. `files`: paths with their lines.
+
+    `factor` multiplies the variance of a side's performance. `by` is "mu" or "display": the number
+    that puts players in order. Raises BadConfiguration or Failed.
+    """
+    if diagram is not None:
+        _check_diagram(diagram)
+    rows, seasons = [], []
+    most = ANY if calibration or diagram is not None else MOST_SIDES
+    for path, lines in files:
+        season = SeasonFile(path, lines, named=by_name(config for _, config in configs))
+        comparing = partial(_compare, path.name, configs, train, factor, most, by == "display")
+        with file_failures():
+            rows += season.play(comparing)
+        seasons.append(season)
+    return Evaluated(rows, seasons, diagram)
+
+
+def _check_diagram(path: Path) -> None:
+    """Raise BadConfiguration or Failed, before the work begins, if no picture could be made."""
+    from stream_rater.evaluation.research import figures
+    from stream_rater.evaluation.tuning import MissingExtra
+
+    if path.suffix not in PICTURES:
+        raise BadConfiguration(f"--diagram {path}: end its name in {' or '.join(PICTURES)}")
+    check_writable(path)
+    try:
+        figures.pyplot()
+    except MissingExtra as error:
+        raise Failed(f"--diagram: {error}") from None
+
+
+def _compare(
+    name: str, configs: Sequence[Named], train: float, factor: float, most_sides: int, shown: bool,
+    sessions: Iterable[Session],
+) -> list[Row]:  # fmt: skip
+    return compare(name, sessions, configs, train, _watched, factor, most_sides, shown=shown)
+
+
+def _watched(name: str, sessions: Sequence[Session]) -> Iterable[Session]:
+    """The rounds, with a progress bar for one configuration."""
+    return track(sessions, name, len(sessions))
+
+
+class SeasonFile:
+    """The rounds of a file with its corrections. A file with corrections is read three times."""
+
+    def __init__(
+        self, path: Path, lines: Iterator[bytes] | None = None, *, named: bool = False
+    ) -> None:
+        """`lines`: the lines of the file, if it is open already. `named`: whether the names of
+        players are kept."""
+        self.mistakes, self.order = Mistakes(path), Order()
+        self._path, self._file, self._named = path, RoundsFile(path, lines), named
+
+    def play(self, run: Callable[[Iterator[Session]], T]) -> T:
+        """Return `run(sessions)` for the valid rounds, and count mistakes and late rounds.
+
+        `run` is called a second time if the file has corrections.
+        """
+
+        def once(verdicts: Verdicts | None) -> T:
+            self.mistakes.restart()
+            self.order = Order()
+            return run(self._sessions(verdicts))
+
+        return with_verdicts(once, self._file.records, ANY_LADDER, Settings().duplicate_window)
+
+    def _sessions(self, verdicts: Verdicts | None) -> Iterator[Session]:
+        def seen(rounds: RoundBatch) -> None:
+            self.mistakes.taken += len(rounds)
+            self.order.add(rounds)
+
+        yield from sessions_of(
+            self._file.records(), Settings().duplicate_window, self.mistakes.add, seen=seen,
+            verdicts=verdicts, named=self._named,
+        )  # fmt: skip
+
+    def conclude_order(self) -> None:
+        """Warn if rounds are out of order."""
+        self.order.conclude(self._path)

@@ -1,0 +1,162 @@
+"""`stream-rater evidence`: a report with tables and figures on the rounds of a folder."""
+
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.config.settings import Settings
+from stream_rater.evaluation import peers
+from stream_rater.evaluation.contestants import Peer, System, compared
+from stream_rater.evaluation.game import games_of
+from stream_rater.evaluation.research import evidence, figures, games, games_tables, kerby
+from stream_rater.evaluation.research.evidence import DataSet, Effort, Entry
+from stream_rater.evaluation.research.farming import THRESHOLD
+from stream_rater.evaluation.season import sessions_of
+from stream_rater.evaluation.tuning import MissingExtra
+from stream_rater.operations.input_file import Mistakes, RoundsFile, file_failures
+from stream_rater.rating.parameters import RatingConfig
+from stream_rater.replay.corrected import judged
+from stream_rater.replay.player_index import PlayerIndex
+
+SUFFIXES = (".jsonl", ".jsonl.gz")
+FARMER = "tourist"
+"""The player who farms in the paper. He is in the data set `codeforces`."""
+
+Loaded = tuple[DataSet, dict[str, PlayerIndex]]
+"""A data set, and its players by ladder."""
+
+
+def evidence_report(
+    data: Path, out: Path, parts: Collection[str], systems: Sequence[str], *,
+    rounds: int | None, trials: int | None, quick: bool, workers: int,
+    cut: Sequence[int] = (), teams: int | None = None, season: int | None = None,
+) -> None:  # fmt: skip
+    """Make the parts of the report on the files in `data`, and write them to the folder `out`.
+
+    Raises BadConfiguration or Failed.
+    """
+    effort = evidence.QUICK if quick else evidence.FULL
+    effort = replace(effort, rounds=rounds or effort.rounds, trials=trials or effort.trials)
+    paths = sorted(each for each in data.iterdir() if each.name.endswith(SUFFIXES))
+    if not paths:
+        raise BadConfiguration(f"{data}: no file ends in .jsonl or .jsonl.gz")
+    mistakes = [Mistakes(path) for path in paths]
+    with file_failures():
+        out.mkdir(parents=True, exist_ok=True)
+        files = [load(*each, effort.rounds) for each in zip(paths, mistakes, strict=True)]
+        try:
+            _Work(effort, systems, workers, out, cut, teams, season).do(parts, files)
+        except MissingExtra as error:
+            raise Failed(str(error)) from None
+    for each in mistakes:
+        each.conclude()
+
+
+def load(path: Path, mistakes: Mistakes, rounds: int | None) -> Loaded:
+    """The rounds of a file, or the first so many of them, and its players by ladder."""
+    file, window = RoundsFile(path), Settings().duplicate_window
+    # All rounds are judged: later ones may correct the first `rounds`.
+    verdicts = judged(file.records, ANY_LADDER, window)
+    players: dict[str, PlayerIndex] = {}
+    sessions = list(
+        sessions_of(file.records(), window, mistakes.add, players, rounds=rounds, verdicts=verdicts)
+    )
+    found = DataSet(path.name.split(".")[0], sessions)
+    mistakes.taken = found.rounds
+    return found, players
+
+
+class _Work:
+    """One run, and its report as it grows."""
+
+    def __init__(
+        self, effort: Effort, systems: Sequence[str], workers: int, out: Path,
+        cut: Sequence[int] = (), teams: int | None = None, season: int | None = None,
+    ) -> None:  # fmt: skip
+        self._season = season
+        self._effort, self._systems, self._workers, self._out = effort, systems, workers, out
+        self._cut, self._teams = cut, teams
+        self._console = Console(file=sys.stderr)
+        self._lines = ["# Evidence", ""]
+        self._configs: dict[str, dict[str, RatingConfig]] = {}
+
+    def do(self, parts: Collection[str], files: Sequence[Loaded]) -> None:
+        """Make these parts. The report is written after each."""
+        data = [each for each, _ in files]
+        if "accuracy" in parts:
+            data = [*data, *evidence.made_up(self._effort)]
+        self._write(figures.datasets(data))
+        if "accuracy" in parts:
+            self._accuracy(data)
+        if "farming" in parts:
+            self._farming(files)
+        if "sizes" in parts:
+            self._sizes([each for each in data if evidence.plain(each)])
+        if "games" in parts:
+            self._games([each for each, _ in files])
+        if "kerby" in parts:
+            found = kerby.columns([each for each, _ in files], self._season, self._console.log)
+            self._write(kerby.tables(found))
+
+    def _accuracy(self, data: Sequence[DataSet]) -> None:
+        entries: list[Entry] = []
+        for each in data:
+            found = evidence.accuracy(
+                each, self._systems, self._effort, self._workers, self._console.log
+            )
+            self._configs[each.name] = {entry.system: entry.outcome.config for entry in found}
+            entries += found
+        full = self._effort.synthetic == evidence.THE_PAPERS
+        self._write(figures.accuracy(entries, beside_paper=full))
+        self._write(figures.times(entries))
+
+    def _farming(self, files: Sequence[Loaded]) -> None:
+        self._console.log("farming")
+        for data, players in files:
+            row = next((row for each in players.values() if (row := each.find(FARMER))), None)
+            if row is not None and self._effort.rounds is None:
+                careers = evidence.farm(data, row, THRESHOLD)
+                self._write(figures.farming(careers, self._out, f"{FARMER} in {data.name}"))
+                return
+        data, row = evidence.made_up_farm()
+        careers = evidence.farm(data, row, evidence.MADE_UP_THRESHOLD)
+        self._write(figures.farming(careers, self._out, "The best player of a made-up season"))
+
+    def _sizes(self, data: Sequence[DataSet]) -> None:
+        if not data:
+            data = evidence.made_up(self._effort)
+        largest = max(data, key=lambda each: max(each.sizes(), default=0))
+        tuned = self._configs.get(largest.name)
+        configs = tuned or {system: evidence.first_guess(system) for system in self._systems}
+        found = evidence.sizes(largest, configs, self._effort, self._console.log)
+        sizes, name = self._effort.sizes, largest.name
+        self._write(figures.by_size(found, sizes, self._out, name, tuned=tuned is not None))
+
+    def _games(self, data: Sequence[DataSet]) -> None:
+        absent = peers.missing()
+        systems: list[System] = [
+            *compared(self._systems),
+            *(Peer(each) for each in peers.SPACES if each not in absent),
+        ]
+        listed = [
+            game for each in data
+            for game in games_of(each.name, each.sessions, self._cut, self._teams)
+        ]  # fmt: skip
+        notes = games_tables.notes(self._effort, absent)
+        done: list[games.Result] = []
+        before = list(self._lines)
+        work = games.compare(listed, systems, self._effort.trials, self._workers, self._console.log)
+        for each in work:
+            done.append(each)
+            self._lines = list(before)
+            self._write(games_tables.page(done, notes))
+            (self._out / "games.json").write_bytes(games_tables.as_json(done, notes))
+
+    def _write(self, lines: Sequence[str]) -> None:
+        self._lines += lines
+        (self._out / "report.md").write_text("\n".join(self._lines))

@@ -1,0 +1,174 @@
+"""A file of rounds: its records, its invalid lines, and whether its rounds are in order of time."""
+
+import os
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TypeVar
+
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.contract.events import shown
+from stream_rater.contract.record import Record
+from stream_rater.replay.edited_log import LogBatch, records_of
+from stream_rater.replay.files import STANDARD_INPUT, json_lines, name_of, read_lines, text_size
+from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.validation import Invalid
+from stream_rater.runtime.progress import SHOWN_LINES, counted, track_bytes
+
+T = TypeVar("T")
+
+MAX_LATE = 0.1
+"""The largest part of a file's rounds that may be out of order without a warning."""
+
+
+class RoundsFile:
+    """The records of a file, which can be read more than once.
+
+    A correction changes rounds before it, so a file with corrections is read again from its start.
+    Standard input is copied to a temporary file while it is read.
+    """
+
+    def __init__(self, path: Path, lines: Iterator[bytes] | None = None) -> None:
+        """`lines`: the lines of the first reading, if it has begun already."""
+        self._path = path
+        self._lines = lines
+        self._copy: IO[bytes] | None = None
+        self._uncopied: Iterator[bytes] = iter(())
+
+    def records(self) -> Iterator[Record]:
+        """The lines as records, from the first one on, with a progress bar by the bytes.
+
+        Raises OSError if the file cannot be read or holds no JSON lines.
+        """
+        return read_records(self._path, self._read())
+
+    def _read(self) -> Iterator[bytes]:
+        lines, self._lines = self._lines, None
+        if self._path != STANDARD_INPUT:
+            return lines or read_lines(self._path)
+        if self._copy is None:
+            self._copy = tempfile.TemporaryFile()  # noqa: SIM115 - as long as this object lives
+            self._uncopied = _copied(lines or read_lines(self._path), self._copy)
+            return self._uncopied
+        return self._read_copy(self._copy)
+
+    def _read_copy(self, copy: IO[bytes]) -> Iterator[bytes]:
+        for _ in self._uncopied:  # the first reader may have stopped before the end
+            pass
+        copy.seek(0)
+        yield from copy
+
+
+def _copied(lines: Iterator[bytes], copy: IO[bytes]) -> Iterator[bytes]:
+    for line in lines:
+        copy.write(line)
+        yield line
+
+
+def read_records(path: Path, lines: Iterator[bytes] | None = None) -> Iterator[Record]:
+    """The lines of a file as records, with a progress bar by its bytes. `lines`: the file's lines,
+    if it is open already.
+
+    Raises OSError if the file cannot be read or holds no JSON lines.
+    """
+    found = json_lines(lines or read_lines(path), name_of(path))
+    return records_of(track_bytes(found, path.name, text_size(path)))
+
+
+@contextmanager
+def file_failures() -> Iterator[None]:
+    """Raise Failed, in one line, where a file cannot be read or written."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # the reader of our output has ended
+    except (OSError, EOFError, zlib.error) as error:
+        raise Failed(str(error)) from None
+
+
+def check_writable(out: Path) -> None:
+    """Raise BadConfiguration, before the work begins, if this file could not be written."""
+    folder = out.parent
+    if not folder.is_dir():
+        raise BadConfiguration(f"{out}: no folder {folder}")
+    if not os.access(out if out.exists() else folder, os.W_OK):
+        raise BadConfiguration(f"{out}: not to be written")
+
+
+class Order:
+    """Counts the rounds that are out of order of time. Ratings depend on the order of the file."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, int] = {}
+        self._count = 0
+        self._late = 0
+        self._first_late = ""
+
+    def add(self, rounds: RoundBatch) -> None:
+        """Compare the next rounds with those before them."""
+        self._count += len(rounds)
+        for head, time in zip(rounds.heads, rounds.time.tolist(), strict=True):
+            if time < self._latest.get(head.ladder, time):
+                self._late += 1
+                self._first_late = self._first_late or head.round_id
+            self._latest[head.ladder] = time
+
+    def conclude(self, path: Path) -> None:
+        """Warn on standard error if many rounds are earlier than the round before them."""
+        if self._late > MAX_LATE * self._count:
+            print(
+                f"{path}: warning: {self._late:,} of {counted(self._count, 'round')} were "
+                "completed before the round before them in the file, the first of them is "
+                f"{shown(self._first_late)!r}: the file is rated from top to bottom, and should "
+                "be in order of time",
+                file=sys.stderr,
+            )
+
+
+class Mistakes:
+    """Counts the valid and the invalid lines of a file, and prints the invalid ones with their
+    place on standard error."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.count = 0
+        """The number of invalid lines."""
+        self.taken = 0
+        """The number of valid lines."""
+        self._printed = 0
+        """The number of invalid lines that an earlier reading of the file has printed."""
+
+    def restart(self) -> None:
+        """Count from the start of the file again, and print no line twice."""
+        self._printed = max(self._printed, self.count)
+        self.count = self.taken = 0
+
+    def valid(self, round_: T) -> T:
+        """Count a valid round, and return it."""
+        self.taken += 1
+        return round_
+
+    def add_all(self, batch: LogBatch) -> None:
+        """Count the lines of a batch, and print the invalid ones."""
+        self.taken += len(batch.rounds) + len(batch.corrections)
+        for line, invalid in batch.rejected:
+            self.add(line.offset, invalid)
+
+    def add(self, line: int, invalid: Invalid) -> None:
+        """Count and print an invalid line. `line`: its number, from 0."""
+        self.count += 1
+        if self._printed < self.count <= SHOWN_LINES:
+            print(f"{name_of(self.path)}:{line + 1}: {invalid.code}: {invalid}", file=sys.stderr)
+
+    def conclude(self) -> None:
+        """Raise Failed if there were invalid lines. Warn if there were no lines at all."""
+        if self.count:
+            were = f"{counted(self.count, 'round')} {'was' if self.count == 1 else 'were'} invalid"
+            others = f"the {self.taken:,} others were" if self.taken > 1 else "the other one was"
+            more = f"; {others} taken" if self.taken else ", and there was no other"
+            raise Failed(f"{name_of(self.path)}: {were}{more}")
+        if not self.taken:
+            print(f"{name_of(self.path)}: no rounds in it", file=sys.stderr)

@@ -1,0 +1,52 @@
+"""`stream-rater run`: a worker process."""
+
+import faulthandler
+import signal
+
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.files import service_ladders
+from stream_rater.config.settings import PREFIX, Settings
+from stream_rater.runtime import http, malloc, selfcheck
+from stream_rater.runtime.failures import named_failures
+from stream_rater.runtime.service import Service
+
+LAST_S = 9.5
+"""The longest time that a process takes to end after a signal to stop."""
+
+
+def run(settings: Settings, roles: frozenset[str]) -> None:
+    """Run these roles of the service until SIGTERM or SIGINT. Raises BadConfiguration or Failed."""
+    ladders = service_ladders(settings)
+    with named_failures():
+        selfcheck.check()  # before joining a group: the first round finds compiled code
+        service = Service(settings, ladders, roles)
+        malloc.keep()
+        server = _serve(settings, service)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: _stop(service))
+        try:
+            service.run()
+        finally:
+            if server is not None:
+                server.close()
+
+
+def _stop(service: Service) -> None:
+    # The process ends even if a client library hangs and holds the interpreter's lock.
+    faulthandler.dump_traceback_later(LAST_S, exit=True)
+    service.stop()
+
+
+def _serve(settings: Settings, service: Service) -> http.Server | None:
+    if not settings.http:
+        return None
+    app = http.application(service.metrics.registry, service.unhealthy, service.unready)
+    try:
+        server = http.Server(settings.http, app)
+    except (OSError, ValueError) as error:
+        raise BadConfiguration(
+            f"http {settings.http!r}: {error}: set {PREFIX}HTTP to another host:port; port 0 picks "
+            "a free one"
+        ) from None
+    service.log.info("http", port=server.port)
+    return server

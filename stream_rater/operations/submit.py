@@ -1,0 +1,122 @@
+"""`stream-rater submit` and `correct`: sends rounds and corrections to `round-completed`."""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import structs
+
+from stream_rater.adapters.kafka.producers import Submitter
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.config.errors import Failed
+from stream_rater.config.files import service_ladders
+from stream_rater.config.settings import Settings
+from stream_rater.contract.events import shown
+from stream_rater.operations.corrections import (
+    APPLIED,
+    Planned,
+    announce,
+    check_all,
+    check_taken,
+    checked,
+    refused_now,
+)
+from stream_rater.operations.input_file import Mistakes, Order, read_records
+from stream_rater.operations.live_log import ends_of
+from stream_rater.rounds.corrections import kind_of, names_in, round_in
+from stream_rater.rounds.decoder import RoundDecoder
+from stream_rater.rounds.validation import Invalid
+from stream_rater.runtime.failures import named_failures
+from stream_rater.runtime.progress import counted
+
+
+def submit(path: Path, settings: Settings, per_second: float | None) -> None:
+    """Send the valid rounds and corrections of a file to Kafka. `per_second`: at most so many.
+
+    Raises BadConfiguration, or Failed if lines were rejected or not sent.
+    """
+    ladders = service_ladders(settings)
+    decoder, mistakes, order = RoundDecoder(ladders), Mistakes(path), Order()
+    with named_failures():
+        admin = Admin(settings)
+        if admin.topics.rounds not in admin.partitions():
+            admin.create_topics()
+        submitter = Submitter(settings, admin.topics.rounds)
+        end_of = ends_of(admin)
+        sent, corrections, began_s = 0, 0, time.monotonic()
+        for record in read_records(path):
+            value = (record.value or b"").strip()
+            now = structs.replace(record, value=value, received_s=time.time())
+            kind = kind_of(record)
+            try:
+                if kind:
+                    correction = checked(now, ladders)
+                    if (refused := refused_now(correction, ladders, end_of)) is not None:
+                        raise refused
+                    mistakes.valid(correction)
+                    about = round_in(correction) or ", ".join(names_in(correction))
+                    submitter.correct(correction.ladder, kind, value, about)
+                    corrections += 1
+                else:
+                    standings = mistakes.valid(decoder.read(now))
+                    order.add(standings.batch)
+                    submitter.submit(
+                        standings.ladder, standings.round_id, standings.completed_at, value
+                    )
+            except Invalid as invalid:
+                mistakes.add(record.offset, invalid)
+                continue
+            sent += 1
+            if per_second:
+                time.sleep(max(0.0, began_s + sent / per_second - time.monotonic()))
+        submitter.flush()
+    if submitter.failures:
+        first = shown(submitter.failures[0])
+        raise Failed(f"{counted(len(submitter.failures), 'record')} not sent, first {first}")
+    more = f" and {counted(corrections, 'correction')}" if corrections else ""
+    print(f"{counted(sent - corrections, 'round')}{more} sent", file=sys.stderr)
+    order.conclude(path)
+    mistakes.conclude()
+
+
+def send(plan: Sequence[Planned], settings: Settings) -> str:
+    """Send corrections in this order. Returns a line with their place. Raises BadConfiguration or
+    Failed."""
+    ladders = service_ladders(settings)
+    check_all(plan, ladders)
+    with named_failures():
+        admin = Admin(settings)
+        admin.partitions_of(admin.topics.rounds)  # names a topic that does not exist
+        check_taken(plan, ladders, ends_of(admin))
+        announce(plan)
+        submitter = Submitter(settings, admin.topics.rounds)
+        for each in plan:
+            if each.kind == APPLIED:  # applies only what is in the log by then
+                _flush(submitter, len(plan))
+            submitter.correct(each.ladder, each.kind, each.value, each.subject)
+        _flush(submitter, len(plan))
+    return _placed(plan, admin.topics.rounds, submitter.corrections)
+
+
+def _flush(submitter: Submitter, count: int) -> None:
+    """Wait until everything is sent. Raises Failed."""
+    submitter.flush()
+    if submitter.failures:
+        raise Failed(
+            f"{len(submitter.failures):,} of {counted(count, 'correction')} not sent, first "
+            f"{shown(submitter.failures[0])}: run the same command again; what was sent twice is "
+            "refused the second time"
+        )
+
+
+def _placed(plan: Sequence[Planned], topic: str, places: Sequence[tuple[int, int]]) -> str:
+    """The corrections and their place. All are in one partition, that of the ladder."""
+    kinds = Counter(each.kind for each in plan)
+    what = next(iter(kinds)) if len(plan) == 1 else ", ".join(
+        f"{count:,} {kind}" for kind, count in kinds.items()
+    )  # fmt: skip
+    offsets = [offset for _, offset in places]
+    span = f"offset {offsets[0]}" if len(plan) == 1 else f"offsets {offsets[0]} to {offsets[-1]}"
+    return f"{what}: {topic}, partition {places[0][0]}, {span}"

@@ -1,0 +1,298 @@
+"""`stream-rater tune`: searches parameters for the rounds of a file, or of a ladder on Kafka.
+
+Only `tune_topic` needs the packages of the service. It changes nothing on Kafka.
+"""
+
+import sys
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+
+from stream_rater.config.errors import Failed
+from stream_rater.config.files import service_ladders
+from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import Settings
+from stream_rater.contract.record import Record
+from stream_rater.evaluation.accuracy import averages
+from stream_rater.evaluation.alike import Counted, counted, draws_of
+from stream_rater.evaluation.bootstrap import Difference, differences
+from stream_rater.evaluation.comparison import outcomes_alike
+from stream_rater.evaluation.evaluation import evaluate, trained
+from stream_rater.evaluation.measures import MEASURES
+from stream_rater.evaluation.present import system_of
+from stream_rater.evaluation.proposal import Proposal, TooFewRounds, propose
+from stream_rater.evaluation.season import Session, before, by_name, sessions_of
+from stream_rater.evaluation.spaces import WIDE
+from stream_rater.evaluation.tuning import (
+    Held,
+    MissingExtra,
+    Problem,
+    at_ends,
+    search,
+    without_defaults,
+)
+from stream_rater.evaluation.variance_factor import variance_factor
+from stream_rater.operations.evaluate import SeasonFile
+from stream_rater.operations.input_file import check_writable, file_failures
+from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.prediction.wins import ANY
+from stream_rater.replay.corrected import with_verdicts
+from stream_rater.replay.edited_log import RecordValidator, Verdicts
+from stream_rater.rounds.validation import Invalid
+from stream_rater.runtime import progress
+from stream_rater.runtime.progress import rejections, unknown_ladder
+
+T = TypeVar("T")
+
+CURE = "tune by a file that has them"
+"""The way out where the log on Kafka lacks rounds."""
+
+DAY_S = 86_400.0
+
+
+# --- a file --------------------------------------------------------------------------------------
+
+
+class Report(NamedTuple):
+    """The accuracy of the first guess and of the tuned parameters on both parts of a file."""
+
+    rounds: int
+    first: int
+    """The number of rounds to tune on."""
+    measures: Mapping[tuple[str, str], Mapping[str, float | None]]
+    """The averages by part ("first" or "second") and parameters ("start" or "tuned")."""
+    differences: Mapping[str, Difference | None] | None
+    """Tuned less start on the second part, by measure; None if that part is empty."""
+    counted: Counted
+    """The pairs and rounds of the second part that are scored."""
+    factor: float
+    """The variance factor that suits the tuned parameters."""
+    losses: tuple[float | None, float | None]
+    """The log loss of the winner on the second part, without and with that factor."""
+
+
+class TunedFile(NamedTuple):
+    """Parameters that were tuned on the first part of a file."""
+
+    rating: RatingConfig
+    report: Report
+    at_ends: tuple[str, ...]
+    """The parameters that ended at an end of their range."""
+    season: SeasonFile
+    out: Path | None
+
+    def conclude(self) -> None:
+        """Write the parameters to `out`, if it is given. Warn if rounds were out of order. Raises
+        Failed if lines were rejected."""
+        write_rating(self.rating, self.out)
+        self.season.conclude_order()
+        self.season.mistakes.conclude()
+
+
+def tune_file(
+    path: Path, system: str, measure: str, out: Path | None, *, train: float, trials: int,
+    workers: int,
+) -> TunedFile:  # fmt: skip
+    """Search the parameters of a system that are best by a measure on the first part of a file.
+
+    `train`: that part, of all rounds. Raises BadConfiguration or Failed.
+    """
+    if out is not None:
+        check_writable(out)
+    season = SeasonFile(path)
+    with file_failures():
+        sessions = season.play(list)
+    first = before(sessions, trained(season.mistakes.taken, train))
+    problem = Problem(system, WIDE[system], measure, first)
+    begin = problem.config(problem.start())
+    if averages(evaluate(first, begin).scores)[measure] is None:
+        to_tune = sum(len(each.rounds) for each in first)
+        raise Failed(f"{path}: {to_tune} rounds to tune on say nothing about {measure}")
+    held = Held.of(problem)
+    point = searched(system, trials, lambda advance: search(held, trials, workers, advance))
+    found = problem.config(point)
+    report = _report(sessions, train, begin, found, variance_factor(first, found))
+    return TunedFile(found, report, tuple(at_ends(problem.space, point)), season, out)
+
+
+def _report(
+    sessions: Sequence[Session], train: float, begin: RatingConfig, found: RatingConfig,
+    factor: float,
+) -> Report:  # fmt: skip
+    draws = draws_of((begin, found))
+    outcomes = outcomes_alike([evaluate(sessions, each, draws=draws) for each in (begin, found)])
+    rounds = len(outcomes[0].scores)
+    first = trained(rounds, train)
+    measures = {
+        (part, name): averages(outcome.scores[chosen])
+        for part, chosen in (("first", slice(0, first)), ("second", slice(first, None)))
+        for name, outcome in zip(("start", "tuned"), outcomes, strict=True)
+    }
+    base, tuned = (each.scores[first:] for each in outcomes)
+    gaps = differences(tuned, base, MEASURES) if len(base) else None
+    usual, wide = (
+        averages(evaluate(sessions, found, variance_factor=each, most_sides=ANY).scored(train))
+        for each in (1.0, factor)
+    )
+    losses = usual["winner_log_loss"], wide["winner_log_loss"]
+    return Report(rounds, first, measures, gaps, counted(tuned, draws=draws), factor, losses)
+
+
+def searched(system: str, trials: int, run: Callable[[Callable[[], None]], T]) -> T:
+    """Return `run(advance)`, with a progress bar that `advance()` moves by a trial. Raises
+    Failed."""
+    with progress.progress() as bar:
+        task = bar.add_task(f"tuning {system}", total=trials)
+        try:
+            return run(lambda: bar.advance(task))
+        except MissingExtra as error:
+            raise Failed(str(error)) from None
+
+
+def as_json(config: RatingConfig) -> bytes:
+    """A configuration as `--out` has it, in a few lines."""
+    return msgspec.json.format(msgspec.json.encode(without_defaults(config))) + b"\n"
+
+
+def write_rating(config: RatingConfig, out: Path | None) -> None:
+    """Write a configuration, if a file is given. Raises Failed."""
+    if out is not None:
+        with file_failures():
+            out.write_bytes(as_json(config))
+
+
+# --- a ladder on Kafka ---------------------------------------------------------------------------
+
+
+class TunedLadder(NamedTuple):
+    """Parameters for a ladder, by its rounds on Kafka."""
+
+    ladder: str
+    ladders: Ladders
+    proposal: Proposal
+    system: str
+    another: bool
+    """Whether `system` is not the one that the ladder has now."""
+    offset: int
+    """The offset of the ladder's partition in a day, about: the parameters can hold from there."""
+    out: Path | None
+
+    def conclude(self) -> None:
+        """Write the parameters to `out`, if it is given. Raises Failed."""
+        write_rating(self.proposal.rating, self.out)
+
+
+def tune_topic(
+    settings: Settings, ladder: str, system: str | None, aim: str, out: Path | None, *,
+    train: float, trials: int, workers: int,
+) -> TunedLadder:  # fmt: skip
+    """Search parameters for a ladder on the first part of its rounds on Kafka. `system`: None for
+    the ladder's own.
+
+    Raises BadConfiguration if the ladders file is not that of the workers, Failed if the ladder has
+    no rounds or too few.
+    """
+    if out is not None:
+        check_writable(out)
+    ladders = service_ladders(settings)
+    rounds = _read(settings, ladders, ladder)
+    terms = ladders.find(ladder, rounds.end)
+    assert terms is not None, "it has rounds"
+    system = system or system_of(terms.rating)
+    count = progress.counted(sum(len(each.rounds) for each in rounds.sessions), "round")
+    print(f"ladder {ladder!r}: {count} read, {rejections(rounds.rejected)}", file=sys.stderr)
+    found = _proposed(ladder, terms.rating, system, rounds.sessions, aim, train, trials, workers)
+    another = system != system_of(terms.rating)
+    return TunedLadder(ladder, ladders, found, system, another, rounds.in_a_day, out)
+
+
+class _Rounds(NamedTuple):
+    """The rounds of one ladder, with its corrections."""
+
+    sessions: Sequence[Session]
+    rejected: Mapping[str, int]
+    """The number of rejected records by error code, with those whose ladder cannot be read."""
+    end: int
+    """The offset where the ladder's partition ends."""
+    in_a_day: int
+    """The offset where it will end in a day, about."""
+
+
+def _read(settings: Settings, ladders: Ladders, ladder: str) -> _Rounds:
+    """The rounds that the ladder's partition has now. Raises BadConfiguration or Failed."""
+    from stream_rater.operations import live_log
+    from stream_rater.runtime.failures import named_failures
+
+    pace, window, rejected = Pace(), settings.duplicate_window, Counter[str]()
+
+    def reject(_: int, invalid: Invalid) -> None:
+        if invalid.ladder in (ladder, ""):
+            rejected[invalid.code] += 1
+
+    def once(verdicts: Verdicts | None) -> list[Session]:
+        rejected.clear()
+        validator = RecordValidator(ladders, window, partitions)
+        records, terms = pace.watch(again()), ladders.find(ladder)
+        named = terms is not None and by_name([terms.rating])
+        return list(sessions_of(
+            records, window, reject, verdicts=verdicts, validator=validator, only=ladder,
+            named=named,
+        ))  # fmt: skip
+
+    with named_failures():
+        again, _, partitions = live_log.live_log(settings, ladders, ladder, CURE)
+        sessions = with_verdicts(once, again, ladders, window, partitions)
+        if not sessions:
+            known = live_log.known_ladders(settings, ladders)
+            others = [each for each in known if each != ladder]
+            more = f"; {rejections(rejected)}" if rejected else ""
+            raise Failed(f"{unknown_ladder(ladder, others)}{more}")
+    return _Rounds(sessions, rejected, pace.end, pace.in_a_day())
+
+
+class Pace:
+    """Predicts where a partition will be in a day, if it grows as it did on its last day."""
+
+    def __init__(self) -> None:
+        self._received_s, self._offsets = array("d"), array("q")
+
+    def watch(self, records: Iterable[Record]) -> Iterator[Record]:
+        """Yield all records of the partition, from the first one on, and note their times."""
+        del self._received_s[:], self._offsets[:]
+        for record in records:
+            self._received_s.append(record.received_s)
+            self._offsets.append(record.offset)
+            yield record
+
+    def in_a_day(self) -> int:
+        """The offset in a day. There must have been a record."""
+        received_s = np.maximum.accumulate(np.array(self._received_s))
+        first = int(np.searchsorted(received_s, received_s[-1] - DAY_S))
+        return self.end + (self.end - self._offsets[first])
+
+    @property
+    def end(self) -> int:
+        """The offset after the last record. There must have been a record."""
+        return self._offsets[-1] + 1
+
+
+def _proposed(
+    ladder: str, present: RatingConfig, system: str, sessions: Sequence[Session], aim: str,
+    train: float, trials: int, workers: int,
+) -> Proposal:  # fmt: skip
+    try:
+        return searched(
+            system, trials,
+            lambda advance: propose(present, system, sessions, aim, train=train, trials=trials,
+                                    workers=workers, tell=advance),
+        )  # fmt: skip
+    except TooFewRounds as error:
+        raise Failed(
+            f"ladder {ladder!r}: {error}: wait for more rounds, or choose another --train than "
+            f"{train:g}"
+        ) from None
