@@ -111,12 +111,12 @@ def test_a_part_tells_it_where_there_is_something_to_tell() -> None:
         message = schema.encode(evidence(*began))
         (view,) = decoder.read_all([message])
         assert view is not None
-        for found in (schema.decode(message).evidence, view.part_batch.evidence):
+        for found in (schema.decode(message).evidence, view.decoded.evidence):
             np.testing.assert_array_equal(found, evidence(*began).evidence)
     plain = schema.encode(part((7, "ab")))
     assert schema.encode(evidence(nan, nan)) == plain
     (view,) = decoder.read_all([plain])
-    assert view is not None and np.isnan(view.part_batch.evidence[:, 3]).all()
+    assert view is not None and np.isnan(view.decoded.evidence[:, 3]).all()
     elements = msgspec.msgpack.decode(schema.encode(evidence(1.0, 2.0)))
     assert len(elements[5]) == 64
     elements[5] = elements[5][:-8]
@@ -135,6 +135,6 @@ def test_short_and_long_messages_are_read_together_to_the_bit() -> None:
         messages = [schema.encode(replace(part((7, "abcdef")), evidence=each)) for each in parts]
         for each, view in zip(parts, decoder.read_all(messages), strict=True):
             assert view is not None
-            found = view.part_batch.evidence[view.first : view.last]
+            found = view.decoded.evidence[view.first : view.last]
             assert found[:, :3].tobytes() == each[:, :3].tobytes()
             assert found[:, 3].tobytes() == (each[:, 3] if each.shape[1] > 3 else nothing).tobytes()
