@@ -140,7 +140,7 @@ def learnt(
     wave = Wave(
         np.array([0, 2]), np.ones(1), np.full(1, math.inf), np.zeros(1, np.int64),
         np.array([1, 2], np.int32), np.array([0, sizes[0], n]), shares, mu.copy(), sigma,
-        rounds.astype(np.int64), np.zeros(n, np.int64), [("",) * n],
+        rounds.astype(np.int64), np.zeros(n, np.int64),
     )  # fmt: skip
     by_performance = ids(config) in ("elo-mmr", "elo-r", "codeforces")
     found: list[float] = stages.estimate(config, wave)[:, 0 if by_performance else 1].tolist()
