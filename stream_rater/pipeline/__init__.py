@@ -6,7 +6,8 @@ number. The driver decides what an effect does: `adapters.driver` performs effec
 Redis; the simulator performs them in memory and injects faults at every step.
 
 The protocol rests on one principle. The state of a shard is a fold over a prefix of its partition
-of `performance-estimated`, and `applied` in the store says which prefix. So a worker may resume
-safely from any past state of the store. Every writer, zombies included, writes the same bytes for
-the same prefix. Kafka's transactions only keep duplicate events from subscribers.
+of `performance-estimated`, and the offset `applied` in the store is the end of that prefix. So a
+worker may resume safely from any past state of the store. Every writer writes the same bytes for
+the same prefix, even a zombie, which is a worker that lost its partitions and does not know it yet.
+Kafka's transactions are needed for one purpose only: they keep duplicate events from subscribers.
 """

@@ -1,25 +1,27 @@
-"""The history of each ladder: from which offset on it is rated by which parameters.
+"""The history of each ladder: the parameters that rate it, and the offset from which on they hold.
 
-The topic `ladders-noted` has one partition, and nothing is deleted from it. Its records are notes.
-All workers go by the fold of the notes in order, so that no loss of the store affects it.
+The topic `ladders-noted` has one partition, and nothing is deleted from it. Its records are ladder
+events, which the code calls notes. All workers follow the fold of these events in order, so a loss
+of the store does not change a history.
 
-- `noted`: how a ladder is rated. The first note of a ladder counts. The worker that is about to
-  rate the ladder's first round writes it, and reads it back before it rates the round. A worker
-  that starts with announced changes of a ladder writes it, too.
-- `proposed`: the history is to continue like this. Rounds of the ladder from the first new offset
-  on wait. A proposal has an id, and the note that decides it names the id, so that a late decision
-  cannot be about another proposal.
-- `confirmed`: the proposal holds. The worker that confirms has checked, after the proposal was in
-  the log, that the ladder's partition had not reached that offset. So every round from that offset
-  on was reported after the proposal, and nobody has rated it by the former parameters.
-- `withdrawn`: the proposal does not hold, because the partition had reached the offset. Of
-  `confirmed` and `withdrawn` the first note counts.
-- `restated`: a `rebuild` has rated all rounds of a ladder by this history, whatever held before.
+- `noted`: the parameters that rate a ladder. The first such event of a ladder counts. The worker
+  that is about to rate the ladder's first round writes it, and reads it back before it rates the
+  round. A worker also writes it if it starts with announced changes of a ladder.
+- `proposed`: a worker proposes how the history continues. Rounds of the ladder from the first new
+  offset on wait. A proposal has an id, and the event that decides the proposal names this id. So a
+  late decision cannot be mistaken for one about another proposal.
+- `confirmed`: the proposal holds. The worker that confirms it has checked, after the proposal was
+  in the log, that the ladder's partition had not reached the first new offset. So every round from
+  that offset on was reported after the proposal, and nobody has rated it by the former parameters.
+- `withdrawn`: the proposal does not hold, because the partition had reached the offset. If a
+  proposal is both confirmed and withdrawn, the first of the two events counts.
+- `restated`: a `rebuild` has rated all rounds of a ladder by this history. It replaces any earlier
+  history.
 - `corrected`: corrections of a ladder were accepted, or wait for `corrections-applied`
-  (`correction_ports`). Of two notes of one correction that say the same of it, the first counts.
+  (`correction_ports`). If two events give one correction the same state, the first counts.
 - `restated` with corrections: a `rebuild` has found these corrections of a ladder in the log. They
-  replace all that was noted of its corrections before. If they do not fit into one note, they come
-  in several numbered ones, and count once all of them are read.
+  replace all earlier events about the ladder's corrections. If they do not fit into one event, they
+  are split over several numbered events, and they count once all of these are read.
 """
 
 import math
@@ -35,7 +37,7 @@ from stream_rater.pipeline.corrections.correction_ports import Noted, NotedCorre
 T = TypeVar("T")
 
 History = Sequence[str]
-"""Entries `offset:fingerprint`: from that offset on, rounds are rated by the parameters with that
+"""Entries `offset:fingerprint`. From that offset on, rounds are rated by the parameters with that
 fingerprint."""
 
 OPEN = "not confirmed"
@@ -43,32 +45,34 @@ OPEN = "not confirmed"
 
 
 class UnknownNote(ValueError):
-    """A note that this release does not understand. It is refused, never guessed."""
+    """A ladder event that this release does not understand. The event is refused; its meaning is
+    never guessed."""
 
 
 class AtOdds(Exception):
-    """The ladders file contradicts the notes, or announces a change too late. The text is one
-    line."""
+    """The ladders file contradicts the ladder events, or announces a change too late. The text is
+    one line."""
 
 
 class Note(msgspec.Struct, frozen=True):
-    """One record of `ladders-noted`."""
+    """One ladder event: a record of `ladders-noted`."""
 
     kind: Literal["noted", "proposed", "confirmed", "withdrawn", "restated", "corrected"]
     histories: dict[str, tuple[str, ...]] = {}
     """The whole history of each ladder."""
     proposal: str = ""
-    """The id of the proposal that the note makes or decides; empty for other kinds."""
+    """The id of the proposal that the event makes or decides; empty for other kinds."""
     corrections: dict[str, tuple[NotedCorrection, ...]] = {}
-    """By ladder."""
+    """The corrections of each ladder."""
     number: int = 0
-    """Of the notes that restate one ladder's corrections, how many come before this one."""
+    """The number of events before this one in the series that restates one ladder's corrections."""
     left: int = 0
-    """And how many come after it."""
+    """The number of events after this one in that series."""
 
 
 class Proposal(NamedTuple):
-    """A proposed history of a ladder, which begins with the noted one."""
+    """A proposed history of a ladder. It begins with the history in force, which the code calls
+    noted."""
 
     id: str
     history: tuple[str, ...]
@@ -83,15 +87,15 @@ _decode = msgspec.json.Decoder(Note).decode
 _decode_any = msgspec.json.Decoder(_AnyNote).decode
 
 AT_ONCE = 1000
-"""The most ladders, or corrections, in one note."""
+"""The most ladders, or corrections, in one ladder event."""
 
 NOTE_BYTES = MOST_BYTES // 2
-"""The most bytes of the ladders, or of the corrections, in one note that has several. So the note
-has less than MOST_BYTES."""
+"""The most bytes of the ladders, or of the corrections, in one ladder event that has several of
+them. So the event has less than MOST_BYTES."""
 
 
 def notes(kind: str, histories: Mapping[str, History], proposal: str = "") -> list[bytes]:
-    """Encode notes of one kind about these ladders, as messages."""
+    """Encode ladder events of one kind about these ladders, as messages."""
     return [
         _encode({"kind": kind, "histories": dict(some), "proposal": proposal})
         for some in _in_turn(list(histories.items()))
@@ -99,7 +103,7 @@ def notes(kind: str, histories: Mapping[str, History], proposal: str = "") -> li
 
 
 def correction_notes(noted: Noted) -> list[bytes]:
-    """Encode notes of corrections, as messages."""
+    """Encode ladder events about corrections, as messages."""
     return [
         _encode(Note("corrected", corrections={ladder: tuple(some)}))
         for ladder, of_ladder in noted.items()
@@ -108,7 +112,8 @@ def correction_notes(noted: Noted) -> list[bytes]:
 
 
 def restated_corrections(noted: Noted) -> list[bytes]:
-    """Encode notes which say that a ladder has these corrections and no others, as messages."""
+    """Encode ladder events which say that each ladder has these corrections and no others, as
+    messages."""
     messages = []
     for ladder, of_ladder in noted.items():
         pieces = [tuple(some) for some in _in_turn(of_ladder)] or [()]
@@ -120,7 +125,7 @@ def restated_corrections(noted: Noted) -> list[bytes]:
 
 
 def _in_turn(all_: Sequence[T]) -> Iterator[Sequence[T]]:
-    """All of these in order, as many at a time as one note may have."""
+    """Split the items, in order, into runs that each fit into one ladder event."""
     first = size = 0
     for i, each in enumerate(all_):
         own = len(_encode(each))
@@ -133,22 +138,22 @@ def _in_turn(all_: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 class LadderLog:
-    """The fold of the notes that were read so far."""
+    """The fold of the ladder events that were read so far."""
 
     def __init__(self) -> None:
         self._noted: dict[str, tuple[str, ...]] = {}
         self._proposed: dict[str, Proposal] = {}
         self.corrections: dict[str, list[NotedCorrection]] = {}
-        """By ladder, in the order of their notes."""
+        """The corrections of each ladder, in the order of their events."""
         self._corrected: dict[str, set[tuple[int, int]]] = {}
-        """The places of these."""
+        """The places (`NotedCorrection.place`) of the corrections of each ladder."""
         self._restated: dict[str, list[Sequence[NotedCorrection]]] = {}
-        """By ladder, its corrections in the notes that restate them, until the last of these is
-        read."""
+        """By ladder, the corrections in the events that restate them, until the last of these
+        events is read."""
 
     def read(self, message: bytes) -> None:
-        """Add a record of the topic. Raises UnknownNote. A record that is no note of any release is
-        ignored."""
+        """Add a record of the topic. Raises UnknownNote for a ladder event that this release does
+        not understand. A record that is not a ladder event of any release is ignored."""
         try:
             note = _decode(message)
         except msgspec.ValidationError:
@@ -172,8 +177,9 @@ class LadderLog:
                 self.corrections.setdefault(ladder, []).append(each)
 
     def _restate(self, ladder: str, some: Sequence[NotedCorrection], note: Note) -> None:
-        """A note without those before it does not count: a rebuild was stopped between them, or
-        Kafka has the note twice."""
+        """Add one event of a series that restates a ladder's corrections. It does not count unless
+        all earlier events of its series were read. If they were not, a rebuild was stopped between
+        them, or Kafka has the event twice."""
         pieces = self._restated.setdefault(ladder, []) if note.number else []
         if note.number != len(pieces):
             return
@@ -181,7 +187,7 @@ class LadderLog:
         self._restated[ladder] = pieces
         if not note.left:
             del self._restated[ladder]
-            self.corrections.pop(ladder, None)  # another list: readers look at all of it again
+            self.corrections.pop(ladder, None)  # a new list, so that readers read it from its start
             self._corrected.pop(ladder, None)
             self._correct(ladder, chain.from_iterable(pieces))
 
@@ -196,7 +202,7 @@ class LadderLog:
         if kind == "restated":
             self._proposed.pop(ladder, None)
             self._noted[ladder] = proposal.history
-            if not proposal.history:  # the file has it no more: as if it had never been rated
+            if not proposal.history:  # not in the file any more: as if never rated
                 del self._noted[ladder]
         elif kind == "noted":
             self._noted.setdefault(ladder, proposal.history)
@@ -209,12 +215,13 @@ class LadderLog:
                 self._noted[ladder] = proposal.history
 
     def noted(self, ladder: str) -> History:
-        """The noted history of a ladder, without undecided proposals; empty if there is none."""
+        """The history of a ladder that is in force, without undecided proposals; empty if there is
+        none."""
         return self._noted.get(ladder, ())
 
     @property
     def ladders(self) -> list[str]:
-        """All ladders that have a noted history."""
+        """All ladders that have a history in force."""
         return list(self._noted)
 
     def proposed(self, ladder: str) -> Proposal | None:
@@ -222,8 +229,8 @@ class LadderLog:
         return self._proposed.get(ladder)
 
     def of(self, ladder: str) -> History:
-        """The history that rounds may be rated by. From the offset of an undecided proposal on, it
-        has an entry that no ladders file can have."""
+        """The history by which rounds may be rated. If there is an undecided proposal, an entry
+        that no ladders file can have stands from its offset on."""
         noted, proposed = self.noted(ladder), self.proposed(ladder)
         if proposed is None:
             return noted
@@ -231,7 +238,7 @@ class LadderLog:
 
 
 def offset_of(entry: str) -> int:
-    """The offset from which on an entry holds."""
+    """The offset from which on an entry of a history holds."""
     return int(entry.partition(":")[0])
 
 
@@ -252,14 +259,15 @@ def odds(own: History, noted: History) -> float:
 
 
 def allowed_before(own: History, noted: History) -> float:
-    """The offset before which rounds may be rated: the first at which the two histories differ at
-    all."""
+    """The offset before which rounds may be rated: the first offset at which the two histories
+    differ at all."""
     beyond = offset_of(own[len(noted)]) if len(own) > len(noted) else math.inf
     return min(odds(own, noted), beyond)
 
 
 def objection(ladder: str, own: History, noted: History) -> str:
-    """Why the file's history `own` contradicts the noted one, in one line; empty if it does not."""
+    """The reason, in one line, why the file's history `own` contradicts `noted`, the one in the
+    ladder events; empty if it does not."""
     offset = odds(own, noted)
     if offset == math.inf:
         return ""
@@ -279,28 +287,29 @@ def objection(ladder: str, own: History, noted: History) -> str:
 
 
 class NoteStore(Protocol):
-    """The log in which notes are read and written."""
+    """The log from which ladder events are read and to which they are written."""
 
     def read(self) -> LadderLog:
-        """The fold of all notes that exist now."""
+        """Return the fold of all ladder events that exist now."""
 
     def write(self, messages: Sequence[bytes]) -> None:
-        """Append notes. They are in the log when this returns."""
+        """Append ladder events. They are in the log when this returns."""
 
 
 def announce(
     own: Mapping[str, History], log: NoteStore, end_of: Callable[[str], int], proposal: str
 ) -> None:
-    """Announce the changes in a worker's ladders file when it starts, and have them confirmed.
+    """Announce the changes in the ladders file of a worker that starts, and confirm them.
 
     `end_of` returns the end offset of a ladder's partition; `proposal` is an id that was never used
-    before. Raises AtOdds if the file contradicts the notes, or if a change comes too late.
+    before. Raises AtOdds if the file contradicts the ladder events, if a change comes too late, or
+    if another worker withdrew a change.
     """
     ladder_log = log.read()
     for ladder, history in own.items():
         left = ladder_log.proposed(ladder)
         if left is not None and left.history != tuple(history):
-            # The worker that proposed it has died, or will see that it was withdrawn.
+            # The worker that proposed it has died, or it will see that its proposal was withdrawn.
             log.write(notes("withdrawn", {ladder: left.history}, left.id))
     log.write(notes("noted", _to_note(own, ladder_log)))
     ladder_log = log.read()
@@ -329,16 +338,17 @@ def announce(
 
 
 def _decide(kind: str, proposals: Mapping[str, Proposal | None], log: NoteStore) -> None:
-    """Decide these proposals, whichever worker made them, and no others."""
+    """Decide these proposals and no others. Any worker may have made them."""
     for ladder, proposal in proposals.items():
         if proposal is not None:
             log.write(notes(kind, {ladder: proposal.history}, proposal.id))
 
 
 def _to_note(own: Mapping[str, History], ladder_log: LadderLog) -> dict[str, History]:
-    """The ladders to note before their first round: those without a note whose file has changes.
-    Otherwise a worker with an older file might note them first. A ladder without changes is noted
-    with its first round and may be edited until then."""
+    """The ladders for which to write a ladder event before their first round: those without an
+    event, for which the file has changes. Otherwise a worker with an older file might write its
+    event first. For a ladder without changes, the event is written with its first round, and the
+    file may be edited until then."""
     return {
         each: history
         for each, history in own.items()

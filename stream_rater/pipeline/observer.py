@@ -1,8 +1,8 @@
 """The hooks by which the state machines report what they do. No machine waits for an observer or
-reads anything from it, so that an observer cannot change what a machine does.
+reads anything from it. So an observer cannot change what a machine does.
 
-An observer may keep what it was told and answer others: /readyz and the metrics read the state of
-the service's observer.
+An observer may store what was reported to it and publish that: /readyz and the metrics read the
+state of the service's observer.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ class Traced(NamedTuple):
     ladder: str
     round_id: str
     partition: int
-    """The partition of the machine's input that holds the round, or a part of it."""
+    """The partition of the machine's input that contains the round, or a part of it."""
     offset: int
 
 
@@ -45,7 +45,7 @@ class Observer:
         """Valid rounds were read in one poll, possibly none. `records` and `rounds` correspond."""
 
     def unknown_fields(self, rounds: int) -> None:
-        """So many rounds with fields that we do not know, or a rank beside `dnf`, were accepted."""
+        """This many accepted rounds have unknown fields, or an entry with both a rank and `dnf`."""
 
     def round_rejected(self, rejection: Rejection) -> None:
         """A record was rejected and will be written to `round-rejected`."""
@@ -60,28 +60,28 @@ class Observer:
         return unwatched(rounds)
 
     def rounds_scattered(self, rounds: int, players: int) -> None:
-        """A wave of this size was estimated, and its parts were acknowledged."""
+        """A wave of this size was estimated and sent: its parts were acknowledged."""
 
     def rounds_resumed(self, rounds: int) -> None:
-        """This many rounds had already been scattered by a predecessor."""
+        """A predecessor had already sent this many rounds."""
 
     def beliefs_applied(
         self, shard: int, end: int, applied: int, repeated: int, *, replayed: bool
     ) -> None:
         """Parts before offset `end` were applied to a shard: `applied` rows changed a belief, and
         `repeated` rows were ignored. `replayed`: the store had lost these rows, and their events
-        are already out."""
+        were already published."""
 
     def events_published(self, events: int, *, settled: bool) -> None:
         """A transaction with this many events was committed. `settled`: an earlier call had applied
         their rows, and only the events were missing."""
 
     def correcting(self, ladder: str, partition: int, offset: int, progress: float) -> None:
-        """The correction of this ladder at this place is worked in; this share of the log was read,
-        from 0 to 1."""
+        """A correction of this ladder, at this partition and offset, is being applied. `progress`
+        is the share of the log that was read so far, from 0 to 1."""
 
     def corrected(self, ladder: str, partition: int, offset: int, refused: int) -> None:
-        """The work on a correction is done; so many corrections were refused in it."""
+        """The work on a correction is done. `refused` corrections were rejected in it."""
 
     def positions(self, next_offsets: Mapping[int, int]) -> None:
         """The next unfinished offset of each of these partitions."""
@@ -90,21 +90,21 @@ class Observer:
         """Kafka deleted offsets [committed, start) of a partition before they were read."""
 
     def started_over(self, trouble: Trouble) -> None:
-        """An effect failed with this error. The machine forgot its state, and reads everything
+        """An effect failed with this error. The machine dropped its state, and reads everything
         again."""
 
     def ladder_refused(self, ladder: str, offset: float, reason: str) -> None:
-        """A ladder's rounds from this offset on wait, because this worker's file and the notes
-        disagree."""
+        """A ladder's rounds from this offset on wait, because this worker's file and the ladder
+        events disagree."""
 
     def ladders_agreed(self, ladders: Iterable[str]) -> None:
-        """The worker's file and the notes agree on these ladders."""
+        """The worker's file and the ladder events agree on these ladders."""
 
     def shard_opened(self, shard: int) -> None:
         """A shard's store and log are consistent, and the shard is processed from now on."""
 
     def shard_refilled(self, shard: int, offset: int) -> None:
-        """Everything before `offset` that the store had lost is applied again."""
+        """All parts before `offset` that the store had lost are applied again."""
 
     def part_ignored(self, shard: int, offset: int, reason: str) -> None:
         """The parts' topic has a message that is not a part. It is ignored."""

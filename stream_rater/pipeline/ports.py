@@ -68,7 +68,7 @@ class Effect(ABC, Generic[T]):
 
 
 Step = Generator[Effect[Any], Any, T]
-"""A part of a state machine: it yields effects and returns a T."""
+"""A routine of a state machine. It yields effects and returns a T."""
 
 
 def ask(effect: Effect[T]) -> Step[T]:
@@ -85,11 +85,11 @@ C = TypeVar("C", bound=Effect[None])
 
 
 def insist(commit: Callable[[], C | None], learn: Callable[[], Step[None]]) -> Step[C | None]:
-    """Commit, and after Regrouped poll and commit again what is still owned.
+    """Commit. After Regrouped, poll, and commit again for the partitions that are still owned.
 
-    `commit` makes the effect from what the worker owns now, or None if it owns nothing of it.
-    `learn` polls. Returns the effect that succeeded, or None. Raises Regrouped after REGROUPINGS
-    attempts.
+    `commit` returns the effect for the partitions that the worker owns now, or None if it owns none
+    of them. `learn` polls. Returns the effect that succeeded, or None. Raises Regrouped after
+    REGROUPINGS attempts.
     """
     left = REGROUPINGS
     while (effect := commit()) is not None:
@@ -140,15 +140,15 @@ class Poll(Effect[Polled]):
 
     timeout_s: float
     full: bool = False
-    """Ask for changes of ownership only, and fetch no records: the machine holds as many as it
-    wants, or pauses after a failure. Unless ownership changes, such a poll lasts the whole
+    """Ask for changes of ownership only, and fetch no records: the machine already has as many as
+    it wants, or pauses after a failure. Unless ownership changes, such a poll lasts the whole
     time-out."""
     resting: frozenset[int] = frozenset()
     """Partitions to pause."""
     gather_s: float = 0.0
     """Seconds to wait for more records after the first one."""
     enough: int = POLL_RECORDS
-    """Stop waiting for more records at this number."""
+    """The number of records at which the poll stops waiting for more."""
 
     def perform(self, handler: Handler[R_co]) -> R_co:
         return handler.poll(self)
@@ -167,7 +167,7 @@ class Committed(Effect[Mapping[int, int | None]]):
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What the log can say about committed offsets of `round-completed` that Kafka deleted."""
+    """The evidence in the log about committed offsets of `round-completed` that Kafka deleted."""
 
     after_rejected: Mapping[int, int]
     """By partition, the offset after its last record in `round-rejected`. The lost committed offset
@@ -175,7 +175,7 @@ class Remains:
     ends: Mapping[int, int]
     """By partition, the end of the log. The lost committed offset was not above it."""
     parts_deleted: bool
-    """Whether Kafka deleted parts. If so, the parts do not show every round that was scattered."""
+    """Whether Kafka deleted parts. If so, the parts do not show every round that was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class LookForOffsets(Effect[Remains]):
 
 @dataclass(frozen=True, slots=True)
 class LogStarts(Effect[Mapping[int, int]]):
-    """Read the first offset that the log still holds, for each of these partitions of the input
+    """Read the first offset that the log still has, for each of these partitions of the input
     topic."""
 
     partitions: frozenset[int]
@@ -221,8 +221,8 @@ class NewProducer(Effect[None]):
 
 @dataclass(frozen=True, slots=True)
 class PartSums(Effect[Mapping[int, int | None]]):
-    """Read the checksum of one record of `performance-estimated` for each of these shards: the one
-    at this offset. None: the log does not hold it any more."""
+    """Read the checksum of one record of `performance-estimated` for each of these shards: the
+    record at the given offset. None: the log does not have it any more."""
 
     offsets: Mapping[int, int]
 
@@ -230,7 +230,7 @@ class PartSums(Effect[Mapping[int, int | None]]):
         return handler.part_sums(self.offsets)
 
 
-# --- what the estimator asks --------------------------------------------------------------------
+# --- the estimator's effects --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,7 @@ def shard_ends(shards: int) -> Step[Sequence[int]]:
 
 
 NO_PLAYERS = PlayerColumn.of(())
-"""Asks for a shard's position alone."""
+"""The empty list of players. Reading it returns a shard's position alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,9 +275,9 @@ class ReadPriors(Effect[Mapping[int, Priors]]):
 
 @dataclass(frozen=True, slots=True)
 class Agree(Effect[Mapping[str, Sequence[str]]]):
-    """Note in the log how each ladder is rated, where no note exists. If several workers note one
-    ladder, the first note counts (`ladder_history`). Returns, by ladder, the history that rounds
-    may be rated by now."""
+    """Write to the log how each ladder is rated, unless a ladder event says so already. If several
+    workers write such an event for one ladder, the first counts (`ladder_history`). Returns, by
+    ladder, the history by which rounds may be rated now."""
 
     histories: Mapping[str, Sequence[str]]
 
@@ -287,7 +287,8 @@ class Agree(Effect[Mapping[str, Sequence[str]]]):
 
 @dataclass(frozen=True, slots=True)
 class Scatter(Effect[Sequence[int]]):
-    """Append parts, given as (shard, bytes). Returns their offsets once all are acknowledged."""
+    """Send parts, given as (shard, bytes), to the log. Returns their offsets once all are
+    acknowledged."""
 
     parts: Sequence[tuple[int, bytes]]
 
@@ -323,7 +324,7 @@ class CommitSource(Effect[None]):
         return handler.commit_source(self.offsets, self.rejections)
 
 
-# --- what the updater asks ----------------------------------------------------------------------
+# --- the updater's effects ----------------------------------------------------------------------
 
 
 UNFINISHED = -1
@@ -331,8 +332,8 @@ UNFINISHED = -1
 it."""
 
 VANISHED = -2
-"""The `applied` of a shard from which beliefs were deleted by somebody else. No log begins there,
-either."""
+"""The `applied` of a shard from which another program deleted beliefs. No log begins there, so no
+worker opens it."""
 
 REBUILT: Player = ("", "rebuilt")
 """A key that no player has. A rebuild stores as its belief the offset after the mark that the
@@ -340,29 +341,31 @@ rebuild wrote to the shard."""
 
 
 REBUILT_KEY = PlayerColumn.of((REBUILT,))
-"""Asks for a shard's position and the mark of its last rebuild."""
+"""The list of players that contains only REBUILT. Reading it returns a shard's position and the
+mark of its last rebuild."""
 
 NO_BELIEFS = BeliefColumn.of(())
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far the store of a shard has come."""
+    """The progress of a shard's store through its log."""
 
     applied: int = 0
     """The next offset to apply: the store is the fold of all parts before it."""
     start: int = 0
     """The value of `applied` before the last call."""
     fresh: bytes = b""
-    """Which rows of the last call changed a belief: one bit for each row, in order, high bit
-    first. Then, of each of these that is not its player's last one, the mu and sigma before it, as
-    float32 (`call_notes`)."""
+    """One bit for each row of the last call, in order, high bit first: whether the row changed a
+    belief. Then, for each row that changed a belief and is not the last such row of its player, the
+    mu and sigma before the row, as float32 (`call_notes`)."""
     epoch: bytes = b""
-    """The word of the last rebuild, which chose it at random; empty before the first one. A rebuild
-    may leave `applied` as it was, and what was read before it must not be written after it."""
+    """A random value that the last rebuild chose; empty before the first rebuild. It is needed
+    because a rebuild may leave `applied` unchanged, and a belief that was read before the rebuild
+    must not be written after it."""
     tail: int | None = None
-    """The checksum of the last record before `applied` (`contract.record`), by which a store and
-    a log of two histories are told apart. None: unknown, or an older release wrote last."""
+    """The checksum of the last record before `applied` (`contract.record`), which shows whether the
+    store and the log are of the same history. None: unknown, or an older release wrote last."""
 
     def moved(self, applied: int, fresh: bytes, tail: int | None) -> "Position":
         """The position after a call from here up to `applied`, whose last record has the checksum
@@ -380,8 +383,7 @@ class StoredShard:
 
 @dataclass(frozen=True, slots=True)
 class ReadBeliefs(Effect[Mapping[int, StoredShard]]):
-    """Read the position and the players' whole records of each shard, in one call for each
-    shard."""
+    """Read, in one call for each shard, its position and the whole records of the given players."""
 
     players: Mapping[int, PlayerColumn]
 
@@ -391,27 +393,28 @@ class ReadBeliefs(Effect[Mapping[int, StoredShard]]):
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What one call writes to a shard, provided that `applied` still equals `position.start`, and
-    the epoch that of the position."""
+    """The data that one call writes to a shard, provided that `applied` still equals
+    `position.start`, and the shard's epoch still equals `position.epoch`."""
 
     position: Position
     beliefs: BeliefColumn = field(repr=False)
     absent: int | None = None
-    """How many of the beliefs the shard did not have when they were read at `position.start`; None:
-    not counted. It has as many when they are written, since whoever applies parts has moved
-    `applied`. If not, the shard becomes VANISHED."""
+    """The number of these beliefs that the shard did not have when they were read at
+    `position.start`; None: not counted. The number must be the same when they are written, since
+    any worker that applies parts moves `applied`. If it differs, the shard becomes VANISHED."""
 
 
 @dataclass(frozen=True, slots=True)
 class Apply(Effect[Mapping[int, bool]]):
     """Write to each shard by compare-and-set. The outcome is False for a shard whose `applied` or
-    epoch had another value, to which nothing was written; or for one that is VANISHED now."""
+    epoch had another value; nothing was written to it. It is also False for a shard that became
+    VANISHED."""
 
     applications: Mapping[int, Application]
     events: "Collection[Event]" = field(default=(), repr=False)
     """The events that the next Publish will send if the call succeeds. The driver may begin their
-    transaction meanwhile; no consumer sees them before it commits. Any effect but Publish aborts
-    it."""
+    transaction while this call runs; no consumer sees them before the transaction commits. Any
+    effect other than Publish aborts the transaction."""
 
     def perform(self, handler: Handler[R_co]) -> R_co:
         return handler.apply(self.applications, self.events)
@@ -441,26 +444,27 @@ class Publish(Effect[None]):
         return handler.publish(self.events, self.offsets)
 
 
-# --- what both machines know of corrections -----------------------------------------------------
+# --- corrections, as both machines see them -----------------------------------------------------
 
 
 class NotedCorrection(msgspec.Struct, frozen=True):
     """A correction that was accepted, or one that waits for `corrections-applied`."""
 
     offset: int
-    """The offset of its record."""
+    """The offset of the correction's record."""
     event_type: str
     correction: msgspec.Raw
-    """The correction as JSON. Texts of any length are left out, such as its reason, and so is the
-    new content of an amended round. Notes of older releases have a reason."""
+    """The correction as JSON. Texts of unlimited length, such as its reason, are left out, and so
+    is the new content of an amended round. Ladder events of older releases contain the reason."""
     at: int = -1
-    """The offset at which it was applied; -1: it waits."""
+    """The offset at which the correction was applied; -1: it waits for `corrections-applied`."""
 
     @property
     def place(self) -> tuple[int, int]:
-        """Its offset and the offset at which it was applied: together unique in its ladder."""
+        """The correction's offset and the offset at which it was applied. The pair is unique in its
+        ladder."""
         return self.offset, self.at
 
 
 Noted = Mapping[str, Sequence[NotedCorrection]]
-"""The noted corrections of each ladder, in the order in which they were noted."""
+"""The corrections in the ladder events of each ladder, in the order of the events."""

@@ -1,12 +1,14 @@
-"""Whether store and log are of one history (steps 4 and 9).
+"""Checks that the store and the log have the same history (steps 4 and 9).
 
-Kafka may come back from an older copy, or Redis from a newer one. Then the store holds what this
-log never said. At first the log ends before `applied`; later it grows past it with other records.
-So the store keeps the checksum of the last record that was applied, and who opens a shard compares
-it with the record that the log has there.
+Kafka may be restored from an older copy, or Redis from a newer one. Then the store contains the
+result of records that this log never had. At first the log ends before `applied`; later it grows
+past `applied` with other records. So the store keeps the checksum of the last record that was
+applied. A worker that opens a shard compares this checksum with that of the log's record at the
+same offset.
 
-An updater refuses such a shard. An estimator must not rate by its beliefs either: its parts would
-outlast the rebuild that mends the store.
+An updater refuses a shard whose store and log differ. An estimator must not rate by the beliefs of
+such a shard either, because its parts would remain in the log after the rebuild that repairs the
+store.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,19 +28,20 @@ from stream_rater.pipeline.ports import (
 REBUILD = "stop the workers and run `stream-rater rebuild --replace`"
 
 AGAIN_S = 5.0
-"""How long a shard of another history is not looked at again."""
+"""Seconds until a shard of another history is compared again."""
 
 
 def ends_early(reached: int, log_end: int) -> str:
-    """Why a log that ends there does not lead to an offset that was reached; empty if it does."""
+    """The reason why a log that ends at `log_end` cannot have led to the offset `reached`; empty if
+    it can."""
     if reached <= log_end:
         return ""
     return f"offset {reached} was reached and the log ends at {log_end}: {REBUILD}"
 
 
 def other_tail(position: Position, tail: int | None) -> str:
-    """Why a log whose last record before `applied` has this checksum is not the one that was
-    applied; empty if it is, or if nobody can tell."""
+    """The reason why the log is not the one that was applied, given the checksum `tail` of its last
+    record before `applied`; empty if it is, or if a checksum is unknown."""
     if None in (position.tail, tail) or position.tail == tail:
         return ""
     return (
@@ -48,8 +51,8 @@ def other_tail(position: Position, tail: int | None) -> str:
 
 
 def tails(positions: Mapping[int, Position], ends: Sequence[int]) -> Step[dict[int, int | None]]:
-    """The checksums of the last records before `applied`, of shards where they can be compared.
-    `ends` are those of all shards' logs."""
+    """By shard, the checksum of the log's last record before `applied`, where it can be compared.
+    `ends` has the end of each shard's log."""
     asked = {
         shard: position.applied - 1
         for shard, position in positions.items()
@@ -59,7 +62,7 @@ def tails(positions: Mapping[int, Position], ends: Sequence[int]) -> Step[dict[i
 
 
 class Strangers:
-    """The shards whose store is of another history than the log, as one estimator sees it."""
+    """The shards whose store has another history than the log, as one estimator sees them."""
 
     def __init__(self, shards: int, observer: Observer) -> None:
         self._shards = shards
@@ -68,11 +71,12 @@ class Strangers:
         self._due_s = 0.0
 
     def take_over(self, progress: Progress, now_s: float) -> Step[None]:
-        """Step 1: set the floors to the ends of parts, and compare all shards' stores with them."""
+        """Step 1: raise the floors to the ends of the shards' logs, and compare the stores of all
+        shards with their logs."""
         progress.take_over((yield from self._compare(range(self._shards), progress, now_s)))
 
     def look_again(self, progress: Progress, now_s: float) -> Step[None]:
-        """Compare the shards again that were of another history."""
+        """Compare again, when AGAIN_S have passed, the shards that had another history."""
         if self._found and now_s >= self._due_s:
             yield from self._compare(sorted(self._found), progress, now_s)
 
@@ -82,7 +86,7 @@ class Strangers:
         """Compare the stores of some shards with the log. Returns the ends of all shards."""
         held = yield from ask(ReadBeliefs(dict.fromkeys(shards, NO_PLAYERS)))
         positions = {shard: each.position for shard, each in held.items()}
-        ends = yield from shard_ends(self._shards)  # after applied, which never passes an end
+        ends = yield from shard_ends(self._shards)  # after `applied`, which never passes an end
         found = yield from tails(positions, ends)
         for shard, position in positions.items():
             reason = ends_early(position.applied, ends[shard])

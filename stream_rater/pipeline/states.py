@@ -1,7 +1,8 @@
-"""The states of the two machines and the transitions between them: the protocol's picture as data.
+"""The states of the two machines and the transitions between them: the protocol's state diagrams as
+data.
 
-`mermaid` draws a table of transitions as docs/internals/protocol.md shows it, and a test compares
-the two.
+`mermaid` converts a table of transitions to the diagram in docs/internals/protocol.md, and a test
+compares the two.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 
 class PartitionState(StrEnum):
-    """What an estimator does with a partition of `round-completed` that it owns."""
+    """The states of a partition of `round-completed` that an estimator owns."""
 
     OPENING = "Opening"
     READING_BACK = "ReadingBack"
@@ -19,7 +20,7 @@ class PartitionState(StrEnum):
 
 
 class ShardState(StrEnum):
-    """What an updater does with a shard that it owns. Here a is `applied`, and c is the committed
+    """The states of a shard that an updater owns. Here a is `applied`, and c is the committed
     offset."""
 
     OPENING = "Opening"
@@ -34,12 +35,13 @@ class ShardState(StrEnum):
 
 
 class Transition(NamedTuple):
-    """One arrow of the picture. A state that is None is the outside: not owned."""
+    """One arrow of a state diagram. None in place of a state means that the partition or shard is
+    not owned."""
 
     source: PartitionState | ShardState | None
     target: PartitionState | ShardState | None
     why: str
-    """The step, if it has one, and the cause."""
+    """The label of the arrow: the step's number, if it has one, and the cause."""
 
 
 _P, _S = PartitionState, ShardState
@@ -57,7 +59,7 @@ ESTIMATOR = (
     Transition(_P.RATING, _P.STARTING_OVER, "any failure"),
     Transition(_P.STARTING_OVER, _P.OPENING, "forget everything, new producer"),
 )
-"""Of each partition of `round-completed`. A partition may be lost in any state."""
+"""The transitions of each partition of `round-completed`. A partition may be lost in any state."""
 
 UPDATER = (
     Transition(None, _S.OPENING, "shard assigned"),
@@ -81,10 +83,11 @@ UPDATER = (
     Transition(_S.REPLAYING, _S.STARTING_OVER, "any failure"),
     Transition(_S.STARTING_OVER, _S.OPENING, "forget everything, new producer"),
 )
-"""Of each shard. A shard may be revoked in any state; the picture shows the usual one."""
+"""The transitions of each shard. A shard may be revoked in any state; the diagram shows the usual
+one."""
 
 
 def mermaid(transitions: Sequence[Transition]) -> str:
-    """The transitions as the text of a state diagram of Mermaid."""
+    """Convert transitions to the text of a Mermaid state diagram."""
     arrows = (f"    {s or '[*]'} --> {t or '[*]'}: {why}\n" for s, t, why in transitions)
     return "stateDiagram-v2\n" + "".join(arrows)

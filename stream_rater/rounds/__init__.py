@@ -1,1 +1,1 @@
-"""From the bytes of `round-completed` to checked rounds as columns."""
+"""Decodes the records of `round-completed` and validates their rounds, as columns."""

@@ -1,7 +1,7 @@
-"""Rounds as columns: a value for each round, for each entry and for each player.
+"""Rounds as columns, which have a value for each round, each entry or each player.
 
-However many rounds there are, a few calls take some of them, join them, and make the wave that
-stage 1 rates.
+A few calls select rounds, join them and make the wave that stage 1 rates, no matter how many rounds
+there are.
 """
 
 import math
@@ -24,9 +24,10 @@ from stream_rater.rating.model import DID_NOT_FINISH, NOBODY, Places, Table, Wav
 from stream_rater.rounds.ragged import Ragged, functions_of
 
 MAX_TIME_LENGTH = 64
-"""More digits than any clock has; the text goes into every event of the round."""
+"""The most characters of a time. They suffice for any clock, and the text is copied to every event
+of the round."""
 FEW = 32
-"""Up to so many entries are sorted by insertion."""
+"""The most entries that are sorted by insertion."""
 
 
 class RoundHead(Protocol):
@@ -48,8 +49,8 @@ class RoundHead(Protocol):
 class RoundBatch(Ragged, gc=False):
     """R rounds with E entries and P players in all.
 
-    From the decoder on, all rounds are valid, and their entries are in order of place, those that
-    did not finish last. Rounds as they were reported (`validation`) have neither property.
+    After the decoder, all rounds are valid, and their entries are in order of place; entries that
+    did not finish come last. Rounds as they were reported (`validation`) have neither property.
     """
 
     per_entry: ClassVar = ("place", "members")
@@ -68,13 +69,14 @@ class RoundBatch(Ragged, gc=False):
     sizes: Ints
     """(R,) the number of players."""
     place: Places
-    """(E,) the rank as reported, or DID_NOT_FINISH."""
+    """(E,) the place of each entry: the rank as reported, or DID_NOT_FINISH."""
     members: Ints
-    """(E,) the number of players: more than one in a team."""
+    """(E,) the number of players of each entry; a team has several."""
     share: Floats
     """(P,) the part of the round that each player played."""
     names: StringColumn
-    """(P,) the ids of the players; empty in the laboratory, which knows players by their rows."""
+    """(P,) the ids of the players; empty in the laboratory, which identifies players by their
+    rows."""
 
     def __getitem__(self, i: int) -> "Standings":
         if i >= len(self):
@@ -90,15 +92,15 @@ class RoundBatch(Ragged, gc=False):
     def wave(self, header: Table, rows: Ints | None = None, fixed: Collection[str] = ()) -> Wave:
         """The wave of these rounds, as stage 1 takes it. They share no player.
 
-        `header` has their players' beliefs, in order, or in these `rows`. `fixed` are the players
-        whose ratings stay as they are.
+        `header` has the beliefs of the rounds' players, in order or, if `rows` is given, in these
+        rows. `fixed` are the players whose ratings do not change.
         """
         known = look_up(header, np.arange(len(header)) if rows is None else rows)
         return self._wave(*known, fixed)
 
     def unseen_wave(self, fixed: Collection[str] = ()) -> Wave:
-        """The wave of these rounds before anybody has looked up their players' beliefs: its columns
-        mu, sigma, rounds and last_time are to be written. They may share players."""
+        """The wave of these rounds without their players' beliefs: the caller must write its
+        columns mu, sigma, rounds and last_time. The rounds may share players."""
         n = len(self.share)
         blank = np.empty(n), np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64)
         return self._wave(*blank, fixed)
@@ -133,8 +135,8 @@ class RoundBatch(Ragged, gc=False):
         return PlayerColumn(LadderColumn(StringColumn.of(list(ladders))), column, self.names)
 
     def informative(self, skip_all_tied: Flags) -> Flags:
-        """(R,) whether each round changes ratings: somebody finished, and it is not one big tie
-        where `skip_all_tied`."""
+        """(R,) whether each round changes ratings. Some entry must have finished; and where
+        `skip_all_tied` is set, the places must not all be equal."""
         ends = bounds(self.entries)
         best, worst = self.place[ends[:-1]], self.place[ends[1:] - 1]
         found: Flags = (best != DID_NOT_FINISH) & ~(skip_all_tied & (best == worst))
@@ -142,7 +144,7 @@ class RoundBatch(Ragged, gc=False):
 
 
 class Standings(msgspec.Struct, frozen=True, gc=False):
-    """One round: a view of a batch of one."""
+    """One round: a view of a batch that has one round."""
 
     batch: RoundBatch
 
@@ -168,37 +170,37 @@ class Standings(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def time(self) -> int:
-        """Unix seconds."""
+        """The time of completion, Unix seconds."""
         return int(self.batch.time[0])
 
     @property
     def weight(self) -> float:
-        """As reported."""
+        """The relative weight of the round's evidence, as reported."""
         return float(self.batch.weight[0])
 
     @property
     def ceiling(self) -> float:
-        """Cap on performances; infinite for none."""
+        """The cap on performances; infinite for none."""
         return float(self.batch.ceiling[0])
 
     @property
     def place(self) -> Places:
-        """(E,) rank as reported, or DID_NOT_FINISH."""
+        """(E,) the place of each entry: the rank as reported, or DID_NOT_FINISH."""
         return self.batch.place
 
     @property
     def entry_starts(self) -> Ints:
-        """(E+1,) first player of each entry."""
+        """(E+1,) the first player of each entry, and the number of players."""
         return bounds(self.batch.members)
 
     @property
     def share(self) -> Floats:
-        """(P,) part of the round that each player played."""
+        """(P,) the part of the round that each player played."""
         return self.batch.share
 
     @property
     def players(self) -> list[str]:
-        """(P,) ids, entry by entry."""
+        """(P,) the ids of the players, entry by entry."""
         return self.batch.names.texts()
 
     def is_informative(self, *, skip_all_tied: bool) -> bool:
@@ -222,7 +224,7 @@ def wave_of(
     rounds: Sequence[Standings], header: Table, rows: Ints | None = None,
     fixed: Collection[str] = (),
 ) -> Wave:  # fmt: skip
-    """The wave of these rounds."""
+    """The wave of these rounds. The parameters are those of `RoundBatch.wave`."""
     return RoundBatch.concat([each.batch for each in rounds]).wave(header, rows, fixed)
 
 
@@ -233,14 +235,15 @@ def as_reported(
     heads: Sequence[RoundHead], entries: Ints, sizes: Ints, place: Places, members: Ints,
     share: Floats, names: StringColumn,
 ) -> RoundBatch:  # fmt: skip
-    """These rounds, whose time, weight and ceiling `read_heads` is to fill in."""
+    """A batch of rounds as they were reported. Their time, weight and ceiling are blank until
+    `read_heads` writes them."""
     n = len(heads)
     blank = np.empty(n, np.int64), np.empty(n), np.empty(n)
     return RoundBatch(heads, *blank, entries, sizes, place, members, share, names)
 
 
 def read_heads(rounds: RoundBatch) -> None:
-    """Write the time, weight and ceiling of each round, which are in its head (a `Round`)."""
+    """Write the time, weight and ceiling of each round from its head, which must be a `Round`."""
     heads = cast(Sequence[Round], rounds.heads)
     rounds.time[:] = times_of(heads)
     rounds.weight[:] = [head.weight for head in heads]
@@ -249,7 +252,8 @@ def read_heads(rounds: RoundBatch) -> None:
 
 
 def times_of(heads: Sequence[Round]) -> Ints:
-    """(R,) when each round was completed, Unix seconds; UNUSUAL where that is no time."""
+    """(R,) the time of completion of each round, Unix seconds; UNUSUAL where the text is not a
+    valid time."""
     found = timestamps.seconds(StringColumn.of([head.completed_at for head in heads]))
     for i in np.flatnonzero(found == timestamps.UNUSUAL).tolist():
         if not time_mistake(heads[i].completed_at):
@@ -258,7 +262,7 @@ def times_of(heads: Sequence[Round]) -> Ints:
 
 
 def time_mistake(completed_at: str) -> str:
-    """Why this is no time; empty if it is one."""
+    """The reason why a text is not a valid time; empty if it is one."""
     if len(completed_at) > MAX_TIME_LENGTH:
         return f"over {MAX_TIME_LENGTH} characters"
     try:
@@ -279,7 +283,7 @@ def _key(place: int) -> np.uint32:
 
 @kernel
 def by_place(place: Places) -> Ints:
-    """(E,) the entries of one round in order of place, as given where they tie."""
+    """(E,) the entries of one round in order of place; entries that tie keep their order."""
     keys = np.empty(len(place), np.uint32)
     for e in range(len(place)):
         keys[e] = _key(place[e])
@@ -300,7 +304,8 @@ def _insert(
     first: int, last: int, p: int, place: Places, share: Floats, starts: Ints, ends: Ints,
     hashes: Hashes,
 ) -> None:  # fmt: skip
-    """Sort the entries from `first` to before `last`, each a player; p is the first one."""
+    """Sort the entries from `first` to before `last`, each of which has one player. `p` is the
+    player of the first entry."""
     for e in range(first + 1, last):
         to, i = e, p + e - first
         here, own, start, end, h = place[e], share[i], starts[i], ends[i], hashes[i]
@@ -315,7 +320,8 @@ def _insert(
 
 @kernel
 def _players_of(entries: Ints, members: Ints, players: int) -> Ints:
-    """The players of these entries of a round, in turn; the round has so many."""
+    """The players of these entries of a round, entry by entry. `players` is the number of players
+    in the round."""
     starts = np.cumsum(members) - members
     found = np.empty(players, np.int64)
     p = 0
@@ -342,8 +348,8 @@ def _sort_entries(
 ) -> None:  # fmt: skip
     """Put the entries of each round, and their players with them, in order of place.
 
-    Each round has so many `entries`, and players (`sizes`). The other columns, by entry and by
-    player, are changed.
+    `entries` and `sizes` are the number of entries and of players of each round. The other columns,
+    by entry and by player, are changed in place.
     """
     e = p = 0
     for r in range(len(entries)):

@@ -1,7 +1,8 @@
-"""Which records are corrections, which of them are well-formed, and which may be sent at all.
+"""Finds the corrections among records, decodes them, and checks that they are well-formed and that
+their ladder accepts corrections.
 
-This is the part of the verdict that needs nothing but the record and the ladders file: the other
-part, whether the round or the player is there to be corrected, is in `replay.ledger`.
+This is the part of validation that needs only the record and the ladders file. The other part,
+whether the log has the round or the player that is corrected, is in `replay.ledger`.
 """
 
 import math
@@ -30,30 +31,30 @@ from stream_rater.rounds.fallback import LONGEST_TEXT
 from stream_rater.rounds.validation import Invalid, id_mistake, with_cure
 
 MOST_SEASONS = 2**16 - 1
-"""Seasons of a ladder: a belief counts them in 16 bits."""
+"""The most seasons of a ladder, since a belief counts them in 16 bits."""
 LAST_SEASON = 2**31 - 1
 MOST_SIGMA = 1e9
 
 FIRST, LAST = -(2**62), 2**62
-"""Before every round's time, and after it, Unix seconds."""
+"""Times before and after those of all rounds, Unix seconds."""
 
 
 def kind_of(record: Record) -> str:
-    """The kind of correction that a record says it is; empty for a round."""
+    """The kind of correction that a record's header names; empty for a round."""
     kind = header(record.headers, EVENT_TYPE) if record.headers else ""
     return "" if kind == ROUND else kind
 
 
 def places_of(records: Sequence[Record]) -> list[int]:
-    """The places of the records among these that are corrections, or say so."""
+    """The places of the records whose header says that they are corrections."""
     return [i for i, each in enumerate(records) if each.headers and kind_of(each)]
 
 
 def split_at_corrections(
     records: Sequence[Record],
 ) -> Iterator[tuple[Sequence[Record], Record | None]]:
-    """Yield the rounds before each correction together with the correction; then the rounds after
-    the last correction, if there are any, with None."""
+    """Yield, for each correction, the rounds before it together with the correction. If there are
+    rounds after the last correction, yield them with None at the end."""
     first = 0
     for i, each in enumerate(records):
         if each.headers and kind_of(each):
@@ -64,7 +65,8 @@ def split_at_corrections(
 
 
 def decode(record: Record, ladders: Ladders, partitions: int = ANYWHERE) -> Correction:
-    """The correction in a record of a topic with so many partitions. Raises Invalid."""
+    """Decode and validate the correction in a record of a topic with `partitions` partitions.
+    Raises Invalid if it is not well-formed, or if its ladder accepts no corrections."""
     correction = well_formed(record, ladders, partitions)
     if (invalid := refusal(correction, ladders, record.offset)) is not None:
         raise invalid
@@ -72,7 +74,8 @@ def decode(record: Record, ladders: Ladders, partitions: int = ANYWHERE) -> Corr
 
 
 def refusal(correction: Correction, ladders: Ladders, offset: int) -> Invalid | None:
-    """Why a ladder takes no correction at this offset; None if it takes them."""
+    """The reason why the correction's ladder accepts no corrections at this offset; None if it
+    accepts them."""
     terms = ladders.find(correction.ladder, offset)
     if terms is None or terms.limits.corrections == "accepted":
         return None
@@ -83,7 +86,8 @@ def refusal(correction: Correction, ladders: Ladders, offset: int) -> Invalid | 
 
 
 def well_formed(record: Record, ladders: Ladders, partitions: int = ANYWHERE) -> Correction:
-    """The same, whether its ladder takes corrections or not."""
+    """Like `decode`, but also for a ladder that accepts no corrections. Raises Invalid if the
+    correction is not well-formed."""
     value, kind, limits = record.value or b"", kind_of(record), ladders.limits
     if record.unreadable:
         raise Invalid("too-large", record.unreadable)
@@ -157,8 +161,8 @@ _CHECKS: dict[type[Correction], Callable[..., None]] = {
 
 
 def span_of(removed: PlayerRemoved) -> tuple[int, int]:
-    """The times of the rounds that a removal is about: from the first to before the second, Unix
-    seconds. Raises Invalid."""
+    """The start and end of the removal, Unix seconds: it applies to rounds from the start to before
+    the end. Raises Invalid if a text is not a valid time."""
     found = []
     for name, text, default in (
         ("from", removed.since, FIRST),
@@ -173,8 +177,9 @@ def span_of(removed: PlayerRemoved) -> tuple[int, int]:
 def amended_message(
     amended: RoundAmended, completed_at: str, weight: float, ceiling: float
 ) -> bytes:
-    """The amended round as a message of `round-completed`. The other values are those of the round
-    as it was reported; an infinite ceiling is none."""
+    """Encode an amended round as a message of `round-completed`. `completed_at`, `weight` and
+    `ceiling` are those of the original round, used where the amendment leaves a field out. An
+    infinite ceiling means that there is none."""
     fields = msgspec.structs.asdict(amended)
     ours = {"completed_at": completed_at, "weight": weight}
     ours["performance_ceiling"] = None if math.isinf(ceiling) else ceiling
@@ -184,13 +189,13 @@ def amended_message(
 
 
 def _entry(entry: events.Entry) -> dict[str, object]:
-    """An entry without the fields that it does not have."""
+    """The fields of an entry that are set."""
     fields = msgspec.structs.asdict(entry)
     return {name: value for name, value in fields.items() if value not in (None, False)}
 
 
 def names_in(correction: Correction) -> tuple[str, ...]:
-    """The players whom a correction names, but for those of new standings."""
+    """The players whom a correction names, except those in new standings."""
     if isinstance(correction, PlayerMerged):
         return correction.player, correction.into
     return (correction.player,) if isinstance(correction, PlayerRemoved) else ()

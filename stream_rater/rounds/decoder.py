@@ -1,4 +1,4 @@
-"""Decodes and checks the rounds in records of `round-completed`, many records at once.
+"""Decodes and validates the rounds in records of `round-completed`, many records at once.
 
 `fastjson` reads rounds that are written as nearly all clients write them, and `fallback` reads the
 others by msgspec. Both give the same columns. `validation` then checks the rules on these columns.
@@ -20,7 +20,7 @@ from stream_rater.rounds.batch import RoundBatch, Standings, read_heads, sort_en
 from stream_rater.rounds.validation import Candidates, Invalid, LadderTerms, check
 
 TOGETHER_BYTES = 2**20
-"""Records are scanned in one call while they have no more bytes together."""
+"""The most bytes of the records that one call scans."""
 
 NO_RULE, NOT_KNOWN = np.empty(0, np.int64), np.empty(0, np.bool_)
 
@@ -33,9 +33,10 @@ class DecodedRounds(NamedTuple):
     rule: Ints
     """(R,) index of the rating configuration of each round, among the decoder's `ratings`."""
     unknown: Flags
-    """(R,) whether each round has fields that we do not know, or a rank beside `dnf`."""
+    """(R,) whether each round has unknown fields, or an entry with both a rank and `dnf`."""
     refusals: list[Invalid | None]
-    """By record, why it is refused; None where it holds the next of the rounds."""
+    """By record, the reason why it is rejected; None where it contains the next of the valid
+    rounds."""
 
     def valid(self, records: Sequence[Record]) -> list[Record]:
         """(R,) the record of each round."""
@@ -43,9 +44,10 @@ class DecodedRounds(NamedTuple):
 
 
 class RoundDecoder:
-    """Decodes the records of a topic with so many partitions, which hold rounds of these ladders.
+    """Decodes the records of a topic with `partitions` partitions, which contain rounds of these
+    ladders.
 
-    `ANYWHERE`: rounds may lie in any partition, as in a file.
+    If `partitions` is `ANYWHERE`, a round may be in any partition, as in a file.
     """
 
     def __init__(self, ladders: Ladders, partitions: int = ANYWHERE) -> None:
@@ -55,7 +57,8 @@ class RoundDecoder:
 
     @property
     def ratings(self) -> list[RatingConfig]:
-        """The rating configurations met so far; `DecodedRounds.rule` has their indices."""
+        """The rating configurations of the rounds decoded so far; `DecodedRounds.rule` has their
+        indices."""
         return self._terms.ratings
 
     def informative(self, rounds: RoundBatch, rule: Ints) -> Flags:
@@ -64,14 +67,15 @@ class RoundDecoder:
         return rounds.informative(skip[rule])
 
     def read(self, record: Record) -> Standings:
-        """The round in one record; raises Invalid."""
+        """Decode the round in one record. Raises Invalid."""
         decoded = self.decode([record])
         if (refusal := decoded.refusals[0]) is not None:
             raise refusal
         return Standings(decoded.rounds)
 
     def decode(self, records: Sequence[Record]) -> DecodedRounds:
-        """The rounds in these records, and why the others are refused."""
+        """Decode the rounds in these records. The result also has the reasons why the other records
+        are rejected."""
         values = [each.value or b"" for each in records]
         refusals = self._unread(records, values)
         found = [
@@ -91,7 +95,7 @@ class RoundDecoder:
         return DecodedRounds(rounds.take(order), rule[order], unknown[order], refusals)
 
     def _unread(self, records: Sequence[Record], values: Sequence[bytes]) -> list[Invalid | None]:
-        """By record, why it is not read at all; None if it is."""
+        """By record, the reason why it is not decoded at all; None if it is decoded."""
         most, refusals = self._limits.max_bytes, list[Invalid | None]()
         for each, value in zip(records, values, strict=True):
             why = each.unreadable
@@ -104,8 +108,9 @@ class RoundDecoder:
         self, records: Sequence[Record], values: Sequence[bytes], some: range,
         refusals: list[Invalid | None],
     ) -> Iterator[tuple[Ints, RoundBatch, Flags]]:  # fmt: skip
-        """The rounds in some of the records, as reported, by each reader; with the places of their
-        records, and whether each has unknown fields."""
+        """Yield, for each of the two readers, the places of the records that it read, their rounds
+        as reported, and whether each round has unknown fields. `some` are the places of the records
+        to read."""
         left = [i for i in some if refusals[i] is None]
         packed = {i for i in left if records[i].headers and _is_packed(records[i])}
         if len(left) > len(packed):
@@ -133,7 +138,7 @@ class RoundDecoder:
         self, records: Sequence[Record], reported: tuple[Ints, RoundBatch, Flags],
         refusals: list[Invalid | None],
     ) -> tuple[Ints, RoundBatch, Ints, Flags]:  # fmt: skip
-        """Check rounds as `_reported` gives them, and return the valid ones: the places of their
+        """Validate rounds that `_reported` yields. Returns, for the valid ones, the places of their
         records, the rounds, their rules, and whether they have unknown fields."""
         places, rounds, unknown = reported
         own = records if len(places) == len(records) else [records[i] for i in places.tolist()]
@@ -160,7 +165,7 @@ class RoundDecoder:
 
 
 def _runs(values: Sequence[bytes]) -> Iterator[range]:
-    """The places of values that are scanned in one call."""
+    """Yield the places of the values that each call scans."""
     first = 0
     for some in fastjson.runs(values, TOGETHER_BYTES):
         yield range(first, first + len(some))
@@ -168,10 +173,10 @@ def _runs(values: Sequence[bytes]) -> Iterator[range]:
 
 
 def _is_packed(record: Record) -> bool:
-    """Whether a record is in MessagePack."""
+    """Whether a record is encoded in MessagePack."""
     return "msgpack" in header(record.headers, "content-type").lower()
 
 
 def _reread(mistake: Callable[..., str], record: Record) -> str:
-    """The mistake in a record that has one, found by decoding it again."""
+    """Call `mistake` on a record that has a mistake, to find it by decoding the record again."""
     return mistake(record.value or b"", packed=_is_packed(record))

@@ -1,4 +1,4 @@
-"""How deeply a message nests, found in one pass before anything decodes it."""
+"""Measures how deeply a message is nested, in one pass before it is decoded."""
 
 import numpy as np
 
@@ -34,13 +34,14 @@ def _json_depth(data: Bytes) -> int:
 def _big_endian(data: Bytes, start: int, size: int) -> int:
     value = 0
     for i in range(start, min(start + size, len(data))):
-        value = value * 256 + (data[i] & 0xFF)  # & 0xFF: signed, or numba counts in floats
+        value = value * 256 + (data[i] & 0xFF)  # & 0xFF makes it signed, else numba uses floats
     return value
 
 
 @kernel
 def _msgpack_item(data: Bytes, i: int) -> tuple[int, int]:
-    """Bytes the item at i takes itself, and how many items it holds."""
+    """The number of bytes that the item at i takes itself, without the items that it contains, and
+    the number of these items."""
     c = data[i]
     if c <= 0x7F or c >= 0xE0 or 0xC0 <= c <= 0xC3:
         return 1, 0
@@ -72,14 +73,14 @@ def _msgpack_item(data: Bytes, i: int) -> tuple[int, int]:
 
 @kernel
 def _msgpack_depth(data: Bytes, limit: int) -> int:
-    waiting = np.zeros(limit + 2, np.int64)  # items still to come, by depth
+    waiting = np.zeros(limit + 2, np.int64)  # items that are still to come, by depth
     depth = deepest = i = 0
     waiting[0] = 1
     while i < len(data):
         while depth > 0 and waiting[depth] == 0:
             depth -= 1
         if waiting[depth] == 0:
-            break  # trailing bytes: the decoder's business
+            break  # the decoder checks trailing bytes
         waiting[depth] -= 1
         size, items = _msgpack_item(data, i)
         i += size
@@ -93,9 +94,9 @@ def _msgpack_depth(data: Bytes, limit: int) -> int:
 
 
 def json_depth(data: bytes, limit: int) -> int:
-    """The deepest nesting of lists and objects in a JSON text, valid or not.
+    """The depth of lists and objects in a JSON text, which need not be valid.
 
-    Or what is at least that and not over the limit.
+    The result may be larger than the depth, but then it is not over the limit.
     """
     opened = data.count(b"[") + data.count(b"{")
     if opened <= limit:
@@ -104,5 +105,5 @@ def json_depth(data: bytes, limit: int) -> int:
 
 
 def msgpack_depth(data: bytes, limit: int) -> int:
-    """The same for MessagePack, counted up to limit + 1."""
+    """The depth of lists and maps in a MessagePack message, counted up to limit + 1."""
     return int(_msgpack_depth(np.frombuffer(data, np.uint8), limit))

@@ -1,7 +1,7 @@
-"""Reads all other rounds: msgspec decodes a message, in JSON or MessagePack, once.
+"""Reads the rounds that `fastjson` does not: msgspec decodes each message, in JSON or MessagePack.
 
-Messages that hold no round are refused here: they are nested too deeply, they are no JSON or
-MessagePack, or a field has a value of another type.
+Messages that do not contain a round are rejected here: they are nested too deeply, they are not
+JSON or MessagePack, or a field has a value of the wrong type.
 """
 
 import math
@@ -30,7 +30,8 @@ from stream_rater.rounds.validation import (
 )
 
 LONGEST_TEXT = 200
-"""Characters of msgspec's text: it repeats a field's name, however long."""
+"""The most characters of msgspec's text that are kept. The text repeats a field's name, which may
+have any length."""
 
 _FIELD_CODES = (
     (re.compile(r"\.rank`"), "bad-rank"),
@@ -39,24 +40,26 @@ _FIELD_CODES = (
     (re.compile(r"\.completed_at`|`completed_at`"), "bad-time"),
     (re.compile(r"\.(round_id|ladder|player|team)(\[[\d.]*\])?`|`(round_id|ladder)`"), "bad-id"),
 )
-"""By the field that msgspec names, the code of a value of another type; else it is `malformed`."""
+"""The rejection code of a value of the wrong type, by the field that msgspec names. For other
+fields it is `malformed`."""
 
 
 class Decoded(NamedTuple):
-    """A round, and whether its message has fields that we do not know."""
+    """A round, and whether its message has unknown fields."""
 
     event: RoundCompleted
     unknown: bool
 
 
 def decode(data: bytes, max_depth: int, *, packed: bool) -> Decoded:
-    """The round in a message; `packed`: in MessagePack. Raises Invalid."""
+    """Decode the round in a message. `packed` says that it is MessagePack. Raises Invalid if the
+    message does not contain a round."""
     depth_of = depth.msgpack_depth if packed else depth.json_depth
     if depth_of(data, max_depth) > max_depth:
         raise Invalid("too-deep", f"nesting deeper than {max_depth}")
     try:
         return Decoded(_strictly(data, packed=packed), unknown=False)
-    except UNDECODABLE:  # a type is wrong, a field unknown, or it is malformed: see which
+    except UNDECODABLE:  # the second decoder finds the reason
         pass
     try:
         event = events.round_from_msgpack(data) if packed else events.round_from_json(data)
@@ -69,13 +72,14 @@ def decode(data: bytes, max_depth: int, *, packed: bool) -> Decoded:
 
 
 def _strictly(data: bytes, *, packed: bool) -> RoundCompleted:
-    """The round in a message that has no unknown fields; raises UNDECODABLE."""
+    """Decode the round in a message that has no unknown fields. Raises UNDECODABLE."""
     decode = events.strict_round_from_msgpack if packed else events.strict_round_from_json
     return decode(data)
 
 
 def unknown_field(data: bytes, *, packed: bool) -> str:
-    """The first field of a round's message that is unknown, or a rank beside `dnf`, and where."""
+    """Describe the first unknown field of a round's message, or else the first rank beside `dnf`,
+    with its place."""
     try:
         event = _strictly(data, packed=packed)
     except msgspec.ValidationError as error:
@@ -85,12 +89,13 @@ def unknown_field(data: bytes, *, packed: bool) -> str:
 
 
 def _is_at_odds(entry: Entry) -> bool:
-    """Whether it has a rank and did not finish."""
+    """Whether an entry has a rank although it did not finish."""
     return entry.dnf and entry.rank is not None
 
 
 def shares_mistake(data: bytes, *, packed: bool) -> str:
-    """The first mistake in the shares of a round's message that has one, and where it is."""
+    """Describe the first mistake in the shares of a round's message, with its place. There must be
+    one."""
     event = events.round_from_msgpack(data) if packed else events.round_from_json(data)
     for number, entry in enumerate(event.standings):
         size, shares = len(_team(entry)), entry.shares or ()
@@ -103,8 +108,8 @@ def shares_mistake(data: bytes, *, packed: bool) -> str:
 
 
 def columns_of(decoded: Sequence[Decoded]) -> tuple[RoundBatch, Flags]:
-    """These rounds as columns, their entries in the order of the messages; and (R,) whether each
-    has fields that we do not know, or a rank beside `dnf`."""
+    """Convert rounds to columns, with their entries in the order of the messages. Also returns (R,)
+    whether each round has unknown fields, or an entry with both a rank and `dnf`."""
     rounds = [each.event for each in decoded]
     entries = [entry for each in rounds for entry in each.standings]
     counts = np.array([len(each.standings) for each in rounds], np.int64)
@@ -120,7 +125,7 @@ def columns_of(decoded: Sequence[Decoded]) -> tuple[RoundBatch, Flags]:
 
 
 def _head(event: RoundCompleted) -> Round:
-    """The round without its entries, whose memory can then be freed."""
+    """The round without its entries, so that the memory of these can be freed."""
     return Round(
         round_id=event.round_id, ladder=event.ladder, completed_at=event.completed_at,
         weight=event.weight, performance_ceiling=event.performance_ceiling,
@@ -128,7 +133,7 @@ def _head(event: RoundCompleted) -> Round:
 
 
 def _places(entries: Sequence[Entry]) -> Places:
-    """(E,) place of each entry, DID_NOT_FINISH, NO_RANK or OUT_OF_RANGE."""
+    """(E,) the place of each entry: its rank, DID_NOT_FINISH, NO_RANK or OUT_OF_RANGE."""
     try:
         place = np.array([DID_NOT_FINISH if e.dnf else e.rank for e in entries], np.int64)
     except (TypeError, OverflowError):  # a rank is missing, or has more than 64 bits
@@ -150,8 +155,8 @@ def _place(entry: Entry) -> int:
 def _players(entries: Sequence[Entry]) -> tuple[Ints, list[str], Floats]:
     """(E,) the number of players of each entry; (P,) the players; and (P,) their shares.
 
-    An entry that is neither a player nor a team, or both, has no players. Where an entry has
-    another number of shares than of players, its players' shares are NaN.
+    An entry that has both a player and a team, or neither, counts as having no players. If an
+    entry's number of shares differs from its number of players, its players' shares are NaN.
     """
     players = [entry.player for entry in entries]
     if None in players or [e for e in entries if e.team is not None or e.shares is not None]:
@@ -167,14 +172,15 @@ def _players(entries: Sequence[Entry]) -> tuple[Ints, list[str], Floats]:
 
 
 def _team(entry: Entry) -> Sequence[str]:
-    """The entry's players."""
+    """The players of an entry; empty if it has both a player and a team, or neither."""
     if (entry.player is None) == (not entry.team):
         return ()
     return entry.team if entry.team else (entry.player or "",)
 
 
 def _shares(entry: Entry, size: int) -> Sequence[float]:
-    """The share of each of the entry's players."""
+    """The share of each of the entry's players; NaN if the number of shares is wrong. `size` is the
+    number of players."""
     if entry.shares is None:
         return (1.0,) * size
     return entry.shares if len(entry.shares) == size else (math.nan,) * size

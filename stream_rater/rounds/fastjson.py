@@ -1,18 +1,19 @@
-"""Reads rounds in JSON as nearly all clients write them: a kernel finds them in one pass.
+"""Reads rounds in the form of JSON that nearly all clients write. A kernel finds their entries in
+one pass.
 
     {"round_id": ..., ..., "standings": [{"player": "ann", "rank": 1}, ...], ...}
 
-An entry is a player or a team, then its rank or `"dnf":true`; a team may have shares before that or
-behind it. The kernel finds the entries of many rounds in one call, and makes no Python object of
-any. What stands around each list goes to msgspec, with the list left empty.
+An entry is a player or a team, followed by its rank or `"dnf":true`. It may have shares before or
+after the rank. The kernel finds the entries of many rounds in one call, and makes no Python
+objects. msgspec decodes each message's fields outside `standings`, with an empty list in its place.
 
-Whatever is written otherwise (an escape, another key or order of keys, a number in another form) is
-left to `fallback`. The kernel refuses nothing, and checks nothing but the form: it takes only what
-msgspec would decode, to the same values.
+A message in another form (with an escape, another key, another order of keys, or a number in
+another form) is left to `fallback`. The kernel rejects no round, and checks only the form: it
+accepts only messages that msgspec would decode to the same values.
 
-That holds because the list begins where a JSON reader would see it begin. In a text without a
-backslash, a quote in front of `standings` opens a key, or it ends a string and what follows is no
-JSON. The key must be the only one of its name.
+This is so because the list begins where a JSON reader would see its beginning. In a text without a
+backslash, a quote before `standings` either opens a key, or it ends a string and the text after it
+is not valid JSON. The key must be the only one with its name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,14 +39,16 @@ from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rounds.batch import RoundBatch, as_reported
 
 LEAST_ENTRY = len('{"player":"a","rank":1}')
-"""Bytes that an entry takes at least."""
+"""The fewest bytes that an entry takes."""
 BYTES_PER_PLAYER = 8
-"""There is room for so many players. Large teams with shorter names are left to msgspec."""
+"""The columns have room for one player in this many bytes. Large teams with shorter names are left
+to msgspec."""
 RANK_DIGITS = 10
 SHARE_DIGITS = 15
-"""Decimals of a share: a quotient of integers below 2**53 is correctly rounded."""
+"""The most decimals of a share. With these a share is a quotient of integers below 2**53, which is
+rounded correctly."""
 TEAM_DEPTH = 4
-"""How deep a round with a team is nested; without any, one level less."""
+"""The nesting depth of a round with a team. A round without teams has one level less."""
 
 SPACE, QUOTE, COMMA, ZERO, ONE, POINT, BACKSLASH, COLON = b' ",01.\\:'
 OPEN_LIST, CLOSE_LIST, OPEN, CLOSE = b"[]{}"
@@ -64,24 +67,26 @@ NOWHERE = -1
 
 
 class Found(NamedTuple):
-    """What the kernel writes to: columns with room for all that the bytes may hold."""
+    """The columns that the kernel writes. They have room for all entries and players that the bytes
+    may contain."""
 
     place: Places
     """By entry."""
     members: Ints
     """By entry."""
     starts: Ints
-    """By player, where the name starts; as below."""
+    """By player, the position where the name starts. The columns below are by player, too."""
     ends: Ints
     hashes: Hashes
     share: Floats
 
 
 def scan(messages: Sequence[bytes], max_depth: int) -> tuple[RoundBatch, Flags, Flags]:
-    """The rounds of the messages that are taken, with entries in the order of the message; (R,)
-    whether there are unknown keys around each round's list; and by message, whether it is taken.
+    """Read the rounds of the messages that the kernel accepts ("takes"), with entries in the order
+    of the message. Also returns (R,) whether each round has unknown keys outside its list, and, by
+    message, whether it is taken.
 
-    There is one message at least. One that is nested deeper than `max_depth` is not taken.
+    `messages` must not be empty. A message that is nested deeper than `max_depth` is not taken.
     """
     data = messages[0] if len(messages) == 1 else b"".join(messages)
     found, round_ends = _room_for(data), np.array([*accumulate(map(len, messages))])
@@ -117,7 +122,8 @@ def _room_for(data: bytes) -> Found:
 
 
 def runs(messages: Sequence[bytes], most: int) -> Iterator[Sequence[bytes]]:
-    """Cut messages into runs of consecutive ones, of at most so many bytes in all."""
+    """Cut messages into runs of consecutive messages. A run has at most `most` bytes unless it is a
+    single message."""
     if messages and sum(map(len, messages)) <= most:
         yield messages
         return
@@ -133,12 +139,13 @@ def runs(messages: Sequence[bytes], most: int) -> Iterator[Sequence[bytes]]:
 
 
 def _around(rests: bytes, messages: Sequence[bytes], taken: Flags) -> list[EmptyRound | None]:
-    """Decode each message's fields around its list; None for a message that is not taken. Clear
-    `taken` where msgspec finds no round. `rests` has a line for each message that is taken.
+    """Decode each message's fields outside `standings`. The result is None for a message that is
+    not taken. Clear `taken` where msgspec rejects the fields. `rests` has a line for each message
+    that is taken.
 
-    If all lines are rounds, one call decodes them. Then no round reads on into the next line, since
-    no line closes what another opened. And no line is two rounds, since each round names its list,
-    and a line has one.
+    If all lines are rounds, one call decodes them. Then no round extends into the next line, since
+    no line closes a bracket that another line opened. And no line contains two rounds, since each
+    round has a key `standings`, and a line has only one.
     """
     with suppress(*UNDECODABLE):
         found: list[EmptyRound | None] = [*empty_rounds_from_lines(rests)]
@@ -167,8 +174,8 @@ def _is_utf8(data: bytes) -> bool:
 
 
 # --- the kernel ----------------------------------------------------------------------------------
-# Its functions take a position and return the one behind what they read there, or NOWHERE if it is
-# not there. What is looked for at NOWHERE is not there.
+# These functions take a position, read an item there, and return the position after it. They return
+# NOWHERE if the item is not there, or if the position they take is NOWHERE.
 
 
 @inlined
@@ -180,7 +187,8 @@ def _skip(data: Bytes, i: int) -> int:
 
 @inlined
 def _after(data: Bytes, i: int, what: int) -> int:
-    """Behind this character and the spaces around it; NOWHERE if it is not there, as below."""
+    """The position after this character and the spaces around it; NOWHERE if the character is not
+    there. The functions below return NOWHERE likewise."""
     if i < 0:
         return NOWHERE
     i = _skip(data, i)
@@ -199,13 +207,13 @@ def _is_at(data: Bytes, i: int, word: Bytes) -> bool:
 
 @inlined
 def _after_key(data: Bytes, i: int, key: Bytes) -> int:
-    """Behind this key and its colon."""
+    """The position after this key and its colon."""
     return _after(data, i + len(key), COLON) if i >= 0 and _is_at(data, i, key) else NOWHERE
 
 
 @kernel
 def _begin(data: Bytes) -> int:
-    """Behind the bracket that opens the list of entries."""
+    """The position after the bracket that opens the list of entries."""
     for i in range(len(data)):
         if data[i] == QUOTE and _is_at(data, i, STANDINGS):
             at = _after_key(data, i, STANDINGS)
@@ -216,7 +224,8 @@ def _begin(data: Bytes) -> int:
 
 @inlined
 def _text_end(data: Bytes, i: int) -> int:
-    """The quote that ends the text of which one at i is the first; nothing in it may be escaped."""
+    """The position of the quote that ends the text which begins with a quote at i. A backslash or
+    control character ends the text, too, and the caller checks for the quote."""
     if i < 0 or i >= len(data) or data[i] != QUOTE:
         return NOWHERE
     i += 1
@@ -227,7 +236,7 @@ def _text_end(data: Bytes, i: int) -> int:
 
 @inlined
 def _rank(data: Bytes, i: int) -> tuple[int, int]:
-    """The rank at i, and behind it."""
+    """The rank at i, and the position after it."""
     first, rank = i, 0
     while 0 <= i < min(len(data), first + RANK_DIGITS) and ZERO <= data[np.uint64(i)] < ZERO + 10:
         rank = 10 * rank + (data[np.uint64(i)] - ZERO)
@@ -238,7 +247,8 @@ def _rank(data: Bytes, i: int) -> tuple[int, int]:
 
 @inlined
 def _share(data: Bytes, i: int) -> tuple[float, int]:
-    """The number at i, which is 0 or 1 with decimals or without, and behind it."""
+    """The number at i, which begins with 0 or 1 and may have decimals, and the position after
+    it."""
     if not 0 <= i < len(data) or not ZERO <= data[i] <= ONE:
         return 0.0, NOWHERE
     value, scale, i = np.int64(data[i] - ZERO), np.int64(1), i + 1
@@ -254,7 +264,8 @@ def _share(data: Bytes, i: int) -> tuple[float, int]:
 
 @inlined
 def _shares(data: Bytes, i: int, share: Floats, first: int, last: int) -> int:
-    """Behind the list of shares at i, of which each of these players must have one."""
+    """The position after the list of shares at i, which must have one share for each player from
+    `first` to before `last`."""
     i = _after(data, i, OPEN_LIST)
     for p in range(first, last):
         share[p], i = _share(data, i)
@@ -264,7 +275,7 @@ def _shares(data: Bytes, i: int, share: Floats, first: int, last: int) -> int:
 
 @inlined
 def _name(data: Bytes, quote: int, found: Found, p: int, key: Key) -> int:
-    """Behind the name that begins with this quote."""
+    """The position after the name that begins with this quote. The name is written as player p."""
     end = _text_end(data, quote)
     if end < 0 or end >= len(data) or data[end] != QUOTE or p >= len(found.ends):
         return NOWHERE
@@ -275,7 +286,7 @@ def _name(data: Bytes, quote: int, found: Found, p: int, key: Key) -> int:
 
 @inlined
 def _team(data: Bytes, i: int, found: Found, first: int, key: Key) -> tuple[int, int]:
-    """Behind the last of the players in the list at i, and behind the list."""
+    """The number after the last player in the list at i, and the position after the list."""
     i, p = _after(data, i, OPEN_LIST), first
     while i >= 0:
         i = _name(data, i, found, p, key)
@@ -288,7 +299,7 @@ def _team(data: Bytes, i: int, found: Found, first: int, key: Key) -> tuple[int,
 
 @inlined
 def _outcome(data: Bytes, i: int) -> tuple[int, int]:
-    """The place that the key at i tells, and behind it."""
+    """The place that the key at i and its value give, and the position after the value."""
     value = _after_key(data, i, RANK)
     if value >= 0:
         return _rank(data, value)
@@ -302,7 +313,7 @@ def _outcome(data: Bytes, i: int) -> tuple[int, int]:
 def _entry(
     data: Bytes, i: int, max_depth: int, found: Found, e: int, first: int, key: Key
 ) -> tuple[int, int]:
-    """Behind the last player of the entry at i, and behind the entry."""
+    """The number after the last player of the entry at i, and the position after the entry."""
     i = _after(data, i, OPEN)
     quote = _after_key(data, i, PLAYER)
     if quote >= 0:
@@ -327,8 +338,9 @@ def _entry(
 def _entries(
     data: Bytes, i: int, max_depth: int, found: Found, e: int, p: int, key: Key
 ) -> tuple[int, int, int]:
-    """Behind the last entry and the last player of the list opened before i, of which the first
-    will be e and p, and where the list is closed."""
+    """Read the entries of the list that was opened before i; its first entry is e, and its first
+    player p. Returns the numbers after the last entry and the last player, and the position where
+    the list is closed."""
     while 0 <= i < len(data) and e < len(found.place):
         p, i = _entry(data, i, max_depth, found, e, p, key)
         e += 1
@@ -340,7 +352,7 @@ def _entries(
 
 @inlined
 def _is_known(data: Bytes, i: int) -> bool:
-    """Whether the key whose first quote is at i is a field of rounds."""
+    """Whether the key that begins with a quote at i is a field of rounds."""
     first = data[min(i + 1, len(data) - 1)]
     if first == LADDER[1]:
         return _is_at(data, i, LADDER)
@@ -355,8 +367,9 @@ def _is_known(data: Bytes, i: int) -> bool:
 
 @kernel
 def _unknown_around(data: Bytes, begin: int, close: int, max_depth: int) -> int:
-    """How many keys around the list are no fields of rounds; NOWHERE if there something is escaped,
-    another key has the list's name, or it is nested deeper, or closes what it did not open."""
+    """The number of keys outside the list that are not fields of rounds. NOWHERE if the text
+    outside the list has a backslash or a line break in a string, has the word `standings` again, is
+    nested deeper than `max_depth`, or closes a bracket that it did not open."""
     named = depth = i = unknown = 0
     quoted, before = False, SPACE
     while i < len(data):
@@ -383,7 +396,7 @@ def _unknown_around(data: Bytes, begin: int, close: int, max_depth: int) -> int:
 
 @inlined
 def _put_rest(data: Bytes, begin: int, close: int, out: Bytes, at: int) -> int:
-    """Copy what is around the list, as one line."""
+    """Copy the text outside the list to `out`, as one line. Returns the position after the line."""
     end = put(out, put(out, at, data, 0, begin), data, close, len(data))
     for i in range(at, end):
         if out[i] == NEW_LINE:
@@ -397,9 +410,9 @@ def scan_all(
     data: Bytes, round_ends: Ints, max_depth: int, found: Found, names: Bytes, rests: Bytes,
     key: Key,
 ) -> tuple[Ints, int, int]:  # fmt: skip
-    """(3, R) how many entries and players each round has, and how many unknown keys are around its
-    list; and the bytes of all names, and of what stands around the lists. A round that is left to
-    msgspec has no entries."""
+    """(3, R) the number of entries, of players, and of unknown keys outside the list, for each
+    round; then the number of bytes written to `names` and to `rests`, which get the names and the
+    texts outside the lists. A round that is left to msgspec has no entries."""
     counts = np.zeros((3, len(round_ends)), np.int64)
     start = e = p = size = rest = 0
     for r in range(len(round_ends)):

@@ -1,11 +1,12 @@
-"""The base of everything that holds a value for each round, each entry and each player.
+"""The base class of all columnar data with a value for each round, each entry or each player.
 
 A round is a group of entries, and an entry a group of players. A class names its columns; `Ragged`
 takes, cuts and joins all of them at once. The functions that do so are compiled once for each class
-from its fields, as those of dataclasses are: a generic loop would cost a lobby of five some
-microseconds more at every step.
+from its fields, as the methods of dataclasses are. A generic loop would take some microseconds more
+at every step for a round of five players.
 
-It lies outside `columns`, since it has no kernel, and an edit there compiles all kernels anew.
+It is not in `columns`, since it has no kernel, and an edit in `columns` causes all kernels to be
+compiled again.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,35 +22,36 @@ from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.strings import StringColumn
 
 Span = tuple[int, int]
-"""The first row, and the one after the last."""
+"""The number of the first row, and the number after the last row."""
 
 
 class Ragged(msgspec.Struct, gc=False):
     """R rounds with E entries and P players in all, as columns.
 
     A column is an array, a StringColumn, another Ragged with the same rounds, or else a list. It
-    has a value for each round, or for each entry or player if `per_entry` or `per_player` names it.
-    A StringColumn may be empty, if nobody needs its values.
+    has a value for each entry if `per_entry` names it, for each player if `per_player` names it,
+    and otherwise for each round. A StringColumn may be empty if its values are not needed.
 
     A subclass has a column `sizes` or a property of that name: (R,) the number of players of each
-    round. If it has columns by entry, it has `entries`, too: (R,) the number of entries.
+    round. If it has columns by entry, it also has `entries`: (R,) the number of entries of each
+    round.
     """
 
     per_entry: ClassVar[tuple[str, ...]] = ()
     per_player: ClassVar[tuple[str, ...]] = ()
     nothing: ClassVar[Any] = None
-    """An object of the subclass without rounds."""
+    """The object of the subclass that has no rounds."""
 
     def __len__(self) -> int:
         return len(self.sizes)  # type: ignore[attr-defined]
 
     def take(self, rounds: Ints) -> Self:
-        """These rounds, in this order, copied."""
+        """Copy these rounds, in this order."""
         taken: Self = functions_of(type(self)).take(self, rounds)
         return taken
 
     def slice(self, first: int, last: int) -> Self:
-        """The rounds from `first` to before `last`: a view."""
+        """A view of the rounds from `first` to before `last`."""
         columns: Any = self
         players = entries = bounds(columns.sizes[:last])[[first, last]].tolist()
         if self.per_entry:
@@ -63,7 +65,7 @@ class Ragged(msgspec.Struct, gc=False):
 
     @classmethod
     def concat(cls, some: Sequence[Self]) -> Self:
-        """The rounds of all these in turn."""
+        """Concatenate the rounds of these objects."""
         own = [each for each in some if len(each)]
         if len(own) < 2:
             nothing: Self = cls.nothing
@@ -101,13 +103,13 @@ _STRINGS = (
     "strings({2})",
 )
 _NESTED = "self.{0}.take({1})", "self.{0}.slice({1}0, {1}1)", "type(some[0].{0}).concat({2})"
-"""How a column of each kind is taken, cut and joined: {0} is its name, {1} the letter of its rows,
-and {2} the columns to join."""
+"""For a column of each kind, the expressions that take, cut and join it. {0} is the column's name,
+{1} the letter of its rows (r, e or p), and {2} the columns to join."""
 
 
 @cache
 def functions_of(cls: type[Ragged]) -> Functions:
-    """The compiled functions of a class. A loop over single rounds calls them itself."""
+    """The compiled functions of a class. A loop over single rounds calls them directly."""
     rows = dict.fromkeys(cls.per_entry, "e") | dict.fromkeys(cls.per_player, "p")
     ways = [
         [way.format(each.name, rows.get(each.name, "r"), f"[x.{each.name} for x in some]")
@@ -133,5 +135,5 @@ def _ways(kind: Any) -> tuple[str, str, str]:
 
 
 def rows_of(sizes: Ints, rounds: Ints) -> Ints:
-    """The rows of these rounds, where each round has so many rows."""
+    """The rows of these rounds. `sizes` has the number of rows of each round."""
     return spread(bounds(sizes)[rounds], sizes[rounds])

@@ -1,11 +1,11 @@
-"""What is a valid round: the rules, each written once, over the columns of many rounds.
+"""The rules that a valid round obeys, each written once, over the columns of many rounds.
 
-A round is refused by the first rule in RULES that it breaks. `LadderTerms` has the limits of each
-ladder's rounds, and `DuplicateWindow` the round ids that were read before.
+A round is rejected with the code of the first rule in RULES that it breaks. `LadderTerms` has the
+limits of each ladder's rounds, and `DuplicateWindow` has the round ids that were read before.
 
-The verdict is a pure function of the record (its bytes, headers, partition, offset and the time the
-log received it) and the ladders' configuration. Codes are those of the event contract; each message
-says where the mistake is.
+The result is a pure function of the record (its bytes, headers, partition, offset and the time when
+the log received it) and the ladders' configuration. Codes are those of the event contract; each
+message says where the mistake is.
 """
 
 import re
@@ -31,23 +31,25 @@ from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rounds.batch import RoundBatch, RoundHead, by_place, time_mistake
 
 OUT_OF_RANGE, NO_RANK = -1, -2
-"""Places of entries whose rank is out of range, and of those with neither rank nor dnf."""
+"""The places of entries whose rank is out of range, and of entries with neither rank nor dnf."""
 
 MIN_ENTRIES = 2
 LEAST_SHARE = 1e-6
-"""A member's evidence has a variance over share^2."""
+"""The smallest share. The variance of a member's evidence is divided by share^2."""
 LEAST_CEILING = -1e9
-"""A lower cap would not leave the arithmetic room; no ladder's ratings reach it."""
+"""The lowest performance ceiling. The arithmetic has no room for a lower one, and no ladder's
+ratings reach it."""
 EARLIEST = events.parse_time("1900-01-01T00:00:00Z")
-"""Rounds before this are absurd."""
+"""The earliest time of completion, Unix seconds. An earlier one must be a mistake."""
 SHORT_ID = MAX_ID_BYTES // 4
-"""Characters, which are never over 128 bytes."""
+"""An id with at most this many characters is never longer than MAX_ID_BYTES."""
 
 MOST_LADDERS = 10_000
-"""Ladders whose terms are remembered. Under a template any name is a ladder's."""
+"""The most ladders whose terms are cached. The number is limited because, with a template, any name
+is that of a ladder."""
 
 QUOTE_IT = "ids are texts, so quote it"
-"""What to do about an id that is a number."""
+"""The advice in a message about an id that is a number."""
 
 CODES = tuple(REJECTIONS)
 """The error codes of rejected records."""
@@ -57,13 +59,14 @@ class Invalid(Exception):
     """A round that cannot be rated: `code` from the contract, and a message with the place."""
 
     def __init__(self, code: str, message: str) -> None:
-        super().__init__(code, message)  # both, so that it can be sent to another process
+        super().__init__(code, message)  # so that it can be sent to another process
         self.code = code
         self.ladder = self.round_id = ""
-        """Whose round it is, as far as its record could be read, and no longer than ids are."""
+        """The ladder and the id of the round, as far as its record could be read, cut to the
+        longest length of ids."""
 
     def tell(self, ladder: str, round_id: str) -> None:
-        """Whose round it is."""
+        """Set the ladder and the id of the round."""
         self.ladder, self.round_id = ladder[:MAX_ID_BYTES], round_id[:MAX_ID_BYTES]
 
     def __str__(self) -> str:
@@ -77,34 +80,37 @@ _NUMBER = re.compile(
 
 
 def with_cure(mistake: str) -> str:
-    """msgspec's text on a value of another type; on a number for an id, with what to do."""
+    """msgspec's text about a value of the wrong type. If the value is a number in place of an id,
+    advice is appended."""
     return f"{mistake}: {QUOTE_IT}" if _NUMBER.search(mistake) else mistake
 
 
 class Bounds(NamedTuple):
-    """(R,) each: the limits of rounds, from the configuration of their ladders."""
+    """The limits of rounds, from the configuration of their ladders. Each field is an (R,)
+    column."""
 
     named: Floats
-    """Whether the ladder's id is one."""
+    """Whether the ladder's id is a valid id."""
     known: Floats
-    """Whether the ladder is configured; else the limits are 0."""
+    """Whether the ladder is configured; if it is not, the limits are 0."""
     most_entries: Floats
     most_weight: Floats
     most_ahead_s: Floats
     strict: Floats
-    """Whether unknown fields are a mistake."""
+    """Whether unknown fields are rejected."""
     home: Floats
-    """The partition that the ladder's rounds belong in, or ANYWHERE where any will do."""
+    """The partition to which the ladder's rounds belong, or ANYWHERE if they may be in any
+    partition."""
 
 
 class Candidates(NamedTuple):
-    """R rounds as they were reported, with all that the rules look at."""
+    """R rounds as they were reported, with all inputs of the rules."""
 
     rounds: RoundBatch
     """The rounds, with entries in the order of their message. A place may be OUT_OF_RANGE or
-    NO_RANK, a time UNUSUAL, and an entry may have no players."""
+    NO_RANK, a time may be UNUSUAL, and an entry may have no players."""
     unknown: Flags
-    """(R,) whether there are fields that we do not know, or a rank beside `dnf`."""
+    """(R,) whether a round has unknown fields, or an entry with both a rank and `dnf`."""
     bounds: Bounds
     received_s: Floats
     """(R,) when the log received the round, Unix seconds."""
@@ -113,13 +119,15 @@ class Candidates(NamedTuple):
     partitions: int
     """The number of partitions of the topic, or ANYWHERE."""
     unknown_field: Callable[[int], str]
-    """The first unknown field of a round that has one, and where it is."""
+    """A function that describes the first unknown field of a round, and its place. The round must
+    have one."""
     shares_mistake: Callable[[int], str]
-    """The first mistake in the shares of a round that has one, and where it is."""
+    """A function that describes the first mistake in the shares of a round, and its place. The
+    round must have one."""
 
 
 def rounds_with(broken: npt.ArrayLike, sizes: Ints) -> Flags:
-    """(R,) rounds with a broken row, where each has so many rows."""
+    """(R,) whether each round has a broken row. `sizes` has the number of rows of each round."""
     found, broken = np.zeros(len(sizes), np.bool_), np.asarray(broken)
     if broken.any():
         found[np.searchsorted(np.cumsum(sizes), np.flatnonzero(broken), "right")] = True
@@ -131,16 +139,16 @@ class Rule(NamedTuple):
 
     code: str
     broken: Callable[[Candidates], Flags]
-    """(R,) which rounds break it."""
+    """A function that returns (R,) whether each round breaks the rule."""
     message: Callable[[Candidates, int], str]
-    """What is wrong with a round that does."""
+    """A function that describes the mistake in a round that breaks the rule."""
 
 
 # --- ids and the ladder --------------------------------------------------------------------------
 
 
 def id_mistake(value: str) -> str:
-    """Why this is no id; empty if it is one."""
+    """The reason why a text is not a valid id; empty if it is one."""
     if not value:
         return "empty"
     if len(value) > SHORT_ID and len(value.encode()) > MAX_ID_BYTES:
@@ -213,24 +221,25 @@ def _many_message(c: Candidates, i: int) -> str:
 
 
 def _all_within(values: npt.NDArray[Any], least: float, most: float) -> bool:
-    """Whether no value is smaller or greater, or no number: the quick answer for nearly all."""
+    """Whether all values are numbers from `least` to `most`. This check is quick, and nearly all
+    rounds pass it."""
     return len(values) == 0 or bool(values.min() >= least and values.max() <= most)
 
 
 def _none(c: Candidates) -> Flags:
-    """(R,) no round."""
+    """(R,) False for every round."""
     return np.zeros(len(c.rounds.heads), np.bool_)
 
 
 def _first(broken: Flags, sizes: Ints, i: int) -> tuple[int, int]:
-    """The first broken row of round i: its number in the round, and among all."""
+    """The first broken row of round i: its number in the round, and its number among all rows."""
     start = int(sizes[:i].sum())
     number = int(np.argmax(broken[start : start + int(sizes[i])]))
     return number, start + number
 
 
 def _no_place(c: Candidates) -> Flags:
-    """(E,) entries without a place."""
+    """(E,) whether each entry has no place."""
     broken: Flags = c.rounds.place < DID_NOT_FINISH
     return broken
 
@@ -243,7 +252,7 @@ def _place_message(c: Candidates, i: int) -> str:
 
 
 def _nobody(c: Candidates) -> Flags:
-    """(E,) entries without players."""
+    """(E,) whether each entry has no players."""
     broken: Flags = c.rounds.members == 0
     return broken
 
@@ -254,7 +263,8 @@ def _nobody_message(c: Candidates, i: int) -> str:
 
 
 def _bad_share(c: Candidates) -> Flags:
-    """(P,) shares that are out of range. They are NaN where an entry has too few or too many."""
+    """(P,) whether each share is out of range. Shares are NaN, and so out of range, where an entry
+    has too few or too many of them."""
     share = c.rounds.share
     good: Flags = (share >= LEAST_SHARE) & (share <= 1.0)
     return ~good
@@ -277,7 +287,7 @@ def _no_player(c: Candidates) -> Flags:
 
 
 def _by_place(c: Candidates, i: int) -> list[str]:
-    """The players of round i, of which each entry has a place, in order of place."""
+    """The players of round i, in order of place. Each of its entries must have a place."""
     rounds = c.rounds
     starts, first = bounds(rounds.members), int(rounds.entries[:i].sum())
     place = rounds.place[first : first + int(rounds.entries[i])]
@@ -348,13 +358,14 @@ RULES = (
     Rule("duplicate-player", _twice, _twice_message),
     Rule("wrong-partition", _in_another_partition, _partition_message),
 )
-"""In order of precedence, which is part of the event contract. `unreadable`, `too-large`,
-`too-deep` and values of another type are refused before a round has columns (`decoder`,
-`fallback`); `duplicate-round` is found behind them (`DuplicateWindow`)."""
+"""The rules in order of precedence, which is part of the event contract. `unreadable`, `too-large`,
+`too-deep` and values of the wrong type are rejected before a round has columns (`decoder`,
+`fallback`). `duplicate-round` is found after these rules (`DuplicateWindow`)."""
 
 
 def check(candidates: Candidates) -> list[Invalid | None]:
-    """By round why it is refused; None for a valid one."""
+    """Validate rounds. Returns, for each round, the reason why it is rejected, or None if it is
+    valid."""
     heads = candidates.rounds.heads
     refusals: list[Invalid | None] = [None] * len(heads)
     for rule in RULES:
@@ -372,12 +383,13 @@ def check(candidates: Candidates) -> list[Invalid | None]:
 
 
 class _Terms(NamedTuple):
-    """How a ladder's rounds are rated and limited; the last seven fields are those of Bounds."""
+    """How the rounds of a ladder are rated and limited. The last seven fields are those of
+    Bounds."""
 
     steady: bool = True
     """Whether the terms hold at every offset."""
     rule: int = -1
-    """Index of the rating configuration."""
+    """The index of the rating configuration; -1 if the ladder is unknown."""
     named: bool = False
     known: bool = False
     most_entries: int = 0
@@ -388,20 +400,20 @@ class _Terms(NamedTuple):
 
 
 class LadderTerms:
-    """How the rounds of all ladders are rated and limited, by ladder and offset, in a topic with so
-    many partitions."""
+    """How the rounds of all ladders are rated and limited, by ladder and offset, in a topic with
+    `partitions` partitions."""
 
     def __init__(self, ladders: Ladders, partitions: int) -> None:
         self.ratings: list[RatingConfig] = []
-        """The rating configurations met so far."""
+        """The rating configurations of the ladders looked up so far."""
         self._ladders = ladders
         self._partitions = partitions
         self._numbers: dict[int, int] = {}
         self._known: dict[str, _Terms] = {}
 
     def of(self, heads: Sequence[RoundHead], offsets: Sequence[int]) -> tuple[Ints, Bounds]:
-        """(R,) the index of the rating configuration of each round, which was read at this offset
-        (-1 where the ladder is unknown), and its bounds."""
+        """(R,) the index of each round's rating configuration, -1 where the ladder is unknown; and
+        the rounds' bounds. `offsets` are those at which the rounds were read."""
         ladders = [head.ladder for head in heads]
         which = {ladder: i for i, ladder in enumerate(dict.fromkeys(ladders))}
         table = np.array([self._remembered(ladder) for ladder in which], np.float64)
@@ -413,7 +425,8 @@ class LadderTerms:
         return columns[1].astype(np.int64), Bounds(*columns[2:])
 
     def _remembered(self, ladder: str) -> _Terms:
-        """The terms of a ladder; they are not steady if they depend on the offset."""
+        """The terms of a ladder, from the cache if they are in it. They are not steady if they
+        depend on the offset."""
         terms = self._known.get(ladder)
         if terms is None:
             named = self._ladders.ladders.get(ladder)
@@ -426,7 +439,7 @@ class LadderTerms:
         return terms
 
     def _look_up(self, ladder: str, offset: int) -> _Terms:
-        """What holds for a ladder's round at this offset."""
+        """The terms of a ladder's round at this offset."""
         terms = self._ladders.find(ladder, offset)
         if terms is None or id_mistake(ladder):
             return _Terms(named=not id_mistake(ladder))
@@ -451,8 +464,9 @@ class DuplicateWindow:
     """The round ids of the last W offsets of one partition, whose records come in order.
 
     A duplicate (protocol step 2) has the ladder and round id of a valid record among the W offsets
-    before it, in the same partition. That one may itself be a duplicate: otherwise a verdict would
-    depend on the whole log. So a round is rated once per id within W offsets of any repetition.
+    before it, in the same partition. That earlier record may itself be a duplicate; otherwise the
+    result for a record would depend on the whole log. So repetitions of a round are not rated while
+    each follows the previous one within W offsets.
     """
 
     def __init__(self, window: int) -> None:
@@ -461,7 +475,7 @@ class DuplicateWindow:
         self._latest: dict[tuple[str, str], int] = {}
 
     def check(self, offset: int, ladder: str, round_id: str) -> None:
-        """Remember a valid round; raises Invalid where it is a duplicate."""
+        """Remember a valid round. Raises Invalid if it is a duplicate."""
         oldest = offset - self._window
         if self._recent and self._recent[0][0] < oldest:
             self._forget_before(oldest)

@@ -1,1 +1,1 @@
-"""Stage 1 in the stream: rounds are accepted, grouped in waves, and sent as parts."""
+"""Stage 1 in the stream: the estimator accepts rounds, groups them in waves, and sends parts."""

@@ -1,4 +1,4 @@
-"""Step 2: which polled records count, and the rounds that they bring into the backlog."""
+"""Step 2: validates polled records, and returns the rounds to add to the backlog."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
@@ -28,7 +28,7 @@ class RejectionLimiter:
     their records are invalid. `per_second` 0 means no limit.
 
     Each partition has a leaky bucket. Each rejection adds one, and the bucket leaks `per_second`. A
-    partition is not read while its bucket holds more than BURST_S seconds' worth. So a faulty
+    partition is not read while the level of its bucket is over BURST_S seconds' worth. So a faulty
     producer causes no more than that rate of rejections in the long run, and other partitions are
     not slowed.
     """
@@ -38,7 +38,7 @@ class RejectionLimiter:
         self._filled: dict[int, tuple[float, float]] = {}
         """By partition, the level of its bucket and the time of that level."""
         self.at_rest = frozenset[int]()
-        """The paused partitions, as of the last call of `rest`."""
+        """The paused partitions, as the last call of `rest` computed them."""
 
     def rejected(self, partition: int, now_s: float) -> None:
         """Count one rejection."""
@@ -46,19 +46,19 @@ class RejectionLimiter:
             self._filled[partition] = (self._level(partition, now_s) + 1.0, now_s)
 
     def resting(self, now_s: float) -> frozenset[int]:
-        """The partitions whose bucket is too full now."""
+        """The partitions whose bucket is too full at `now_s`."""
         most = self._per_second * BURST_S
         return frozenset(p for p in self._filled if self._level(p, now_s) > most)
 
     def rest(self, now_s: float, tell: Callable[[frozenset[int]], None]) -> None:
-        """Update `at_rest`, and report it through `tell` if it changed."""
+        """Update `at_rest`, and report it by a call of `tell` if it changed."""
         resting = self.resting(now_s)
         if resting != self.at_rest:
             self.at_rest = resting
             tell(resting)
 
     def forget(self, partitions: Iterable[int]) -> None:
-        """Empty the buckets of these partitions, which were lost or gained."""
+        """Empty the buckets of these partitions, which this worker lost or gained."""
         for partition in partitions:
             self._filled.pop(partition, None)
 
@@ -68,7 +68,7 @@ class RejectionLimiter:
 
 
 class Admission:
-    """Judges the records of the owned partitions."""
+    """Validates the records of the owned partitions."""
 
     def __init__(
         self, log: LogContext, options: PartOptions, limiter: RejectionLimiter, observer: Observer
@@ -81,7 +81,7 @@ class Admission:
         self.forget()
 
     def forget(self) -> None:
-        """Forget all partitions."""
+        """Forget all partitions and their corrections."""
         self.inputs: dict[int, InputPartition] = {}
         self.corrections = Corrections(self._log, self._options)
 
@@ -92,8 +92,8 @@ class Admission:
         self.corrections.drop(partitions)
 
     def read(self, records: Sequence[Record], now_s: float) -> PendingRounds:
-        """Judge records, in order. Returns the rounds that are to be rated; those that change
-        nothing are counted as done, and those that wait for a correction are deferred."""
+        """Validate records, in order. Returns the rounds to rate. Rounds that change no rating
+        count as done, and rounds that wait for a correction are deferred."""
         found = list[PendingRounds]()
         for some, correction in split_at_corrections(records):
             if some:
@@ -103,7 +103,7 @@ class Admission:
         return PendingRounds.concat(found)
 
     def _rounds(self, records: Sequence[Record], now_s: float) -> PendingRounds:
-        """Judge records without corrections."""
+        """Validate records that are not corrections."""
         decoded = self.decoder.decode(records)
         heads = iter(decoded.rounds.heads)
         found = [next(heads) if refusal is None else refusal for refusal in decoded.refusals]
@@ -118,14 +118,15 @@ class Admission:
         return self.informative(*self.corrections.admit(pending))
 
     def informative(self, pending: PendingRounds, done: PendingRounds) -> PendingRounds:
-        """The rounds that change ratings. The others count as done, as do those in `done`."""
+        """Return the rounds in `pending` that change ratings. The others, and the rounds in `done`,
+        count as done."""
         informative = self.decoder.informative(pending.rounds, pending.rule)
         finish(self.inputs, done)
         finish(self.inputs, pending.take(np.flatnonzero(~informative)))
         return pending.take(np.flatnonzero(informative))
 
     def _counts(self, record: Record, found: RoundHead | Invalid, now_s: float) -> bool:
-        """Whether the round in a record counts; reports a rejection."""
+        """Whether the round in a record is to be rated. Reports a rejection."""
         source = self.inputs.get(record.partition)
         verdict = source is not None and source.judge(record, found)
         if isinstance(verdict, Rejection):
@@ -138,7 +139,8 @@ class Admission:
         self._observer.round_rejected(rejection)
 
     def _enqueue(self, record: Record, now_s: float) -> None:
-        """Judge a correction as far as it can be judged alone, and put it in the queue."""
+        """Validate a correction by its record alone, and enqueue it. The rest of its validation
+        needs the log, and comes later."""
         try:
             correction = self._log.correction(record)
         except Invalid as invalid:
@@ -149,8 +151,9 @@ class Admission:
             self.corrections.enqueue(record, correction)
 
     def finish(self, queued: QueuedCorrection, now_s: float) -> PendingRounds:
-        """The work on a correction is done: reject what the log does not bear out, together with
-        what is committed up to it. Returns the rounds that waited for it."""
+        """Finish a correction whose work is done. Corrections that do not fit the log are rejected,
+        and their rejections are committed with the offset of the finished correction. Returns the
+        rounds that waited for it."""
         partition, source = queued.record.partition, self.inputs[queued.record.partition]
         for each, refused in self.corrections.finished(queued):
             offset = each.record.offset

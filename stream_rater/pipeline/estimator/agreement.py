@@ -1,10 +1,10 @@
 """Makes all estimators rate a ladder by the same parameters, whatever their ladders files say.
 
-Kafka keeps the history of each ladder: from which offset on it is rated by which parameters
-(`ladder_history`). After an estimator has polled a round, and before it sends any part of it, it
-reads these notes to their end. It rates the round only if its own ladders file agrees with them. So
-an estimator with an old file, even a zombie, sees a change before it can rate by the old
-parameters.
+Kafka stores the history of each ladder as ladder events: the parameters that rate it, and the
+offset from which on they hold (`ladder_history`). After an estimator has polled a round, and before
+it sends any part of the round, it reads these events to their end. It rates the round only if its
+own ladders file agrees with them. So an estimator with an old file sees a change before it can rate
+by the old parameters, even if it is a zombie.
 """
 
 import math
@@ -23,7 +23,8 @@ NOT_ANNOUNCED = "the ladders file has a change that was not announced: start thi
 
 
 class Agreement:
-    """The ladders file of one estimator, and the ladders for which it disagrees with the notes."""
+    """The ladders file of one estimator, and the ladders for which it disagrees with the ladder
+    events."""
 
     def __init__(self, ladders: Ladders) -> None:
         self._ladders = ladders
@@ -41,8 +42,9 @@ class Agreement:
         return asked
 
     def compare(self, noted: Mapping[str, History], until_s: float) -> dict[str, float]:
-        """By ladder, the offset from which on the file disagrees with the note; ladders that agree
-        are left out. The result is remembered until `until_s`."""
+        """Compare the file with the histories in the ladder events. Returns, by ladder, the offset
+        from which on they disagree; ladders that agree are left out. The result is remembered until
+        `until_s`."""
         found = {
             ladder: allowed_before(self._own[ladder], history) for ladder, history in noted.items()
         }
@@ -57,8 +59,8 @@ class Agreement:
     def agreed(
         self, wave: PendingRounds, until_s: float, observer: Observer
     ) -> Step[PendingRounds]:
-        """Read the notes, compare the file with them, and keep the rounds of a wave that may be
-        rated."""
+        """Read the ladder events, compare the file with them, and keep the rounds of a wave that
+        may be rated."""
         ladders = {head.ladder for head in wave.rounds.heads}
         if not ladders:
             return wave
@@ -66,7 +68,8 @@ class Agreement:
         return wave.take(np.flatnonzero(self.allowed(wave)))
 
     def agreed_at(self, ladder: str, offset: int, until_s: float, observer: Observer) -> Step[bool]:
-        """Read the notes, and say whether what is at this offset may be rated."""
+        """Read the ladder events, and return whether the record of a ladder at this offset may be
+        rated."""
         if offset < self._odds.get(ladder, math.inf):
             yield from self._read({ladder}, until_s, observer)
         return offset < self._odds.get(ladder, math.inf)
@@ -80,8 +83,8 @@ class Agreement:
         observer.ladders_agreed(ladders - at_odds.keys())
 
     def retry(self, now_s: float) -> bool:
-        """Whether the remembered disagreements have expired. They are forgotten then, because the
-        note or the store may have been repaired."""
+        """Whether the remembered disagreements have expired. If so, they are forgotten, because the
+        ladder events or the store may have been repaired."""
         due = bool(self._odds) and now_s >= self._until_s
         if due:
             self._odds = {}
@@ -89,7 +92,7 @@ class Agreement:
 
     @property
     def is_full(self) -> bool:
-        """Whether no disagreement is remembered, so that all rounds may be rated."""
+        """Whether no disagreement is remembered, that is, whether all rounds may be rated."""
         return not self._odds
 
     def allowed(self, pending: PendingRounds) -> Flags:

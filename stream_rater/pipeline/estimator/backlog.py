@@ -1,11 +1,11 @@
-"""The rounds that were read and not yet sent, as columns, and the choice of the next wave.
+"""The rounds that were read and not yet sent, as columns. This module also chooses the next wave.
 
 A round may be rated now if it shares no player with an earlier unfinished round.
 
 The rounds of a ladder form a partial order: a round comes after every earlier round that has one of
 its players. It is enough for a round to wait for the latest earlier round of each of its players,
-because that one has waited for the rounds before it. Adding or finishing a round takes a few steps
-for each player, however many rounds wait.
+because that earlier round has waited for the rounds before it. Adding or finishing a round takes a
+few steps for each player, no matter how many rounds wait.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -20,14 +20,15 @@ from stream_rater.pipeline.estimator.estimation import PendingRounds
 
 BLOCK = 2000
 """The most players in a block. New rounds are merged into the last block while it stays within this
-size, and begin another block otherwise, so that no row is copied often."""
+size; otherwise they begin another block. So no row is copied often."""
 LOOKED_AT = 1000
-"""How many candidate rounds are examined in one call."""
+"""The number of candidate rounds that are examined in one call."""
 
 LAST = -1
-"""The end of a list of links."""
+"""Marks the end of a list of links."""
 TIDY = 1000
-"""Finished rounds are dropped once there are more than this many, and more than unfinished ones."""
+"""Finished rounds are dropped once there are more than this many of them, and more of them than
+unfinished rounds."""
 
 NO_SIZES, NOBODY = np.empty(0, np.int64), np.empty(0, np.uint64)
 
@@ -41,14 +42,14 @@ class Backlog:
         self._blocks: list[PendingRounds] = []
         """Pending rounds in blocks, by rising ticket."""
         self._dead = 0
-        """How many players in the blocks belong to finished rounds."""
+        """The number of players in the blocks that belong to finished rounds."""
         self._issued = 0
-        """How many tickets were issued."""
+        """The number of tickets that were issued."""
         self.waiting = 0
-        """Players of all unfinished rounds. An oversize round counts as `wave_players`, as many as
-        are in memory at a time."""
+        """The number of players in all unfinished rounds. An oversize round counts as
+        `wave_players`, the number of its players that are in memory at a time."""
         self.oversize = 0
-        """How many unfinished rounds are larger than a wave."""
+        """The number of unfinished rounds that are larger than a wave."""
 
     def __len__(self) -> int:
         return len(self._waves)
@@ -81,8 +82,9 @@ class Backlog:
         """Choose the next wave: candidates in order of their tickets, up to `wave_players` players
         in all.
 
-        `fitting` keeps the tickets that may be in a wave. `ready` takes players and the number of
-        players of each round, and says for each round whether all its players are ready.
+        `fitting` returns those of the given tickets that may be in a wave. `ready` takes players
+        and the number of players of each round, and returns for each round whether all its players
+        are ready.
         """
         candidates, chosen, room = self._waves.candidates(), [NO_SIZES], self._wave_players
         for first in range(0, len(candidates), LOOKED_AT):
@@ -98,8 +100,8 @@ class Backlog:
         return self.take(np.concatenate(chosen))
 
     def _found(self, tickets: Ints) -> Iterator[tuple[PendingRounds, Ints]]:
-        """Blocks that hold rounds with these tickets, and the places of these rounds in each block.
-        The tickets must rise."""
+        """Yield the blocks that contain rounds with these tickets, each with the places of these
+        rounds in it. The tickets must rise."""
         ends = np.searchsorted(tickets, [each.tickets[-1] for each in self._blocks], "right")
         for block, (first, last) in zip(self._blocks, pairwise([0, *ends.tolist()]), strict=True):
             if last > first:
@@ -121,7 +123,8 @@ class Backlog:
         return PendingRounds.concat([block.take(at) for block, at in self._found(tickets)])
 
     def has_later(self, pending: PendingRounds) -> Flags:
-        """(P,) whether another round waits for each player of these candidates."""
+        """(P,) for each player of these candidates, whether a later round with this player
+        waits."""
         return self._waves.has_later(pending.tickets, pending.sizes, pending.fingerprints)
 
     def have(self, tickets: Ints) -> Flags:
@@ -129,7 +132,7 @@ class Backlog:
         return self._waves.have(tickets)
 
     def finish(self, pending: PendingRounds) -> None:
-        """Remove these rounds, which must be candidates: nothing is left to do for them."""
+        """Remove these rounds because nothing is left to do for them. They must be candidates."""
         self._waves.finish(pending.tickets, pending.sizes, pending.fingerprints)
         self._count(pending, -1)
         self._dead += pending.count
@@ -159,12 +162,12 @@ class Backlog:
 
 
 class Waves:
-    """The waiting rounds, by ticket: a later round has a higher ticket. Players come beside them as
-    one column, round by round."""
+    """The waiting rounds, by ticket: a later round has a higher ticket. Methods take the players of
+    rounds as one column, round by round."""
 
     def __init__(self) -> None:
         self._tickets = NO_SIZES
-        """(place,) rising tickets. Some finished rounds are still in it."""
+        """(place,) the tickets, in rising order. Some finished rounds are still among them."""
         self._finished: Flags = np.empty(0, np.bool_)
         """(place,) whether the round is finished."""
         self._behind = NO_SIZES
@@ -173,11 +176,11 @@ class Waves:
         self._latest = PlayerMap()
         """The latest unfinished round of each player."""
         self._before, self._after = NO_SIZES, NO_SIZES
-        """(link,) the places of a round and of a later one that waits for it. There is a link for
-        each player that the two share with no round between."""
+        """(link,) the places of a round and of a later round that waits for it. There is one link
+        for each player whom the two rounds share and who is in no round between them."""
         self._first, self._following = NO_SIZES, NO_SIZES
-        """(place,) the first link that starts from the round; (link,) the next link with the same
-        start; LAST at the end."""
+        """(place,) the first link that starts from the round, and (link,) the next link with the
+        same start. LAST stands at the end of a list."""
         self._left = 0
 
     def __len__(self) -> int:
@@ -214,7 +217,7 @@ class Waves:
         return free
 
     def finish(self, tickets: Ints, sizes: Ints, players: Fingerprints) -> None:
-        """Mark candidates as finished; rounds that waited only for them become candidates."""
+        """Mark candidates as finished. Rounds that waited only for them become candidates."""
         self._latest.forget(players, np.repeat(tickets, sizes))
         done = self._places(tickets)
         free = (self._behind[done] == 0) & ~self._finished[done]
@@ -225,7 +228,7 @@ class Waves:
             self._tidy()
 
     def has_later(self, tickets: Ints, sizes: Ints, players: Fingerprints) -> Flags:
-        """(P,) whether a later round than this one waits for each player of these rounds."""
+        """(P,) for each player of these rounds, whether a later round with this player waits."""
         later: Flags = self._latest.find(players) != np.repeat(tickets, sizes)
         return later
 

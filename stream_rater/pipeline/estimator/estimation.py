@@ -1,8 +1,8 @@
-"""The pure half of stage 1's state machine: from a wave's rounds and priors to parts.
+"""The pure functions of stage 1's state machine, which make parts from a wave's rounds and priors.
 
-Rounds of several ladders share a wave; those of one configuration are estimated in one call. The
-evidence of a round does not depend on the other rounds of the wave. So a successor that cuts its
-waves otherwise than its predecessor produces the same bits.
+A wave may have rounds of several ladders. Its rounds with the same configuration are estimated in
+one call. The evidence of a round does not depend on the other rounds of the wave. So a successor
+whose waves differ from those of its predecessor produces the same bits.
 """
 
 import dataclasses
@@ -40,15 +40,16 @@ from stream_rater.rounds.decoder import DecodedRounds
 from stream_rater.rounds.ragged import Ragged, rows_of
 
 SeasonsOf = Callable[[str, int], tuple[Season, ...]]
-"""Which seasons have started on a ladder before a round at an offset, in order."""
+"""A function of a ladder and an offset. It returns the seasons of the ladder that started before a
+round at this offset, in order."""
 
 Kind = tuple[int, tuple[Season, ...]]
-"""What the rounds of one rule have in common: the number of their configuration, and the seasons
+"""The values that the rounds of one rule share: the number of their configuration, and the seasons
 that have started."""
 
 
 def never(_: str, __: int) -> tuple[Season, ...]:
-    """On no ladder one has started."""
+    """The SeasonsOf where no season has started on any ladder."""
     return ()
 
 
@@ -62,7 +63,8 @@ def distinct(numbers: Ints) -> tuple[list[int], Ints]:
 
 
 class PendingRounds(Ragged, gc=True, dict=True):
-    """R valid rounds that pass the steps together, with all their P players, round by round.
+    """R valid rounds that pass through the steps together, with all their P players, round by
+    round.
 
     Rounds are taken in rising order.
     """
@@ -79,7 +81,7 @@ class PendingRounds(Ragged, gc=True, dict=True):
     traces: Sequence[Trace | None]
     """(R,) the trace context of each round."""
     fingerprints: Fingerprints
-    """(P,) the players."""
+    """(P,) the fingerprints of the players."""
     tickets: Ints
     """(R,) each round's ticket in the backlog, once it has one."""
 
@@ -99,7 +101,7 @@ class PendingRounds(Ragged, gc=True, dict=True):
         return player_map.by_shard(self.fingerprints)
 
     def for_each_player(self, column: npt.ArrayLike) -> Ints:
-        """(P,) a value of each round, repeated for each of its players."""
+        """(P,) a column with one value for each round, repeated for each of the round's players."""
         repeated: Ints = np.repeat(np.asarray(column), self.sizes)
         return repeated
 
@@ -115,7 +117,8 @@ class PendingRounds(Ragged, gc=True, dict=True):
         return super().take(rounds) if len(rounds) else nothing
 
     def piece(self, first: int, last: int) -> "PendingRounds":
-        """A single round reduced to the players [first, last). Its entries are left out."""
+        """A single round reduced to the players [first, last). This object must have one round; the
+        entries are left out."""
         last = min(last, self.count)
         rounds = structs.replace(
             self.rounds, sizes=np.array([last - first]), names=self.rounds.names.slice(first, last)
@@ -124,7 +127,7 @@ class PendingRounds(Ragged, gc=True, dict=True):
 
 
 def pending_rounds(records: Sequence[Record], decoded: DecodedRounds, shards: int) -> PendingRounds:
-    """Pending rounds from decoded rounds and the records that they were read from, one each. They
+    """Make pending rounds from decoded rounds and their records, one record for each round. They
     have no tickets yet."""
     found, sizes = decoded.rounds, decoded.rounds.sizes
     ladders = [head.ladder for head in found.heads]
@@ -160,8 +163,9 @@ def by_shard(pending: PendingRounds) -> dict[int, Fingerprints]:
 
 
 def headers_of(pending: PendingRounds, read: Mapping[int, Priors]) -> tuple[Table, dict[int, str]]:
-    """(P,) headers of the rounds' players, from the headers that were read of each shard; and by
-    shard why its headers cannot be decoded. The headers of such a shard are zeros here."""
+    """(P,) the headers of the rounds' players, decoded from the headers that were read from each
+    shard; and, by shard, the reason why its headers cannot be decoded. The headers of such a shard
+    are zeros here."""
     order, cuts = pending.by_shard
     encoded = [read[shard].headers for shard, _ in cuts]
     sizes = [record.HEADER_SIZE * (where.stop - where.start) for _, where in cuts]
@@ -187,19 +191,20 @@ def _in_order_of_rounds(held: Table, order: Ints) -> Table:
 
 
 class Classified(NamedTuple):
-    """Step 5's verdict on some rounds. Those with a prior that does not count are in neither."""
+    """The result of step 5 for some rounds. Rounds with a prior that does not count are in neither
+    group."""
 
     ready: PendingRounds
-    """The rounds to scatter."""
+    """The rounds to send."""
     rows: Ints | slice
-    """The rows of their players among those of all rounds."""
+    """The rows of the players of `ready` among the players of all rounds."""
     scattered: PendingRounds
-    """The rounds that were scattered before."""
+    """The rounds that were sent before."""
 
 
 def classified(pending: PendingRounds, headers: Table, accepted: Flags) -> Classified:
-    """Step 5: split rounds into those to scatter and those that were scattered. Overwrites
-    `headers` by the remembered priors where they count."""
+    """Step 5: split rounds into those to send and those that were sent before. Where a belief
+    already includes its round, the header is overwritten by the prior that the belief remembers."""
     known, scattered = _classified(headers, accepted, pending.offsets, pending.sizes)
     chosen = known & ~scattered
     ready = pending.take(np.flatnonzero(chosen))
@@ -210,7 +215,7 @@ def classified(pending: PendingRounds, headers: Table, accepted: Flags) -> Class
 @kernel
 def _classified(headers: Table, accepted: Flags, offsets: Ints, sizes: Ints) -> tuple[Flags, Flags]:
     """(R,) whether all priors of a round count, and (R,) whether a belief shows that the round was
-    scattered.
+    sent.
 
     Where a belief already includes this very round, its header is overwritten by the remembered
     prior.
@@ -235,9 +240,10 @@ def estimate(
     pending: PendingRounds, priors: Table, ratings: Sequence[RatingConfig], shards: int,
     seasons: SeasonsOf = never,
 ) -> Part:  # fmt: skip
-    """Estimate the rounds: all rows as one part, to be cut for `shards` shards. `priors` are (P,)
-    in the order of the rows; they are overwritten by what stage 1 sees of them. `ratings` are by
-    the number of a rule; `seasons` tells which have started before a round."""
+    """Estimate the rounds. Returns all rows as one part, to be cut for `shards` shards. `priors`
+    are (P,) in the order of the rows; they are overwritten by the priors that stage 1 sees.
+    `ratings` is indexed by the number of a configuration; `seasons` returns the seasons that
+    started before a round."""
     kinds, rule = _kinds(pending, seasons)
     rules: list[RatingRule] = []
     place = np.empty(len(priors), np.int32)
@@ -267,8 +273,8 @@ def estimate(
 
 
 def _kinds(pending: PendingRounds, seasons: SeasonsOf) -> tuple[list[Kind], Ints]:
-    """The kinds of rounds that are estimated in one call each, and (R,) the index of each round's
-    kind."""
+    """The kinds of these rounds, and (R,) the index of each round's kind. The rounds of a kind are
+    estimated in one call."""
     if seasons is never:
         numbers, rule = distinct(pending.rule)
         return [(number, ()) for number in numbers], rule
@@ -282,8 +288,8 @@ def _kinds(pending: PendingRounds, seasons: SeasonsOf) -> tuple[list[Kind], Ints
 
 @kernel
 def _rate_newcomers(priors: Table, mu: float, sigma: float) -> None:
-    """Set the initial rating where there is no belief, or one without rounds. Stage 1 reads
-    nothing else of it."""
+    """Set the initial rating where there is no belief, or a belief without rounds. Stage 1 reads no
+    other field of such a prior."""
     for i in range(len(priors)):
         if priors[i].rounds == 0:
             priors[i].mu, priors[i].sigma = mu, sigma
@@ -302,9 +308,9 @@ def _rounds_in_part(pending: PendingRounds, rule: Ints) -> list[RoundInPart]:
 def posteriors(
     part: Part, pending: PendingRounds, rows: Ints, records: Sequence[bytes | None]
 ) -> list[bytes]:
-    """The records that the store will hold of the players in these rows, once it has applied the
-    part. `records` are those before it; one that has the round already stays. Raises
-    UnknownRecord."""
+    """The belief records that the store will have for the players in these rows, once it has
+    applied the part. `records` are those before the part; a record that already includes its round
+    is unchanged. Raises UnknownRecord if a record cannot be read."""
     rule = pending.for_each_player([each.rule for each in part.rounds])[rows]
     offset = pending.for_each_player(pending.offsets)[rows]
     beliefs = stage_2.decoded(part.rules, rule, records)
@@ -316,8 +322,8 @@ def posteriors(
 
 
 def messages(part: Part, pending: PendingRounds, most_rows: int) -> list[tuple[int, bytes]]:
-    """Encode the part's rows by shard, as (shard, message) of at most `most_rows` rows each, and of
-    at most MOST_BYTES if they have several rows."""
+    """Encode the part's rows by shard, as (shard, message). A message has at most `most_rows` rows,
+    and at most MOST_BYTES bytes unless it has a single row."""
     order, by_shard = pending.by_shard
     shards, cuts = list[int](), list[int]()
     for shard, where in by_shard:
@@ -336,8 +342,8 @@ def messages(part: Part, pending: PendingRounds, most_rows: int) -> list[tuple[i
 
 
 def _cut(part: Part, rows: Ints) -> list[bytes]:
-    """Messages of these rows, cut in halves until each fits. A message has all rules of its part,
-    so those that no row needs are left out."""
+    """Encode these rows, cut in halves until each message fits. A message contains all rules of its
+    part, so the rules that no row needs are left out first."""
     own = part.take(rows)
     needed, rule = np.unique([each.rule for each in own.rounds], return_inverse=True)
     rounds = [
@@ -361,7 +367,7 @@ def part_ends(messages: Sequence[tuple[int, bytes]], offsets: Sequence[int]) -> 
 
 
 def traced(pending: PendingRounds) -> Iterator[Traced]:
-    """The rounds that carry a trace context."""
+    """Yield the rounds that carry a trace context."""
     places = zip(pending.partitions.tolist(), pending.offsets.tolist(), strict=True)
     for head, trace, place in zip(pending.rounds.heads, pending.traces, places, strict=True):
         if trace is not None:

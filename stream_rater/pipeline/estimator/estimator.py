@@ -1,25 +1,28 @@
-"""Stage 1's state machine: from `round-completed` to parts. These are steps 1 to 7 of the protocol.
+"""Stage 1's state machine, which reads `round-completed` and sends parts. It performs steps 1 to 7
+of the protocol.
 
-1. On assignment, forget all state and fetch the committed offset c. Then set floor[s] to the end of
-   the parts of shard s, for every shard. Read the records at [c - W, c) again for their round ids
-   (`input_partition`).
-2. The verdict on a record is a pure function of the record and the W offsets before it
+1. On assignment, drop all state and fetch the committed offset c. Then set floor[s] to the end of
+   the parts of shard s, for every shard. Read the records at [c - W, c) again to learn their round
+   ids (`input_partition`). W is the duplicate window.
+2. Validate each record. The result is a pure function of the record and the W offsets before it
    (`rounds.validation`).
-3. A candidate is a round that shares no player with an earlier round that is not scattered yet
-   (`backlog`), and whose ladder all workers rate by the same parameters (`agreement`).
+3. Choose a wave from the candidates. A candidate is a round that shares no player with an earlier
+   round that is not sent yet (`backlog`), and whose ladder all workers rate by the same parameters
+   (`agreement`).
 4. Read a shard's `applied` and the priors in one call (`priors`). If `applied` < floor[s], the
    shard is not ready. Otherwise floor[s] rises to `applied`. This lazy rule covers takeover,
    rollback and failover (`progress`).
 5. For a round at offset o, look at `last` in the belief of each of its players. If any `last` > o,
-   the round was wholly scattered: produce nothing, but let all its players await what the log holds
-   now. If `last` == o, use the prior before it. Otherwise use the current prior. A player's prior
-   is read only after the part that the player awaits was seen applied, or it is cached.
-6. Produce the parts. The round is scattered once all of them are acknowledged. From then on its
-   players await the end of their parts. The beliefs of those for whom another round waits are
-   computed and cached (`BeliefCache`), until the player's next round, a lost partition or a
-   failure.
+   the round was wholly sent: send nothing, but treat all parts that the log has now as pending for
+   its players. If `last` == o, use the prior that the belief remembers from before the round.
+   Otherwise use the current prior. A player's prior is read only after the player's pending part
+   was seen applied, unless the prior is cached.
+6. Send the parts. The round is sent once all of them are acknowledged. From then on its parts are
+   pending for its players until they are seen applied. If another round of a player waits, the
+   player's new belief is computed and cached (`BeliefCache`) until the player's next round, a lost
+   partition or a failure.
 7. Commit the contiguous prefix of finished offsets at intervals, in one transaction with the
-   rejections among them. After a failed effect, get a new producer and go back to step 1.
+   rejections among them. After a failed effect, create a new producer and return to step 1.
 """
 
 import math
@@ -88,8 +91,8 @@ ROWS_PER_PART = 5000
 """The most rows in a message, and the most players in a piece of an oversize round."""
 
 REFUSED_S = 5.0
-"""How long a shard with unreadable beliefs, or a ladder that disagrees with the notes, is not tried
-again."""
+"""Seconds until a shard with unreadable beliefs, or a ladder that disagrees with the ladder events,
+is tried again."""
 
 
 class Estimator:
@@ -113,7 +116,7 @@ class Estimator:
         self._idle_s = idle_s
         self._commit_every_s = commit_every_s
         self._committed_s = -math.inf
-        """When offsets were last committed."""
+        """The monotonic time of the last commit of offsets, in seconds."""
         self._owned: frozenset[int] = frozenset()
         self._to_open: frozenset[int] = frozenset()
         """The newly owned partitions, which step 1 has not opened yet."""
@@ -134,17 +137,18 @@ class Estimator:
         self._progress = Progress(self._shards)
         self._strangers = Strangers(self._shards, self._observer)
         self._in_flight = InFlightWindow(self._progress, LONGEST_IN_FLIGHT_S)
-        """The waves that were sent and not seen applied."""
+        """The waves that were sent and not yet seen applied."""
         self._backoff = PollBackoff(self._idle_s)
         self._may_find_wave = True
-        """Whether a wave may be found now: something changed since the candidates were examined."""
+        """Whether a wave may be found now, because something changed since the candidates were last
+        examined."""
 
     @property
     def _inputs(self) -> dict[int, InputPartition]:
         return self._admission.inputs
 
     def run(self) -> Step[NoReturn]:
-        """Run steps 1 to 7 for ever."""
+        """Run steps 1 to 7 forever."""
         troubles = 0
         while True:
             try:
@@ -203,7 +207,7 @@ class Estimator:
     # --- polls ---
 
     def _read_on(self) -> Step[None]:
-        """Poll once and admit the rounds."""
+        """Poll once, and admit the rounds that were read."""
         timeout_s = self._backoff.timeout_s(
             waiting=bool(self._backlog), in_flight=len(self._progress)
         )
@@ -233,19 +237,19 @@ class Estimator:
         self._limiter.rest(self._now_s, self._observer.partitions_resting)
 
     def _drop(self, partitions: frozenset[int]) -> None:
-        """Drop partitions. The awaits of their players stay, because they hold whoever owns the
-        partitions."""
+        """Drop partitions. The pending parts of their players stay, because they do not depend on
+        which worker owns the partitions."""
         self._admission.drop(partitions)
         if self._oversize is not None and self._oversize.partition in partitions:
             self._oversize = None
-        self._belief_cache = BeliefCache()  # from now on others rate some of these ladders
+        self._belief_cache = BeliefCache()  # other workers rate some of these ladders now
         self._backlog.drop(partitions)
         self._may_find_wave = True
 
     # --- steps 2 and 3 ---
 
     def _admit(self, pending: PendingRounds) -> None:
-        """Add rounds that teach something to the backlog."""
+        """Add informative rounds to the backlog."""
         self._backlog.add(pending)
         self._may_find_wave = True
 
@@ -263,12 +267,12 @@ class Estimator:
         return too_many(self._progress, self._in_flight, self._wave_players, self._now_s)
 
     def _ready(self, players: Fingerprints, sizes: Ints) -> Flags:
-        """(R,) whether each round's players await nothing, or their beliefs are held."""
+        """(R,) whether each player of a round has no pending part or has a cached belief."""
         return self._progress.ready(players, sizes, self._belief_cache.may_hold(players))
 
     def _fitting(self, tickets: Ints) -> Ints:
-        """Keep the tickets that may be in a wave. If an oversize round is among them and none is in
-        progress, begin it."""
+        """Return those of these tickets that may be in a wave. If an oversize round is among them
+        and none is in progress, begin it."""
         if not self._backlog.oversize and self._agreement.is_full:
             return tickets
         large = self._backlog.sizes(tickets) > self._wave_players
@@ -284,11 +288,11 @@ class Estimator:
         return small[self._agreement.allowed(self._backlog.take(small))]
 
     def _agreed(self, wave: PendingRounds) -> Step[PendingRounds]:
-        """Keep the rounds of a wave whose ladders' notes agree with this worker's file."""
+        """Keep the rounds of a wave whose ladder events agree with this worker's file."""
         return (yield from self._agreement.agreed(wave, self._until_s, self._observer))
 
     @property
-    def _until_s(self) -> float:  # what is refused now is not tried again
+    def _until_s(self) -> float:  # until then nothing refused is tried again
         return self._now_s + REFUSED_S
 
     # --- steps 4 to 6 ---
@@ -311,16 +315,17 @@ class Estimator:
             self._backoff.progressed()
 
     def _read_wave(self, wave: PendingRounds) -> Step[PriorsRead]:
-        """The priors of a wave's players: those that are held, and the store's."""
+        """Read the priors of a wave's players, from the cache where possible and else from the
+        store."""
         rows, read = to_hold(self._backlog, wave), self._prior_reader.read_beside
         return (yield from read(wave, self._belief_cache, rows, self._progress, self._until_s))
 
     def _read_piece(self, piece: PendingRounds) -> Step[PriorsRead]:
-        """The store's priors of a piece."""
+        """Read the priors of a piece's players from the store."""
         return (yield from self._prior_reader.read(piece, self._progress, self._until_s))
 
     def _scatter(self, ready: PendingRounds, rows: Ints | slice, read: PriorsRead) -> Step[None]:
-        """Estimate and send rounds, whose players are in these rows of what was read."""
+        """Estimate and send rounds. `rows` are the rows of their players in `read`."""
         with self._observer.at_work(estimation.traced(ready)):
             part = self._estimate(ready, read.headers[rows])
             messages = estimation.messages(part, ready, self._rows_per_part)
@@ -330,7 +335,7 @@ class Estimator:
         self._observer.rounds_scattered(len(ready), ready.count)
 
     def _hold(self, sent: PendingRounds, part: Part, records: Mapping[int, bytes | None]) -> None:
-        """Hold the beliefs after these rounds, all of whose parts are acknowledged."""
+        """Cache the beliefs after these rounds, all of whose parts are acknowledged."""
         if records:
             self._belief_cache.sent(sent, part, records)
             self._backoff.held_beliefs()
@@ -341,19 +346,20 @@ class Estimator:
         return estimation.estimate(pending, priors, ratings, self._shards, seasons)
 
     def _resume(self, resumed: PendingRounds) -> Step[None]:
-        """Finish rounds that were found scattered: their parts are in the log, before its present
+        """Finish rounds that were already sent: their parts are in the log, before its present
         end."""
         self._finish(resumed, dict(enumerate((yield from shard_ends(self._shards)))))
         self._observer.rounds_resumed(len(resumed))
 
     def _finish(self, pending: PendingRounds, part_ends: Mapping[int, int]) -> None:
-        """Finish rounds that are wholly scattered: their players await the ends of these parts."""
+        """Finish rounds that are wholly sent. Their parts are pending for their players up to these
+        ends."""
         self._in_flight.sent(part_ends, estimation.by_shard(pending), self._now_s)
         self._close(pending)
 
     def _close(self, pending: PendingRounds) -> None:
-        """Remove rounds from the backlog, and count them as done. What is held of their players is
-        from before them."""
+        """Remove rounds from the backlog, and count them as done. The cached beliefs of their
+        players are dropped, because they are from before these rounds."""
         self._belief_cache.drop(pending.fingerprints)
         self._backlog.finish(pending)
         self._may_find_wave = True
@@ -381,7 +387,7 @@ class Estimator:
     # --- corrections ---
 
     def _correct(self) -> Step[None]:
-        """Do the next piece of the work on a correction that is due (`corrections`)."""
+        """Do the next piece of work on the corrections that are due (`corrections`)."""
         corrections, until_s, observer = self._admission.corrections, self._until_s, self._observer
         agreed_at = partial(self._agreement.agreed_at, until_s=until_s, observer=observer)
         for queued in () if self._send_no_more() else corrections.due(self._inputs):

@@ -1,5 +1,5 @@
-"""The state of one owned partition of `round-completed`: what was read, and what may be
-committed."""
+"""The state of one owned partition of `round-completed`: the records that were read, and the
+offsets that may be committed."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -24,10 +24,11 @@ REJECTED_BYTES = 64 * 2**20
 
 
 class InputPartition:
-    """Judges records in order from before the committed offset c, and tracks those from c on.
+    """Validates records in order, beginning before the committed offset c, and tracks those from c
+    on.
 
     Records at offsets [c - W, c) are read for their round ids only. Gaps between offsets are
-    allowed: Kafka's transaction markers take offsets, too.
+    allowed, because Kafka's transaction markers take offsets, too.
     """
 
     def __init__(self, duplicates: DuplicateWindow, *, start: int, committed: int) -> None:
@@ -36,27 +37,27 @@ class InputPartition:
         self._next_offset = start
         self._ran_dry = False
         self._unfinished: deque[int] = deque()
-        """Offsets that were read and not committed, in order."""
+        """The offsets that were read and not committed, in order."""
         self._finished: set[int] = set()
         """The unfinished offsets for which nothing is left to do."""
         self._rejections: dict[int, list[Rejection]] = {}
-        """By the offset with which they are committed."""
+        """The rejections, by the offset with which they are committed."""
         self.rejected_bytes = 0
-        """Bytes of the rejected records that are not committed."""
+        """The number of bytes of the rejected records that are not committed."""
 
     def __len__(self) -> int:
-        """How many records were read and not committed."""
+        """The number of records that were read and not committed."""
         return len(self._unfinished)
 
     def is_behind(self, *, idle: bool) -> bool:
         """Whether round ids before c are still being read. After one empty poll (`idle`) the answer
-        is no: the offsets that remain before c may hold no records."""
+        is no: the offsets that remain before c may have no records."""
         self._ran_dry = self._ran_dry or idle
         return self._next_offset < self._committed and not self._ran_dry
 
     def judge(self, record: Record, found: RoundHead | Invalid) -> Rejection | bool:
-        """Whether the round in a record counts, or the rejection of the record. False if the record
-        is read for its id only."""
+        """Validate a record. Returns True if its round is to be rated, or the record's rejection.
+        Returns False if the record is read for its round id only, or was read before."""
         if record.offset < self._next_offset:
             return False
         self._next_offset = record.offset + 1
@@ -72,7 +73,8 @@ class InputPartition:
         return live
 
     def enqueue(self, record: Record) -> bool:
-        """Whether a well-formed correction in a record is to be worked in: it was not before."""
+        """Whether a well-formed correction in a record is to be applied. It is not if the record
+        was read before, or is before the committed offset."""
         if record.offset < self._next_offset:
             return False
         self._next_offset = record.offset + 1
@@ -86,8 +88,8 @@ class InputPartition:
         return next((o for o in self._unfinished if o not in self._finished), offset) >= offset
 
     def reached_by(self, offsets: Sequence[int]) -> int:
-        """How many of these offsets, from the first one on, have only each other before them: all
-        other records before them are finished."""
+        """The length of the longest prefix of `offsets` for which all other records before its last
+        offset are finished."""
         count = 0
         for offset in self._unfinished:
             if count < len(offsets) and offset == offsets[count]:
@@ -97,7 +99,7 @@ class InputPartition:
         return count
 
     def reject(self, record: Record, invalid: Invalid, at: int) -> Rejection:
-        """Reject a record, together with what is committed up to the offset `at`."""
+        """Reject a record. The rejection is committed together with the offset `at`."""
         rejection = Rejection(record, invalid.code, str(invalid), invalid.ladder, invalid.round_id)
         self._rejections.setdefault(at, []).append(rejection)
         self.rejected_bytes += len(record.value or b"")
@@ -126,16 +128,16 @@ class InputPartition:
 def committed_by(partitions: frozenset[int]) -> Step[dict[int, int | None]]:
     """Step 1: the committed offset of each partition; None where nothing was ever committed.
 
-    Kafka deletes a group's offsets some days after its last member left
+    Kafka deletes a consumer group's offsets some days after its last member left
     (`offsets.retention.minutes`). If no part was deleted, the offset after the last rejection
-    replaces the lost offset: that rejection was committed in one transaction with its offset, and
-    no later record was rejected. Later rounds that were already scattered are detected in step 5.
-    The replacement is committed at once.
+    replaces the lost offset. That rejection was committed in one transaction with its offset, and
+    no later record was rejected. Later rounds that were already sent are detected in step 5. The
+    replacement is committed at once.
 
-    Raises Regrouped if ownership changed meanwhile: who owns the partition now, perhaps the same
-    worker, begins anew. Raises OffsetsForgotten if parts were deleted. A round scattered again so
-    late might become the only round of its players that the log has parts of, and `rebuild` relies
-    on the parts.
+    Raises Regrouped if ownership changed during the call: the worker that owns the partition now,
+    perhaps the same one, starts over. Raises OffsetsForgotten if parts were deleted. A round that
+    is sent again so late might become the only round of its players that has parts in the log, and
+    `rebuild` relies on the parts.
     """
     committed = yield from ask(Committed(partitions))
     forgotten = frozenset(p for p, offset in committed.items() if offset is None)
@@ -158,14 +160,15 @@ def finish(inputs: Mapping[int, InputPartition], pending: PendingRounds) -> None
 
 
 def hold_much(sources: Collection[InputPartition], most: int) -> bool:
-    """Whether one partition holds more than `most` records, or all partitions together hold more
-    than REJECTED_BYTES of rejected records."""
+    """Whether one partition has more than `most` uncommitted records in memory, or all partitions
+    together have more than REJECTED_BYTES of rejected records."""
     rejected = sum(each.rejected_bytes for each in sources)
     return rejected > REJECTED_BYTES or any(len(each) > most for each in sources)
 
 
 def behind(sources: Mapping[int, InputPartition], *, idle: bool) -> list[int]:
-    """The partitions that still read round ids before c. `idle`: the last poll was empty."""
+    """The partitions that still read round ids before c. `idle` says that the last poll was
+    empty."""
     return [p for p, source in sources.items() if source.is_behind(idle=idle)]
 
 
@@ -185,9 +188,12 @@ def all_finished(sources: Mapping[int, InputPartition]) -> tuple[dict[int, int],
 def commit_finished(
     inputs: Mapping[int, InputPartition], poll: Callable[[], Step[None]]
 ) -> Step[CommitSource | None]:
-    """Step 7: commit what all partitions have finished, together with the rejections among it.
+    """Step 7: commit the finished offsets of all partitions, together with the rejections before
+    them.
 
-    After Regrouped, `poll` and commit what is still owned. Returns what was committed, if anything.
+    After Regrouped, call `poll` and commit the offsets of the partitions that are still owned.
+    Returns the effect that was committed, or None if nothing was. Raises Regrouped as `insist`
+    does.
     """
     offsets, rejections = all_finished(inputs)
 

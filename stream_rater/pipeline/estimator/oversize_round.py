@@ -1,17 +1,19 @@
-"""Rates a round that is larger than a wave, in pieces: one piece a turn, with other rounds in
-between.
+"""Rates a round that is larger than a wave, in pieces. One piece is handled in each pass of the
+estimator's loop, with waves of other rounds in between.
 
-The round stays one round. All its players are estimated together, and it counts as scattered once
-all pieces are acknowledged. Steps 4 to 6 may be split into pieces because they concern one player
-at a time:
+The round stays one round. All its players are estimated together, and it counts as sent once all
+pieces are acknowledged. Steps 4 to 6 may be split into pieces because they concern one player at a
+time:
 
 - None of its players is in another wave before the round is finished (`backlog`). So a prior that
-  counted when its piece was read stays the prior until then, even if the store goes back.
-- A piece is read once its players await nothing. It counts if each `applied` that was read with it
-  is accepted.
-- The players of a piece await the end of its parts from the moment when these are acknowledged.
+  counted when its piece was read stays the prior until the round is finished, even if the store
+  loses writes.
+- A piece is read once its players have no pending parts. It counts if each `applied` that was read
+  with it is accepted.
+- The parts of a piece are pending for its players from the moment when they are acknowledged.
 
-If the worker dies, its successor finds this round in some beliefs, as after any partial scatter.
+If the worker dies, its successor finds this round in some beliefs, as it does after any round that
+was sent in part.
 
 Later parts in a shard wait behind a piece. So the next piece is sent only while at most
 PIECES_IN_FLIGHT - 1 of the earlier pieces wait to be applied. Other rounds then wait for at most
@@ -40,15 +42,15 @@ class OversizeRound:
 
     def __init__(self, whole: PendingRounds, piece_players: int, progress: Progress) -> None:
         self.whole = whole
-        """The round as pending rounds of length one."""
+        """The oversize round, as pending rounds of length one."""
         self._progress = progress
         self._starts = range(0, whole.count, piece_players)
         self._priors: list[Table] = []
         """The priors of each piece that was read."""
         self.is_scattered = False
-        """Whether a belief shows that the round was already scattered."""
+        """Whether a belief shows that the round was already sent."""
         self._rows: Part | None = None
-        """All rows of the round, once they are estimated."""
+        """All rows of the round; None until they are estimated."""
         self._sent = 0
         """The number of acknowledged pieces."""
         self._in_flight = InFlightWindow(progress)
@@ -65,7 +67,7 @@ class OversizeRound:
 
     @property
     def is_sent(self) -> bool:
-        """Whether all its parts were acknowledged."""
+        """Whether all parts of the round were acknowledged."""
         return self._sent == len(self._starts)
 
     def _piece(self, number: int) -> PendingRounds:

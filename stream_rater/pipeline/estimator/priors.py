@@ -1,8 +1,9 @@
 """Reads the priors of rounds from the store, and decides which of them count (steps 4 and 5).
 
-A player whose belief is cached (`BeliefCache`) is not read. Where other rounds wait for many of a
-small wave's players, whole records are read, so that the beliefs after the wave can be cached. A
-shard is refused for a while if a belief in it cannot be read; rounds with a player there wait.
+A player whose belief is cached (`BeliefCache`) is not read. If other rounds wait for many players
+of a small wave, whole records are read, so that the beliefs after the wave can be cached. If a
+belief in a shard cannot be read, the shard is refused for some seconds, and rounds with a player in
+it wait.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -28,16 +29,16 @@ NOBODY = np.empty(0, np.int64)
 
 FEW_PLAYERS, MANY_WAIT = 2000, 0.25
 """The beliefs after a wave are cached if it has no more players than this, and another round waits
-for at least this share of them. To read and compute beliefs costs more than headers do. A larger
-wave shows that there is enough to do until the store has applied its parts."""
+for at least this share of them. Reading and computing beliefs costs more than reading headers. A
+larger wave shows that there is enough other work until the store has applied its parts."""
 
 MOST = 50_000
-"""When more beliefs are cached, those that the store has are dropped."""
+"""When more beliefs than this are cached, those that the store has are dropped."""
 
 
 def to_hold(backlog: Backlog, wave: PendingRounds) -> Ints:
-    """The rows of the players whose beliefs are to be cached: those for whom another round waits,
-    if that is worth it."""
+    """The rows of the players whose beliefs are to be cached. They are the players for whom another
+    round waits; there are none if caching does not pay."""
     if wave.count > FEW_PLAYERS:
         return NOBODY
     later = np.flatnonzero(backlog.has_later(wave))
@@ -52,11 +53,11 @@ class PriorsRead(NamedTuple):
     accepted: Flags
     """(P,) whether each player's prior counts."""
     records: Mapping[int, bytes | None] = {}
-    """By row, the whole records of those for whom another round waits; None where there is no
+    """By row, the whole records of the players for whom another round waits; None where there is no
     belief yet."""
 
     def records_at(self, rows: Ints | slice) -> dict[int, bytes | None]:
-        """Those records of the players in these rows, by their number among them."""
+        """The records of those players who are in `rows`, by their number among these rows."""
         if not self.records:
             return {}
         numbers = enumerate(np.arange(len(self.headers))[rows].tolist())
@@ -71,48 +72,48 @@ class HeldBelief(NamedTuple):
 
 
 class BeliefCache:
-    """Beliefs that the estimator computes itself, while the store has yet to apply their last
-    round. Of players with one fingerprint, only the last one is cached.
+    """Beliefs that the estimator computes itself, before the store has applied their last round. If
+    players share a fingerprint, only the last of them is cached.
 
     All rounds of a ladder pass through one estimator, and a belief is rated nowhere else. So once
-    all parts of a round are acknowledged, the estimator knows what the store will hold: it computes
-    stage 2 by the same kernels. A round whose players' beliefs are cached need not wait for the
-    updaters.
+    all parts of a round are acknowledged, the estimator knows the records that the store will have:
+    it computes stage 2 by the same kernels. A round whose players' beliefs are cached need not wait
+    for the updaters.
 
-    A player is cached only if another round waits for the player. A cached belief is a record as
-    the store will hold it, by the player's ladder and id: a fingerprint only says where it is worth
-    looking.
+    A player's belief is cached only if another round waits for the player. A cached belief is a
+    record as the store will have it, with the player's ladder and id: a fingerprint only selects
+    the entry, and ladder and id are compared.
     """
 
     def __init__(self) -> None:
         self._beliefs: dict[int, HeldBelief] = {}
-        """By fingerprint."""
+        """The cached beliefs, by fingerprint."""
         self._marks = PlayerMap()
-        """The same fingerprints."""
+        """The fingerprints of the cached beliefs, in a form that is fast to search."""
 
     def __len__(self) -> int:
         return len(self._beliefs)
 
     def may_hold(self, players: Fingerprints) -> Flags:
-        """(P,) whether a player is held who has this fingerprint."""
+        """(P,) whether a belief is cached for a player with this fingerprint."""
         if not self._beliefs:
             return np.zeros(len(players), np.bool_)
         found: Flags = self._marks.find(players) != NOTHING
         return found
 
     def records(self, players: Sequence[Player], fingerprints: Fingerprints) -> list[bytes | None]:
-        """The record of each player's belief; None where it is not held."""
+        """The record of each player's belief; None where it is not cached."""
         found = map(self._beliefs.get, fingerprints.tolist())
         each = zip(players, found, strict=True)
         return [held.record if held and held.player == player else None for player, held in each]
 
     def sent(self, pending: PendingRounds, part: Part, records: Mapping[int, bytes | None]) -> None:
-        """Hold the beliefs of some players after rounds that were sent: of those whose `records`
-        before them are given, by their number among the rounds' players."""
+        """Cache beliefs after rounds that were sent. `records` has the records before these rounds
+        of the players to cache, by their number among the rounds' players."""
         rows = np.array(list(records), np.int64)
         try:
             after = posteriors(part, pending, rows, list(records.values()))
-        except UnknownRecord:  # the updater refuses the shard and says why
+        except UnknownRecord:  # the updater refuses the shard and reports the reason
             return
         players = pending.rounds.players().take(rows)
         self.hold(list(players), pending.fingerprints[rows], after)
@@ -120,7 +121,7 @@ class BeliefCache:
     def hold(
         self, players: Sequence[Player], fingerprints: Fingerprints, records: Sequence[bytes]
     ) -> None:
-        """Hold these beliefs."""
+        """Cache these beliefs."""
         beliefs = map(HeldBelief, players, records)
         self._beliefs.update(zip(fingerprints.tolist(), beliefs, strict=True))
         self._marks.note(fingerprints, np.zeros(len(fingerprints), np.int64))
@@ -133,20 +134,22 @@ class BeliefCache:
         self._marks.forget(held, np.zeros(len(held), np.int64))
 
     def keep(self, awaiting: Callable[[Fingerprints], Flags]) -> None:
-        """If many beliefs are held, drop those of players who await no part: the store has them."""
+        """If more than MOST beliefs are cached, drop those of players without pending parts: the
+        store has them."""
         if len(self._beliefs) > MOST:
             marks = np.array(list(self._beliefs), np.uint64)
             self.drop(marks[~awaiting(marks)])
 
 
 class PriorReader:
-    """Reads priors for one estimator, and reports shards that are refused or readable again."""
+    """Reads priors for one estimator. It reports shards that are refused, and shards that are
+    readable again."""
 
     def __init__(self, shards: int, observer: Observer) -> None:
         self._shards = shards
         self._observer = observer
         self._refused: set[int] = set()
-        """Shards whose beliefs could not be read the last time."""
+        """The shards whose beliefs could not be read the last time."""
 
     def read(
         self, pending: PendingRounds, progress: Progress, refused_until_s: float
@@ -167,10 +170,10 @@ class PriorReader:
         self, pending: PendingRounds, held: BeliefCache, to_be_held: Ints, progress: Progress,
         refused_until_s: float,
     ) -> Step[PriorsRead]:  # fmt: skip
-        """Read all priors of the rounds' players, from the cache if they are there, else from the
-        store.
+        """Read all priors of the rounds' players, from the cache where they are in it, and else
+        from the store.
 
-        `to_be_held` are the rows of the players whose whole records are wanted, too.
+        `to_be_held` has the rows of the players whose whole records are returned, too.
         """
         may_hold = held.may_hold(pending.fingerprints)
         if not (may_hold.any() or len(to_be_held)):
@@ -178,7 +181,7 @@ class PriorReader:
         players, found = pending.rounds.players(), _Found(pending)
         at = np.flatnonzero(may_hold)
         found.take_held(at, held.records(players.take(at), pending.fingerprints[at]))
-        # Only hashes that collide let a round into the wave though a player awaits a part.
+        # A round gets into the wave despite a player's pending part only if fingerprints collide.
         awaits = progress.awaits(pending.fingerprints) & ~found.known
         rows = found.unknown()
         asked = dict.fromkeys(progress.waiting(), NO_PLAYERS)
@@ -208,7 +211,7 @@ class PriorReader:
 
 
 class _Found:
-    """What is known of P players so far."""
+    """The priors of P players that were found so far."""
 
     def __init__(self, pending: PendingRounds) -> None:
         count = pending.count
@@ -222,7 +225,8 @@ class _Found:
         """By shard, why a belief in it cannot be read."""
 
     def take_held(self, rows: Ints, records: Sequence[bytes | None]) -> None:
-        """Take the cached records of the players in these rows; None where there is none."""
+        """Add the cached records of the players in these rows; None stands for a record that is not
+        cached."""
         known = [record for record in records if record is not None]
         held = rows[np.array([record is not None for record in records], np.bool_)]
         self.known[held] = True
@@ -237,7 +241,7 @@ class _Found:
         return {shard: own for shard, own in chosen.items() if len(own)}
 
     def take(self, shard: int, rows: Ints, records: Sequence[bytes | None]) -> None:
-        """Take what the store has of the players in these rows of a shard."""
+        """Add the records that the store has of the players in these rows, all of one shard."""
         try:
             self.headers[rows] = read_headers(_headers(records))
         except UnknownRecord as error:

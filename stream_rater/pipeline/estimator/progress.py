@@ -1,14 +1,14 @@
-"""Tracks how far the store has come, as an estimator sees it, and so which priors count (steps 1, 4
-to 6).
+"""Tracks which parts the store has applied, as an estimator sees it, and so which priors count
+(steps 1 and 4 to 6).
 
 A prior must include every earlier round of its player. Positions alone decide whether it does: the
 store of a shard is the fold of its parts before `applied`, so only the ends of parts matter.
 
-- floor[s]: no prior of shard s counts while `applied` is below it. It starts at the end of the
-  parts at take-over, which covers everything that predecessors sent. It rises with every accepted
-  `applied`, so that a store that went back is not trusted until it has caught up.
-- await[player]: the end of the part that holds the player's last round. Once an accepted `applied`
-  has reached it, the await is forgotten: the floor has risen past it.
+- floor[s]: no prior of shard s counts while `applied` is below it. At take-over it is set to the
+  end of the parts, which covers everything that predecessors sent. It rises with every accepted
+  `applied`, so that a store that lost writes is not trusted until it has caught up.
+- await[player]: the end of the player's pending part, which contains the player's last round. Once
+  an accepted `applied` has reached this end, the entry is dropped: the floor has risen past it.
 """
 
 import math
@@ -23,25 +23,25 @@ from stream_rater.columns.player_map import NOTHING, Fingerprints, PlayerMap, sh
 
 
 class Progress:
-    """The floors of all shards, and the awaits of players with parts in flight."""
+    """The floors of all shards, and the pending parts of players."""
 
     def __init__(self, shards: int) -> None:
         self._floor = [0] * shards
         self._awaits = PlayerMap()
         self._in_flight: list[deque[tuple[int, Fingerprints]]] = [deque() for _ in range(shards)]
-        """By shard, in rising order, the ends of parts not seen applied, and the players in
-        them."""
+        """By shard, in rising order, the ends of the parts not seen applied, each with the players
+        in the part."""
         self._rows = 0
-        """Rows in these parts."""
+        """The number of rows in parts not seen applied."""
         self._behind: set[int] = set()
-        """Shards whose last seen `applied` was below their floor."""
+        """The shards whose last seen `applied` was below their floor."""
         self._refused: dict[int, float] = {}
-        """Shards whose beliefs cannot be read, and the time before which they are not tried
+        """The shards whose beliefs cannot be read, and the time before which each is not tried
         again."""
         self._excluded: set[int] = set()
-        """Shards whose store is of another history than the log (`same_history`)."""
+        """The shards whose store has another history than the log (`same_history`)."""
         self.moved = True
-        """Whether a player may have become ready since the last look. The caller resets it."""
+        """Whether a player may have become ready since the caller last set this to False."""
 
     def __len__(self) -> int:
         """The number of rows in parts that were not seen applied: a player with several parts in
@@ -56,7 +56,8 @@ class Progress:
                 self._behind.add(shard)
 
     def accept(self, shard: int, applied: int) -> bool:
-        """Step 4: note an `applied`, and return whether the priors that were read with it count."""
+        """Step 4: record a shard's `applied`, and return whether the priors that were read with it
+        count."""
         if shard in self._excluded:
             return False
         if applied < self._floor[shard]:
@@ -74,10 +75,10 @@ class Progress:
             end, players = in_flight.popleft()
             self._rows -= len(players)
             self.moved = True
-            self._awaits.forget(players, np.full(len(players), end))  # not later awaits
+            self._awaits.forget(players, np.full(len(players), end))  # keeps later pending parts
 
     def sent(self, ends: Mapping[int, int], players: Mapping[int, Fingerprints]) -> None:
-        """Step 6: note that parts of these players are in the log. `ends` and `players` are by
+        """Step 6: record that parts of these players are in the log. `ends` and `players` are by
         shard."""
         for shard, shard_players in players.items():
             self._in_flight[shard].append((ends[shard], shard_players))
@@ -94,14 +95,14 @@ class Progress:
         )
 
     def awaits(self, players: Fingerprints) -> Flags:
-        """(P,) whether each player awaits a part that was not seen applied."""
+        """(P,) whether each player has a pending part: one that was not seen applied."""
         found: Flags = self._awaits.find(players) != NOTHING
         return found
 
     def ready(self, players: Fingerprints, sizes: Ints, held: Flags | None = None) -> Flags:
         """(R,) for each round, whether the priors of all its players would count, as far as is
-        known. `sizes` has the number of players of each round. Who is `held` (P,) awaits nothing.
-        """
+        known. `sizes` has the number of players of each round. `held` (P,) says which players have
+        a cached belief; their pending parts do not count."""
         if not len(sizes):
             return np.empty(0, np.bool_)
         not_yet = self.awaits(players)
@@ -113,8 +114,8 @@ class Progress:
         return ready
 
     def closed(self) -> set[int]:
-        """The shards of which no prior counts now: those below their floor, those refused, and
-        those excluded."""
+        """The shards of which no prior counts now: they are below their floor, refused or
+        excluded."""
         return self._behind | self._excluded | self._refused.keys()
 
     def waiting(self) -> list[int]:
@@ -129,16 +130,16 @@ class Progress:
         self._refused[shard] = until_s
 
     def exclude(self, shard: int) -> None:
-        """Take no notice of this shard's store: it is of another history."""
+        """Ignore this shard's store, because it has another history than the log."""
         self._excluded.add(shard)
 
     def include(self, shard: int) -> None:
-        """Take notice of this shard's store again."""
+        """Stop ignoring this shard's store."""
         self._excluded.discard(shard)
         self.moved = True
 
     def retry(self, now_s: float) -> None:
-        """Accept priors again of shards whose time of refusal has passed."""
+        """Accept priors again from the shards whose time of refusal has passed."""
         due = [shard for shard, until_s in self._refused.items() if until_s <= now_s]
         for shard in due:
             del self._refused[shard]
@@ -150,14 +151,14 @@ class Sent:
     """A wave or a piece that was sent."""
 
     ends: Mapping[int, int]
-    """The end of its parts, by shard."""
+    """The end of the parts, by shard."""
     players: int
     sent_s: float
 
 
 class InFlightWindow:
-    """The waves or pieces that are in the log and were not seen wholly applied, in order of
-    sending.
+    """The waves or pieces that are in the log and were not seen wholly applied, in the order in
+    which they were sent.
 
     Each counts for at most `longest_s`. Otherwise a slow updater of one shard would stop the rounds
     of all other shards.
@@ -171,13 +172,14 @@ class InFlightWindow:
     def sent(
         self, ends: Mapping[int, int], players: Mapping[int, Fingerprints], now_s: float
     ) -> None:
-        """Add a wave or piece, and note its parts in the progress."""
+        """Add a wave or piece, and record its parts in the Progress."""
         self._progress.sent(ends, players)
         own = {shard: ends[shard] for shard in players}
         self._pieces.append(Sent(own, sum(map(len, players.values())), now_s))
 
     def has(self, pieces: int, players: int, now_s: float) -> bool:
-        """Whether at least `pieces` count, with at least `players` players in all."""
+        """Whether at least `pieces` waves or pieces count, with at least `players` players in
+        all."""
         while self._pieces and self._is_over(self._pieces[0], now_s):
             self._pieces.popleft()
         waiting = sum(each.players for each in self._pieces)

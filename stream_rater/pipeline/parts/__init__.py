@@ -1,1 +1,1 @@
-"""The records of `performance-estimated`: how they are written and read."""
+"""The records of `performance-estimated`: how they are encoded and decoded."""

@@ -1,9 +1,10 @@
 """A correction part: new records of players of one shard, as one message of
 `performance-estimated`.
 
-A correction at offset c of `round-completed` is worked in by a replay of the edited log. The
-players whose belief it changes get the belief that the replay gives them, whole. A row is fresh
-under the same rule as a round's: c is after the `last` of the belief that the shard holds.
+A correction at offset c of `round-completed` is applied by a replay of the edited log. Each player
+whose belief it changes gets the whole belief that results from the replay. A row changes a stored
+belief under the same rule as a row of a round: c must be after the `last` of the belief that the
+shard has.
 """
 
 from typing import Annotated
@@ -25,24 +26,25 @@ class CorrectionPart(msgspec.Struct, frozen=True, array_like=True):
     kernel: int
     """The KERNEL_VERSION of the replay."""
     shards: int
-    """How many shards there were."""
+    """The number of shards when the part was made."""
     offset: int
-    """Of the correction in `round-completed`."""
+    """The offset of the correction in `round-completed`."""
     ladder: str
     cause: str
     """The correction's kind: its header `event-type`."""
     round_id: str
-    """Of the round that was corrected, or the empty string."""
+    """The id of the round that was corrected, or the empty string."""
     completed_at: str
-    """When the ladder's last round before the correction was completed, as reported."""
+    """The time of completion, as reported, of the ladder's last round before the correction."""
     rule: RatingRule
-    """By which the ladder's ratings are displayed."""
+    """The rule by which the ladder's ratings are displayed."""
     threshold: float
-    """Points by which a displayed rating must move for an event to be told at once."""
+    """The number of points by which a displayed rating must move for its event to be published at
+    once."""
     players: list[str]
-    """(n,)"""
+    """(n,) the ids of the players."""
     records: list[bytes]
-    """(n,) without meaning are `last` and all `previous_` fields."""
+    """(n,) the encoded beliefs. Their `last` and `previous_` fields have no meaning."""
 
     def __len__(self) -> int:
         return len(self.players)
@@ -53,12 +55,12 @@ _decode = msgspec.msgpack.Decoder(CorrectionPart).decode
 
 
 def encode(part: CorrectionPart) -> bytes:
-    """The message."""
+    """Encode a correction part as a message."""
     return _encode(part)
 
 
 def is_correction(data: bytes) -> bool:
-    """Whether a message says that it is a correction part."""
+    """Whether a message begins as a correction part does."""
     return data[:1] == _BEGINS[:1] and data[1:2] == _BEGINS[1:2]
 
 
@@ -68,8 +70,9 @@ _BEGINS = bytes([0x90 | len(CorrectionPart.__struct_fields__), CORRECTION])
 def decode(
     data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KERNEL
 ) -> CorrectionPart:
-    """The correction part in a message, if it is of a kernel version from `oldest` to ours,
-    `kernel`. Raises UnknownPart, or NotAPart."""
+    """Decode the correction part in a message. Raises NotAPart if the message does not begin as
+    one, and UnknownPart if the part is damaged or its kernel version is not in `oldest` to
+    `kernel`, which is this release's own."""
     if not is_correction(data):
         raise NotAPart("no correction part")
     try:

@@ -1,7 +1,8 @@
-"""Parts as stage 2 reads them: many messages are decoded at once into columns, and each part is a
-view of some of their rows.
+"""Decodes parts for stage 2: many messages become columns in one call, and each part is a view of
+some of their rows.
 
-Most messages have a dozen rows: decoding each message by itself would take longer than its rows.
+Most messages have a dozen rows. If each message were decoded by itself, the fixed cost of a call
+would be larger than the cost of its rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,27 +48,28 @@ from stream_rater.rating.stages import RatingRule
 from stream_rater.rounds.fastjson import runs
 
 TOGETHER_BYTES = 2**18
-"""Messages are decoded in one call while they have no more bytes together. Their rows stay in
-memory as long as any part of them waits to be applied."""
+"""The most bytes of the messages that one call decodes. Their rows stay in memory as long as any of
+their parts waits to be applied."""
 
 Rules = tuple[RatingRule, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """n rows of parts: a player in a round each. A round is listed once for each part that it is
-    in, so there are R of them."""
+    """n rows of parts, each of which is one player in one round. There are R rounds; a round that
+    is in several parts is listed once for each."""
 
     data: Bytes
-    """The messages, which contain the strings of all columns."""
+    """The bytes of the messages, which contain the strings of all columns."""
     rules: list[RatingRule]
     """The distinct rules of all rounds."""
     rounds: Ints
-    """(ROUND, R) what `unpacking` finds of each round. RULE is an index into `rules`."""
+    """(ROUND, R) the values that `unpacking` finds for each round. RULE is an index into
+    `rules`."""
     columns: Ints
-    """(ROW, n) what `unpacking` finds of each row."""
+    """(ROW, n) the values that `unpacking` finds for each row."""
     evidence: Evidence
-    """(n, 4) as in Wave's Evidence."""
+    """(n, 4) the evidence, with the columns of Wave's Evidence."""
     fingerprints: Fingerprints
     """(n,) hashes of ladder and player. Two players may share one by chance."""
     traces: dict[int, Trace | None]
@@ -84,7 +86,7 @@ class Rows:
 
     @property
     def place(self) -> Ints:
-        """(n,) as in Wave."""
+        """(n,) the place of each row's player, as in Wave."""
         place: Ints = self.columns[PLACE]
         return place
 
@@ -120,11 +122,12 @@ class Rows:
 
     @property
     def completed_at(self) -> tuple[StringColumn, Ints]:
-        """The distinct times of completion, as reported, and (R,) the index of each round's."""
+        """The distinct times of completion, as reported, and (R,) the index of each round's time
+        among them."""
         return distinct(StringColumn(self.data, *self.rounds[AT : AT_END + 1]))
 
     def take(self, rows: Ints) -> "Rows":
-        """These rows only, with all rounds."""
+        """Return these rows only, with all rounds."""
         return Rows(
             self.data, self.rules, self.rounds, self.columns.take(rows, axis=1),
             self.evidence[rows], self.fingerprints[rows], self.traces,
@@ -133,7 +136,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class PartView:
-    """One part: consecutive rounds and rows of those that were decoded together."""
+    """One part: consecutive rounds and rows among those that were decoded together."""
 
     decoded: Rows
     """The rows of all parts that were decoded with this one."""
@@ -146,40 +149,42 @@ class PartView:
     shards: int = 0
     """The number of shards that the part was cut for; 0: unknown."""
     home: int = unpacking.NOWHERE
-    """The one of these shards that all its players belong to; NOWHERE: unknown, or more than one.
-    """
+    """The shard that all players of the part belong to; NOWHERE: unknown, or the players belong to
+    several shards."""
 
     def __len__(self) -> int:
         return self.last - self.first
 
     @property
     def players(self) -> list[str]:
-        """(n,) ids."""
+        """(n,) the ids of the part's players."""
         columns = self.decoded.columns[:, self.first : self.last]
         return StringColumn(self.decoded.data, columns[NAME], columns[NAME_END]).texts()
 
     def traced(self) -> Iterator[tuple[Trace, str, str]]:
-        """The trace, ladder and id of each round that has a trace."""
+        """Yield the trace, ladder and id of each round that has a trace."""
         for r, trace in self.decoded.traces.items():
             if trace and self.first_round <= r < self.last_round:
                 yield trace, _text(self.decoded, LADDER, r), _text(self.decoded, ID, r)
 
 
 def _text(rows: Rows, column: int, r: int) -> str:
-    """The text of a round that starts in this column."""
+    """The text of round r whose start is in this column, and its end in the next column."""
     start, end = rows.rounds[column : column + 2, r].tolist()
     return rows.data[start:end].tobytes().decode()
 
 
 def read_all(messages: Sequence[bytes], kernel: int = KERNEL_VERSION) -> list[PartView | None]:
-    """The part in each message; None for a message that only `read` can decode, or refuse."""
+    """Decode the part in each message. The result is None for a message that only `read` can decode
+    or refuse."""
     return [each for some in runs(messages, TOGETHER_BYTES) for each in _read(some, kernel)]
 
 
 def read(data: bytes, kernel: int = KERNEL_VERSION) -> PartView:
-    """The part in one message, in any form of MessagePack.
+    """Decode the part in one message, which may use any form of MessagePack.
 
-    Raises what `schema.decode` raises, and UnknownPart if a player is in the part twice.
+    Raises what `schema.decode` raises, and UnknownPart if a player is in the part twice or a number
+    is too large.
     """
     part = schema.decode(data, kernel)
     ladders = [part.rounds[i].ladder for i in part.round_index.tolist()]
@@ -194,8 +199,8 @@ def read(data: bytes, kernel: int = KERNEL_VERSION) -> PartView:
 def _read(
     messages: Sequence[bytes], kernel: int, *, are_distinct: bool = False
 ) -> list[PartView | None]:
-    """Decode messages together. `are_distinct` asserts that no message has a player twice; without
-    it, the fingerprints are compared."""
+    """Decode messages together. `are_distinct` asserts that no message has a player twice;
+    otherwise the fingerprints are compared."""
     data = np.frombuffer(bytearray().join((*messages, unpacking.PADDING)), np.uint8)
     decoded, found = _unpacked(data, np.cumsum([len(each) for each in messages], dtype=np.int64))
     damaged = [r for r, trace in decoded.traces.items() if trace is None]
@@ -210,7 +215,7 @@ def _read(
             views.append(PartView(decoded, first_round, last_round, first, last, shards, home))
             all_rules.append(rules)
         first_round, first = last_round, last
-    if len(all_rules) < len(messages):  # the rows must be those of the taken messages only
+    if len(all_rules) < len(messages):  # rows must come from taken messages only
         taken = [m for m, view in zip(messages, views, strict=True) if view is not None]
         again = iter(_read(taken, kernel, are_distinct=are_distinct) if taken else ())
         return [None if view is None else next(again) for view in views]
@@ -219,8 +224,8 @@ def _read(
 
 
 def _unpacked(data: Bytes, ends: Ints) -> tuple[Rows, Ints]:
-    """The rows of messages that end at `ends`, without rules yet; and (M, MESSAGE) what `unpacking`
-    finds of each message."""
+    """The rows of the messages that end at `ends`, with an empty list of rules; and (M, MESSAGE)
+    the values that `unpacking` finds for each message."""
     most_rounds, most = 1 + len(data) // LEAST_ROUND, 1 + len(data) // LEAST_ROW
     rounds, columns = np.empty((ROUND, most_rounds), np.int64), np.empty((ROW, most), np.int64)
     evidence, fingerprints = np.empty((most, schema.EVIDENCE_COLUMNS)), np.empty(most, np.uint64)
@@ -235,7 +240,7 @@ def _unpacked(data: Bytes, ends: Ints) -> tuple[Rows, Ints]:
 
 
 def _trace(data: Bytes, start: int, end: int) -> Trace | None:
-    """The trace context in these bytes; None if it is damaged."""
+    """Decode the trace context in these bytes. Returns None if it is damaged."""
     try:
         return _decode_trace(data[start:end].tobytes())
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -258,7 +263,8 @@ def _number_rules(decoded: Rows, round_ends: Ints, rules: Sequence[Rules]) -> No
 
 @lru_cache(maxsize=256)
 def _rules(packed: bytes, kernel: int) -> Rules | None:
-    """The rules in a message; None if we cannot apply the kernel version of one of them."""
+    """Decode the rules in a message. Returns None if they are damaged, or if this worker cannot
+    apply the kernel version of one of them."""
     try:
         rules = _decode_rules(packed)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -276,11 +282,11 @@ NO_ROWS = PartView(
     ),
     0, 0, 0, 0,
 )  # fmt: skip
-"""A part without rows, which is queued in place of a message that is no part."""
+"""A part without rows. It is queued in place of a message that is not a part."""
 
 
 def rows_of(views: Sequence[PartView]) -> Rows:
-    """The rows of these parts, part by part. There is at least one part."""
+    """The rows of these parts, part by part. `views` must not be empty."""
     decoded = list({id(each.decoded): each.decoded for each in views}.values())
     ends = accumulate(map(len, decoded))
     bases = {id(each): end - len(each) for each, end in zip(decoded, ends, strict=True)}
@@ -290,7 +296,7 @@ def rows_of(views: Sequence[PartView]) -> Rows:
 
 
 def _concat(decoded: Sequence[Rows]) -> Rows:
-    """All of these rows in turn."""
+    """Concatenate these rows."""
     rules: dict[RatingRule, int] = {}
     all_rounds, all_columns, traces = list[Ints](), list[Ints](), dict[int, Trace | None]()
     size = count = 0

@@ -1,20 +1,20 @@
-"""A part: the slice of a wave that one shard needs, as one message of `performance-estimated`.
+"""The format of a part: the rows of a wave that one shard needs, as one message of
+`performance-estimated`.
 
-It is columnar: a round's values are written once, and players' values are columns. A part carries
-all that stage 2 computes with, so the updater needs no configuration of its own.
+It is columnar: a round's values are written once, and players' values are columns. A part contains
+every input of stage 2, so the updater needs no configuration of its own.
 
-Every version is a MessagePack array that begins with the version's number. A message that does not
-begin so is no part, and leaves a shard's state as it is. A message that does, and cannot be
-understood, is refused; nothing in it is guessed.
+Every version is a MessagePack array that begins with the version's number. A message with another
+beginning is not a part, and does not change a shard's state. A message that begins as a part and
+cannot be understood is refused; nothing in it is guessed.
 
-A part names the number of shards that it was cut for. After shards were added, a worker that was
-paused since before may wake up and send parts that were cut for fewer shards. They are ignored: the
-worker's successor sends their rows to the shards where they belong now.
+A part names the number of shards that it was cut for. A worker that was paused while shards were
+added may wake up and send parts that were cut for fewer shards. They are ignored: the worker's
+successor sends their rows to the shards where they belong now.
 
-Two numbers are not those of parts of rounds: that of correction parts (`corrections`), and that of
-a mark. `rebuild` writes a mark to each shard: the store's
-state at the mark comes from the rebuild, not from the parts before it. Releases that do not know
-marks refuse them.
+Two version numbers are not used for parts of rounds: one is for correction parts (`corrections`),
+and one is for marks. `rebuild` writes a mark to each shard. The store's state at the mark comes
+from the rebuild, not from the parts before it. Releases that do not know marks refuse them.
 """
 
 from collections.abc import Sequence
@@ -37,33 +37,35 @@ VERSION = 1
 MARK = 2
 
 OLDEST_KERNEL = 2
-"""Evidence of kernels from this version on means the same to stage 2. So parts of workers of such a
-release are applied. Parts of a newer kernel than ours wait for its workers."""
+"""The oldest kernel version whose evidence has the same meaning for stage 2 as ours. Parts of this
+version and later ones, up to our own, are applied. Parts of a newer kernel wait for workers of its
+release."""
 
 EVIDENCE_COLUMNS = 4
-"""In memory. In a message the last one, BEGAN, is left out unless it says something of a row."""
+"""The number of evidence columns in memory. In a message the last column, BEGAN, is left out if it
+is NaN for all rows."""
 
 SHORT_LIST, LONG_LIST, SHORT_TEXT, LONG_TEXT, LONG_BYTES = 0x90, 0xDC, 0xA0, 0xDA, 0xC5
-"""MessagePack's codes: those of short lists and texts have the size in them; behind the others the
-size has two bytes."""
+"""MessagePack's type codes. Those of short lists and texts contain the size; the others are
+followed by a size of two bytes."""
 LONGEST_HEAD = 5
 LISTS_AND_COLUMNS = 5
-"""Of a message."""
+"""The number of lists and columns in a message."""
 PLACE_BYTES, SHORT_EVIDENCE, EVIDENCE_BYTES = 4, 8 * BEGAN, 8 * EVIDENCE_COLUMNS
-"""Of a row. The index of its round takes as many bytes as its place. The evidence is short without
-its last column; so is that of older kernels, always."""
+"""Bytes in a row. The index of its round takes as many bytes as its place. The evidence is short if
+its last column is left out; the evidence of older kernels is always short."""
 
 
 class UnknownPart(ValueError):
-    """A message that is no part of a version that this release understands, or a damaged one."""
+    """A damaged message, or a part of a version that this release does not understand."""
 
 
 class NotAPart(ValueError):
-    """A message that no release ever wrote."""
+    """A message that is not a part of any release."""
 
 
 class CutForFewer(NotAPart):
-    """A part that was cut when there were fewer shards, and sent after others were added."""
+    """A part that was cut for fewer shards, and was sent after shards were added."""
 
 
 class Rebuilt(NotAPart):
@@ -78,9 +80,9 @@ class RoundInPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One round of a wave."""
 
     offset: int
-    """Of the round in `round-completed`; it orders the rounds of a ladder."""
+    """The offset of the round in `round-completed`. It orders the rounds of a ladder."""
     rule: int
-    """Index of its ladder's rule."""
+    """The index of the ladder's rule among the part's rules."""
     time: int
     round_id: str
     ladder: str
@@ -103,28 +105,29 @@ class _Message(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of one shard: n players, each in one of the part's rounds."""
+    """Rows of one shard: n players, each of them in one of the part's rounds."""
 
     rules: Sequence[RatingRule]
     rounds: Sequence[RoundInPart]
     round_index: Ints
-    """(n,) index of each row's round."""
+    """(n,) the index of each row's round."""
     place: Places
-    """(n,) as in Wave."""
+    """(n,) the place of each row's player, as in Wave."""
     evidence: Evidence
-    """(n, 3) or (n, 4) as in Wave's Evidence."""
+    """(n, 3) or (n, 4) the evidence, with the columns of Wave's Evidence."""
     names: StringColumn
-    """(n,) of the players."""
+    """(n,) the ids of the players, as a column."""
     shards: int = 0
-    """How many shards there were when it was cut; 0: unknown, it is of an older release."""
+    """The number of shards when the part was cut; 0: unknown, because an older release made the
+    part."""
 
     @property
     def players(self) -> Sequence[str]:
-        """(n,) ids."""
+        """(n,) the ids of the players."""
         return self.names.texts()
 
     def take(self, rows: Ints) -> "Part":
-        """A part of these rows only, with the rounds and rules that they need."""
+        """Return a part of these rows only, with the rounds that they need and all rules."""
         rounds, index = np.unique(self.round_index[rows], return_inverse=True)
         return Part(
             rules=self.rules,
@@ -145,10 +148,10 @@ _MARK_BEGINS = _encode((MARK, 0))[:2]
 
 @kernel
 def _put_head(out: Bytes, at: int, size: int, short: int, most: int, long: int) -> int:
-    """Write the head of a list, a text or bytes of this size; returns where it ends.
+    """Write the head of a list, a text or bytes of this size. Returns the position after it.
 
-    It has one byte up to the size `most`, and else three or five; those of texts and bytes may have
-    two. `long` is the code of the form with a size of 16 bits.
+    The head has one byte up to the size `most`, and otherwise three or five bytes; the head of a
+    text or of bytes may also have two. `long` is the code of the form with a size of 16 bits.
     """
     if size <= most:
         out[at] = short | size
@@ -172,7 +175,8 @@ def _put_bytes_head(out: Bytes, at: int, size: int) -> int:
 
 @kernel
 def _counted(index: Ints) -> tuple[Ints, Ints]:
-    """Each different number once, and which of these each number is; equal ones stand together."""
+    """The distinct numbers, and the index of each number among them. Equal numbers must be
+    adjacent."""
     different, which = np.empty(len(index), np.int64), np.empty(len(index), np.int64)
     count = 0
     for i in range(len(index)):
@@ -189,8 +193,8 @@ def _put_message(
     round_index: Ints, place: Bytes, evidence: Bytes, width: int, names: Bytes, starts: Ints,
     ends: Ints, closing: Bytes,
 ) -> int:  # fmt: skip
-    """The message of these rows; of `place` and `evidence` each row has its bytes, `width` of the
-    latter."""
+    """Write the message of these rows to `out`. Returns the position after it. In `place` and
+    `evidence` each row has its own bytes; in `evidence` they are `width` for each row."""
     rounds, which = _counted(round_index[rows])
     at = _put_list_head(out, put(out, at, opening, 0, len(opening)), len(rounds))
     for r in rounds:
@@ -222,7 +226,7 @@ def _messages(
     round_index: Ints, place: Bytes, evidence: Bytes, width: int, names: Bytes, starts: Ints,
     ends: Ints, closing: Bytes,
 ) -> tuple[Bytes, Ints]:  # fmt: skip
-    """Messages one after the other, and where each ends."""
+    """The messages, one after the other, and the position after each of them."""
     size = len(cuts) * (len(opening) + len(closing) + LISTS_AND_COLUMNS * LONGEST_HEAD)
     for k in range(len(rows)):
         i = rows[k]
@@ -241,20 +245,21 @@ def _messages(
 
 
 def mark(shards: int) -> bytes:
-    """The mark that a rebuild for so many shards writes to each of them."""
+    """Encode the mark that a rebuild for this number of shards writes to each of them."""
     return _encode((MARK, shards))
 
 
 def encode(part: Part) -> bytes:
-    """The message."""
+    """Encode a part as one message."""
     (message,) = encode_pieces(part, np.arange(len(part.place)), [len(part.place)])
     return message
 
 
 def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
-    """A message for each piece of these rows, up to each of the cuts, with the rounds it needs.
+    """Encode these rows as several messages, each up to the next of the cuts, with the rounds that
+    its rows need.
 
-    Rows of a round stand together. A round is encoded once, and copied to each message.
+    Rows of a round must be adjacent. A round is encoded once, and copied to each message.
     """
     opening = bytes([SHORT_LIST | len(_Message.__struct_fields__)]) + _encode(VERSION)
     heads, names = StringColumn.of_bytes([_encode(each) for each in part.rounds]), part.names
@@ -273,9 +278,11 @@ def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
 
 
 def decode(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KERNEL) -> Part:
-    """The part in a message, if it is of a kernel version from `oldest` to ours, `kernel`.
+    """Decode the part in a message. `oldest` to `kernel`, which is this release's own, are the
+    accepted kernel versions.
 
-    Raises UnknownPart, or NotAPart, of a mark Rebuilt.
+    Raises Rebuilt for a mark, NotAPart for a message that does not begin as a part, and UnknownPart
+    for a part that is damaged or of another version.
     """
     if not _begins_like_a_part(data):
         raise NotAPart(f"no part of any version, it begins with {data[:8].hex() or 'nothing'}")
@@ -300,7 +307,8 @@ def decode(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KE
 
 
 def check_kernel(computed_by: int, ours: int, oldest: int = OLDEST_KERNEL) -> None:
-    """Whether kernels of version `ours` apply what others have computed. Raises UnknownPart."""
+    """Raise UnknownPart unless kernels of version `ours` can apply a part that was computed by
+    version `computed_by`."""
     says = f"part: computed by kernel version {computed_by}, this worker has {ours}"
     if computed_by > ours:
         raise UnknownPart(f"{says}: it waits for a worker of the newer release")
@@ -309,15 +317,16 @@ def check_kernel(computed_by: int, ours: int, oldest: int = OLDEST_KERNEL) -> No
 
 
 def _begins_like_a_part(data: bytes) -> bool:
-    """An array (short, of 16 or of 32 bits' length) whose first element is a small number."""
+    """Whether a message is an array whose first element is a small positive number. The array's
+    length may be in its code, or have 16 or 32 bits."""
     array = data[:1]
     head = 1 if b"\x90" <= array <= b"\x9f" else {b"\xdc": 3, b"\xdd": 5}.get(array, 0)
     return head > 0 and b"\x00" < data[head : head + 1] <= b"\x7f"
 
 
 def _check_columns(message: _Message) -> int:
-    """The columns are as long as they must be, and every index points at something. Returns how
-    many the evidence has."""
+    """Check that the columns have the right lengths and that every index is in range. Returns the
+    number of evidence columns. Raises UnknownPart."""
     rows = len(message.players)
     is_short = not rows or len(message.evidence) != rows * EVIDENCE_BYTES
     evidence = SHORT_EVIDENCE if is_short else EVIDENCE_BYTES

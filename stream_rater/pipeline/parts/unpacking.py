@@ -1,8 +1,9 @@
 """Finds the columns of parts in their messages: one kernel call for many messages.
 
-It takes messages with the elements that `schema.encode` writes, in MessagePack's shortest forms or
-others. It leaves all others, damaged ones among them, to `schema.decode`, which finds the mistake
-if there is one. It takes nothing that `schema.decode` would refuse, or would read in another way.
+It accepts messages with the elements that `schema.encode` writes, in MessagePack's shortest forms
+or others. It leaves all other messages, including damaged ones, to `schema.decode`, which finds the
+mistake if there is one. It accepts no message that `schema.decode` would refuse or read
+differently.
 """
 
 import numpy as np
@@ -18,39 +19,43 @@ from stream_rater.rating.model import BEGAN
 
 OFFSET, RULE, TIME, ID, ID_END, LADDER, LADDER_END, AT, AT_END, TRACE, TRACE_END = range(11)
 ROUND = 11
-"""Columns of what is found of a round: numbers, and where its texts and its trace start and end."""
+"""The number of values that are found for each round: three numbers, and the positions where its
+texts and its trace start and end."""
 
 INDEX, PLACE, NAME, NAME_END = range(4)
 ROW = 4
-"""Columns of what is found of a row, beside its evidence. INDEX is the number of its round, among
-the rounds of all messages."""
+"""The number of values that are found for each row, besides its evidence. INDEX is the number of
+its round, among the rounds of all messages."""
 
 RULES, RULES_END, ROUNDS, ROWS, DISTINCT, SHARDS, HOME = range(7)
 MESSAGE = 7
-"""Columns of what is found of a message: where its rules start and end; the numbers after its last
-round and row; whether all its players have different fingerprints; how many shards it was cut for
-(0: unknown); and the one of these that all its players belong to (NOWHERE: unknown, or more than
-one). A message that is left to `schema.decode` has no rules."""
+"""The number of values that are found for each message: where its rules start and end; the numbers
+after its last round and row; whether all its players have different fingerprints; the number of
+shards that it was cut for (0: unknown); and the shard that all its players belong to (NOWHERE:
+unknown, or several shards). A message that is left to `schema.decode` has no rules."""
 
 SEEN, SHORT = EVIDENCE_BYTES, SHORT_EVIDENCE
-"""Bytes of a row's evidence, and of one without its last column, which is NAN then."""
+"""The number of bytes of a row's evidence, with and without its last column. A last column that is
+left out is NAN."""
 NAN = int(np.array([np.nan]).view(np.int64)[0])
-"""Its bits. Evidence is written as bits."""
+"""The bits of a NaN. Evidence is written as bits."""
 LEAST_ROUND, LEAST_ROW = 7, 33
-"""Bytes that a round and a row take at least."""
+"""The fewest bytes that a round and a row take."""
 
 OLD_SIZE, SIZE = 7, 8
-"""Elements of a message of an older release, which does not name the number of shards, and of ours.
-"""
+"""The number of elements in a message of an older release, which does not name the number of
+shards, and in one of this release."""
 
 PADDING = bytes(16)
-"""Put behind the last message: the kernel reads a head before it knows whether it ends in time."""
+"""Appended to the last message, because the kernel reads a head before it checks whether the head
+ends within the message."""
 
 NOWHERE = -1
 
 LIST, TEXT, BYTES = (0x90, 16, 0xDC, 0xDD), (0xA0, 32, 0xD9, 0xDB), (0, 0, 0xC4, 0xC6)
-"""MessagePack's codes: from which on, and for how many sizes, the size is in it; and the first and
-the last of those that have it behind them, the last in four bytes, those before in half as many."""
+"""MessagePack's type codes of each kind: the first code that contains the size, and the number of
+such codes; then the first and the last code that the size follows. The size takes four bytes after
+the last of these codes, and half as many after each one before it."""
 
 UINT8, UINT64, INT8, INT64, FLOAT32, FLOAT64 = 0xCC, 0xCF, 0xD0, 0xD3, 0xCA, 0xCB
 NIL, FALSE, TRUE = 0xC0, 0xC2, 0xC3
@@ -66,8 +71,9 @@ def _unsigned(data: Bytes, at: int, width: int) -> int:
 
 @inlined
 def _sized(data: Bytes, at: int, end: int, kind: tuple[int, int, int, int]) -> tuple[int, int]:
-    """The size of the item of this kind at `at`, and where its content starts; NOWHERE if it is of
-    another kind. As below, for what starts NOWHERE the result is NOWHERE, too."""
+    """The size of the item of this kind at `at`, and the position where its content starts; NOWHERE
+    if the item is of another kind. Here and in the functions below, an item that starts at NOWHERE
+    gives NOWHERE."""
     if not 0 <= at < end:
         return 0, NOWHERE
     short, shorts, first, last = kind
@@ -82,7 +88,7 @@ def _sized(data: Bytes, at: int, end: int, kind: tuple[int, int, int, int]) -> t
 
 @inlined
 def _number(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """The integer at `at`, and where it ends."""
+    """The integer at `at`, and the position after it."""
     if not 0 <= at < end:
         return 0, NOWHERE
     code = int(np.int64(data[at]))
@@ -113,7 +119,7 @@ def _is_utf8(data: Bytes, i: int, end: int) -> bool:
             if data[i + k] & 0xC0 != 0x80:
                 return False
         second = data[i + 1]
-        if (lead == 0xE0 and second < 0xA0) or (lead == 0xF0 and second < 0x90):  # too long a form
+        if (lead == 0xE0 and second < 0xA0) or (lead == 0xF0 and second < 0x90):  # overlong form
             return False
         if (lead == 0xED and second >= 0xA0) or (lead == 0xF4 and second >= 0x90):
             return False
@@ -123,7 +129,7 @@ def _is_utf8(data: Bytes, i: int, end: int) -> bool:
 
 @inlined
 def _text(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """Where the text at `at` starts and ends."""
+    """The positions where the text at `at` starts and ends."""
     size, start = _sized(data, at, end, TEXT)
     if start < 0 or start + size > end or not _is_utf8(data, start, start + size):
         return 0, NOWHERE
@@ -132,7 +138,7 @@ def _text(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 @kernel
 def _skipped(data: Bytes, at: int, end: int) -> int:
-    """Where the item at `at` ends, whatever it is."""
+    """The position after the item at `at`, of any kind."""
     left = 1
     while left > 0:
         if not 0 <= at < end:
@@ -159,7 +165,8 @@ def _skipped(data: Bytes, at: int, end: int) -> int:
 
 @inlined
 def _round(data: Bytes, at: int, end: int, rules: int, to: Ints, r: int) -> int:
-    """Where the round at `at` ends; what is found of it is written to column r."""
+    """The position after the round at `at`. The values of the round are written to column r of
+    `to`."""
     size, at = _sized(data, at, end, LIST)
     if at < 0 or not 6 <= size <= 7:
         return NOWHERE
@@ -182,14 +189,14 @@ def _round(data: Bytes, at: int, end: int, rules: int, to: Ints, r: int) -> int:
 
 @inlined
 def _bytes(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """Where the bytes at `at` start and end."""
+    """The positions where the bytes at `at` start and end."""
     size, start = _sized(data, at, end, BYTES)
     return (start, start + size) if 0 <= start <= end - size else (0, NOWHERE)
 
 
 @inlined
 def _int32(data: Bytes, at: int) -> int:
-    """Little-endian."""
+    """The little-endian 32-bit integer at `at`."""
     value = np.int64(0)
     for k in range(4):
         value |= np.int64(data[at + k]) << (8 * k)
@@ -198,7 +205,8 @@ def _int32(data: Bytes, at: int) -> int:
 
 @inlined
 def _int64(data: Bytes, at: int) -> int:
-    """Little-endian, with unsigned indices (`strings.put` has the reason)."""
+    """The little-endian 64-bit integer at `at`. Indices are unsigned; `strings.put` gives the
+    reason."""
     start, value = np.uint64(at), np.uint64(0)
     for k in range(8):
         value |= np.uint64(data[start + np.uint64(k)]) << np.uint64(8 * k)
@@ -207,8 +215,8 @@ def _int64(data: Bytes, at: int) -> int:
 
 @inlined
 def _put_evidence(to: Ints, first: int, data: Bytes, start: int, count: int, width: int) -> None:
-    """Write the evidence of these rows, with `width` bytes each, into the rows of `to` from `first`
-    on. A number at a time: byte by byte it takes twice as long."""
+    """Write the evidence of `count` rows, with `width` bytes each, into the rows of `to` from
+    `first` on. It is copied number by number, since copying byte by byte takes twice as long."""
     for i in range(count):
         own = start + width * i
         for column in range(BEGAN):
@@ -221,7 +229,7 @@ def _rows(
     data: Bytes, at: int, end: int, first_round: int, rounds: int, first: int,
     to: Ints, evidence: Ints,
 ) -> tuple[int, int]:  # fmt: skip
-    """How many rows the columns at `at` have, and where the last column ends."""
+    """The number of rows in the columns at `at`, and the position after the last column."""
     index, index_end = _bytes(data, at, end)
     place, place_end = _bytes(data, index_end, end)
     seen, seen_end = _bytes(data, place_end, end)
@@ -260,7 +268,7 @@ def _fingerprint(
 
 @inlined
 def _home(data: Bytes, rows: Ints, first: int, last: int, shards: int) -> int:
-    """The shard, of so many, that all of these players belong to; NOWHERE if there is none."""
+    """The one of `shards` shards that all of these players belong to; NOWHERE if there is none."""
     if shards <= 0 or last <= first:
         return NOWHERE
     home = shard_of(data, rows[NAME, first], rows[NAME_END, first], shards)
@@ -275,10 +283,11 @@ def unpack(
     data: Bytes, ends: Ints, rounds: Ints, rows: Ints, evidence: Ints, fingerprints: Fingerprints,
     key: Key,
 ) -> Ints:  # fmt: skip
-    """(M, MESSAGE) what is found of messages in `data`, of which each ends at one of `ends`.
+    """(M, MESSAGE) the values that are found for the messages in `data`, which end at `ends`.
 
-    Writes (ROUND, -) `rounds` and (ROW, -) `rows`; of each row the bits of its `evidence`, and its
-    fingerprint: a hash of ladder and name under the key.
+    Writes the values of all rounds to `rounds` (ROUND, -) and those of all rows to `rows` (ROW, -).
+    For each row it also writes the bits of its evidence to `evidence`, and to `fingerprints` a hash
+    of ladder and name under the key.
     """
     found = np.zeros((len(ends), MESSAGE), np.int64)
     start = first_round = first = 0
