@@ -52,8 +52,8 @@ class CannotGoOn(Exception):
 
 
 class Resharded(CannotGoOn):
-    """The number of shards changed while the worker ran. The worker ends, because it places parts
-    by the former number."""
+    """The number of shards changed while the worker ran. The worker ends, because it assigns parts
+    to shards by the old number."""
 
     def __init__(self, shards: int, found: int) -> None:
         super().__init__(
@@ -77,7 +77,7 @@ class OffsetsForgotten(CannotGoOn):
 
 
 class NotesOfAnotherLog(CannotGoOn):
-    """`ladders-noted` has a correction that `round-completed` does not have."""
+    """`ladders-noted` has the ladder event of a correction that `round-completed` does not have."""
 
     def __init__(self, ladder: str, offset: int) -> None:
         super().__init__(
@@ -89,8 +89,8 @@ class NotesOfAnotherLog(CannotGoOn):
 
 
 class Repartitioned(CannotGoOn):
-    """Partitions were added to `round-completed`. A ladder's rounds no longer have one certain
-    partition."""
+    """Partitions were added to `round-completed`. The rounds of a ladder would be split over two
+    partitions."""
 
     def __init__(self, partition: int, partitions: int) -> None:
         super().__init__(

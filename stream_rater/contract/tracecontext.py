@@ -27,7 +27,7 @@ STATE_LENGTH: Final = 512
 
 
 class Trace(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The context that a round was reported in."""
+    """The trace context in which a round was reported."""
 
     parent: Annotated[str, msgspec.Meta(pattern=VALID_PARENT, max_length=PARENT_LENGTH)]
     state: Annotated[str, msgspec.Meta(pattern=VALID_STATE, max_length=STATE_LENGTH)] = ""

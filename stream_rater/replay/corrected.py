@@ -31,7 +31,7 @@ from stream_rater.rounds.corrections import decode, kind_of
 from stream_rater.rounds.validation import Invalid
 
 Place = tuple[int, int]
-"""Partition and offset."""
+"""The place of a record: its partition and offset."""
 
 T = TypeVar("T")
 

@@ -30,7 +30,7 @@ BATCH_BYTES = 2**18
 
 
 class Unjudged(Exception):
-    """The log has a correction, and the replay was given no verdicts on corrections."""
+    """The log has a correction, but the replay has no verdicts on corrections."""
 
 
 class WorkedIn(NamedTuple):

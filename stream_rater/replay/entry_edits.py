@@ -66,7 +66,8 @@ class EntryEdits:
         return found
 
     def remove(self, player: str, span: Span) -> None:
-        """Remove the entries that the player owns now from rounds completed in this span."""
+        """Remove the entries that the player owns now from the rounds that were completed in this
+        span."""
         self._add(player, span)
 
     def merge(self, player: str, into: str) -> None:
@@ -102,7 +103,7 @@ class EntryEdits:
         return EntryEditsAt(self, version)
 
     def hashes(self) -> Hashes:
-        """The hashes of all names that have changed until now, sorted."""
+        """The sorted hashes of all names with a change so far."""
         if new := len(self._changes) - len(self._hashes):
             names = list(self._changes)[-new:]
             self._hashes = np.sort(np.append(self._hashes, StringColumn.of(names).hashes))
@@ -113,7 +114,7 @@ class EntryEdits:
         return self._changes.get(player, [])
 
     def players(self, version: int) -> Iterator[str]:
-        """The players with a change up to a version."""
+        """Yield the players with a change up to a version."""
         for player, first in zip(self._changes, self._first, strict=True):
             if first > version:
                 return

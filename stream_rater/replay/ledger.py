@@ -211,7 +211,7 @@ class Ledger:
         where = Record(known.round_.partition, offset, message, received_s=received_s)
         standings = self._read(where)
         self._know(standings, known.round_, rows=np.arange(len(standings.batch.names)))
-        # What a field left out keeps is what was reported first.
+        # A field that an amendment leaves out keeps its first reported value.
         self._known[offset] = known._replace(time=standings.time, names=self._known[offset].names)
         self._corrections.amend(offset, standings.batch)
 
@@ -259,7 +259,7 @@ class Ledger:
     def _merge(self, correction: PlayerMerged) -> int | None:
         mine = {offset for offset, _ in self._must_play(correction.player)}
         theirs = {offset for offset, _ in self._must_play(correction.into)}
-        if self._base is not None:  # they may have met
+        if self._base is not None:  # they may have met in an earlier round
             raise Earlier
         if met := mine & theirs:
             raise Invalid(

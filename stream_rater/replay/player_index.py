@@ -56,9 +56,9 @@ def _enter(slots: Hashes, h: np.uint64, row: int) -> None:
 
 @giving
 def _fetch(hashes: Hashes, slots: Hashes, names: Bytes, starts: Ints) -> None:
-    """Prefetch what `_find` reads for these names."""
+    """Prefetch the data that `_find` reads for these names."""
     rows = np.empty(BLOCK, np.int64)
-    for i in range(len(hashes)):  # each loop prefetches what the one before points to
+    for i in range(len(hashes)):  # each loop prefetches the targets of the previous one
         prefetch(slots, int(_slot(slots, hashes[i])), 0)
     for i in range(len(hashes)):
         rows[i] = max(np.int64(slots[_slot(slots, hashes[i])] & ROW) - 1, np.int64(0))

@@ -115,7 +115,7 @@ class BeliefTable:
     def _grow(self, rows: int, capacity: int) -> None:
         old = self._beliefs
         count = len(old)
-        if capacity == old.factors.shape[1]:  # in place: the system remaps pages
+        if capacity == old.factors.shape[1]:  # resize in place: the system remaps pages
             old.header.resize(rows, refcheck=False)
             old.factors.resize((rows, *old.factors.shape[1:]), refcheck=False)
             old.header[count:] = self._newcomer()
@@ -154,8 +154,8 @@ class Pool(BeliefTable):
         cls, rating: RatingConfig, started: tuple[Season, ...], players: StringColumn,
         beliefs: Beliefs,
     ) -> "Pool":  # fmt: skip
-        """A pool of these players, with these beliefs in the same order. `started`: the seasons
-        that have started on the ladder, in order."""
+        """Make a pool of these players, with these beliefs in the same order. `started`: the
+        seasons that have started on the ladder, in order."""
         pool = cls(Ladder(rating=rating), started)
         pool._beliefs = beliefs
         pool._grow(len(beliefs) + 1, max(beliefs.factors.shape[1], pool.rule.kept) + 1)
@@ -163,7 +163,8 @@ class Pool(BeliefTable):
         return pool
 
     def part(self, players: StringColumn) -> "Pool":
-        """A copy of the beliefs of these players, of whom some may be newcomers."""
+        """Copy the beliefs of these players into a new pool. Newcomers are left out; the pool adds
+        them when they appear."""
         known = [(name, row) for name in players.texts() if (row := self.find(name)) is not None]
         names, rows = [name for name, _ in known], np.array([row for _, row in known], np.int64)
         return Pool.of(self.rating, self.rule.seasons, StringColumn.of(names), self.beliefs(rows))

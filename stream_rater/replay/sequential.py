@@ -36,7 +36,7 @@ class Rated(NamedTuple):
     pool: Pool
     """The ladder's pool."""
     rule: RatingRule
-    """The rule that the pool rated them by."""
+    """The rule by which the pool rated them."""
     rows: Ints
     """(P,) the players' rows in the pool."""
     folded: Folded
@@ -120,7 +120,7 @@ class Replay:
         own = rounds if len(chosen) == len(rounds) else rounds.take(chosen)
         rows = pool.rows(own.names)
         waves = waves_of(bounds(own.sizes), rows, len(pool))
-        if len(waves.bounds) > 2:  # a single wave keeps the order
+        if len(waves.bounds) > 2:  # with a single wave the order stays
             rows = rows[spread(bounds(own.sizes)[waves.order], own.sizes[waves.order])]
             own, chosen = own.take(waves.order), chosen[waves.order]
         folded = pool.rate_rows(own, rows, waves.bounds, offsets[chosen])
