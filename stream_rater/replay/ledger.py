@@ -1,4 +1,4 @@
-"""Validates corrections against the log: are the rounds and players that they name in it?
+"""Validates corrections against the log: the rounds and players that they name must be in it.
 
 A ledger reads a ladder's accepted rounds and corrections in the order of the log. It remembers only
 the rounds and players that its corrections name, so it must know all corrections in advance. The

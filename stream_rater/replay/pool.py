@@ -58,8 +58,8 @@ def depths(starts: Ints, rows: Ints, latest: Ints) -> Ints:
 
 
 def waves_of(starts: Ints, rows: Ints, players: int) -> Waves:
-    """Arrange rounds in as few waves as possible. Round r has the players rows[starts[r] : starts[r
-    + 1]], and all rows are below `players`."""
+    """Arrange rounds in as few waves as possible. All rows are below `players`. Round r has the
+    players rows[starts[r] : starts[r + 1]]."""
     depth = depths(starts, rows, np.zeros(players, np.int64))
     return Waves(np.argsort(depth, kind="stable"), np.append(0, np.cumsum(np.bincount(depth))))
 

@@ -155,7 +155,7 @@ class Updater:
     # --- steps 8 and 9 ---
 
     def _open(self) -> Step[None]:
-        """Open every owned shard that is neither open nor became unavailable recently."""
+        """Open every owned shard that is not open yet and has not become unavailable recently."""
         refused = {s for s, until in self._refused_until.items() if until > self._now_s}
         to_open = self._owned - self._shards.keys() - refused
         if not to_open:
