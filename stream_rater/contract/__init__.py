@@ -1,1 +1,1 @@
-"""What travels: the events, a Kafka record, CloudEvents headers and the trace context."""
+"""The contract on the wire: events, Kafka records, CloudEvents headers and the trace context."""

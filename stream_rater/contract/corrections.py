@@ -1,7 +1,8 @@
-"""Corrections: events in `round-completed` beside the rounds, and keyed by ladder as they are.
+"""Corrections: events in `round-completed` beside the rounds. Like rounds, they are keyed by
+ladder.
 
-The header `event-type` names the kind; a record without it is a round. In a file, which has no
-headers, the field `event_type` does.
+The header `event-type` names the kind of a record; a record without this header is a round. A file
+has no headers, so there the field `event_type` names the kind.
 """
 
 import msgspec
@@ -13,35 +14,35 @@ EVENT_TYPE = "event-type"
 """The header that names the kind of a record in `round-completed`."""
 
 ROUND = "round-completed"
-"""The kind of a round, for those who name it all the same."""
+"""The kind of a round. A record of a round may name it or leave it out."""
 
 
 class Correction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What all corrections have."""
+    """The fields that all corrections have."""
 
     ladder: str
     reason: str = ""
-    """For people. It is stored in the log and read by nobody."""
+    """A text for people. It is stored in the log, and no program reads it."""
     event_type: str = ""
-    """As in a file; in a topic the header counts."""
+    """The kind, as a file names it. In a topic the header names the kind."""
 
 
 class Batched(Correction, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A correction that may wait for others."""
+    """A correction that may be applied together with others."""
 
     batched: bool = False
-    """Whether it waits for the next `corrections-applied` of its ladder."""
+    """Whether the correction waits for the next `corrections-applied` of its ladder."""
 
 
 class RoundVoided(Batched, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A round is taken back, as if it had never been."""
+    """Voids a round, as if it had never been played."""
 
     round_id: str
 
 
 class RoundAmended(Batched, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A round had other standings. It keeps its place in the order; a field that is left out keeps
-    its value. A voided round counts again."""
+    """Replaces a round's standings. The round keeps its place in the order, and a field that is
+    left out keeps its value. A voided round counts again."""
 
     round_id: str
     standings: list[StrictEntry]
@@ -51,9 +52,9 @@ class RoundAmended(Batched, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class PlayerRemoved(Batched, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A player's entries are taken out of the rounds completed from `since` (the field `from`) to
-    before `until`; from the first round on, or for ever, where it is left out. A team loses the
-    member."""
+    """Removes a player's entries from the rounds that were completed from `since` (the field
+    `from`) to before `until`. Without `since` the span starts at the first round; without `until`
+    it never ends. A team loses this member."""
 
     player: str
     since: str | None = msgspec.field(default=None, name="from")
@@ -61,15 +62,16 @@ class PlayerRemoved(Batched, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class PlayerMerged(Batched, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The rounds of `player` count as those of `into`, before this and from now on."""
+    """Merges a player into another one: the rounds of `player`, earlier and later ones, count as
+    rounds of `into`."""
 
     player: str
     into: str
 
 
 class SeasonStarted(Correction, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """At this place in the order every belief is drawn towards the initial one: `keep` of mu's
-    distance stays, and sigma becomes `sigma` at least."""
+    """Starts a season. At this place in the order every belief is drawn towards the initial one:
+    the fraction `keep` of mu's distance remains, and sigma becomes at least `sigma`."""
 
     season: int
     keep: float = 1.0
@@ -77,7 +79,7 @@ class SeasonStarted(Correction, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class CorrectionsApplied(Correction, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The batched corrections of the ladder before this are worked in, together."""
+    """Applies together all batched corrections of the ladder that precede this record."""
 
 
 KINDS: dict[str, type[Correction]] = {
@@ -88,10 +90,10 @@ KINDS: dict[str, type[Correction]] = {
     "season-started": SeasonStarted,
     "corrections-applied": CorrectionsApplied,
 }
-"""By the name in the header `event-type`."""
+"""The kinds of corrections, by the name in the header `event-type`."""
 
 NAMES = {kind: name for name, kind in KINDS.items()}
-"""By kind."""
+"""The name in the header `event-type`, by kind."""
 _FROM_JSON = {name: msgspec.json.Decoder(kind).decode for name, kind in KINDS.items()}
 _FROM_MSGPACK = {name: msgspec.msgpack.Decoder(kind).decode for name, kind in KINDS.items()}
 
@@ -102,13 +104,13 @@ def name_of(correction: Correction) -> str:
 
 
 def from_message(kind: str, value: bytes, *, packed: bool = False) -> Correction:
-    """The correction in a message of this kind, one of KINDS; `packed`: in MessagePack. Raises
-    events.UNDECODABLE."""
+    """Decode a correction from a message. `kind` is a key of KINDS; `packed` means that the message
+    is MessagePack, not JSON. Raises one of events.UNDECODABLE."""
     return (_FROM_MSGPACK if packed else _FROM_JSON)[kind](value)
 
 
 class _AnyEvent(msgspec.Struct):
-    """A line of a file, as far as its kind needs it."""
+    """The only field of a line of a file that its kind depends on."""
 
     event_type: str = ""
 
@@ -117,7 +119,8 @@ _any_event = msgspec.json.Decoder(_AnyEvent).decode
 
 
 def kind_of_line(line: bytes) -> str:
-    """The field `event_type` of a line of a file; empty for a round, and for what is no JSON."""
+    """The field `event_type` of a line of a file. Empty for a round, and for a line that is not
+    JSON."""
     if b'"event_type"' not in line:
         return ""
     try:

@@ -1,11 +1,13 @@
-"""The errors of effects and state machines. After trouble a machine starts over; others end it."""
+"""The errors of effects and state machines. A machine starts over after a Trouble; the other errors
+end it."""
 
 from collections.abc import Mapping
 from typing import Literal, get_args
 
 Cause = Literal["kafka", "redis", "tls", "denied"]
-"""What made a state machine start over, or end: Kafka or Redis failed; a TLS handshake with one of
-them failed; one of them refused access, because of a wrong password or a missing right."""
+"""Why a state machine started over or ended. `kafka` or `redis`: that system failed. `tls`: a TLS
+handshake with one of them failed. `denied`: one of them denied access, because of a wrong password
+or a missing right."""
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 
 
@@ -16,20 +18,21 @@ class Trouble(Exception):
     cause: Cause = "kafka"
 
     def __init__(self, reason: str = "", cause: Cause | None = None) -> None:
-        """`cause`: the cause, if it is not the usual one of this class."""
+        """`cause`: the cause, if it is not the default cause of this class."""
         super().__init__(reason)
         if cause is not None:
             self.cause = cause
 
 
 class LogTrouble(Trouble):
-    """Kafka failed: a delivery, commit or transaction failed, is in doubt, or was fenced."""
+    """Kafka failed: a delivery, commit or transaction failed, has an unknown outcome, or was
+    fenced."""
 
 
 class Regrouped(LogTrouble):
-    """The consumer group has a new generation since the last poll. Nothing of the commit took
-    effect, and the producer is still usable. After another poll, which says what the worker still
-    owns, the worker may commit again."""
+    """The consumer group has a new generation since the last poll. The commit had no effect, and
+    the producer is still usable. The next poll says which partitions the worker still owns; after
+    it the worker may commit again."""
 
 
 class StoreTrouble(Trouble):
@@ -39,7 +42,7 @@ class StoreTrouble(Trouble):
 
 
 class Denied(Exception):
-    """Kafka or Redis refused access. The machines do not retry after this: the worker ends."""
+    """Kafka or Redis denied access. The machines do not retry after this: the worker ends."""
 
     cause: Cause = "denied"
 
@@ -49,8 +52,8 @@ class CannotGoOn(Exception):
 
 
 class Resharded(CannotGoOn):
-    """The number of shards changed while the worker ran. The worker ends, because it places parts
-    by the former number."""
+    """The number of shards changed while the worker ran. The worker ends, because it assigns parts
+    to shards by the old number."""
 
     def __init__(self, shards: int, found: int) -> None:
         super().__init__(
@@ -60,8 +63,8 @@ class Resharded(CannotGoOn):
 
 
 class OffsetsForgotten(CannotGoOn):
-    """Kafka no longer holds the estimators' committed offsets, and they cannot be derived
-    otherwise."""
+    """Kafka no longer stores the estimators' committed offsets, and they cannot be derived from
+    anything else."""
 
     def __init__(self, least: Mapping[int, int]) -> None:
         lowest = ", ".join(f"partition {p} (not below {least[p]})" for p in sorted(least))
@@ -74,7 +77,7 @@ class OffsetsForgotten(CannotGoOn):
 
 
 class NotesOfAnotherLog(CannotGoOn):
-    """`ladders-noted` has a correction that `round-completed` does not have."""
+    """`ladders-noted` has the ladder event of a correction that `round-completed` does not have."""
 
     def __init__(self, ladder: str, offset: int) -> None:
         super().__init__(
@@ -86,8 +89,8 @@ class NotesOfAnotherLog(CannotGoOn):
 
 
 class Repartitioned(CannotGoOn):
-    """Partitions were added to `round-completed`. A ladder's rounds no longer have one certain
-    partition."""
+    """Partitions were added to `round-completed`. The rounds of a ladder would be split over two
+    partitions."""
 
     def __init__(self, partition: int, partitions: int) -> None:
         super().__init__(
@@ -132,5 +135,5 @@ REJECTIONS: Mapping[str, str] = {
         "its `season` is not greater than the last one's, or `season`, `keep` or `sigma` is "
         "out of bounds",
 }  # fmt: skip
-"""Why a record is rejected, by error code; the last six are for corrections only. The text goes on
-with "The record was rejected because"."""
+"""Why a record is rejected, by error code. The last six codes are for corrections only. Each text
+continues the words "The record was rejected because"."""

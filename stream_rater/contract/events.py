@@ -1,6 +1,6 @@
-"""The events that travel: what they hold, how they are encoded, and how ids are joined.
+"""The events of all topics: their fields, their encoding, and how ids are joined.
 
-JSON is the default; MessagePack where `content-type` says so. Decoders are made once.
+An event is JSON unless its header `content-type` names MessagePack. Decoders are made once.
 """
 
 import re
@@ -18,10 +18,10 @@ ROUND_REJECTED = "round-rejected"
 
 MAX_ID_BYTES = 128
 MAX_RANK = 2**31 - 2
-"""An int32 that leaves a greater one, to sort those that did not finish."""
+"""The greatest rank. The next int32 is left free, so that entries that did not finish sort last."""
 
 Headers = Sequence[tuple[str, bytes | None]]
-"""A record's headers, as Kafka gives them: some without a value."""
+"""A record's headers as Kafka returns them. The value of a header may be None."""
 
 JSON = "application/json"
 MSGPACK = "application/msgpack"
@@ -38,7 +38,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands around the list of a round's entries."""
+    """The fields of a round other than its entries."""
 
     round_id: str
     ladder: str
@@ -54,17 +54,18 @@ class RoundCompleted(Round, frozen=True, kw_only=True):
 
 
 class StrictEntry(Entry, frozen=True, gc=False, forbid_unknown_fields=True):
-    """An entry without other fields."""
+    """An entry that rejects unknown fields."""
 
 
 class StrictRound(RoundCompleted, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A round without other fields: it decodes as RoundCompleted does, or not at all."""
+    """A round that rejects unknown fields. A message without unknown fields decodes as
+    RoundCompleted does."""
 
     standings: list[StrictEntry]  # type: ignore[assignment]
 
 
 class EmptyRound(Round, frozen=True, kw_only=True, gc=False):
-    """A round whose entries have been taken out of it."""
+    """A round whose entries have been cut out of its message."""
 
     standings: tuple[()]
 
@@ -73,11 +74,11 @@ class CorrectionCause(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_
     """The correction that changed a rating."""
 
     cause: str
-    """Its kind, by the name in the header `event-type`."""
+    """The kind of the correction, as named in the header `event-type`."""
     offset: int
-    """Its own, in `round-completed`."""
+    """The offset of the correction in `round-completed`."""
     round_id: str = ""
-    """Of the round that was corrected, if it was about one."""
+    """The id of the corrected round. Empty if the correction is not about one round."""
 
 
 class RatingChanged(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -89,25 +90,25 @@ class RatingChanged(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_de
     round_id: str
     completed_at: str
     rank: int | None
-    """None for a player who did not finish."""
+    """The player's rank in the round. None for a player who did not finish."""
     mu: float
     sigma: float
     previous_mu: float
     previous_sigma: float
     performance: float | None
-    """None after a correction, and only then."""
+    """The performance in the round. None after a correction, and only then."""
     rating: float
     previous_rating: float
     rounds: int
-    """It can fall: a correction takes rounds away."""
+    """The number of the player's rounds. It can fall, because a correction may remove rounds."""
     provisional: bool
     offset: int
-    """In `round-completed`, of the round or of the correction. Of a player's events on a ladder the
-    one with the greatest is the newest."""
+    """The offset of the round or correction in `round-completed`. Among a player's events on a
+    ladder, the event with the greatest offset is the newest."""
     season: int | None = None
-    """The ladder's season, if one was started."""
+    """The ladder's season. None before the first season starts."""
     correction: CorrectionCause | None = None
-    """None after a round."""
+    """The correction that changed the rating. None after a round."""
 
 
 round_from_json = msgspec.json.Decoder(RoundCompleted).decode
@@ -120,7 +121,7 @@ rating_changed_from_json = msgspec.json.Decoder(RatingChanged).decode
 to_json = msgspec.json.Encoder().encode
 
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What these decoders raise."""
+"""The exceptions that these decoders raise."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _timestamp = msgspec.json.Decoder(Annotated[datetime, msgspec.Meta(tz=True)]).decode
@@ -130,28 +131,31 @@ _ESCAPES = str.maketrans({c: f"%{ord(c):02X}" for c in "%:{}"})
 
 
 def escape(part: str) -> str:
-    """Percent-encode what separates parts of a key (`:`), what tags a shard (`{}`) and `%`."""
+    """Percent-encode the characters with a meaning in a key: `:` separates its parts, `{}` tag a
+    shard, and `%` begins an escape."""
     return part.translate(_ESCAPES) if _RESERVED(part) else part
 
 
 def joined(*parts: str) -> str:
-    """A key or event id: escaped parts with colons between, so that no two sets of parts meet."""
+    """Join escaped parts with colons into a key or event id. Different parts never give the same
+    result."""
     return ":".join(map(escape, parts))
 
 
 def shown(text: str) -> str:
-    """An id as it may be printed: it must not command a terminal, nor break a line."""
+    """An id that is safe to print. It contains no terminal control sequence and no line break."""
     return text if text.isprintable() else repr(text)[1:-1]
 
 
 def parse_time(text: str) -> int:
-    """Unix seconds, rounded down, of an RFC 3339 time with a zone; ValueError otherwise."""
+    """Convert an RFC 3339 time with a zone to Unix seconds, rounded down. Raises ValueError for any
+    other text."""
     since: timedelta = _timestamp(to_json(text)) - EPOCH
     return since.days * 86_400 + since.seconds
 
 
 def header(headers: Headers, name: str) -> str:
-    """The first header of this name as text, or the empty string."""
+    """The first header of this name as text. Empty if there is none."""
     for key, value in headers:
         if key == name:
             return (value or b"").decode("utf-8", "replace")

@@ -1,6 +1,6 @@
-"""Names of the consumer groups, behind the topic prefix."""
+"""The names of the consumer groups, without the topic prefix before them."""
 
 ESTIMATORS = "stream-rater-estimators"
-"""Reads round-completed."""
+"""The group that reads `round-completed`."""
 UPDATERS = "stream-rater-updaters"
-"""Reads performance-estimated."""
+"""The group that reads `performance-estimated`."""

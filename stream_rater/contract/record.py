@@ -1,4 +1,4 @@
-"""What both machines read: a record of a Kafka topic, and whom a belief is of."""
+"""The input of both machines: a record of a Kafka topic, and the key of a belief."""
 
 import zlib
 
@@ -7,7 +7,7 @@ import msgspec
 from stream_rater.contract.events import Headers
 
 Player = tuple[str, str]
-"""(ladder, player id): whose belief it is."""
+"""(ladder, player id): the key of a belief."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -18,12 +18,13 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     value: bytes | None
     headers: Headers = ()
     received_s: float = 0.0
-    """When the log took it in, Unix seconds."""
+    """The time when the log received the record, in Unix seconds."""
     key: bytes | None = None
     unreadable: str = ""
-    """Why its bytes cannot be had: it came in a batch that decompresses to more than we take."""
+    """Why the value cannot be read: the record's batch decompresses to more bytes than the worker
+    accepts. Empty if nothing is wrong."""
 
 
 def checksum(message: bytes | None) -> int:
-    """The checksum of a message, which may be of any kind or have no value."""
+    """The checksum of a message of any kind. A message without a value has one, too."""
     return zlib.crc32(message or b"")

@@ -1,1 +1,1 @@
-"""The sequential replay: rates a log's rounds one after the other, in memory."""
+"""The sequential replay: it rates a log's rounds one after the other, in memory."""

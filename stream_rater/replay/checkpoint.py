@@ -1,8 +1,8 @@
-"""Checkpoints: what a ladder's rounds before an offset made of its players.
+"""Checkpoints: the beliefs about a ladder's players after all rounds before an offset.
 
-A replay goes on from a checkpoint as from the log's start, with the same result, to the bit. It is
-good for a replay if no correction that it does not know changes a round before it. Nothing but time
-depends on checkpoints: whoever finds none begins at the log's start.
+A replay that begins at a checkpoint gives the same result, bit for bit, as one that begins at the
+log's start. A replay may use a checkpoint if the checkpoint includes all corrections that change a
+round before it. Checkpoints only save time: a replay that finds none begins at the log's start.
 """
 
 import hashlib
@@ -22,69 +22,73 @@ from stream_rater.replay.pool import Pool
 from stream_rater.rounds.corrections import kind_of
 
 AT_ONCE = 20_000
-"""The most players in a piece of a checkpoint."""
+"""The most players in one piece of a checkpoint."""
 
 KEPT = 4
-"""The most checkpoints of a ladder."""
+"""The most checkpoints that are stored for a ladder."""
 
 FORMAT = 2
-"""Of what is kept: a checkpoint of another format is not used."""
+"""The version of the stored format. A checkpoint of another format is not used."""
 
 Place = tuple[int, int]
-"""Of a correction: the offset of its record, and where it was worked in."""
+"""The place of a correction: the offset of its record, and the offset at which it was applied."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
-"""What a decoder raises for bytes that are not those of this release."""
+"""The exceptions that a decoder raises for bytes that this release did not write."""
 
 
 class Unusable(Exception):
-    """A checkpoint is not what a replay can begin with. Another one, or the log's start, can be."""
+    """A replay cannot begin at this checkpoint. It may begin at another one, or at the log's
+    start."""
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True):
-    """What a checkpoint is of."""
+    """The description of a checkpoint."""
 
     offset: int
-    """The rounds before it are in it."""
+    """The checkpoint includes all rounds before this offset."""
     rules: bytes
-    """A digest of all else that its beliefs depend on (`rules_of`)."""
+    """A digest of everything else that the beliefs depend on (`rules_of`)."""
     corrections: tuple[Place, ...]
-    """Those that edited its rounds, in the order in which they were worked in: all that were
-    accepted when it was made, those at its offset or later, too."""
+    """The corrections that edited the rounds, in the order in which they were applied. They are all
+    corrections that were accepted when the checkpoint was made, also those at its offset or
+    later."""
     last: Place
-    """The offset of the ladder's last round before it, and a checksum of that record. A log that
-    has another record there is another log."""
+    """The offset of the ladder's last round before the checkpoint, and a checksum of that record. A
+    log with another record at that offset is a different log."""
     time: int
-    """No round before it was completed later, Unix seconds."""
+    """No round before the checkpoint was completed after this time (Unix seconds)."""
     completed_at: str
-    """When its last round was completed, as reported."""
+    """The time when its last round was completed, as reported."""
     pieces: int
-    """In how many pieces its players and ids are kept."""
+    """The number of pieces that store its players and ids."""
     whole: bool = False
-    """Whether all pieces were written."""
+    """Whether all pieces have been written."""
     id_pieces: int = 0
-    """How many of the pieces, the last ones, have the ids of its rounds and of those in them."""
+    """The number of pieces, at the end, that store the ids of its rounds and of the players in
+    them."""
 
     @property
     def name(self) -> str:
-        """What tells it from all other checkpoints of its ladder."""
+        """A name that no other checkpoint of the ladder has."""
         digest = hashlib.sha256(self.rules + _encode((self.corrections, self.last)))
         return f"{self.offset}-{digest.hexdigest()[:16]}"
 
     def read_from(self, window: int) -> int:
-        """Where a replay begins to read, to know which rounds after it are duplicates."""
+        """The offset from which a replay must read, so that it finds the duplicates among later
+        rounds."""
         return max(0, min(self.offset - window, self.last[0]))
 
     def follows(self, accepted: Sequence[Place]) -> bool:
-        """Whether it knows the first of these corrections, and no others."""
+        """Whether the checkpoint's corrections are the first ones of `accepted`, and no others."""
         return self.corrections == tuple(accepted[: len(self.corrections)])
 
     def is_last_in(self, records: Iterable[Record]) -> bool:
-        """Whether its last round is in these records. Raises Unusable if another round is at that
-        offset: this is another log."""
+        """Whether its last round is among these records. Raises Unusable if another round is at
+        that offset, because this is a different log then."""
         there = [each for each in records if each.offset == self.last[0] and not kind_of(each)]
         if any(checksum(each.value) != self.last[1] for each in there):
             raise Unusable("it is of another log")
@@ -92,12 +96,13 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
 
 
 def checksum(value: bytes | None) -> int:
-    """Of the bytes of a round."""
+    """The checksum of the bytes of a round."""
     return zlib.crc32(value or b"")
 
 
 def rules_of(ladders: Ladders, ladder: str, offset: int, window: int, partitions: int) -> bytes:
-    """A digest of what decides how the ladder's rounds before an offset are judged and rated."""
+    """A digest of all settings that decide how the ladder's rounds before an offset are validated
+    and rated."""
     history = [each for each in ladders.history(ladder) if int(each.partition(":")[0]) < offset]
     limits = msgspec.to_builtins(ladders.limits, order="deterministic")
     rules = (FORMAT, ladder, offset, KERNEL_VERSION, window, partitions, history, limits)
@@ -105,8 +110,8 @@ def rules_of(ladders: Ladders, ladder: str, offset: int, window: int, partitions
 
 
 def heads_in(kept: Mapping[str, bytes]) -> list[Head]:
-    """The checkpoints that are kept, the newest first. What this release cannot read is left
-    out."""
+    """The heads of the stored checkpoints, newest first. Heads that this release cannot read are
+    left out."""
     found = []
     for data in kept.values():
         try:
@@ -117,13 +122,14 @@ def heads_in(kept: Mapping[str, bytes]) -> list[Head]:
 
 
 def encode(head: Head) -> bytes:
-    """A head as it is kept."""
+    """Encode a head for the store."""
     return _encode(head)
 
 
 def superfluous(heads: Sequence[Head], end: int) -> list[Head]:
-    """Of checkpoints, the newest first, those that can go: one of two that are about as far from
-    `end`, until no more than KEPT are left. The newest and the oldest stay."""
+    """The checkpoints to delete, among `heads` in order, newest first. While more than KEPT are
+    left, it drops a checkpoint whose neighbours are about equally far from `end`. The newest and
+    the oldest stay."""
     left, gone = list(heads), []
     while len(left) > KEPT:
         behind = [end - head.offset + 1 for head in left]
@@ -136,7 +142,7 @@ def superfluous(heads: Sequence[Head], end: int) -> list[Head]:
 
 
 def pieces_of(pool: Pool, rows: Ints) -> Iterator[bytes]:
-    """The players in these rows of a pool, in pieces."""
+    """Yield the encoded players in these rows of a pool, in pieces of at most AT_ONCE players."""
     names = pool.names
     for first in range(0, len(rows), AT_ONCE):
         some = rows[first : first + AT_ONCE]
@@ -144,17 +150,17 @@ def pieces_of(pool: Pool, rows: Ints) -> Iterator[bytes]:
 
 
 def number_of_pieces(players: int) -> int:
-    """In how many pieces this many players are kept."""
+    """The number of pieces that store this many players."""
     return -(-players // AT_ONCE)
 
 
 def encoded_ids(ids: IdFilter) -> list[bytes]:
-    """The ids that may be in a checkpoint's rounds, in pieces."""
+    """Encode the ids that may be in a checkpoint's rounds, in pieces."""
     return [_encode(piece) for piece in ids.pieces()]
 
 
 def ids_of(pieces: Iterable[bytes]) -> IdFilter:
-    """The ids in these pieces. Raises Unusable: the pieces may be damaged."""
+    """Decode the ids in these pieces. Raises Unusable if the pieces are damaged."""
     try:
         return IdFilter([msgspec.msgpack.decode(piece, type=Kept) for piece in pieces])
     except (*UNREADABLE, ValueError) as error:
@@ -162,8 +168,9 @@ def ids_of(pieces: Iterable[bytes]) -> IdFilter:
 
 
 def pool_of(ladder: Ladder, started: tuple[Season, ...], pieces: Iterable[bytes]) -> Pool:
-    """The players in these pieces, on a ladder on which these seasons have started. Raises
-    Unusable: the pieces may be damaged, or of a release whose records are other ones."""
+    """Decode the players in these pieces, on a ladder on which the seasons `started` have started.
+    Raises Unusable if the pieces are damaged, or if a release with another record format wrote
+    them."""
     pool, put = Pool(ladder, started), 0
     for piece in pieces:
         try:

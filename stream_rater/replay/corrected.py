@@ -1,6 +1,7 @@
-"""Judges the corrections of a whole log in two passes, before a third one rates the log.
+"""Validates the corrections of a whole log in two passes, before a third pass rates the log.
 
-The first pass finds the corrections, the second one whether what they are about is in the log.
+The first pass collects the corrections. The second pass checks whether the rounds and players that
+they name are in the log.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,7 +31,7 @@ from stream_rater.rounds.corrections import decode, kind_of
 from stream_rater.rounds.validation import Invalid
 
 Place = tuple[int, int]
-"""Partition and offset."""
+"""The place of a record: its partition and offset."""
 
 T = TypeVar("T")
 
@@ -39,8 +40,9 @@ def with_verdicts(
     run: Callable[[Verdicts | None], T], again: Callable[[], Iterable[Record]], ladders: Ladders,
     window: int, partitions: int = ANYWHERE,
 ) -> T:  # fmt: skip
-    """The result of `run`. It is called with None first, which is enough for a log without
-    corrections; if it raises Unjudged, it is called again with the verdicts on the corrections."""
+    """Return the result of `run`. The first call passes None, which is enough for a log without
+    corrections. If it raises Unjudged, `run` is called again with the verdicts on the corrections.
+    `again` yields the records of the log from the first one, each time it is called."""
     try:
         return run(None)
     except Unjudged:
@@ -52,8 +54,8 @@ def judged(
     again: Callable[[], Iterable[Record]], ladders: Ladders, window: int,
     partitions: int = ANYWHERE,
 ) -> Verdicts:  # fmt: skip
-    """The verdicts on the corrections in the records of `round-completed`, which `again` yields
-    from the first one on, each time."""
+    """The verdicts on all corrections in the records of `round-completed`. `again` yields these
+    records from the first one, each time it is called."""
     found: dict[Place, Correction] = {}
     refusals: dict[Place, Invalid] = {}
     for record in again():
@@ -73,7 +75,7 @@ def judged(
 
 
 class _SecondPass:
-    """Judges these corrections by the log before each, in the order of the log."""
+    """Validates the corrections in the order of the log, each by the log before it."""
 
     def __init__(
         self, found: dict[Place, Correction], refusals: dict[Place, Invalid],
@@ -89,11 +91,11 @@ class _SecondPass:
         read = validator.round_decoder.read
         self._ledgers = {ladder: Ledger(some, read) for ladder, some in by_ladder.items()}
         self._batched: dict[str, list[tuple[Record, Correction]]] = {}
-        """By ladder, the corrections that wait for `corrections-applied`."""
+        """By ladder, the corrections that wait for `corrections-applied`, and their records."""
         self._worked_in: dict[str, list[WorkedIn]] = {}
 
     def read(self, each: LoggedRounds | Record) -> None:
-        """Read some rounds, or one correction."""
+        """Read a batch of rounds, or one correction."""
         if isinstance(each, LoggedRounds):
             self._read_rounds(each)
         elif (found := self._found.get((each.partition, each.offset))) is not None:

@@ -1,4 +1,4 @@
-"""Previews corrections: the log is replayed as it is, and as they would edit it."""
+"""Previews corrections: replays the log as it is, and as the corrections would edit it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,26 +16,27 @@ from stream_rater.rounds.validation import Invalid
 
 @dataclass
 class Foreseen:
-    """Two replays of a log, and how they differ."""
+    """Two replays of a log, without and with the previewed corrections, and their differences."""
 
     before: Replay
     after: Replay
     rounds: int
     """The number of accepted rounds of the ladder."""
     touched: int
-    """The number of these that the corrections would change."""
+    """The number of these rounds that the corrections would change."""
     refused: list[tuple[int, Invalid]]
-    """The corrections that would be rejected, by their index, and why."""
+    """The index of each correction that would be rejected, and why."""
     others_refused: list[tuple[int, Invalid]]
-    """The waiting corrections of the log that would be rejected, by their offset, and why."""
+    """The offset of each waiting correction of the log that would be rejected, and why."""
 
 
 def foresee(
     again: Callable[[], Iterable[Record]], corrections: Sequence[Record], ladder: str,
     ladders: Ladders, window: int, partitions: int = ANYWHERE,
 ) -> Foreseen:  # fmt: skip
-    """What corrections of a ladder would do, if they came after the records of its partition, which
-    `again` yields from the first one on, each time. Their own offsets do not count."""
+    """Preview corrections of a ladder as if they followed the last record of its partition. `again`
+    yields the records of that partition from the first one, each time it is called. The offsets in
+    `corrections` are ignored."""
     added: list[Record] = []
 
     def longer() -> Iterator[Record]:

@@ -1,9 +1,9 @@
-"""The edited log: the rounds of a log, in its order, as its corrections make them.
+"""The edited log: the rounds of a log in their order, after its corrections have edited them.
 
 Every replay reads the log through this module. A record holds a round or a correction. Whether a
-round is accepted depends on the records of its partition before it (`RecordValidator`). Whether a
-correction is accepted may depend on the whole log before it, so it is decided in separate passes
-(`corrected`), and a replay receives the outcome (`Verdicts`).
+round is accepted depends on the earlier records of its partition (`RecordValidator`). Whether a
+correction is accepted may depend on the whole log before it. So corrections are validated in
+separate passes (`corrected`), and a replay receives the outcome (`Verdicts`).
 """
 
 import math
@@ -26,36 +26,36 @@ from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
 from stream_rater.rounds.validation import DuplicateWindow, Invalid
 
 BATCH_BYTES = 2**18
-"""Records are decoded together while they have no more bytes than this."""
+"""The most bytes of records that are decoded together."""
 
 
 class Unjudged(Exception):
-    """The log has a correction, and the replay was given no verdicts on corrections."""
+    """The log has a correction, but the replay has no verdicts on corrections."""
 
 
 class WorkedIn(NamedTuple):
-    """A correction that was accepted, or one that waits for `corrections-applied`."""
+    """A correction that was applied, or one that waits for `corrections-applied`."""
 
     offset: int
     """The offset of its record."""
     correction: Correction
     at: int
-    """The offset at which it was worked in; -1 while it waits."""
+    """The offset at which it was applied; -1 while it waits."""
 
 
 class Verdicts(NamedTuple):
     """The outcome of all corrections of a log."""
 
     edits: Mapping[str, Edits]
-    """By ladder, all accepted corrections."""
+    """By ladder, the edits that all accepted corrections make."""
     refusals: Mapping[tuple[int, int], Invalid]
-    """By partition and offset, why each rejected correction is rejected."""
+    """By partition and offset of each rejected correction, why it is rejected."""
 
     starts: Mapping[tuple[int, int], tuple[str, Season]] = {}
     """By partition and offset of each accepted `season-started`, its ladder and season."""
     worked_in: Mapping[str, Sequence[WorkedIn]] = {}
-    """By ladder, what workers note of its corrections, in that order. A correction that has waited
-    is in it twice."""
+    """By ladder, its corrections as workers write them to the topic `ladders-noted`, in that order.
+    A correction that has waited is in it twice."""
 
     @classmethod
     def of_ladder(cls, ladder: str, partition: int, edits: Edits) -> "Verdicts":
@@ -68,7 +68,7 @@ class Verdicts(NamedTuple):
         return self.refusals.get((record.partition, record.offset))
 
     def of(self, ladder: str, _offset: int = 0) -> Edits:
-        """The edits of a ladder's rounds. They are the same for rounds at all offsets."""
+        """The edits of a ladder's rounds. They are the same for all offsets."""
         return self.edits.get(ladder, NO_EDITS)
 
     @property
@@ -83,7 +83,7 @@ NO_VERDICTS = Verdicts({}, {})
 
 @dataclass(frozen=True, slots=True)
 class LoggedRounds:
-    """R accepted rounds in the order of the log, and where they were read."""
+    """R accepted rounds in the order of the log, and their places in the log."""
 
     rounds: RoundBatch
     rule: Ints
@@ -95,7 +95,7 @@ class LoggedRounds:
 
     @classmethod
     def of(cls, records: Sequence[Record], decoded: DecodedRounds) -> "LoggedRounds":
-        """The rounds that were decoded from these records."""
+        """The accepted rounds among those that were decoded from these records."""
         read = decoded.valid(records)
         return cls(
             decoded.rounds, decoded.rule, np.array([each.partition for each in read], np.int64),
@@ -106,7 +106,7 @@ class LoggedRounds:
         return len(self.offset)
 
     def take(self, places: Ints) -> "LoggedRounds":
-        """The rounds at these places, which rise."""
+        """The rounds at these indices, which must be in rising order."""
         if len(places) == len(self):
             return self
         return LoggedRounds(
@@ -120,7 +120,7 @@ class LoggedRounds:
 
     @classmethod
     def concat(cls, some: Sequence["LoggedRounds"]) -> "LoggedRounds":
-        """The rounds of all these in turn. There is at least one element."""
+        """Concatenate the rounds of all elements. There must be at least one element."""
         return cls(
             RoundBatch.concat([each.rounds for each in some]),
             np.concatenate([each.rule for each in some]),
@@ -131,29 +131,29 @@ class LoggedRounds:
 
 @dataclass(frozen=True, slots=True)
 class LogBatch:
-    """Some consecutive records of a log, validated."""
+    """Consecutive records of a log, validated."""
 
     rounds: LoggedRounds
     """The accepted rounds, as reported."""
     rejected: Sequence[tuple[Record, Invalid]]
-    """The rejected records, in the order of the log, and why each is rejected."""
+    """The rejected records in the order of the log, and why each is rejected."""
     corrections: Sequence[Record]
     """The records of accepted corrections."""
 
 
 class RecordValidator:
-    """Validates the rounds of a log, each by the records before it in its partition. The log has
+    """Validates the rounds of a log, each by the earlier records of its partition. The log has
     `partitions` partitions."""
 
     def __init__(self, ladders: Ladders, window: int, partitions: int = ANYWHERE) -> None:
         self.round_decoder = RoundDecoder(ladders, partitions)
         self._window = window
         self._duplicates: dict[int, DuplicateWindow] = {}
-        """By partition, the ids of its last rounds."""
+        """By partition, the ids of its latest rounds."""
 
     def decode(self, records: Sequence[Record]) -> DecodedRounds:
-        """The rounds in these records, none of which is a correction, and why the others are
-        rejected: by the decoder, or as duplicates."""
+        """Decode the rounds in these records, none of which may be a correction. The result also
+        says why the other records are rejected: by the decoder, or as duplicates."""
         decoded = self.round_decoder.decode(records)
         new, i = list[int](), 0
         for number, (record, refusal) in enumerate(zip(records, decoded.refusals, strict=True)):
@@ -183,8 +183,8 @@ class RecordValidator:
         return window
 
     def read(self, records: Sequence[Record]) -> Iterator[LoggedRounds | Record]:
-        """Yield what is in these records, in order: the accepted rounds up to each correction
-        together, and each correction as its record."""
+        """Yield the content of these records in order: the accepted rounds before each correction
+        in one batch, and each correction as its record."""
         for some, correction in split_at_corrections(records):
             if some:
                 yield LoggedRounds.of(some, self.decode(some))
@@ -193,15 +193,15 @@ class RecordValidator:
 
 
 class EditedLog:
-    """Reads a log and edits its rounds by all of its corrections."""
+    """Reads a log, and edits its rounds by all of the log's corrections."""
 
     def __init__(
         self, ladders: Ladders, window: int, partitions: int = ANYWHERE,
         verdicts: Verdicts | None = None, validator: RecordValidator | None = None,
     ) -> None:  # fmt: skip
-        """`verdicts`: those on the log's corrections (`corrected.judged`). Without them `read`
-        raises Unjudged at a correction. `validator`: given if several replays read the log at
-        once."""
+        """`verdicts`: the verdicts on the log's corrections (`corrected.judged`). Without them
+        `read` raises Unjudged at a correction. `validator`: a validator that several replays share
+        when they read the log together."""
         self.validator = validator or RecordValidator(ladders, window, partitions)
         self._has_verdicts = verdicts is not None
         self.verdicts = verdicts or NO_VERDICTS
@@ -210,12 +210,12 @@ class EditedLog:
     def batches(
         self, records: Iterable[Record], most_bytes: int = BATCH_BYTES
     ) -> Iterator[LogBatch]:
-        """Read a whole log, some records at a time (`batches_of`). Raises Unjudged."""
+        """Read a whole log in batches of records (`batches_of`). Raises Unjudged."""
         for some in batches_of(records, most_bytes):
             yield self.read(some)
 
     def read(self, records: Sequence[Record]) -> LogBatch:
-        """Validate the next records, corrections among them. Raises Unjudged."""
+        """Validate the next records, rounds and corrections. Raises Unjudged."""
         rejected: list[tuple[Record, Invalid]] = []
         accepted: list[Record] = []
         rounds = records
@@ -237,21 +237,22 @@ class EditedLog:
         return LogBatch(LoggedRounds.of(rounds, decoded), found, accepted)
 
     def edited(self, logged: LoggedRounds) -> tuple[RoundBatch, Flags]:
-        """The rounds as the corrections make them, and (R,) whether each still has two entries.
-        One that has not stays as it was reported."""
+        """The rounds after the corrections, and (R,) whether each still counts, which needs at
+        least two entries. A round that does not count is returned as it was reported."""
         if not self._edits_rounds:
             return logged.rounds, np.ones(len(logged), np.bool_)
         return edited(logged.rounds, logged.offset, self.verdicts.of)
 
     def informative(self, logged: LoggedRounds) -> tuple[RoundBatch, Flags]:
-        """The rounds as the corrections make them, and (R,) whether each changes ratings."""
+        """The rounds after the corrections, and (R,) whether each of them changes ratings."""
         rounds, counts = self.edited(logged)
         return rounds, counts & self.validator.round_decoder.informative(rounds, logged.rule)
 
 
 def records_of(lines: Iterable[bytes], first: int = 0) -> Iterator[Record]:
-    """Yield each line that is not blank as a record. Its offset is its line number counted from
-    `first`, its time is never too late, and its field `event_type` stands for the header."""
+    """Yield each line that is not blank as a record. The record's offset is the line number,
+    counted from `first`. Its arrival time is infinite, so that no round is too far ahead of it. Its
+    header is made from the field `event_type`."""
     for number, line in enumerate(lines, first):
         if line.strip():
             kind = kind_of_line(line)
@@ -262,8 +263,8 @@ def records_of(lines: Iterable[bytes], first: int = 0) -> Iterator[Record]:
 def batches_of(
     records: Iterable[Record], most_bytes: int = BATCH_BYTES, *, mixed: bool = False
 ) -> Iterator[list[Record]]:
-    """Yield consecutive records together while they have no more bytes than that. A correction
-    begins a batch, unless they may be `mixed`."""
+    """Yield batches of consecutive records, each of at most `most_bytes` bytes or of one record. A
+    correction begins a new batch, unless batches may be `mixed`."""
     some, size = list[Record](), 0
     for record in records:
         own = len(record.value or b"")

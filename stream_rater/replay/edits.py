@@ -1,13 +1,14 @@
-"""What the accepted corrections of a ladder make of its rounds: the one rule of the edited log.
+"""Applies the accepted corrections of a ladder to its rounds. All code that edits the log uses this
+module.
 
-A round keeps its place in the order. Corrections decide who counts in it, and as whom:
+A round keeps its place in the order. Corrections decide which players count in it:
 
 - a voided round changes no rating;
 - an amended round has other standings;
 - a removed player's entries are removed from the rounds completed in some span of time;
 - a merged player's entries count as those of another player. If several entries of a round would
-  then belong to one player, the one reported under that player's name stays, else the one with the
-  least reported name.
+  then belong to one player, only one of them stays: the entry reported under that player's name or,
+  if there is none, the entry with the least reported name.
 
 A round that is left with fewer than two entries changes no rating. Corrections never change which
 rounds were accepted.
@@ -46,21 +47,22 @@ class Edits:
     """The accepted corrections of one ladder."""
 
     entries: EntryEditsAt = field(default_factory=lambda: NO_ENTRY_EDITS)
-    """By reported name that removals and merges have touched, what they do to its entries."""
+    """For each reported name that removals and merges affect, the edit of its entries."""
     voided: frozenset[int] = frozenset()
     """The offsets of voided rounds."""
     amended: Mapping[int, RoundBatch] = field(default_factory=dict)
-    """By offset, the round as it is now."""
+    """By offset, each amended round with its new content."""
     seasons: tuple[StartedSeason, ...] = ()
 
     def names_of(self, player: str) -> list[str]:
-        """The reported names whose entries this player owns now. It looks at all entry edits."""
+        """The reported names whose entries this player owns now. This takes time in proportion to
+        all entry edits."""
         names = [name for name, edit in self.entries.items() if edit.player == player]
         return names if player in self.entries else [*names, player]
 
     @cached_property
     def started(self) -> tuple[Season, ...]:
-        """The seasons, in order."""
+        """The seasons that have started, in order."""
         return tuple(each.season for each in self.seasons)
 
     def started_before(self, offset: int) -> tuple[Season, ...]:
@@ -73,7 +75,8 @@ class Edits:
         return bool(self.entries or self.voided or self.amended)
 
     def touched(self, rounds: RoundBatch, offsets: Ints) -> Ints:
-        """Which of R rounds, read at these offsets, may be changed: their indices."""
+        """The indices of those rounds that may change, among R rounds that were read at these (R,)
+        offsets."""
         found = np.isin(offsets, self._offsets)
         if self.entries:
             known = self.entries.may_have(rounds.names.hashes)
@@ -86,7 +89,7 @@ class Edits:
         return np.array([*self.voided, *self.amended], np.int64)
 
     def edited(self, round_: RoundBatch, offset: int) -> RoundBatch | None:
-        """One round as it is now; None if it changes no rating any more."""
+        """One round after the corrections; None if it changes no rating any more."""
         if offset in self.voided:
             return None
         round_ = self.amended.get(offset, round_)
@@ -98,7 +101,8 @@ class Edits:
         return edited if len(edited.place) >= MIN_ENTRIES else None
 
     def differing(self, other: "Edits", rounds: RoundBatch, offsets: Ints) -> int:
-        """How many of R rounds, read at these offsets, differ under other edits."""
+        """The number of rounds that differ between these edits and `other`, among R rounds that
+        were read at these (R,) offsets."""
         found = 0
         for i in np.union1d(self.touched(rounds, offsets), other.touched(rounds, offsets)).tolist():
             own, offset = rounds.slice(i, i + 1), int(offsets[i])
@@ -106,8 +110,8 @@ class Edits:
         return found
 
     def players_of(self, names: Sequence[str], time: int) -> list[str | None]:
-        """The owner of each entry of a round of this time, by reported name; None for a removed
-        entry."""
+        """The owner of each entry of a round that was completed at `time` (Unix seconds). `names`
+        are the reported names of the entries. None for a removed entry."""
         return players_of(self.entries, names, time)
 
 
@@ -117,11 +121,11 @@ NO_EDITS = Edits()
 def edited(
     rounds: RoundBatch, offsets: Ints, edits_of: Callable[[str, int], Edits]
 ) -> tuple[RoundBatch, Flags]:
-    """R rounds as corrections make them, and (R,) whether each still has two entries.
+    """R rounds after the corrections, and (R,) whether each still has at least two entries.
 
-    The rounds were read at these (R,) offsets. `edits_of` gives the edits of a ladder's round at an
-    offset. A round without two entries stays as it was reported, and must not be rated. The same
-    object is returned if no round may be changed.
+    The rounds were read at these (R,) offsets. `edits_of` returns the edits of a ladder's round at
+    an offset. A round with fewer than two entries is returned as it was reported, and must not be
+    rated. If no round may change, the same object is returned.
     """
     counts = np.ones(len(rounds), np.bool_)
     heads = zip(rounds.heads, offsets.tolist(), strict=True)
@@ -145,7 +149,7 @@ def edited(
 
 
 def places_by(keys: Iterable[K]) -> dict[K, Ints]:
-    """By key, its places among these keys. The keys are in order of first appearance."""
+    """The indices of each key among `keys`. The result is in order of first appearance."""
     found: dict[K, list[int]] = {}
     for i, key in enumerate(keys):
         found.setdefault(key, []).append(i)
@@ -153,7 +157,7 @@ def places_by(keys: Iterable[K]) -> dict[K, Ints]:
 
 
 def players_of(entries: EntryEditsAt, names: Sequence[str], time: int) -> list[str | None]:
-    """As `Edits.players_of`, by these entry edits."""
+    """The same as `Edits.players_of`, with these entry edits."""
     now: list[str | None] = []
     for name in names:
         edit = entries.of(name)
@@ -167,7 +171,7 @@ def players_of(entries: EntryEditsAt, names: Sequence[str], time: int) -> list[s
 
 
 def _with_players(round_: RoundBatch, players: Sequence[str | None]) -> RoundBatch:
-    """One round with these players in place of its own; None for a removed player."""
+    """One round with these players in place of its own. None stands for a removed player."""
     stays = np.array([each is not None for each in players], np.bool_)
     members = np.array([np.count_nonzero(stays[span]) for span in _spans(round_)], np.int64)
     entries = np.flatnonzero(members)
@@ -180,7 +184,7 @@ def _with_players(round_: RoundBatch, players: Sequence[str | None]) -> RoundBat
 
 
 def _content(round_: RoundBatch | None) -> tuple[object, ...]:
-    """All fields of a round but its id, to be compared."""
+    """All fields of a round except its id, in a form that can be compared."""
     if round_ is None:
         return ()
     columns = round_.time, round_.weight, round_.ceiling, round_.place, round_.members, round_.share
@@ -188,12 +192,12 @@ def _content(round_: RoundBatch | None) -> tuple[object, ...]:
 
 
 def _spans(round_: RoundBatch) -> Iterator[slice]:
-    """The players of each entry."""
+    """Yield the range of each entry's players among the players of the round."""
     return (slice(first, end) for first, end in pairwise(bounds(round_.members).tolist()))
 
 
 class Version(NamedTuple):
-    """How many corrections of players and seasons were accepted until some moment."""
+    """The numbers of accepted corrections, of players and of seasons, at some moment."""
 
     entries: int
     seasons: int
@@ -202,14 +206,14 @@ class Version(NamedTuple):
 class EditsSoFar:
     """The accepted corrections of one ladder so far.
 
-    Adding one takes the same time, however many there were before. Making `edits` takes time in
-    proportion to them, so ask it for many rounds at once.
+    Adding a correction takes constant time. Computing `edits` takes time in proportion to the
+    corrections so far, so use the result for many rounds.
     """
 
     def __init__(self, base: Edits = NO_EDITS) -> None:
         self.entries = EntryEdits.after(base.entries)
         self.voided = set(base.voided)
-        """As in Edits, and so are the next two."""
+        """The same as in Edits, as are the next two attributes."""
         self.amended = dict(base.amended)
         self.seasons = list(base.seasons)
         self._edits: Edits | None = base
@@ -226,12 +230,12 @@ class EditsSoFar:
         self._edits = None
 
     def remove(self, player: str, span: Span) -> None:
-        """Remove the player's entries from rounds completed in this span."""
+        """Remove the player's entries from the rounds that were completed in this span."""
         self.entries.remove(player, span)
         self._edits = None
 
     def merge(self, player: str, into: str) -> None:
-        """From now on another player owns the entries of this one."""
+        """Make the player `into` the owner of this player's entries from now on."""
         self.entries.merge(player, into)
         self._edits = None
 
@@ -242,7 +246,7 @@ class EditsSoFar:
 
     @property
     def edits(self) -> Edits:
-        """What all corrections until now make of rounds. Later ones do not change it."""
+        """The edits by all corrections so far. Later corrections do not change this object."""
         if self._edits is None:
             self._edits = Edits(
                 self.entries.now(), frozenset(self.voided), dict(self.amended), tuple(self.seasons)
@@ -251,10 +255,10 @@ class EditsSoFar:
 
     @property
     def version(self) -> Version:
-        """The number of corrections of players and seasons until now."""
+        """The numbers of corrections of players and seasons so far."""
         return Version(self.entries.version, len(self.seasons))
 
     def at(self, version: Version) -> Edits:
-        """The corrections of players and seasons up to this version."""
+        """The edits by the corrections of players and seasons up to this version."""
         entries = self.entries.at(version.entries)
         return Edits(entries, seasons=tuple(self.seasons[: version.seasons]))

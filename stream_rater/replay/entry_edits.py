@@ -1,8 +1,8 @@
 """Which player owns the entries under each reported name, after removals and merges, at any time.
 
-All versions share one list of changes per player, with one item for each correction. So they take
-memory in proportion to the corrections, not to its square, and a version costs nothing until it is
-asked.
+All versions share one list of changes per player, with one item for each correction. So memory
+grows linearly with the number of corrections, not with its square, and a version costs nothing
+until it is read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,46 +14,49 @@ from stream_rater.columns.arrays import Flags, Hashes
 from stream_rater.columns.strings import StringColumn
 
 Span = tuple[int, int]
-"""The times of rounds: from the first to before the second, Unix seconds."""
+"""A span of completion times: from the first to before the second, in Unix seconds."""
 
 Change = Span | str
-"""What a correction does to a player: a span in which the player's entries are removed, or the
-player into whom this one is merged."""
+"""The effect of a correction on a player: a span in which the player's entries are removed, or the
+name of the player into whom this one is merged."""
 
 
 class EntryEdit(NamedTuple):
-    """What corrections do to the entries that are reported under a name."""
+    """The effect of corrections on the entries that are reported under one name."""
 
     player: str
-    """The player who owns them."""
+    """The player who owns the entries."""
     removed: tuple[Span, ...] = ()
-    """The entries are removed from rounds completed in these spans."""
+    """The spans of time in which rounds lose the entries."""
 
     def is_removed(self, time: int) -> bool:
-        """Whether an entry is removed from a round of this time."""
+        """Whether an entry is removed from a round that was completed at this time (Unix
+        seconds)."""
         return any(since <= time < until for since, until in self.removed)
 
 
 class EntryEdits:
-    """The changes of a ladder's players, in order. None is ever undone, so what holds at a version
-    stays as it is."""
+    """The changes of a ladder's players, in order. No change is ever undone, so the state at a
+    version stays the same."""
 
     def __init__(self) -> None:
         self.version = 0
         """The number of changes."""
         self._changes: dict[str, list[tuple[int, Change]]] = {}
-        """By player, the changes in order, each with the version from which on it holds."""
+        """By player, the changes in order, each with the first version that includes it."""
         self._first: list[int] = []
-        """The version from which on each of these players is in `_changes`, in that order."""
+        """The first version in which each player of `_changes` has a change, in the order of
+        `_changes`."""
         self._names: dict[str, list[str]] = {}
-        """By player, the reported names whose entries the player owns now, unless it is the
-        player's own name alone."""
+        """By player, the reported names whose entries the player owns now. A player who owns only
+        the player's own name may be absent."""
         self._hashes: Hashes = np.empty(0, np.uint64)
-        """The hashes of the first names in `_changes`, sorted."""
+        """The sorted hashes of the first names in `_changes`; names that were added later are
+        missing."""
 
     @classmethod
     def after(cls, view: "EntryEditsAt") -> "EntryEdits":
-        """The changes up to a version, to which more can be added."""
+        """Copy the changes up to a version, so that more can be added."""
         found = cls()
         for version, player, change in sorted(view.changes(), key=lambda each: each[0]):
             found.version = version - 1
@@ -63,11 +66,12 @@ class EntryEdits:
         return found
 
     def remove(self, player: str, span: Span) -> None:
-        """Remove the entries that the player owns now from rounds completed in this span."""
+        """Remove the entries that the player owns now from the rounds that were completed in this
+        span."""
         self._add(player, span)
 
     def merge(self, player: str, into: str) -> None:
-        """From now on another player owns the entries of this one."""
+        """Make the player `into` the owner of this player's entries from now on."""
         self._add(player, into)
         self._give(player, into)
 
@@ -91,26 +95,26 @@ class EntryEdits:
         return self._names.get(player) or ([] if player in self._names else [player])
 
     def now(self) -> "EntryEditsAt":
-        """What holds now. Later changes do not affect it."""
+        """The state after all changes so far. Later changes do not affect it."""
         return self.at(self.version)
 
     def at(self, version: int) -> "EntryEditsAt":
-        """What held at a version."""
+        """The state at a version."""
         return EntryEditsAt(self, version)
 
     def hashes(self) -> Hashes:
-        """The hashes of all names that have changed until now, sorted."""
+        """The sorted hashes of all names with a change so far."""
         if new := len(self._changes) - len(self._hashes):
             names = list(self._changes)[-new:]
             self._hashes = np.sort(np.append(self._hashes, StringColumn.of(names).hashes))
         return self._hashes
 
     def changes_of(self, player: str) -> list[tuple[int, Change]]:
-        """The changes of a player in order, each with the version from which on it holds."""
+        """The changes of a player in order, each with the first version that includes it."""
         return self._changes.get(player, [])
 
     def players(self, version: int) -> Iterator[str]:
-        """The players with a change up to a version."""
+        """Yield the players with a change up to a version."""
         for player, first in zip(self._changes, self._first, strict=True):
             if first > version:
                 return
@@ -118,8 +122,8 @@ class EntryEdits:
 
 
 class EntryEditsAt(Mapping[str, EntryEdit]):
-    """By reported name, what corrections do to its entries, at one version. It has only the names
-    that corrections have touched."""
+    """By reported name, the effect of corrections on its entries at one version. The mapping has
+    only the names that corrections affect."""
 
     def __init__(self, edits: EntryEdits, version: int) -> None:
         self._edits = edits
@@ -132,7 +136,8 @@ class EntryEditsAt(Mapping[str, EntryEdit]):
         return self.of(name)
 
     def of(self, name: str) -> EntryEdit:
-        """What corrections do to the entries of a name, whether or not they have touched it."""
+        """The edit of a name's entries. Works for every name, also for one that no correction
+        affects."""
         found = self._found.get(name)
         if found is None:
             found = self._follow(name)
@@ -141,7 +146,8 @@ class EntryEditsAt(Mapping[str, EntryEdit]):
         return found
 
     def _follow(self, name: str) -> EntryEdit:
-        """A merged player shares the changes of the other player from the merge on."""
+        """Collect the edit of a name. From a merge on, the changes of the player `into` apply to
+        the merged player, too."""
         player, since, removed = name, 0, list[Span]()
         while True:
             into = ""
@@ -170,15 +176,16 @@ class EntryEditsAt(Mapping[str, EntryEdit]):
         return bool(changes) and changes[0][0] <= self._version
 
     def changes(self) -> Iterator[tuple[int, str, Change]]:
-        """All changes up to this version: from which version on each holds, the player, and the
-        change."""
+        """Yield all changes up to this version: the first version that includes the change, the
+        player, and the change."""
         for player in self:
             for version, change in self._edits.changes_of(player):
                 if version <= self._version:
                     yield version, player, change
 
     def may_have(self, hashes: Hashes) -> Flags:
-        """(n,) whether a name with each hash may be here. A false yes is possible."""
+        """(n,) whether a name with each hash may be in this mapping. A false positive is
+        possible."""
         known = self._edits.hashes()
         if not len(known):
             return np.zeros(len(hashes), np.bool_)
@@ -188,4 +195,4 @@ class EntryEditsAt(Mapping[str, EntryEdit]):
 
 
 NO_ENTRY_EDITS = EntryEditsAt(EntryEdits(), 0)
-"""What holds without corrections."""
+"""The state without any correction."""

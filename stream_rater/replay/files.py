@@ -1,6 +1,6 @@
-"""Reads files of rounds line by line, and decompresses them in a thread beside their use.
+"""Reads files of rounds line by line, and decompresses them in a separate thread.
 
-The module is light to import, so that a command can begin to read before it loads the rating code.
+The module imports little, so that a command can begin to read before it loads the rating code.
 """
 
 import io
@@ -17,32 +17,33 @@ from typing import IO
 from stream_rater.replay.read_ahead import ahead
 
 BLOCK = 1 << 17
-"""The bytes read from a file at once. If compressed, they hold some half a megabyte of text, and
-128 MiB at most; the decompressing thread needs the interpreter lock only once for each block."""
+"""The number of bytes that are read from a file at once. A compressed block contains about half a
+megabyte of text, and at most 128 MiB. The decompressing thread needs the interpreter lock only once
+for each block."""
 
 BLOCKS_AHEAD = 256
-"""The most blocks that wait to be used, about 128 MiB of text."""
+"""The most decompressed blocks that wait for the reader, about 128 MiB of text."""
 
 BUFFER = 1 << 18
 
 GZIP = 16 + zlib.MAX_WBITS
-"""The zlib option that expects gzip's header and checksum."""
+"""The zlib option for data with gzip's header and checksum."""
 
 
 GZIP_MAGIC = b"\x1f\x8b"
 """The first bytes of a gzip file."""
 
 SMALLEST_GZIP = 20
-"""Bytes of a gzip file of nothing."""
+"""The size in bytes of a gzip file without content."""
 
 STANDARD_INPUT = Path("-")
 
 SHOWN_CHARACTERS = 40
-"""Of a line that is no JSON object, so many are shown."""
+"""The most characters that an error message shows of a line that is not a JSON object."""
 
 
 def name_of(path: Path) -> str:
-    """A file as it is called in messages."""
+    """The name of a file in messages."""
     return "standard input" if path == STANDARD_INPUT else str(path)
 
 
@@ -53,10 +54,10 @@ def read_lines(path: Path) -> Iterator[bytes]:
 
 
 def text_size(path: Path) -> int | None:
-    """How many bytes of text a file holds, None where nobody knows before reading it.
+    """The number of bytes of text in a file; None if it is unknown before the file is read.
 
-    For a gzip file it is what its last four bytes say, which is wrong if it has several parts or
-    more than 4 GiB of text: whoever uses it only shows progress.
+    For a gzip file the number comes from its last four bytes. It is wrong if the file has several
+    members or more than 4 GiB of text, so use it only to show progress.
     """
     if not path.is_file():
         return None
@@ -69,10 +70,10 @@ def text_size(path: Path) -> int | None:
 
 
 def json_lines(lines: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """The lines, unless the first two that are not blank are no JSON objects: then OSError.
-    One that begins an array is enough.
+    """Return the lines unchanged. Raises OSError if neither of the first two lines that are not
+    blank is a JSON object. If the first of them begins an array, one line is enough.
 
-    A file of another format would else give as many errors as it has lines.
+    Without this check, a file of another format would give one error for each line.
     """
     seen: list[bytes] = []
     bad = 0
@@ -104,8 +105,8 @@ def _no_json_lines(name: str, number: int, line: bytes) -> str:
 
 
 def begin_to_read(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file as `read_lines` does. A thread begins to read at once, and is up to
-    BLOCKS_AHEAD blocks ahead."""
+    """Yield the lines of a file as `read_lines` does. A thread begins to read immediately, and
+    reads up to BLOCKS_AHEAD blocks ahead."""
     return _lines(ahead(_text(path), BLOCKS_AHEAD))
 
 
@@ -114,7 +115,8 @@ def _lines(text: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _text(path: Path) -> Iterator[bytes]:
-    """Yield the content of a file in blocks. Raises OSError with the reason if this fails."""
+    """Yield the content of a file in blocks, decompressed. Raises OSError with the reason if this
+    fails."""
     with _opened(path) as file:
         blocks = iter(partial(file.read, BLOCK), b"")
         first = next(blocks, b"")
@@ -130,7 +132,8 @@ def _text(path: Path) -> Iterator[bytes]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """Without a buffer, so that each line of a pipe is there as soon as it is written."""
+    """Open a file without a buffer, so that each line of a pipe can be read as soon as it is
+    written."""
     if path == STANDARD_INPUT:
         yield io.FileIO(sys.stdin.fileno(), closefd=False)
     else:
@@ -154,7 +157,7 @@ def _decompressed(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _Text(io.RawIOBase):
-    """A file object whose content is the given pieces of text."""
+    """A file object whose content is the concatenation of the given blocks of text."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces

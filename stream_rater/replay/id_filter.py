@@ -1,8 +1,9 @@
-"""Which ids may have come in a ladder's rounds: "no" is certain, "yes" may be wrong.
+"""A filter for the ids in a ladder's rounds. The answer "no" is certain; the answer "yes" may be
+wrong.
 
-The ids of the last rounds are kept as 64-bit hashes, and earlier ones as Bloom filters of
-PER_FILTER ids each. With 16 bits for each id and 8 probes, one filter says a wrong "yes" for one id
-in 2,000 that it does not have. A wrong "yes" costs time and changes no outcome.
+The ids of the latest rounds are stored as 64-bit hashes, and earlier ids as Bloom filters of
+PER_FILTER ids each. With 16 bits for each id and 8 probes, the false-positive rate of one filter is
+1 in 2,000. A false positive costs time and changes no result.
 
 B. H. Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970.
 """
@@ -19,47 +20,48 @@ from stream_rater.columns.strings import StringColumn, hash_each
 from stream_rater.rounds.batch import RoundBatch
 
 PER_FILTER = 2**16
-"""Ids of a Bloom filter."""
+"""The number of ids in a Bloom filter."""
 BITS = 2**20
-"""Bits of a Bloom filter."""
+"""The number of bits of a Bloom filter."""
 PROBES = 8
 AT_ONCE = 2**13
-"""So many hashes are gathered before they are looked through."""
+"""The number of new hashes that are collected before they are added together."""
 FILTERS_IN_PIECE = 16
-"""Bloom filters in a piece: 2 MiB."""
+"""The most Bloom filters in a stored piece, which take 2 MiB."""
 
 ROUNDS = Key(np.uint64(0x726F756E64206964), np.uint64(1))
 PLAYERS = Key(np.uint64(0x706C617965722069), np.uint64(1))
-"""The keys of the hashes. They are no secret: a filter must mean the same to every worker. Whoever
-chooses ids by them can make corrections slower, and no more."""
+"""The keys of the hashes. They are public, because a filter must mean the same to every worker. An
+attacker who chooses ids by these keys can only make corrections slower."""
 
 
 class Kept(NamedTuple):
-    """A piece of a filter as it is kept."""
+    """A piece of a filter, as it is stored."""
 
     last: bytes
-    """The hashes that are in no Bloom filter yet."""
+    """The hashes that are not in a Bloom filter yet, as bytes."""
     filters: list[bytes]
 
 
 class IdFilter:
-    """The ids of the rounds, and of the players in them, that were added."""
+    """The ids of the added rounds and of the players in them."""
 
     def __init__(self, pieces: Sequence[Kept] = ()) -> None:
-        """Raises ValueError if the pieces are not of a filter."""
+        """Restore a filter from its pieces. Raises ValueError if they are not the pieces of a
+        filter."""
         filters = [each for piece in pieces for each in piece.filters]
         if any(len(each) * 8 != BITS for each in filters):
             raise ValueError("a filter has another size")
         self._filters: list[Bytes] = [np.frombuffer(each, np.uint8) for each in filters]
         last = b"".join(piece.last for piece in pieces)
         self._last: Hashes = np.frombuffer(last, np.uint64)
-        """Sorted."""
+        """The sorted hashes that are not in a Bloom filter yet."""
         self._new: list[Hashes] = []
         self._count = 0
-        """How many are new."""
+        """The number of hashes in `_new`."""
 
     def add(self, rounds: RoundBatch) -> None:
-        """Add some rounds and those who stand in them."""
+        """Add the ids of rounds and of the players in them."""
         self._add(_hashes(StringColumn.of([head.round_id for head in rounds.heads]), ROUNDS))
         self._add(_hashes(rounds.names, PLAYERS))
 
@@ -70,7 +72,8 @@ class IdFilter:
             self._look_through()
 
     def _look_through(self) -> None:
-        """Put what is new, without what seems to be there, among the last hashes."""
+        """Move the new hashes into `_last`, except those that a Bloom filter seems to have. Each
+        PER_FILTER hashes become a Bloom filter."""
         if not self._count:
             return
         new = np.unique(np.concatenate(self._new))
@@ -89,11 +92,11 @@ class IdFilter:
         return found
 
     def may_have_round(self, round_id: str) -> bool:
-        """Whether a round with this id may be there."""
+        """Whether a round with this id may have been added."""
         return self._may_have(round_id, ROUNDS)
 
     def may_have_player(self, name: str) -> bool:
-        """Whether a round in which this name stands may be there."""
+        """Whether a round with a player of this name may have been added."""
         return self._may_have(name, PLAYERS)
 
     def _may_have(self, text: str, key: Key) -> bool:
@@ -104,7 +107,7 @@ class IdFilter:
         return bool(there or self._in_filters(one)[0])
 
     def pieces(self) -> list[Kept]:
-        """As it is kept, in one piece at least."""
+        """The filter in the form in which it is stored: one piece or more."""
         self._look_through()
         filters = [each.tobytes() for each in self._filters]
         last = self._last.tobytes()
@@ -119,7 +122,7 @@ def _hashes(texts: StringColumn, key: Key) -> Hashes:
 
 
 def _probes(hashes: Hashes) -> npt.NDArray[np.int64]:
-    """(n, PROBES) the bits of each hash in a filter."""
+    """(n, PROBES) the indices of each hash's bits in a Bloom filter."""
     first, step = hashes & np.uint64(0xFFFFFFFF), (hashes >> np.uint64(32)) | np.uint64(1)
     steps = np.multiply(step[:, None], np.arange(PROBES, dtype=np.uint64), dtype=np.uint64)
     found = np.add(first[:, None], steps, dtype=np.uint64)

@@ -1,9 +1,9 @@
-"""Judges corrections as far as this depends on the log: is what they are about in it?
+"""Validates corrections against the log: the rounds and players that they name must be in it.
 
-A ledger reads a ladder's accepted rounds in order, and its corrections between them. It keeps only
-the rounds and players that its corrections name, so it must know all corrections beforehand.
-The verdict on a correction is a pure function of the log before it. A ledger that begins at a
-checkpoint gives the same verdicts, or says that the rounds before it must be read (Earlier).
+A ledger reads a ladder's accepted rounds and corrections in the order of the log. It remembers only
+the rounds and players that its corrections name, so it must know all corrections in advance. The
+verdict on a correction is a pure function of the log before it. A ledger that begins at a
+checkpoint gives the same verdicts, or raises Earlier if it needs the rounds before the checkpoint.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -41,54 +41,57 @@ ReadRound = Callable[[Record], Standings]
 
 
 class _KnownRound(NamedTuple):
-    """An accepted round that a correction may be about."""
+    """An accepted round that a correction may name."""
 
     round_: Record
-    """Where it was read, without its bytes."""
+    """The record of the round, without its value."""
     time: int
     completed_at: str
     weight: float
     ceiling: float
     names: tuple[str, ...]
-    """The players of the round whom a correction names, as reported."""
+    """The reported names of those players of the round whom a correction names."""
 
 
 class Earlier(Exception):
-    """A correction is, or may be, about a round before those that the ledger has read."""
+    """A correction names, or may name, a round before those that the ledger has read."""
 
 
 class Base(NamedTuple):
-    """What a ledger knows of the rounds before those that it reads."""
+    """What a ledger that begins at a checkpoint knows about the rounds before it."""
 
     edits: Edits
-    """The removals, merges and seasons of all corrections that were accepted."""
+    """The removals, merges and seasons of all corrections that were accepted before."""
     time: int
-    """No round before was completed later, Unix seconds."""
+    """No earlier round was completed after this time (Unix seconds)."""
     players: Collection[str]
-    """The players whom its corrections name and who have a round before."""
+    """The players whom the corrections name and who have an earlier round."""
     ids: IdFilter | None = None
-    """Which rounds and players may be in the rounds before; None: any."""
+    """A filter for the ids of earlier rounds and their players. None means that every id is
+    possible."""
 
     def may_have_round(self, round_id: str) -> bool:
-        """Whether a round before may have this id."""
+        """Whether an earlier round may have this id."""
         return self.ids is None or self.ids.may_have_round(round_id)
 
     def may_have_players(self, names: Collection[str]) -> bool:
-        """Whether one of these names may stand in a round before, as reported or as amended."""
+        """Whether one of these names may be in an earlier round, as reported or as amended."""
         return self.ids is None or any(map(self.ids.may_have_player, names))
 
 
 class Ledger:
-    """The accepted rounds and corrections of one ladder so far, and what they make of the log."""
+    """The accepted rounds and corrections of one ladder so far, and the edits that follow from
+    them."""
 
     def __init__(
         self, corrections: Iterable[Correction], read: ReadRound, base: Base | None = None
     ) -> None:
-        """`corrections`: all that will be judged. `base`: of a ledger that does not read the first
-        rounds."""
+        """`corrections`: all corrections that will be validated. `base`: given if the ledger does
+        not read the first rounds."""
         some = list(corrections)
         self.looked_at = 0
-        """The number of rounds that verdicts had to look at, which is the cost of judging."""
+        """The number of rounds that were examined for verdicts, which measures the cost of
+        validation."""
         self._corrections = EditsSoFar(NO_EDITS if base is None else base.edits)
         self._base = base
         self._read = read
@@ -96,15 +99,16 @@ class Ledger:
         self._names = {name for each in some for name in names_in(each)}
         self._hashes = StringColumn.of(list(self._names)).hashes
         self._known: dict[int, _KnownRound] = {}
-        """By offset, the rounds that corrections may be about."""
+        """By offset, the rounds that corrections may name."""
         self._played: dict[str, set[int]] = {}
-        """By name, the offsets of the rounds that have it, or had it before they were amended."""
+        """By name, the offsets of the rounds that have this player, or had the player before they
+        were amended."""
         self._latest: dict[str, int] = {}
-        """By round id, the offset of the last round that had it."""
+        """By round id, the offset of the last round with this id."""
 
     @property
     def edits(self) -> Edits:
-        """All corrections that were accepted until now."""
+        """The edits by all corrections that were accepted so far."""
         return self._corrections.edits
 
     @property
@@ -113,7 +117,7 @@ class Ledger:
         return self._corrections.seasons[-1].season
 
     def add(self, rounds: RoundBatch, offsets: Ints, partition: int) -> None:
-        """Read accepted rounds of the ladder, which were at these (R,) offsets."""
+        """Read R accepted rounds of the ladder. `offsets` (R,) are their offsets."""
         named = np.isin(rounds.names.hashes, self._hashes)
         starts = bounds(rounds.sizes)
         for i, head in enumerate(rounds.heads):
@@ -136,10 +140,12 @@ class Ledger:
             self._played.setdefault(name, set()).add(place.offset)
 
     def judge(self, correction: Correction, received_s: float, offset: int) -> int | None:
-        """Accept a correction, which was read at this offset: `edits` has it from now on.
+        """Validate the correction that was read at this offset. If it is valid, `edits` includes it
+        from now on.
 
-        Returns the offset of the first round that it changes, or None if it changes none of those
-        before it. `received_s` is when the log took it in. Raises Invalid, or Earlier.
+        Returns the offset of the first round that the correction changes; None if it changes no
+        earlier round. `received_s` is the time when the log received it, in Unix seconds. Raises
+        Invalid, or Earlier.
         """
         match correction:
             case RoundVoided():
@@ -161,8 +167,8 @@ class Ledger:
         return None
 
     def accept(self, correction: Correction, received_s: float, offset: int) -> None:
-        """Accept a correction that was found good here before. This looks at no more rounds than it
-        must. Raises Earlier."""
+        """Accept a correction that was found valid at this place before. This examines no more
+        rounds than necessary. Raises Earlier."""
         match correction:
             case PlayerRemoved():
                 rounds = self._rounds_of(correction.player)
@@ -177,7 +183,8 @@ class Ledger:
                 self.judge(correction, received_s, offset)
 
     def repeat(self, correction: Correction, received_s: float) -> None:
-        """Accept a correction that the base knows, as far as it is about rounds that were read."""
+        """Apply a correction that the base includes to those of its rounds that were read after the
+        base."""
         if not isinstance(correction, RoundVoided | RoundAmended):
             return
         place = self._latest.get(correction.round_id)
@@ -189,7 +196,8 @@ class Ledger:
             self._amend(correction, place, received_s)
 
     def _find(self, round_id: str) -> int:
-        """The offset of the round that has this id: the last one, if there are several."""
+        """The offset of the last round with this id. Raises Invalid if there is none, or Earlier if
+        it may be before the base."""
         offset = self._latest.get(round_id)
         if offset is None and self._base is not None and self._base.may_have_round(round_id):
             raise Earlier
@@ -203,12 +211,13 @@ class Ledger:
         where = Record(known.round_.partition, offset, message, received_s=received_s)
         standings = self._read(where)
         self._know(standings, known.round_, rows=np.arange(len(standings.batch.names)))
-        # What a field left out keeps is what was reported first.
+        # A field that an amendment leaves out keeps its first reported value.
         self._known[offset] = known._replace(time=standings.time, names=self._known[offset].names)
         self._corrections.amend(offset, standings.batch)
 
     def _rounds_of(self, player: str) -> Iterator[tuple[int, int]]:
-        """Offset and time of each round that counts and has an entry of the player now."""
+        """Yield the offset and time of each round that counts and now has an entry of the
+        player."""
         entries = self._corrections.entries
         names, now = entries.names_of(player), entries.now()
         offsets = set[int]().union(*(self._played.get(name, ()) for name in names))
@@ -226,8 +235,8 @@ class Ledger:
         return rounds
 
     def _is_unknown(self, player: str) -> None:
-        """The player stands in no round that was read: raises Invalid or, if there may be one that
-        was not read, Earlier."""
+        """Raise the error for a player who is in no round that was read: Earlier if the player may
+        be in a round that was not read, otherwise Invalid."""
         names = self._corrections.entries.names_of(player)
         if self._base is not None and self._base.may_have_players(names):
             raise Earlier
@@ -239,7 +248,7 @@ class Ledger:
         return min((offset for offset, time in rounds if since <= time < until), default=None)
 
     def _removed(self, correction: PlayerRemoved) -> tuple[int, int]:
-        """Accept a removal. Returns its span."""
+        """Accept a removal. Returns its span. Raises Earlier."""
         span = span_of(correction)
         base = self._base
         if base is not None and span[0] <= base.time and correction.player in base.players:
@@ -250,7 +259,7 @@ class Ledger:
     def _merge(self, correction: PlayerMerged) -> int | None:
         mine = {offset for offset, _ in self._must_play(correction.player)}
         theirs = {offset for offset, _ in self._must_play(correction.into)}
-        if self._base is not None:  # they may have met
+        if self._base is not None:  # they may have met in an earlier round
             raise Earlier
         if met := mine & theirs:
             raise Invalid(

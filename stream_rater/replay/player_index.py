@@ -1,10 +1,10 @@
-"""An index from players' names to rows, for whole rounds at once.
+"""An index from players' names to rows, which looks up all names of many rounds at once.
 
-A dict would need more time for millions of results than rating them: each look-up follows three
-pointers to distant memory, one after the other. Here a kernel runs over a round's names as bytes,
-with open addressing into one table of 8 bytes a slot. It first prefetches the slots of many names,
-and then what the slots point to, so that the processor waits for many cache misses at once. Names
-are compared as bytes, so equal hashes never confuse two players.
+For millions of results a dict would take more time than the rating itself: each look-up follows
+three pointers to distant memory, one after the other. Here a kernel reads the names as bytes and
+uses open addressing in one table with 8 bytes per slot. It first prefetches the slots of many
+names, and then the data that these slots point to. So the processor waits for many cache misses at
+once. Names are compared as bytes, so equal hashes never confuse two players.
 """
 
 from typing import TypeVar
@@ -23,7 +23,8 @@ HALF, ROW = np.uint64(32), np.uint64(0xFFFFFFFF)
 EMPTY = np.uint64(0)
 
 BLOCK = 64
-"""Names whose data is prefetched together; it stays in the cache until it is used."""
+"""The number of names whose data is prefetched together. The data stays in the cache until it is
+used."""
 
 
 @inlined
@@ -38,13 +39,13 @@ def _same(a: Bytes, first: int, end: int, b: Bytes, at: int, until: int) -> bool
 
 @inlined
 def _slot(slots: Hashes, h: np.uint64) -> np.uint64:
-    """The first slot to examine for a hash."""
+    """The index of the first slot to examine for a hash."""
     return (h ^ (h >> HALF)) & np.uint64(len(slots) - 1)
 
 
 @inlined
 def _enter(slots: Hashes, h: np.uint64, row: int) -> None:
-    """Enter a row at its hash. A slot holds the upper half of the hash, and the row counted from
+    """Enter a row at its hash. A slot stores the upper half of the hash, and the row number plus
     1."""
     mask = np.uint64(len(slots) - 1)
     slot = _slot(slots, h)
@@ -55,9 +56,9 @@ def _enter(slots: Hashes, h: np.uint64, row: int) -> None:
 
 @giving
 def _fetch(hashes: Hashes, slots: Hashes, names: Bytes, starts: Ints) -> None:
-    """Prefetch what `_find` reads for these names."""
+    """Prefetch the data that `_find` reads for these names."""
     rows = np.empty(BLOCK, np.int64)
-    for i in range(len(hashes)):  # each loop prefetches what the one before points to
+    for i in range(len(hashes)):  # each loop prefetches the targets of the previous one
         prefetch(slots, int(_slot(slots, hashes[i])), 0)
     for i in range(len(hashes)):
         rows[i] = max(np.int64(slots[_slot(slots, hashes[i])] & ROW) - 1, np.int64(0))
@@ -87,9 +88,10 @@ def _rows(
     data: Bytes, firsts: Ints, ends: Ints, hashes: Hashes, slots: Hashes, names: Bytes,
     starts: Ints, known: Hashes, count: int, out: Ints,
 ) -> int:  # fmt: skip
-    """Write the rows of the names in `data` into `out`; enter unknown names.
+    """Write the rows of the names in `data` into `out`. Unknown names are entered.
 
-    Returns the number of known names. There must be room for all names to be new.
+    Returns the number of known names afterwards. There must be room for the case that all names are
+    new.
     """
     for begin in range(0, len(ends), BLOCK):
         until = min(begin + BLOCK, len(ends))
@@ -120,7 +122,7 @@ class PlayerIndex:
         self._slots = np.zeros(1024, np.uint64)
         self._names = np.zeros(4096, np.uint8)
         self._starts = np.zeros(513, np.int64)
-        """The start of each name, which is the end of the name before."""
+        """The start of each name, which is also the end of the previous name."""
         self._known = np.zeros(512, np.uint64)
         """The hash of each name."""
 
@@ -138,7 +140,7 @@ class PlayerIndex:
         return out
 
     def names(self, rows: Ints) -> StringColumn:
-        """The names of these rows. Names entered later do not change it."""
+        """The names of these rows. Names that are entered later do not change the result."""
         return StringColumn(self._names, self._starts[rows], self._starts[rows + 1])
 
     def forget_after(self, count: int) -> None:
@@ -169,7 +171,7 @@ class PlayerIndex:
 
 
 def _grown(array: npt.NDArray[T], needed: int) -> npt.NDArray[T]:
-    """The array with room for `needed` rows; new rows are zero."""
+    """Return the array with room for at least `needed` rows. New rows are zero."""
     if needed <= len(array):
         return array
     larger = np.zeros((max(needed, 2 * len(array)), *array.shape[1:]), array.dtype)

@@ -1,7 +1,8 @@
-"""The sequential replay: rates one round after the other, in memory.
+"""The sequential replay: it rates one round after the other, in memory.
 
-The service's ratings must equal its ratings bit for bit, and the offline commands use it. A round
-passes through the same functions as in the service, but each round sees all rounds before it.
+The offline commands use the replay, and the service's ratings must equal its ratings bit for bit.
+Both rate a round with the same functions. In the replay, each round sees the result of all earlier
+rounds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,22 +28,23 @@ ONE_WAVE = np.array([0, 1])
 
 
 class Waves(NamedTuple):
-    """An order in which R rounds can be rated, wave by wave. The rounds of a wave share no player,
-    so they can be rated together."""
+    """An order in which R rounds can be rated, wave by wave. No two rounds of a wave share a
+    player, so they can be rated together."""
 
     order: Ints
-    """(R,) the rounds. Those of one player keep their order."""
+    """(R,) the indices of the rounds. The rounds of one player keep their order."""
     bounds: Ints
-    """(W+1,) wave w has the rounds order[bounds[w] : bounds[w + 1]], in rising order."""
+    """(W+1,) the bounds of the W waves. Wave w has the rounds order[bounds[w] : bounds[w + 1]], in
+    rising order."""
 
 
 @kernel
 def depths(starts: Ints, rows: Ints, latest: Ints) -> Ints:
-    """(R,) the length of the longest chain of earlier rounds, each sharing a player with the next,
-    that must be rated before each round.
+    """(R,) the number of waves before each round: the length of the longest chain of earlier rounds
+    that leads to it, in which each round shares a player with the next one.
 
-    Round r has the players rows[starts[r] : starts[r + 1]]. `latest` has an element for every row,
-    and is zero before and after the call.
+    Round r has the players rows[starts[r] : starts[r + 1]]. `latest` has an element for every row
+    of a player. It is zero before and after the call.
     """
     found = np.zeros(len(starts) - 1, np.int64)
     for r in range(len(found)):
@@ -56,39 +58,42 @@ def depths(starts: Ints, rows: Ints, latest: Ints) -> Ints:
 
 
 def waves_of(starts: Ints, rows: Ints, players: int) -> Waves:
-    """The waves of rounds by the rows of their players, which are below `players`: as few waves as
-    possible. Round r has the players rows[starts[r] : starts[r + 1]]."""
+    """Arrange rounds in as few waves as possible. All rows are below `players`. Round r has the
+    players rows[starts[r] : starts[r + 1]]."""
     depth = depths(starts, rows, np.zeros(players, np.int64))
     return Waves(np.argsort(depth, kind="stable"), np.append(0, np.cumsum(np.bincount(depth))))
 
 
 class Folded(NamedTuple):
-    """What rating some rounds gave, P players in all."""
+    """The result of rating some rounds with P players in all. A player counts once for each
+    round."""
 
     wave: Wave
-    """With what each player was before each round, drawn by the seasons that had started."""
+    """The input of stage 1. It has each player's belief before each round, drawn by the seasons
+    that had started."""
     evidence: Evidence
-    """(P, 3)"""
+    """(P, 3) the evidence of stage 1."""
     after: Posteriors
-    """What each player was after each round."""
+    """The mu and sigma of each player after each round."""
     told: Posteriors
-    """What was published of each player before each round: as in the wave, but not drawn."""
+    """The mu and sigma of each player that were published before each round: as in the wave, but
+    not drawn."""
 
 
 class _Drawn(NamedTuple):
-    """D players who were drawn before their first round of a call, newcomers among them, whom no
-    season moves."""
+    """D players whose beliefs were drawn before their first round of a call. Newcomers are
+    included, although a season does not change them."""
 
     before: Before
-    """What they were."""
+    """Their beliefs before they were drawn."""
     first: Ints
-    """(D,) the row of that round among all rows of the call."""
+    """(D,) the index of the player's entry in that round, among all rows of the call."""
     alone: Flags
     """(D,) whether the player has no other round in the call."""
 
 
 class BeliefTable:
-    """The beliefs of players, one in each row. Rows and factors can be added."""
+    """A table of beliefs, one player in each row. Rows and factors can be added."""
 
     def __init__(self, beliefs: Beliefs) -> None:
         self._beliefs = beliefs
@@ -103,14 +108,14 @@ class BeliefTable:
             self._grow(max(rows, 5 * len(self._beliefs) // 4), self._beliefs.factors.shape[1])
 
     def lengthen(self, factors: int) -> None:
-        """Make room for this many factors, and one more, in each row."""
+        """Make room for this many factors and one more in each row."""
         if factors + 1 > self._beliefs.factors.shape[1]:
             self._grow(len(self._beliefs), factors + 1)
 
     def _grow(self, rows: int, capacity: int) -> None:
         old = self._beliefs
         count = len(old)
-        if capacity == old.factors.shape[1]:  # in place: the system remaps pages
+        if capacity == old.factors.shape[1]:  # resize in place: the system remaps pages
             old.header.resize(rows, refcheck=False)
             old.factors.resize((rows, *old.factors.shape[1:]), refcheck=False)
             old.header[count:] = self._newcomer()
@@ -149,8 +154,8 @@ class Pool(BeliefTable):
         cls, rating: RatingConfig, started: tuple[Season, ...], players: StringColumn,
         beliefs: Beliefs,
     ) -> "Pool":  # fmt: skip
-        """A pool of these players, with these beliefs in the same order. `started`: the seasons
-        that have started on the ladder, in order."""
+        """Make a pool of these players, with these beliefs in the same order. `started`: the
+        seasons that have started on the ladder, in order."""
         pool = cls(Ladder(rating=rating), started)
         pool._beliefs = beliefs
         pool._grow(len(beliefs) + 1, max(beliefs.factors.shape[1], pool.rule.kept) + 1)
@@ -158,15 +163,17 @@ class Pool(BeliefTable):
         return pool
 
     def part(self, players: StringColumn) -> "Pool":
-        """A copy of the beliefs of these players, of whom some may be newcomers."""
+        """Copy the beliefs of these players into a new pool. Newcomers are left out; the pool adds
+        them when they appear."""
         known = [(name, row) for name in players.texts() if (row := self.find(name)) is not None]
         names, rows = [name for name, _ in known], np.array([row for _, row in known], np.int64)
         return Pool.of(self.rating, self.rule.seasons, StringColumn.of(names), self.beliefs(rows))
 
     def follow(self, rating: RatingConfig) -> None:
-        """Rate by these parameters from now on. Players who have not played yet start by them, too.
+        """Use these parameters from now on, also for the initial beliefs of players who have not
+        played yet.
 
-        Once a history was kept in full, no record can hold these beliefs any more.
+        Once a full history was kept, no record can store these beliefs any more.
         """
         if rating is self.rating:
             return
@@ -178,7 +185,7 @@ class Pool(BeliefTable):
         self.lengthen(self.rule.kept)
 
     def start_season(self, season: Season) -> None:
-        """Start a season: each belief is drawn by it before the player's next round."""
+        """Start a season. It draws each belief before the player's next round."""
         self.rule = stages.rule_of(self.rating, (*self.rule.seasons, season))
 
     def __len__(self) -> int:
@@ -194,7 +201,7 @@ class Pool(BeliefTable):
         return rows
 
     def put(self, players: Sequence[str], records: Sequence[bytes]) -> None:
-        """Let these players, who are new, have these records."""
+        """Add new players with these records. Raises UnknownRecord."""
         beliefs = record.decode(records, 0, self.rule.initial_mu, self.rule.initial_sigma)
         rows = self.rows(StringColumn.of(list(players)))
         self.lengthen(beliefs.factors.shape[1] - 1)
@@ -211,11 +218,12 @@ class Pool(BeliefTable):
         return rows, folded.evidence
 
     def rate_rows(self, rounds: RoundBatch, rows: Ints, waves: Ints, offset: Ints) -> Folded:
-        """Rate rounds, of which there is one at least. `rows` (P,) are the rows of their players,
-        and `offset` (R,) their offsets.
+        """Rate R rounds; R is at least 1. `rows` (P,) are the rows of their players, and `offset`
+        (R,) are their offsets.
 
-        They come in waves: wave w has the rounds waves[w] : waves[w + 1], which share no player,
-        and is rated after all earlier waves. This is `rate` without names, for many rounds.
+        The rounds are in the order of their waves. Wave w has the rounds waves[w] : waves[w + 1],
+        no two of which share a player, and is rated after all earlier waves. This method is `rate`
+        for many rounds, with rows in place of names.
         """
         if self.rule.kept == 0:
             factors = int(self._beliefs.header["count"][rows].max()) + len(waves) - 1
@@ -230,8 +238,8 @@ class Pool(BeliefTable):
         return Folded(wave, evidence, after, told)
 
     def _draw(self, rows: Ints) -> _Drawn | None:
-        """Draw the players in `rows`, who may stand there several times, by the seasons that they
-        lack. None if there are no such players."""
+        """Draw the beliefs of the players in `rows` by the seasons that they have not had yet. A
+        player may be in `rows` several times. Returns None if no player lacks a season."""
         if not self.rule.seasons:
             return None
         late = np.flatnonzero(self._beliefs.header["season"][rows] < len(self.rule.seasons))
@@ -243,9 +251,9 @@ class Pool(BeliefTable):
         return _Drawn(before, late[first], count == 1)
 
     def _remember(self, drawn: _Drawn, seen: Posteriors, played: Ints) -> Posteriors:
-        """After the rounds: make what players were before they were drawn what they were before
-        their first round. `seen` is what stage 1 saw, `played` (P,) the number of rounds before
-        each; returns what was told."""
+        """After the rounds, restore the undrawn beliefs as the previous ones of the players' first
+        rounds. `seen` has the mu and sigma that stage 1 used, and `played` (P,) the number of
+        rounds before each round. Returns the mu and sigma that were published before each round."""
         before = drawn.before
         seasons.remember(self._beliefs, before.take(drawn.alone))
         told = Posteriors(seen.mu.copy(), seen.sigma.copy())
@@ -262,8 +270,8 @@ class Pool(BeliefTable):
         return self._index.find(player)
 
     def belief_bytes(self, player: str) -> bytes:
-        """The record of one player as the service stores it. Raises Unrecordable if the history is
-        full."""
+        """The record of one player as the service stores it. Raises KeyError if there is no such
+        player, and Unrecordable if the pool keeps full histories."""
         row = self.find(player)
         if row is None:
             raise KeyError(player)
@@ -276,7 +284,7 @@ class Pool(BeliefTable):
         return record.encode(self.beliefs(rows))
 
     def played(self) -> Ints:
-        """The rows of the players who have a round."""
+        """The rows of the players with at least one round."""
         return np.flatnonzero(self._beliefs.header["rounds"][: len(self)] > 0)
 
     @property
@@ -285,12 +293,12 @@ class Pool(BeliefTable):
         return self._index.names(np.arange(len(self)))
 
     def players(self) -> list[str]:
-        """The same as Python strings."""
+        """The names of all players as Python strings, in order of their rows."""
         return self.names.texts()
 
     def __contains__(self, player: str) -> bool:
         return self.find(player) is not None
 
     def __iter__(self) -> Iterator[tuple[str, Table]]:
-        """Yield each player with the header of the belief."""
+        """Yield each player and the header of the player's belief."""
         yield from zip(self.players(), self._beliefs.header[: len(self)], strict=True)

@@ -1,7 +1,7 @@
-"""What rounds changed, as the stream would tell it: `rating-changed` without a stream.
+"""Makes the `rating-changed` events of rounds without a stream.
 
-The fields are those of the service's events and so are their values, because both come from the
-same beliefs. Only the order differs: the service writes the events of a round shard by shard.
+The fields and values equal those of the service's events, because both come from the same beliefs.
+Only the order differs: the service writes the events of a round shard by shard.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,8 @@ from stream_rater.replay.sequential import Rated, RatedBatch
 
 
 def changes_of(batch: RatedBatch) -> Iterator[RatingChanged]:
-    """One event for each player of each round; in order of the file, and of place."""
+    """Yield one event for each player of each round, in the order of the rounds and, within a
+    round, of the places."""
     by_round: dict[int, Sequence[RatingChanged]] = {}
     for rated in batch.rated:
         events = _events(rated, batch.log.rounds.offset[rated.chosen])
@@ -29,8 +30,8 @@ def changes_of(batch: RatedBatch) -> Iterator[RatingChanged]:
 
 
 def numbers_of(rated: Rated) -> Floats:
-    """(P, 7) what `changed_of` tells of each player: mu and sigma after the round and before it,
-    the performance, and the rating after the round and before it."""
+    """(P, 7) the numbers of each player for `changed_of`: mu and sigma after the round, mu and
+    sigma before it, the performance, the rating after the round, and the rating before it."""
     rule, same = [rated.rule], np.zeros(len(rated.rows), np.int64)
     _, evidence, after, told = rated.folded
     return np.column_stack((
@@ -40,7 +41,7 @@ def numbers_of(rated: Rated) -> Floats:
 
 
 def _events(rated: Rated, offsets: Ints) -> list[RatingChanged]:
-    """Those of the rounds of one ladder, which were at these (R,) offsets; round by round."""
+    """The events of R rounds of one ladder, round by round. `offsets` (R,) are their offsets."""
     rounds = rated.rounds
     rows = zip(
         np.repeat(np.arange(len(rounds)), rounds.sizes).tolist(), rounds.names.texts(),
@@ -63,8 +64,8 @@ def changed_of(
     ladder: str, round_id: str, player: str, completed_at: str, place: int,
     numbers: Sequence[float], rounds: int, offset: int, rule: RatingRule,
 ) -> RatingChanged:  # fmt: skip
-    """The event of one row. `numbers` are as NUMBERS says; `rounds` counts this one, which was at
-    `offset`."""
+    """Make the event of one player in one round. `numbers` is a row of `numbers_of`. `rounds` is
+    the number of the player's rounds, including this one, whose offset is `offset`."""
     mu, sigma, previous_mu, previous_sigma, performance, rating, previous_rating = numbers
     return RatingChanged(
         event_id=joined(ladder, round_id, player),

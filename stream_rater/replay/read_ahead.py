@@ -1,4 +1,5 @@
-"""Runs the stages of a pipeline in parallel: each makes items ahead of the next stage."""
+"""Runs the stages of a pipeline in parallel: each stage makes items before the next stage needs
+them."""
 
 import queue
 import threading
@@ -8,15 +9,16 @@ from typing import TypeVar
 T = TypeVar("T")
 
 AHEAD = 16
-"""How many items a stage may be ahead of the next one."""
+"""The most items that a stage makes ahead of the next one."""
 
 ITEM, END, ERROR = "item", "end", "error"
 
 
 def ahead(items: Iterable[T], most: int = AHEAD) -> Iterator[T]:
-    """Yield the items. A thread makes them from now on, and is up to `most` items ahead.
+    """Yield the items. A thread begins to make them immediately, and stays up to `most` items
+    ahead.
 
-    Raises what making the items raises.
+    Raises the exceptions that are raised while the items are made.
     """
     line: queue.Queue[tuple[str, T | BaseException | None]] = queue.Queue(most)
     enough = threading.Event()

@@ -1,4 +1,4 @@
-"""The replay of an edited log, all ladders together. `rate` and `verify` use it."""
+"""Replays the edited log of all ladders together. The commands `rate` and `verify` use it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -29,30 +29,31 @@ class Rated(NamedTuple):
     """R rounds of one ladder that were rated by the same parameters, with P players in all."""
 
     chosen: Ints
-    """(R,) their indices among the accepted rounds of the batch, in the order of rating."""
+    """(R,) the indices of the rounds among the accepted rounds of the batch, in the order of
+    rating."""
     rounds: RoundBatch
     """(R,) the rounds in this order."""
     pool: Pool
     """The ladder's pool."""
     rule: RatingRule
-    """The rule that the pool rated them by."""
+    """The rule by which the pool rated them."""
     rows: Ints
     """(P,) the players' rows in the pool."""
     folded: Folded
-    """What each player was before and after each round."""
+    """The beliefs of each player before and after each round."""
 
 
 class RatedBatch(NamedTuple):
-    """Some records of a log, and what their rounds did to the pools."""
+    """Some records of a log, and the effect of their rounds on the pools."""
 
     log: LogBatch
     rated: list[Rated]
-    """Without the rounds that change no rating."""
+    """The rated rounds. Rounds that change no rating are left out."""
 
 
 class Replay:
-    """Replays an edited log in its order. The state of every ladder's pool after it is the truth
-    that the service must match."""
+    """Replays an edited log in its order. The state of each ladder's pool afterwards is the
+    reference that the service must match."""
 
     def __init__(
         self, ladders: Ladders, window: int, partitions: int = ANYWHERE,
@@ -72,19 +73,18 @@ class Replay:
             self.pools[ladder].start_season(season)
 
     def start_season_at(self, record: Record) -> None:
-        """Start the season that a correction's record starts, if it starts one."""
+        """Start a season if the correction in this record starts one."""
         place = record.partition, record.offset
         if (found := self._log.verdicts.starts.get(place)) is not None:
             self.start_season(*found)
 
     def resume(self, ladder: str, pool: Pool) -> None:
-        """Begin with the pool that a ladder's earlier rounds have made."""
+        """Begin with the pool that results from a ladder's earlier rounds."""
         self.pools[ladder] = pool
         self._seasons[ladder] = pool.rule.seasons
 
     def run(self, records: Iterable[Record]) -> Iterator[RatedBatch]:
-        """Rate the rounds in all records of a log, and yield them some at a time. Raises
-        Unjudged."""
+        """Rate the rounds in all records of a log, and yield them in batches. Raises Unjudged."""
         for some in batches_of(records):
             yield self.feed(some)
 
@@ -97,7 +97,7 @@ class Replay:
         return RatedBatch(batch, self.rate(batch.rounds))
 
     def rate(self, reported: LoggedRounds) -> list[Rated]:
-        """Rate accepted rounds, as the corrections make them."""
+        """Rate accepted rounds after the corrections have edited them."""
         rounds, informative = self._log.informative(reported)
         places, heads, rules = np.flatnonzero(informative), rounds.heads, reported.rule.tolist()
         keys = ((heads[i].ladder, rules[i]) for i in places.tolist())
@@ -109,7 +109,8 @@ class Replay:
     def _rate(
         self, ladder: str, rule: int, rounds: RoundBatch, chosen: Ints, offsets: Ints
     ) -> Rated:
-        """Rate the rounds `chosen`, all of this ladder and this number of a configuration."""
+        """Rate the rounds with the indices `chosen`, which all have this ladder. `rule` is the
+        index of their rating configuration."""
         rating = self._log.validator.round_decoder.ratings[rule]
         pool = self.pools.get(ladder)
         if pool is None:
@@ -119,7 +120,7 @@ class Replay:
         own = rounds if len(chosen) == len(rounds) else rounds.take(chosen)
         rows = pool.rows(own.names)
         waves = waves_of(bounds(own.sizes), rows, len(pool))
-        if len(waves.bounds) > 2:  # a single wave keeps the order
+        if len(waves.bounds) > 2:  # with a single wave the order stays
             rows = rows[spread(bounds(own.sizes)[waves.order], own.sizes[waves.order])]
             own, chosen = own.take(waves.order), chosen[waves.order]
         folded = pool.rate_rows(own, rows, waves.bounds, offsets[chosen])

@@ -1,7 +1,7 @@
-"""The beliefs about the sides of a round to come, and what its result would change.
+"""The beliefs about the sides of a future round, and the changes that its result would make.
 
-A result is rated by the service's own kernels, on a copy of the beliefs of the round's players. So
-it changes nothing, and takes no longer on a large ladder.
+The service's own kernels rate the result on a copy of the beliefs of the round's players. So
+nothing is changed, and the time does not depend on the size of the ladder.
 """
 
 from collections.abc import Sequence
@@ -23,23 +23,23 @@ from stream_rater.rounds.batch import RoundBatch, Standings
 from stream_rater.rounds.decoder import RoundDecoder
 
 NOT_YET = -1
-"""The offset of a round that was not reported. No correction is about it."""
+"""The offset of a round that was not reported. No correction names it."""
 
 
 class KnownBeliefs(NamedTuple):
-    """The beliefs of some players of a ladder, for a round to come."""
+    """The beliefs of some players of a ladder, for a future round."""
 
     ladder: str
     pool: Pool
-    """It has the beliefs of the players in question."""
+    """A pool that has the beliefs of these players."""
     edits: Edits
-    """The edits that rounds to come are rated by."""
+    """The edits that apply to future rounds."""
     time_s: int
-    """When a round to come is completed, Unix seconds."""
+    """The completion time of the future round, in Unix seconds."""
 
 
 class RemovedPlayer(Exception):
-    """A player cannot play a round to come. The text is one line with the cure."""
+    """A player cannot play a future round. The text is one line that names the remedy."""
 
     def __init__(self, player: str, ladder: str) -> None:
         super().__init__(
@@ -50,8 +50,8 @@ class RemovedPlayer(Exception):
 
 
 def playing_as(players: Sequence[str], known: KnownBeliefs) -> dict[str, str]:
-    """The player that each would play as, by the corrections of the ladder. Raises
-    RemovedPlayer."""
+    """By name, the player as whom each of these would play, after the corrections of the ladder.
+    Raises RemovedPlayer."""
     found = {}
     for player, now in zip(players, known.edits.players_of(players, known.time_s), strict=True):
         if now is None:
@@ -75,8 +75,8 @@ def believed(pool: Pool, players: Sequence[str]) -> Believed:
 
 
 def what_if(pool: Pool, edits: Edits, round_: RoundBatch) -> Rated | None:
-    """What one round would do to a ladder's pool, which stays as it is; None if it would change no
-    rating. `edits`: those that rounds to come are rated by."""
+    """Rate one round on a copy of a ladder's pool, which stays as it is. Returns None if the round
+    would change no rating. `edits`: the edits that apply to future rounds."""
     now = edits.edited(round_, NOT_YET)
     if now is None or not Standings(now).is_informative(skip_all_tied=pool.rating.skip_all_tied):
         return None
@@ -90,7 +90,7 @@ def foreseen(
     known: KnownBeliefs, standings: Sequence[Entry], weight: float = 1.0,
     performance_ceiling: float | None = None,
 ) -> Rated | None:  # fmt: skip
-    """What a round to come would do; None if it would change no rating. Raises Invalid if it cannot
+    """Rate a future round. Returns None if it would change no rating. Raises Invalid if it cannot
     be rated."""
     at = (EPOCH + timedelta(seconds=known.time_s)).isoformat()
     value = to_json(
@@ -107,8 +107,8 @@ def foreseen(
 
 
 def by_sides(rated: Rated, sides: Sequence[Sequence[str]], edits: Edits) -> tuple[Ints, Ints]:
-    """(P,) the order in which the players of a round stood in these sides, without those whom
-    corrections remove; and (P,) the side of each in that order."""
+    """(P,) the indices of the round's players in the order of `sides`, and (P,) the index of each
+    one's side in that order. Players whom corrections remove are left out."""
     given = [(player, i) for i, side in enumerate(sides) for player in side]
     now = edits.players_of([player for player, _ in given], int(rated.rounds.time[0]))
     places = {who: place for place, who in enumerate(now) if who is not None}

@@ -1,1 +1,1 @@
-"""Corrections in the stream: queued, replayed from a checkpoint, sent as parts."""
+"""Corrections in the stream: they are queued, replayed from a checkpoint, and sent as parts."""

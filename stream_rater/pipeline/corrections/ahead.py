@@ -1,7 +1,8 @@
-"""Judges queued corrections in a pass through the log that is made for the first one of a queue.
+"""Validates queued corrections in advance, in the pass through the log for the first one of a
+queue.
 
-So all rejected corrections of a queue take one pass together. Each verdict depends only on the log
-before its correction, so it does not matter which pass gives it.
+So one pass is enough for all rejected corrections of a queue. Each verdict depends only on the log
+before its correction, so every pass gives the same verdict.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,19 +22,19 @@ from stream_rater.rounds.validation import Invalid
 
 
 class Queue(NamedTuple):
-    """The corrections of a ladder that were polled and not worked in."""
+    """The corrections of a ladder that were polled and are not applied yet."""
 
     ladder: str
     polled: Sequence[QueuedCorrection]
-    """In order."""
+    """The queued corrections, in the order of the log."""
     waiting: Sequence[NotedCorrection]
-    """Corrections before them that wait for `corrections-applied`."""
+    """Earlier corrections that wait for `corrections-applied`."""
     accepted: Sequence[NotedCorrection]
-    """Corrections that were worked in before them."""
+    """Corrections that were applied before the queued ones."""
 
     @property
     def asked(self) -> list[Correction]:
-        """All corrections that will be judged."""
+        """All corrections that will be validated."""
         noted = [correction_of(each) for each in self.waiting]
         return noted + [each.correction for each in self.polled]
 
@@ -45,16 +46,16 @@ class Queue(NamedTuple):
 
 
 class Ahead:
-    """Judges the corrections of a queue, in a pass through the log that is made for one of them.
+    """Validates the corrections of a queue, in a pass through the log that is made for one of them.
 
-    Only rejections are of use: an accepted correction needs a pass of its own to be worked in.
+    Only rejections are useful: an accepted correction needs a pass of its own to be applied.
     """
 
     def __init__(self, queue: Queue, judge: CorrectionJudge, log: LogContext) -> None:
         self.ladder = queue.ladder
         self.refusals: dict[int, Refusals | None] = {}
-        """By the offset of each correction that was judged, the corrections that are rejected with
-        it; None if one is accepted."""
+        """By the offset of each validated correction, the corrections that are rejected together
+        with it; None if any of them is accepted."""
         self._judge = judge
         self._log = log
         self._polled = {each.record.offset: each for each in queue.polled}
@@ -62,25 +63,26 @@ class Ahead:
         self._batch: list[QueuedCorrection] = []
         """Corrections that wait for `corrections-applied`."""
         self._is_over = False
-        """Whether a verdict needs rounds before those that are read. Then all later ones do."""
+        """Whether a verdict needs rounds before those that are read. Then all later verdicts need
+        them, too."""
 
     @property
     def offsets(self) -> set[int]:
-        """The offsets of all records that `reach` must be given."""
+        """The offsets of all records that must be passed to `reach`."""
         return self._waiting | self._judge.offsets | self._polled.keys()
 
     def add(self, some: LoggedRounds) -> None:
-        """As in CorrectionJudge."""
+        """Read accepted rounds of the ladder."""
         self._judge.add(some)
 
     def remember(self, record: Record) -> None:
-        """As in CorrectionJudge."""
+        """Read a correction that may be applied later."""
         self._judge.remember(record)
         if record.offset in self._waiting:
             self._batch.append(QueuedCorrection(record, self._log.correction(record)))
 
     def reach(self, record: Record) -> Steps[None]:
-        """Read a correction, and judge it if it is in the queue."""
+        """Read a correction, and validate it if it is in the queue."""
         if self._is_over:
             return
         self.remember(record)
@@ -113,7 +115,7 @@ class Ahead:
 
 
 class AllAhead:
-    """Judges the queues of several ladders in one pass."""
+    """Validates the queues of several ladders in one pass."""
 
     kind = Ahead
 
@@ -123,22 +125,22 @@ class AllAhead:
         self._ladders = {each.ladder: self.kind(each, judge_of(each), log) for each in queues}
         self._by_offset = {at: each for each in self._ladders.values() for at in each.offsets}
         self.first = min(self._by_offset, default=0)
-        """The offset of the first record that is needed."""
+        """The offset of the first record that the pass needs."""
         self.end = max(self._by_offset, default=-1) + 1
-        """The offset after the last record that is needed."""
+        """The offset after the last record that the pass needs."""
 
     @property
     def refusals(self) -> dict[int, Refusals | None]:
-        """As in Ahead."""
+        """The same as in Ahead, for all ladders together."""
         return {at: why for each in self._ladders.values() for at, why in each.refusals.items()}
 
     def remember(self, record: Record) -> None:
-        """Read a correction before the rounds that are read."""
+        """Read a correction whose record is before the first round of the pass."""
         if (ahead := self._by_offset.get(record.offset)) is not None:
             ahead.remember(record)
 
     def read(self, each: LoggedRounds | Record) -> Steps[None]:
-        """Read some rounds, or one correction."""
+        """Read a batch of rounds, or one correction."""
         if isinstance(each, Record):
             if (ahead := self._by_offset.get(each.offset)) is not None:
                 yield from ahead.reach(each)

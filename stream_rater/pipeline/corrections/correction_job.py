@@ -1,15 +1,17 @@
-"""Works a ladder's corrections in: reads the ladder's rounds again, and finds whose belief changes.
+"""Applies a ladder's corrections: reads the ladder's rounds again, and finds the beliefs that
+change.
 
 The job is a pure function of the log before the corrections' offset c, and of the ladders file. So
-whoever repeats it finds the same beliefs, to the bit. It reads the log in two passes:
+a repeated job gives the same beliefs, bit for bit. It reads the log in two passes:
 
-1. *Judge*: read which rounds and players there were, and judge the corrections.
-2. *Replay*: rate all rounds before c twice, by the edits before and after the corrections. The
-   players whose records then differ are to be corrected.
+1. *Validate*: read which rounds and players there were, and validate the corrections.
+2. *Replay*: rate all rounds before c twice, with the edits before the corrections and with those
+   after them. The players whose records then differ are corrected.
 
 Both passes begin at the last checkpoint (`replay.checkpoint`) before the first round that changes,
-or at the log's start if there is none. The second pass also makes anew the checkpoints that the
-corrections have made useless, and one at c if the last one is far behind.
+or at the log's start if there is none. The second pass also makes new checkpoints in place of those
+that the corrections have made useless. It makes one at c, too, if the last checkpoint is far
+behind.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -48,17 +50,17 @@ from stream_rater.replay.sequential import Replay
 from stream_rater.rounds.validation import Invalid
 
 NOTHING = 2**62
-"""An offset after every round's."""
+"""An offset that is greater than the offset of every round."""
 
 PIECE_BYTES = 2**17
-"""The work pauses after about so many bytes of records, so that other rounds can be rated."""
+"""The work pauses after about this many bytes of records, so that other rounds can be rated."""
 
 PLAYERS_AT_ONCE = 5000
-"""The players of two pools are compared about so many at a time."""
+"""The number of players of two pools that are compared at a time."""
 
 
 class CorrectionJob:
-    """Works in corrections of one ladder, all at the offset `at`."""
+    """Applies corrections of one ladder, all at the offset `at`."""
 
     ahead_kind = AllAhead
 
@@ -67,26 +69,27 @@ class CorrectionJob:
         waiting: Sequence[NotedCorrection], accepted: Sequence[NotedCorrection], log: LogContext,
         queues: Sequence[Queue] = (), refusals: Refusals | None = None,
     ) -> None:  # fmt: skip
-        """`waiting`: corrections before `at` that are worked in with the proposed ones.
-        `accepted`: the ladder's corrections that were worked in before, in that order.
+        """`waiting`: corrections before `at` that are applied together with the proposed ones.
+        `accepted`: the ladder's corrections that were applied before, in that order.
 
-        `proposed` is None: there is nothing to work in, the job makes a checkpoint at `at`.
+        If `proposed` is None, the job applies nothing and only makes a checkpoint at `at`.
 
-        `queues`: corrections that wait, here and on other ladders of the partition; some of them
-        are judged on the way. `refusals`: all corrections are rejected, as was found before.
+        `queues`: queued corrections of this ladder and of other ladders of the partition; some of
+        them are validated in the same pass. `refusals`: given if it is known that all corrections
+        are rejected, and why.
         """
         self.ladder = ladder
         self.partition = partition
         self.at = at
         self.refused: Refusals = []
-        """The proposed corrections that are rejected, once they are judged."""
+        """The proposed corrections that are rejected, once they are validated."""
         self.accepted: list[QueuedCorrection] = []
-        """The other proposed corrections."""
+        """The proposed corrections that are accepted, once they are validated."""
         self.ahead: dict[int, Refusals | None] = {}
-        """The verdicts on corrections that wait, by their offset (`ahead.Ahead`)."""
+        """The verdicts on queued corrections, by their offset (`ahead.Ahead`)."""
         self.deleted_before = 0
-        """The offset at which the log starts, if its first records were deleted. Then nothing is
-        worked in."""
+        """The offset at which the log starts, if its first records were deleted; else 0. If they
+        were deleted, nothing is applied."""
         self.made: int | None = None
         """The number of players in the checkpoint at `at`, if the job has made one."""
         self.progress = 0.0
@@ -106,7 +109,7 @@ class CorrectionJob:
         self._begin(Beginning())
 
     def step(self) -> Step[bool]:
-        """Do the next piece of the work. Returns whether the job is done."""
+        """Do the next step of the work. Returns whether the job is done."""
         outcome: Any = None
         while True:
             try:
@@ -119,7 +122,7 @@ class CorrectionJob:
 
     @property
     def completed_at(self) -> str:
-        """When the ladder's last round before `at` was completed, as reported."""
+        """The time when the ladder's last round before `at` was completed, as reported."""
         return self._read_so_far.completed_at
 
     def _work(self) -> Steps[None]:
@@ -142,7 +145,7 @@ class CorrectionJob:
     # --- where to begin ---
 
     def _judge_all(self) -> Steps[None]:
-        """The first pass, from the newest checkpoint that is good for it, or from the start."""
+        """Run the first pass from the newest usable checkpoint, or from the log's start."""
         if self._every:
             yield from self._checkpoints.find()
         for head in self._checkpoints.heads:
@@ -162,7 +165,7 @@ class CorrectionJob:
 
     @property
     def _places(self) -> list[Place]:
-        """The places of the corrections that were worked in before."""
+        """The places of the corrections that were applied before."""
         return [each.place for each in self._before if each.event_type != APPLIED]
 
     def _begin(self, beginning: Beginning) -> None:
@@ -170,10 +173,10 @@ class CorrectionJob:
         self._validator = self._log.validator()
         self._first = NOTHING
         """The offset of the first round that the proposed corrections change, once they are
-        judged."""
+        validated."""
         self._read_so_far = beginning.read
         self._edits = self._edits_before = NO_EDITS
-        """The edits after and before the proposed corrections."""
+        """The edits before the proposed corrections. `_edits` has those after them."""
 
     @property
     def _offset(self) -> int:
@@ -181,7 +184,8 @@ class CorrectionJob:
         return self._beginning.offset
 
     def _judge_of(self, queue: Queue) -> CorrectionJudge:
-        """The judge of this ladder or, where the job begins at the log's start, of another one."""
+        """The validator of this ladder's corrections. If the job begins at the log's start, the
+        queue may be of another ladder."""
         known, base, head = set[Place](), None, self._beginning.head
         if head is not None:
             known = self._known_at(head)
@@ -194,20 +198,20 @@ class CorrectionJob:
         )  # fmt: skip
 
     def _known_at(self, head: Head) -> set[Place]:
-        """The corrections that a checkpoint includes."""
+        """The places of the corrections that a checkpoint includes."""
         return set(head.corrections)
 
     def _ids_before(self) -> IdFilter:
-        """The ids that may be in the checkpoint's rounds."""
+        """A filter for the ids in the checkpoint's rounds."""
         return self._beginning.ids
 
     def _pool(self, edits: Edits) -> Pool:
-        """The players of the checkpoint, where the job begins."""
+        """The players and beliefs of the checkpoint at which the job begins."""
         return self._beginning.pool(edits, self.ladder, self._log.ladders)
 
     @property
     def _rounds_from(self) -> int:
-        """The offset from which the rounds are read. Rounds before the checkpoint only serve to
+        """The offset from which the rounds are read. Rounds before the checkpoint are only used to
         find duplicates."""
         head = self._beginning.head
         return 0 if head is None else head.read_from(self._log.window)
@@ -217,7 +221,7 @@ class CorrectionJob:
     def _read(
         self, first: int, end: int, take: Callable[[list[Record]], Steps[None]]
     ) -> Steps[None]:
-        """Give `take` all records from `first` to before `end`, in pieces."""
+        """Pass all records from `first` to before `end` to `take`, in batches."""
         while first < end:
             records = yield from ask(ReadAgain(self.partition, first, end))
             if not records:
@@ -230,7 +234,7 @@ class CorrectionJob:
             first = records[-1].offset + 1
 
     def _own(self, records: Sequence[Record], some: LoggedRounds) -> LoggedRounds:
-        """The ladder's rounds among these, which were read from the records."""
+        """The ladder's rounds among `some`, which were read from these records."""
         own = some.of_ladder(self.ladder)
         if len(own):
             last = next(each for each in reversed(records) if each.offset == own.offset[-1])
@@ -284,8 +288,9 @@ class CorrectionJob:
         self.ahead |= ahead.refusals
 
     def _ahead_from(self, first: int) -> AllAhead:
-        """The queues that can be judged in a pass that reads from this offset on. Other ladders
-        have checkpoints of their own."""
+        """The queues that can be validated in a pass that reads from this offset on. Queues of
+        other ladders need a pass from the log's start, because those ladders have their own
+        checkpoints."""
         all_ladders = self._beginning.head is None
         queues = [each for each in self._queues if all_ladders or each.ladder == self.ladder]
         ahead = self.ahead_kind(queues, self._judge_of, self._log)
@@ -358,7 +363,7 @@ class CorrectionJob:
         return (*self._places, *((each.record.offset, self.at) for each in self.accepted))
 
     def _to_be_made(self) -> list[int]:
-        """The offsets of the checkpoints that the second pass makes."""
+        """The offsets at which the second pass makes checkpoints."""
         if not self._every:
             return []
         return self._checkpoints.due(self._offset, self.at, self._every, self._all_places)
@@ -392,31 +397,31 @@ class CorrectionJob:
 
     @property
     def rule(self) -> RatingRule:
-        """The rule that displays the ladder's ratings."""
+        """The rule that computes the ladder's displayed ratings."""
         return stages.rule_of(self._rating, self._edits.started)
 
     def corrected(self) -> "Iterator[Corrected]":
-        """Yield the players whose beliefs change, some at a time."""
+        """Yield the players whose beliefs change, in batches."""
         if self._pools is not None and self._first < NOTHING:
             yield from differing(*self._pools, self._offset, self.rule)
 
 
 class Corrected(NamedTuple):
-    """Some players whose beliefs change."""
+    """A batch of players whose beliefs change."""
 
     players: list[str]
     records: list[bytes]
-    """Their records now. Each has the offset of the player's last round as `last`."""
+    """The players' new records. The `last` of each is the offset of the player's last round."""
 
 
 NOBODY = Corrected([], [])
 
 
 def differing(before: Pool, now: Pool, first: int, rule: RatingRule) -> Iterator[Corrected]:
-    """Yield the players of two pools whose records differ, some at a time. The pools were equal
-    before the round at offset `first`. A player without any round left counts as a newcomer by
-    this rule."""
-    now.rows(before.names)  # now it has all players
+    """Yield the players whose records differ between two pools, in batches. The pools were equal
+    before the round at offset `first`. A player who has no round left counts as a newcomer by this
+    rule."""
+    now.rows(before.names)  # add the players that only `before` has
     names = now.names
     old = before.rows(names)
     new = newcomers(1, 1, rule.initial_mu, rule.initial_sigma, coded=True)
@@ -435,7 +440,8 @@ def differing(before: Pool, now: Pool, first: int, rule: RatingRule) -> Iterator
 
 
 def _records_of(pool: Pool, rows: Ints, newcomer: bytes) -> list[bytes]:
-    """The records of these players; the newcomer's record for a player without any round left."""
+    """The records of the players in these rows. A player who has no round left gets the newcomer's
+    record."""
     rounds = pool.headers(rows)["rounds"].tolist()
     both = zip(pool.records(rows), rounds, strict=True)
     return [data if played else newcomer for data, played in both]

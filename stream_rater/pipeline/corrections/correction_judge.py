@@ -1,7 +1,8 @@
-"""Judges the corrections of one ladder in a pass through the log, from its start or a checkpoint.
+"""Validates the corrections of one ladder in a pass through the log, from its start or a
+checkpoint.
 
-Corrections that were accepted before are accepted again where they were worked in. Others are
-judged, each by the log before it alone.
+Corrections that were accepted before are accepted again at the offset at which they were applied.
+The others are validated, each only by the log before it.
 """
 
 from collections.abc import Collection, Generator, Iterable
@@ -28,22 +29,23 @@ Steps = Generator[Effect[Any] | None, Any, T]
 
 JUDGED_AT_ONCE = 100
 LOOKED_AT_ONCE = 10_000
-"""The work pauses after so many verdicts, or after verdicts have looked at so many rounds."""
+"""The work pauses after JUDGED_AT_ONCE verdicts, or after LOOKED_AT_ONCE rounds were examined for
+verdicts."""
 
 Refusals = list[tuple[Record, Invalid]]
 """The records of rejected corrections, and why each is rejected."""
 
 
 def queued_of(partition: int, noted: NotedCorrection) -> QueuedCorrection:
-    """A waiting correction, with what its note says of it."""
+    """Rebuild a waiting correction from its ladder event."""
     headers = ((EVENT_TYPE, noted.event_type.encode()),)
     record = Record(partition, noted.offset, bytes(noted.correction), headers)
     return QueuedCorrection(record, correction_of(noted))
 
 
 def too_late(queued: Iterable[QueuedCorrection], start: int) -> Refusals:
-    """Reject corrections because the log does not hold its first rounds any more, so that no replay
-    can compute what these changed. `start`: the offset at which the log begins."""
+    """Reject corrections because the log does not contain its first rounds any more, so that no
+    replay can compute their effect. `start`: the offset at which the log begins."""
     refused: Refusals = []
     for record, correction in queued:
         text = f"round-completed begins at offset {start}: the rounds before it were deleted"
@@ -54,16 +56,17 @@ def too_late(queued: Iterable[QueuedCorrection], start: int) -> Refusals:
 
 
 class CorrectionJudge:
-    """Judges the corrections of one ladder by the records that it is given, in order."""
+    """Validates the corrections of one ladder by the records that it receives in order."""
 
     def __init__(
         self, log: LogContext, partition: int, decoder: RoundDecoder,
         before: Iterable[NotedCorrection], asked: Iterable[Correction], first: int = 0,
         base: Base | None = None, in_base: Collection[Place] = (),
     ) -> None:  # fmt: skip
-        """`before`: the corrections that were accepted before, in that order. `asked`: all others
-        that will be judged. `base`: of a pass that begins at the offset `first`; `in_base` has the
-        places of the corrections that the base includes."""
+        """`before`: the corrections that were accepted before, in that order. `asked`: all other
+        corrections that will be validated. `base`: what is known of the rounds before `first`, if
+        the pass begins at that offset; `in_base` has the places of the corrections that the base
+        includes."""
         before = list(before)
         corrections = [*(correction_of(each) for each in before), *asked]
         self.ledger = Ledger(corrections, decoder.read, base)
@@ -71,20 +74,21 @@ class CorrectionJudge:
         self._partition = partition
         self._in_base = in_base
         self._due: dict[int, list[NotedCorrection]] = {}
-        """By the offset at which they were worked in, the corrections of before that this pass
+        """By the offset at which they were applied, the corrections in `before` that this pass
         reaches."""
         for each in before:
             if each.at >= first and each.event_type != APPLIED:
                 self._due.setdefault(each.at, []).append(each)
         self.wanted = {each.offset for some in self._due.values() for each in some}
-        """The offsets of their records."""
+        """The offsets of the records of these corrections."""
         self._records: dict[int, Record] = {}
         self._made = self._looked_at = 0
-        """The number of verdicts since the last pause, and of rounds looked at before it."""
+        """The number of verdicts since the last pause (`_made`), and of rounds examined before that
+        pause."""
 
     @property
     def offsets(self) -> set[int]:
-        """The offsets of all records that `reach` must be given."""
+        """The offsets of all records that must be passed to `reach`."""
         return self.wanted | self._due.keys()
 
     def add(self, some: LoggedRounds) -> None:
@@ -92,13 +96,13 @@ class CorrectionJudge:
         self.ledger.add(some.rounds, some.offset, self._partition)
 
     def remember(self, record: Record) -> None:
-        """Read a correction that may be worked in later."""
+        """Read a correction that may be applied later."""
         if record.offset in self.wanted:
             self._records[record.offset] = record
 
     def reach(self, record: Record) -> Steps[None]:
-        """Read a correction. Those that were worked in at its offset are accepted again. Raises
-        Earlier, or NotesOfAnotherLog."""
+        """Read a correction. The corrections that were applied at its offset are accepted again.
+        Raises Earlier, or NotesOfAnotherLog."""
         self.remember(record)
         for noted in self._due.pop(record.offset, ()):
             own, correction = self._noted(noted)
@@ -109,7 +113,8 @@ class CorrectionJudge:
             yield from self._pause()
 
     def _noted(self, noted: NotedCorrection) -> tuple[Record, Correction]:
-        """The record of a noted correction, and its content."""
+        """The record of a correction that has a ladder event, and the decoded correction. Raises
+        NotesOfAnotherLog if the log has no such correction there."""
         own = self._records.pop(noted.offset, None)
         try:
             correction = None if own is None else self._log.correction(own)
@@ -120,9 +125,9 @@ class CorrectionJudge:
         return own, correction
 
     def judge(self, each: QueuedCorrection) -> Steps[int | Invalid | None]:
-        """The verdict on a correction: why it is rejected, or the offset of the first round that it
-        changes; None if it changes none. All that was worked in before must have been reached.
-        Raises Earlier, or NotesOfAnotherLog."""
+        """Validate a correction. Returns why it is rejected, or the offset of the first round that
+        it changes, or None if it changes no round. `reach` must have received all corrections that
+        were applied before. Raises Earlier, or NotesOfAnotherLog."""
         for noted in chain.from_iterable(self._due.values()):  # the log has no correction there
             raise NotesOfAnotherLog(correction_of(noted).ladder, noted.offset)
         verdict: int | Invalid | None

@@ -1,11 +1,12 @@
-"""The effects that corrections need: the estimator reads a partition again, and keeps notes and
+"""The effects that corrections need: to read a partition again, and to store ladder events and
 checkpoints.
 
-A note says which corrections of a ladder were accepted. It is written to `ladders-noted` before a
-later round of the ladder is rated, so whoever takes over knows whom later rounds count for.
+A ladder event records which corrections of a ladder were accepted. It is written to `ladders-noted`
+before a later round of the ladder is rated. So a worker that takes the partition over knows for
+which players later rounds count.
 
-A checkpoint is only a cache. An effect that fails to read, write or delete one says so by its
-outcome, and not by an exception: no correction waits for it. Only Denied is raised.
+A checkpoint is only a cache. An effect that fails to read, write or delete one reports this by its
+result and not by an exception, so that no correction waits for it. Only Denied is raised.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +23,8 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class NoteCorrections(Effect[None]):
-    """Note corrections. They are in the log when this returns; one that is noted already stays as
-    it is."""
+    """Write the ladder events of corrections. They are in `ladders-noted` when this returns. An
+    event that exists already stays as it is."""
 
     noted: Noted
 
@@ -33,7 +34,7 @@ class NoteCorrections(Effect[None]):
 
 @dataclass(frozen=True, slots=True)
 class NotedCorrections(Effect[Noted]):
-    """Read all notes of corrections that exist now."""
+    """Read all ladder events of corrections that exist now."""
 
     def perform(self, handler: Handler[R_co]) -> R_co:
         return handler.noted_corrections()
@@ -41,8 +42,9 @@ class NotedCorrections(Effect[Noted]):
 
 @dataclass(frozen=True, slots=True)
 class ReadAgain(Effect[Sequence[Record]]):
-    """Read records of a partition of `round-completed` from an offset to before another, in order:
-    as many as come at once, and at least one, if there is any. No records: there are none."""
+    """Read records of a partition of `round-completed` from `first` to before `end`, in order.
+    Returns as many as one fetch delivers, and at least one if there is any. An empty result means
+    that there is none."""
 
     partition: int
     first: int
@@ -54,8 +56,8 @@ class ReadAgain(Effect[Sequence[Record]]):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints(Effect[Mapping[str, bytes]]):
-    """Read the heads of a ladder's checkpoints, by the checkpoints' names. None, if they cannot be
-    read."""
+    """Read the heads of a ladder's checkpoints, by the checkpoints' names. The result is empty if
+    they cannot be read."""
 
     ladder: str
 
@@ -65,7 +67,7 @@ class Checkpoints(Effect[Mapping[str, bytes]]):
 
 @dataclass(frozen=True, slots=True)
 class ReadPiece(Effect[bytes | None]):
-    """Read a piece of a checkpoint; None if it is not there, or cannot be read."""
+    """Read a piece of a checkpoint. Returns None if it does not exist or cannot be read."""
 
     ladder: str
     name: str
@@ -77,7 +79,7 @@ class ReadPiece(Effect[bytes | None]):
 
 @dataclass(frozen=True, slots=True)
 class WritePiece(Effect[bool]):
-    """Write a piece of a checkpoint. Returns whether it is written for certain."""
+    """Write a piece of a checkpoint. Returns whether it has certainly been written."""
 
     ladder: str
     name: str
@@ -90,7 +92,7 @@ class WritePiece(Effect[bool]):
 
 @dataclass(frozen=True, slots=True)
 class KeepCheckpoint(Effect[bool]):
-    """Write the head of a checkpoint. Returns whether it is written for certain."""
+    """Write the head of a checkpoint. Returns whether it has certainly been written."""
 
     ladder: str
     name: str
@@ -102,8 +104,8 @@ class KeepCheckpoint(Effect[bool]):
 
 @dataclass(frozen=True, slots=True)
 class DropCheckpoint(Effect[bool]):
-    """Delete a checkpoint: its pieces, which are numbered from 0, then its head. Returns whether it
-    is deleted for certain."""
+    """Delete a checkpoint: first its pieces, which are numbered from 0, then its head. Returns
+    whether it has certainly been deleted."""
 
     ladder: str
     name: str

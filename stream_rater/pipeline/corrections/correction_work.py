@@ -1,6 +1,7 @@
-"""The work on one correction in the estimator: judge it, note it, and send the new records.
+"""The work on one correction in the estimator: validate it, write its ladder event, and send the
+new records.
 
-`corrections` decides when a correction is worked in, and which rounds wait for it.
+`corrections` decides when a correction is applied, and which rounds wait for it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,23 +29,24 @@ from stream_rater.pipeline.ports import Scatter, Step, ask
 from stream_rater.rounds.corrections import round_in
 
 THRESHOLD = 0.5
-"""A correction is published at once if a displayed rating moves by at least so many points."""
+"""A changed rating is published immediately if it moves by at least this many displayed points."""
 
 HEADS = 10
-"""The most bytes that MessagePack puts before an id and a record."""
+"""The most bytes that MessagePack writes before an id and a record, together."""
 
 TOGETHER_BYTES = 2**18
-"""Corrections are finished together while they have no more bytes: one message notes them all."""
+"""The most bytes of corrections that are finished together: one message has the ladder events of
+all of them."""
 
 
 class PartOptions(NamedTuple):
-    """How correction parts are cut and published."""
+    """The options for cutting and publishing correction parts."""
 
     shards: int
     rows_per_part: int
     """The most rows in a message."""
     threshold: float = THRESHOLD
-    """As in CorrectionPart."""
+    """The threshold for events, as in CorrectionPart."""
 
 
 class Parts(NamedTuple):
@@ -52,7 +54,7 @@ class Parts(NamedTuple):
 
     messages: list[tuple[int, bytes]]
     players: dict[int, Fingerprints]
-    """By shard."""
+    """By shard, the fingerprints of the players in the messages."""
 
 
 class Work:
@@ -65,11 +67,11 @@ class Work:
         queues: Sequence[Queue] = (), refusals: Refusals | None = None,
         behind: Sequence[QueuedCorrection] = (),
     ) -> None:  # fmt: skip
-        """`queues` and `refusals`: as in CorrectionJob. `behind`: others that are only noted, or
-        rejected, as this one is, and are finished with it."""
+        """`queues` and `refusals`: as in CorrectionJob. `behind`: later corrections that, like this
+        one, only wait or are rejected. They are finished together with it."""
         self._queued = queued
         self.run = [queued, *behind]
-        """All corrections that are finished with it, itself included."""
+        """This correction and all others that are finished together with it."""
         self._options = options
         self._noted = False
         self._parts: Iterator[Parts] = iter(())
@@ -77,8 +79,9 @@ class Work:
         correction, place = queued.correction, queued.record.offset
         applied = isinstance(correction, CorrectionsApplied)
         self._refusal = log.refusal(queued)
-        """Why its ladder takes no corrections. This is asked here, where all workers agree on the
-        ladders file at this offset, and not when the correction is polled."""
+        """Why the ladder accepts no corrections; None if it accepts them. This is decided now, when
+        all workers agree on the ladders file at this offset, and not when the correction is
+        polled."""
         self.job = self.job_kind(
             correction.ladder, queued.record.partition, place, [] if applied else [queued],
             edits.waiting(place) if applied else (),
@@ -88,8 +91,9 @@ class Work:
     def step(
         self, sent: Callable[[Mapping[int, int], Mapping[int, Fingerprints]], None]
     ) -> Step[bool]:
-        """Do the next piece of the work. Returns whether all is done. `sent` receives the ends of
-        parts, and the players in them, by shard, once the parts are acknowledged."""
+        """Do the next step of the work. Returns whether all of it is done. Once parts are
+        acknowledged, `sent` is called with the ends of the parts and the players in them, both by
+        shard."""
         if self._refusal is not None:
             self.job.refused = [(self._queued.record, self._refusal)]
             return True
@@ -109,7 +113,7 @@ class Work:
         return False
 
     def notes(self) -> list[NotedCorrection]:
-        """The notes to be written."""
+        """The ladder events to write."""
         record, correction = self._queued
         if self._refusal is not None:
             return []
@@ -135,7 +139,7 @@ class Work:
             yield Parts(messages, self._fingerprints(some))
 
     def _cut(self, some: Corrected, rows: Sequence[int]) -> Iterator[Sequence[int]]:
-        """Yield these rows in order, as many at a time as one message may have."""
+        """Yield these rows in order, in groups of as many as one message may have."""
         most_bytes = MOST_BYTES - len(parts_.encode(self._part(some, [])))
         first = size = 0
         for i, row in enumerate(rows):

@@ -1,18 +1,19 @@
-"""Corrections in the estimator: when they are worked in, and which rounds wait for them.
+"""Corrections in the estimator: when they are applied, and which rounds wait for them.
 
-A correction at offset c begins once all records before c in its partition are finished. So its
-parts follow those of all earlier rounds in every shard's log, and a redelivered part of an earlier
-round is not fresh any more. Meanwhile the later rounds of its ladder are deferred. Other ladders'
-rounds are rated between the pieces of the work.
+The work on a correction at offset c begins once all records before c in its partition are finished.
+So in every shard's log, its parts follow the parts of all earlier rounds, and a redelivered part of
+an earlier round is not fresh any more. Until the correction is finished, later rounds of its ladder
+are deferred. Rounds of other ladders are rated between the steps of the work.
 
-1. Judge the correction, and rate the ladder's rounds anew (`correction_job`).
-2. Note what was accepted (`correction_ports`): later rounds are rated by it, whoever rates them.
+1. Validate the correction, and rate the ladder's rounds again (`correction_job`).
+2. Write the ladder events of the accepted corrections (`correction_ports`). All workers rate later
+   rounds by them.
 3. Send the new records of the players whose beliefs changed, as correction parts. Once all parts
    are acknowledged, the correction is finished, and later rounds of the players wait until the
    parts are applied.
-4. Rate the deferred rounds, as the corrections make them.
+4. Rate the deferred rounds, edited by the corrections.
 
-After a crash all of it is done again, with the same result, unless c was committed.
+After a crash all steps are repeated with the same result, unless c was committed.
 """
 
 from collections import deque
@@ -46,21 +47,21 @@ class Corrections:
         self._log = log
         self._options = options
         self._edits: dict[str, LadderEdits] = {}
-        """By ladder, where any correction was noted."""
+        """By ladder, the corrections with a ladder event. Ladders without one are absent."""
         self._queues: dict[int, deque[QueuedCorrection]] = {}
-        """By partition, the corrections that are not worked in yet, in order."""
+        """By partition, the corrections that are not applied yet, in order."""
         self._works: dict[int, Work] = {}
-        """By partition, the work on the first of them, once it has begun."""
+        """By partition, the work on the first of these corrections, once it has begun."""
         self._ahead: dict[int, dict[int, Refusals | None]] = {}
-        """By partition and offset, the verdicts on corrections that wait (`ahead`)."""
+        """By partition and offset, the verdicts on queued corrections (`ahead`)."""
         self._offsets: dict[str, deque[int]] = {}
-        """By ladder, the offsets of its corrections that are not worked in yet."""
+        """By ladder, the offsets of its corrections that are not applied yet."""
         self._deferred: dict[str, deque[PendingRounds]] = {}
-        """By ladder, the rounds that wait, in order. No correction of the ladder comes between the
+        """By ladder, the deferred rounds, in order. No correction of the ladder lies between the
         rounds of one element."""
 
     def noted(self, noted: Noted) -> None:
-        """Take over the notes of all ladders."""
+        """Replace the known corrections by these ladder events of all ladders."""
         self._edits = {ladder: LadderEdits(some) for ladder, some in noted.items()}
 
     def __len__(self) -> int:
@@ -85,8 +86,9 @@ class Corrections:
     # --- rounds ---
 
     def admit(self, pending: PendingRounds) -> tuple[PendingRounds, PendingRounds]:
-        """Defer the polled rounds that wait for a correction. Returns the others as the corrections
-        make them, and apart from them those that change no rating any more."""
+        """Defer the polled rounds that must wait for a correction. Returns two groups of the other
+        rounds, edited by the corrections: those that still count, and those that change no rating
+        any more."""
         if self._deferred:
             waits, rest = dict[str, list[int]](), list[int]()
             for i, head in enumerate(pending.rounds.heads):
@@ -98,8 +100,8 @@ class Corrections:
         return self._edited(pending) if self._edits else (pending, NO_ROUNDS)
 
     def _edited(self, pending: PendingRounds) -> tuple[PendingRounds, PendingRounds]:
-        """Rounds as the corrections before each make them, and apart from them those that change no
-        rating any more."""
+        """Edit rounds by the corrections before each of them. Returns the rounds that still count,
+        and those that change no rating any more."""
         rounds, counts = edited(pending.rounds, pending.offsets, self.edits_of)
         if rounds is pending.rounds:
             return pending, NO_ROUNDS
@@ -112,13 +114,14 @@ class Corrections:
         return found.take(np.flatnonzero(counts)), found.take(np.flatnonzero(~counts))
 
     def edits_of(self, ladder: str, offset: int) -> Edits:
-        """The edits that a round of the ladder at this offset is rated by."""
+        """The edits by which a round of the ladder at this offset is rated."""
         known = self._edits.get(ladder)
         return NO_EDITS if known is None else known.of(offset)
 
     @property
     def seasons(self) -> SeasonsOf:
-        """Gives the seasons that have started before a ladder's round at an offset."""
+        """A function that returns the seasons that have started before a ladder's round at an
+        offset."""
         if not any(each.has_seasons for each in self._edits.values()):
             return never
         return lambda ladder, offset: self.edits_of(ladder, offset).started
@@ -126,8 +129,8 @@ class Corrections:
     # --- work ---
 
     def due(self, inputs: Mapping[int, InputPartition]) -> list[QueuedCorrection]:
-        """The corrections that may be worked on now, one a partition at most: all records before
-        each are finished."""
+        """The corrections whose work may begin or continue now, at most one per partition. All
+        records before each of them are finished."""
         first = [queue[0] for queue in self._queues.values() if queue]
         return [each for each in first if inputs[each.record.partition].reached(each.record.offset)]
 
@@ -135,9 +138,9 @@ class Corrections:
         self, queued: QueuedCorrection, inputs: Mapping[int, InputPartition],
         agreed_at: Callable[[str, int], Step[bool]],
     ) -> Step[bool]:  # fmt: skip
-        """Begin the work on a correction that is due, together with those behind it that need as
-        little work. Returns whether it has begun, which needs all workers to agree on the ladder at
-        its offset."""
+        """Begin the work on a correction that is due, together with the corrections behind it that
+        need as little work. Returns whether the work has begun. It begins only once all workers
+        agree on the ladder at the correction's offset."""
         partition = queued.record.partition
         if partition in self._works:
             return True
@@ -149,7 +152,7 @@ class Corrections:
         return False
 
     def _behind(self, queued: QueuedCorrection, source: InputPartition) -> list[QueuedCorrection]:
-        """The corrections right behind one that are only noted, or rejected, as it is."""
+        """The corrections directly behind a correction that, like it, only wait or are rejected."""
 
         def kind(each: QueuedCorrection) -> tuple[str, bool, bool]:
             refused = self._refusals_of(each) is not None
@@ -169,7 +172,8 @@ class Corrections:
     def work_on(
         self, queued: QueuedCorrection, in_flight: InFlightWindow, now_s: float, observer: Observer
     ) -> Step[bool]:
-        """Do the next piece of the work on a correction that is due. Returns whether it is done."""
+        """Do the next step of the work on a correction that is due. Returns whether the work is
+        done."""
         partition, ladder = queued.record.partition, queued.correction.ladder
         work = self._works[partition]
         done = yield from work.step(lambda ends, players: in_flight.sent(ends, players, now_s))
@@ -184,15 +188,16 @@ class Corrections:
         return self.work_kind(queued, edits, self._log, self._options, queues, refusals, behind)
 
     def _refusals_of(self, queued: QueuedCorrection) -> Refusals | None:
-        """The rejections that come with a correction, if they are known before it is worked in: its
-        ladder takes none, or it was judged in the pass of another one."""
+        """The rejections that a correction causes, if they are known before its work begins: its
+        ladder accepts no corrections, or it was validated in the pass for another correction. None
+        if they are unknown."""
         if (invalid := self._log.refusal(queued)) is not None:
             return [(queued.record, invalid)]
         return self._ahead.get(queued.record.partition, {}).get(queued.record.offset)
 
     def _to_be_judged(self, partition: int, known: Collection[int]) -> list[Queue]:
-        """The corrections that wait in a partition, by ladder, if more than the first one has yet
-        to be judged."""
+        """The queued corrections of a partition, by ladder. Empty if only the first one must still
+        be validated."""
         first, *others = self._queues[partition]
         if all(each.waits or each.record.offset in known for each in others):
             return []
@@ -209,15 +214,15 @@ class Corrections:
         return self._edits.get(ladder) or LadderEdits()
 
     def finished(self, queued: QueuedCorrection) -> Iterator[tuple[QueuedCorrection, Refusals]]:
-        """Yield the corrections that are finished together, and the rejections of each."""
+        """Yield each of the corrections that are finished together, with its rejections."""
         work = self._works[queued.record.partition]
         yield queued, work.job.refused
         for each in work.run[1:]:
             yield each, self._refusals_of(each) or []
 
     def finish(self, queued: QueuedCorrection) -> tuple[PendingRounds, PendingRounds]:
-        """Finish a correction whose work is done. Returns the rounds that waited for it alone, as
-        `admit` does."""
+        """Finish a correction whose work is done. Returns the rounds that no other correction
+        defers any more, in two groups as `admit` does."""
         partition, ladder = queued.record.partition, queued.correction.ladder
         work, queue = self._works.pop(partition), self._queues[partition]
         self._edits.setdefault(ladder, LadderEdits()).add(work.notes())

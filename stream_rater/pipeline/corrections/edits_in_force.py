@@ -1,7 +1,7 @@
-"""The notes of a ladder's corrections, and the edits that a round is rated by: those of the
-corrections that were worked in before it.
+"""The ladder events of a ladder's corrections, and the edits for a round. A round is rated by the
+edits of the corrections that were applied before it.
 
-Only removed and merged players, and seasons, concern rounds after a correction.
+Only corrections that remove or merge players or start seasons affect rounds after them.
 """
 
 from bisect import bisect_left
@@ -29,17 +29,18 @@ from stream_rater.rounds.corrections import names_in, round_in, span_of
 APPLIED = corrections.NAMES[CorrectionsApplied]
 
 CACHED = 8
-"""The edits of so many places are kept at most, once they were asked for."""
+"""The most places whose edits are cached."""
 
 
 def correction_of(noted: NotedCorrection) -> Correction:
-    """The correction in a note."""
+    """Decode the correction in a ladder event."""
     return corrections.from_message(noted.event_type, bytes(noted.correction))
 
 
 def note_of(offset: int, correction: Correction, at: int) -> NotedCorrection:
-    """The note of a correction whose record is at `offset`. It has all that later rounds are rated
-    by, and nothing that may be of any length. `at`: where it was worked in; -1 while it waits."""
+    """Make the ladder event of a correction whose record is at `offset`. It has everything that
+    later rounds are rated by, and no field of unlimited length. `at`: the offset at which the
+    correction was applied; -1 while it waits."""
     correction = msgspec.structs.replace(correction, reason="", event_type="")
     if isinstance(correction, RoundAmended):
         correction = msgspec.structs.replace(correction, standings=[], completed_at=UNSET)
@@ -48,7 +49,8 @@ def note_of(offset: int, correction: Correction, at: int) -> NotedCorrection:
 
 
 def is_about(noted: NotedCorrection, correction: Correction) -> bool:
-    """Whether a note is about this correction: their kind, ladder, round and players are equal."""
+    """Whether a ladder event is about this correction: kind, ladder, round and players are
+    equal."""
     other = correction_of(noted)
     return (
         name_of(other) == name_of(correction)
@@ -59,31 +61,32 @@ def is_about(noted: NotedCorrection, correction: Correction) -> bool:
 
 
 class LadderEdits:
-    """The corrections of one ladder, by their notes.
+    """The corrections of one ladder, from their ladder events.
 
-    It takes memory in proportion to the notes. The edits of a place are made when they are first
-    asked for.
+    The memory is in proportion to the number of ladder events. The edits of a place are computed at
+    their first use.
     """
 
     def __init__(self, noted: Iterable[NotedCorrection] = ()) -> None:
         self.noted: list[NotedCorrection] = []
-        """The accepted corrections, in the order in which they were worked in."""
+        """The accepted corrections, in the order in which they were applied."""
         self._waiting: dict[int, NotedCorrection] = {}
         """By offset, the corrections that wait for `corrections-applied`."""
         self._applied: dict[int, list[NotedCorrection]] = {}
-        """By the offset at which they were worked in, the corrections that have waited for it."""
+        """By the offset of each `corrections-applied`, the corrections that waited and were applied
+        there."""
         self._places: set[tuple[int, int]] = set()
         self._corrections = EditsSoFar()
         self._from: list[int] = []
         self._versions: list[Version] = []
-        """The version that holds for rounds after each of these offsets."""
+        """The version of the edits for rounds after each offset in `_from`."""
         self._made: dict[int, Edits] = {}
-        """By the number of the place, edits that were asked for recently."""
+        """By the number of the place, the edits that were used recently."""
         self.add(noted)
 
     def add(self, noted: Iterable[NotedCorrection]) -> None:
-        """Add notes, in the order in which they were written. A correction that is worked in again
-        is noted again, which adds nothing."""
+        """Add ladder events in the order in which they were written. If a correction is applied
+        again, its event comes again and adds nothing."""
         for each in noted:
             if each.place in self._places:
                 continue
@@ -97,7 +100,7 @@ class LadderEdits:
             self._edit(correction_of(each), each.at)
 
     def _apply(self, at: int) -> None:
-        """The corrections that wait before this offset were worked in there."""
+        """Record that the corrections that waited before this offset were applied at it."""
         waited = [offset for offset in self._waiting if offset < at]
         self._applied.setdefault(at, []).extend(self._waiting.pop(each) for each in waited)
 
@@ -119,8 +122,8 @@ class LadderEdits:
             self._versions.append(self._corrections.version)
 
     def waiting(self, before: int) -> list[NotedCorrection]:
-        """The corrections before this offset that wait there, in order. It also finds them when
-        what was noted at this offset is worked in again."""
+        """The corrections before this offset that wait at it, in order. This also holds if the
+        corrections that were applied at this offset are applied again."""
         some = [*self._waiting.values()]
         for at, applied in reversed(self._applied.items()):
             if at < before:
@@ -130,15 +133,15 @@ class LadderEdits:
         return sorted(waits, key=lambda each: each.offset)
 
     def accepted(self, before: int) -> list[NotedCorrection]:
-        """The corrections that were worked in before this offset, in that order."""
+        """The corrections that were applied before this offset, in that order."""
         return [each for each in self.noted if each.at < before]
 
     def of(self, offset: int) -> Edits:
-        """The edits that a round at this offset is rated by."""
+        """The edits by which a round at this offset is rated."""
         return self._nth(bisect_left(self._from, offset))
 
     def _nth(self, number: int) -> Edits:
-        """The edits after this many places."""
+        """The edits after the first `number` places."""
         if not number:
             return NO_EDITS
         found = self._made.get(number)
@@ -150,7 +153,7 @@ class LadderEdits:
 
     @property
     def last(self) -> Edits:
-        """The edits that rounds to come are rated by."""
+        """The edits by which future rounds are rated."""
         return self._nth(len(self._from))
 
     @property
@@ -160,15 +163,15 @@ class LadderEdits:
 
 
 class EditsOfLadders:
-    """The corrections of all ladders, for a reader of the notes that asks repeatedly."""
+    """A cache of the corrections of all ladders, for a repeated reader of the ladder events."""
 
     def __init__(self) -> None:
         self._cache: dict[str, tuple[Sequence[NotedCorrection], int, LadderEdits]] = {}
-        """By ladder, its notes, the number of them that were added, and the edits."""
+        """By ladder, its ladder events, the number of events that were added, and the edits."""
 
     def of(self, ladder: str, noted: Mapping[str, Sequence[NotedCorrection]]) -> LadderEdits:
-        """The corrections of a ladder, whose notes are these now. Notes are only ever appended, so
-        known ones are not read again."""
+        """The corrections of a ladder. `noted` has the present ladder events. Events are only ever
+        appended, so known ones are not read again."""
         notes = noted.get(ladder, ())
         known, count, edits = self._cache.get(ladder, (notes, 0, None))
         if edits is None or known is not notes or len(notes) < count:

@@ -1,7 +1,7 @@
 """The checkpoints of one ladder, as a correction job reads and writes them.
 
-If the store fails to write or read a checkpoint, the job continues as if the checkpoint had never
-been made, and makes no further one.
+If the store fails to read a checkpoint, the job continues without it. If the store fails to write
+one, the job continues and makes no further checkpoint.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,7 +34,7 @@ class KeptCheckpoints:
     def __init__(self, ladder: str) -> None:
         self._ladder = ladder
         self.heads: list[Head] = []
-        """The newest first, once they are found."""
+        """The heads of the checkpoints, newest first. Empty before `find`."""
         self._writable = True
         """Whether the store has accepted all writes so far."""
 
@@ -43,7 +43,7 @@ class KeptCheckpoints:
         self.heads = checkpoint.heads_in((yield from ask(Checkpoints(self._ladder))))
 
     def read(self, head: Head) -> Step[list[bytes]]:
-        """The pieces of a checkpoint. Raises Unusable if one is missing."""
+        """Read the pieces of a checkpoint. Raises Unusable if a piece is missing."""
         pieces = []
         for number in range(head.pieces):
             piece = yield from ask(ReadPiece(self._ladder, head.name, number))
@@ -53,9 +53,10 @@ class KeptCheckpoints:
         return pieces
 
     def due(self, first: int, end: int, every: int, places: tuple[Place, ...]) -> list[int]:
-        """The offsets at which a pass from `first` to before `end` makes checkpoints: those of
-        checkpoints that do not include exactly the corrections of these places, and the end if the
-        last checkpoint is `every` records behind."""
+        """The offsets at which a pass from `first` to before `end` makes checkpoints, in rising
+        order. They are the offsets of those checkpoints whose corrections are not exactly the ones
+        at these places. `end` is included if the last checkpoint is at least `every` records before
+        it."""
         between = [each for each in self.heads if first < each.offset < end]
         made = {each.offset for each in between if each.corrections != places}
         if end - max(made | {first}) >= every:
@@ -64,8 +65,9 @@ class KeptCheckpoints:
 
     def keep(self, head: Head, pool: Pool, ids: IdFilter, end: int) -> Steps[int | None]:
         """Write a checkpoint of this pool and these ids, and delete the checkpoints that it
-        replaces. Returns the number of its players; None if it could not be written. `end`: the
-        offset that the pass has reached. Yields effects, and None wherever it may pause."""
+        replaces. Returns the number of its players; None if it could not be written. `end`: the end
+        of the pass, from which the distances of checkpoints are measured. Yields effects, and None
+        wherever it may pause."""
         if not self._writable:
             return None
         rows, found = pool.played(), checkpoint.encoded_ids(ids)
@@ -88,7 +90,8 @@ class KeptCheckpoints:
         return len(rows)
 
     def _written(self, head: Head, pieces: Iterable[bytes]) -> Steps[bool]:
-        """Write a checkpoint, up to the first write that fails. Returns whether none has."""
+        """Write a checkpoint; stop at the first write that fails. Returns whether all writes
+        succeeded."""
         if not (yield from self._write_head(head)):
             return False
         for number, data in enumerate(pieces):
@@ -102,8 +105,8 @@ class KeptCheckpoints:
 
 
 class Beginning:
-    """Where a job begins to read the log: at a checkpoint with these pieces, or at the log's start
-    if `head` is None."""
+    """The place at which a job begins to read the log: a checkpoint with these pieces, or the log's
+    start if `head` is None."""
 
     def __init__(self, head: Head | None = None, pieces: Sequence[bytes] = ()) -> None:
         self.head = head
@@ -111,17 +114,18 @@ class Beginning:
         self._players, self._ids = pieces[:players], pieces[players:]
         self.offset = 0 if head is None else head.offset
         self.read = ReadSoFar()
-        """What is known of the rounds before it."""
+        """What is known of the rounds before this place."""
         if head is not None:
             self.read = ReadSoFar(head.last, head.time, head.completed_at)
 
     @cached_property
     def ids(self) -> IdFilter:
-        """The ids that may be in the rounds before it."""
+        """A filter for the ids in the rounds before this place. Raises Unusable."""
         return checkpoint.ids_of(self._ids)
 
     def pool(self, edits: Edits, ladder: str, ladders: Ladders) -> Pool:
-        """The players of the checkpoint, on a ladder with these corrections."""
+        """The players and beliefs of the checkpoint, on a ladder with these edits. Raises
+        Unusable."""
         terms = ladders.find(ladder, self.read.last[0])
         assert terms is not None, "the checkpoint has a round"
         started = edits.started_before(self.offset)

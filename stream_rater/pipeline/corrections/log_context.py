@@ -1,4 +1,4 @@
-"""What a correction job knows of the log: how records are validated, and what it has read."""
+"""The knowledge of a correction job about the log: how records are validated, and what was read."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from stream_rater.rounds.validation import Invalid
 
 
 class QueuedCorrection(NamedTuple):
-    """A well-formed correction that was read and has yet to be judged."""
+    """A well-formed correction that was read and is not validated against the log yet."""
 
     record: Record
     correction: Correction
@@ -26,51 +26,53 @@ class QueuedCorrection(NamedTuple):
 
     @property
     def waits(self) -> bool:
-        """Whether it is only noted, and worked in with the next `corrections-applied`."""
+        """Whether the correction waits for the next `corrections-applied` and gets only a ladder
+        event now."""
         return isinstance(self.correction, Batched) and self.correction.batched
 
 
 class LogContext(NamedTuple):
-    """What decides which records of the log are accepted."""
+    """The settings that decide which records of the log are accepted."""
 
     ladders: Ladders
     window: int
     """The duplicate window, in records."""
     partitions: int
     checkpoint_every: int = 0
-    """A correction makes a checkpoint if the last one is this many records behind. 0: it neither
-    makes one nor uses one."""
+    """A correction makes a checkpoint if the last one is at least this many records behind. With 0,
+    corrections neither make nor use checkpoints."""
 
     def validator(self) -> RecordValidator:
         """A validator of the log that has not read any record yet."""
         return RecordValidator(self.ladders, self.window, self.partitions)
 
     def correction(self, record: Record) -> Correction:
-        """The well-formed correction in a record. Raises Invalid."""
+        """Decode the correction in a record. Raises Invalid if it is not well-formed."""
         return well_formed(record, self.ladders, self.partitions)
 
     def refusal(self, queued: QueuedCorrection) -> Invalid | None:
-        """Why the ladder takes no correction at this offset; None if it takes them."""
+        """Why the ladder accepts no corrections at this offset; None if it accepts them."""
         return refusal(queued.correction, self.ladders, queued.record.offset)
 
     def rules(self, ladder: str, offset: int) -> bytes:
-        """A digest of what decides how the ladder's rounds before an offset are validated and rated
-        (`checkpoint.rules_of`)."""
+        """A digest of all settings that decide how the ladder's rounds before an offset are
+        validated and rated (`checkpoint.rules_of`)."""
         return checkpoint.rules_of(self.ladders, ladder, offset, self.window, self.partitions)
 
 
 class ReadSoFar(NamedTuple):
-    """What a pass has read of the ladder's rounds so far."""
+    """A summary of the ladder's rounds that a pass has read so far."""
 
     last: Place = (-1, 0)
-    """As in Head."""
+    """The last round: its offset and checksum, as in Head. (-1, 0) before the first round."""
     time: int = 0
-    """When the latest of the rounds was completed, Unix seconds."""
+    """The latest completion time of the rounds, in Unix seconds."""
     completed_at: str = ""
-    """When the last of the rounds was completed, as reported."""
+    """The completion time of the last round, as reported."""
 
     def read(self, record: Record, rounds: RoundBatch) -> "ReadSoFar":
-        """After these rounds of the ladder too. The record is the last one's."""
+        """Return the summary that includes these rounds, too. `record` is the record of the last
+        one."""
         place = record.offset, checkpoint.checksum(record.value)
         time = max(self.time, int(rounds.time.max()))
         return ReadSoFar(place, time, rounds.heads[-1].completed_at)

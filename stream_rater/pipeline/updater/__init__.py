@@ -1,1 +1,1 @@
-"""Stage 2 in the stream: parts of a shard become beliefs and events, each exactly once."""
+"""Stage 2 in the stream: the parts of a shard become beliefs and events, each exactly once."""

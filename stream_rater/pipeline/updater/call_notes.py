@@ -1,16 +1,16 @@
-"""What a call notes in `position.fresh`, so that step 11 can build its events again.
+"""The notes that a call writes to `position.fresh`, so that step 11 can build its events again.
 
 The notes have three parts:
 
-1. One bit for each row, in order, high bit first: whether the row was fresh.
-2. An EARLIER for each fresh row that is not its player's last one. A player may have several rounds
-   in a batch. They are applied in order and the belief is written once, so that it remembers the mu
-   and sigma before the last of them only. The note has those before the row.
-3. A SHOWN for each fresh row whose belief was unannounced. A correction that hardly moves a rating
-   changes the belief and publishes no event. The belief is marked (`untold` in its record), and its
-   previous mu and sigma are those that were last published. The event of the player's next round
-   begins with them, but the round's own previous mu and sigma are the corrected ones. The note has
-   what was last published.
+1. One bit for each row, in order, high bit first. It says whether the row was fresh.
+2. An EARLIER for each fresh row that is not its player's last one: the mu and sigma before the row.
+   A player may have several rounds in a batch. They are applied in order, and the belief is written
+   once. So the belief itself stores only the mu and sigma before the last of them.
+3. A SHOWN for each fresh row whose belief was unannounced: the mu and sigma that were last
+   published. A correction that hardly moves a rating changes the belief and publishes no event. The
+   belief is marked (`untold` in its record), and its previous mu and sigma are those that were last
+   published. The event of the player's next round has these as its previous mu and sigma, although
+   the round itself began with the corrected ones.
 """
 
 import numpy as np
@@ -20,10 +20,12 @@ from stream_rater.columns.kernels import kernel
 from stream_rater.rating.model import Table
 
 EARLIER = np.dtype([("mu", "<f4"), ("sigma", "<f4")])
-"""The belief before an earlier row. It is exact, since beliefs hold these numbers as float32."""
+"""The belief before an earlier row. The values are exact, since beliefs store these numbers as
+float32."""
 
 SHOWN = np.dtype([("row", "<u4"), ("mu", "<f4"), ("sigma", "<f4")])
-"""What was last published before a row, which is an index among the fresh rows. Exact, too."""
+"""The mu and sigma that were last published before a row. `row` is its index among the fresh rows.
+The values are exact, too."""
 
 NOTHING = np.empty(0, SHOWN)
 
@@ -39,11 +41,12 @@ class Disagreement(ValueError):
 
 
 def encode(fresh: Flags, shown: Table, cut: slice, header: Table, which: Ints | None) -> bytes:
-    """The notes of a shard's call on n rows, of which `fresh` (n,) says which are fresh.
+    """Encode the notes of a shard's call on n rows. `fresh` (n,) says which of them are fresh.
 
-    `cut` is the range of these fresh rows among those of all shards; `header` holds the headers
-    after those, and `shown` what was last published before them. `which` (k,) is the player of each
-    fresh row of the shard; None if no player has two rows.
+    `cut` is the range of this shard's fresh rows among the fresh rows of all shards. `header` has
+    the headers after the fresh rows of all shards, and `shown` the values that were last published
+    before them. `which` (k,) is the index of the player of each fresh row of the shard; None if no
+    player has two rows.
     """
     bits = np.packbits(fresh).tobytes()
     if len(shown):
@@ -58,9 +61,11 @@ def encode(fresh: Flags, shown: Table, cut: slice, header: Table, which: Ints | 
 
 
 def decode(noted: bytes, which: Ints) -> tuple[Ints, Table, Table]:
-    """The (k,) fresh rows of a call, and what it noted of earlier rows and as shown.
+    """Decode a call's notes: the (k,) indices of its fresh rows, an EARLIER for each earlier row,
+    and the SHOWN values.
 
-    `which` (n,) is the player of each row. Raises Disagreement if these cannot be notes of n rows.
+    `which` (n,) is the index of each row's player. Raises Disagreement if these cannot be the notes
+    of n rows.
     """
     size = (len(which) + 7) // 8
     bits = np.frombuffer(noted[:size], np.uint8)
@@ -86,11 +91,11 @@ def _is_earlier(which: Ints) -> Flags:
 
 
 def headers_after(header: Table, which: Ints, noted: Table) -> Table:
-    """(n,) the headers after each fresh row, from the (D,) headers after all of them and what was
-    noted of earlier rows.
+    """(n,) the headers after each fresh row. `header` (D,) has the players' headers after all rows,
+    and `noted` the EARLIER of each earlier row.
 
-    Only these fields are those after the row: mu, sigma, previous mu and sigma, and the number of
-    rounds.
+    Only these fields have their values after the row: mu, sigma, previous mu and sigma, and the
+    number of rounds.
     """
     after = header[which]
     _go_back(after, which, noted)
@@ -115,8 +120,8 @@ def _go_back(after: Table, which: Ints, noted: Table) -> None:
 
 
 def last_shown(header: Table) -> Table:
-    """What was last published of the players with unannounced beliefs, by row of these (n,) headers
-    before an update."""
+    """The SHOWN values of the players with unannounced beliefs. `header` (n,) has the headers
+    before an update; `row` is the index among them."""
     unannounced = header["untold"]
     if not unannounced.any():
         return NOTHING
@@ -128,8 +133,8 @@ def last_shown(header: Table) -> Table:
 
 
 def at_first_rows(shown: Table, which: Ints, nth: Ints) -> Table:
-    """Number what was shown of beliefs by the first row of each instead. Row i is of the belief
-    which[i], and nth[i] rows of that belief come before it."""
+    """Replace the belief's index in SHOWN values by the index of the belief's first row. Row i
+    belongs to the belief which[i], and nth[i] rows of that belief come before it."""
     if not len(shown):
         return shown
     first = np.flatnonzero((nth == 0) & np.isin(which, shown["row"]))
@@ -139,8 +144,8 @@ def at_first_rows(shown: Table, which: Ints, nth: Ints) -> Table:
 
 
 def as_published(header: Table, shown: Table) -> Table:
-    """(n,) headers after an update, as events present them: with what was last shown in place of
-    the previous mu and sigma."""
+    """(n,) the headers after an update as events publish them. The SHOWN values replace the
+    previous mu and sigma."""
     if not len(shown):
         return header
     published = header.copy()

@@ -1,7 +1,7 @@
-"""Computes what a batch of parts does to its shards: fresh rows, new records and events.
+"""Computes the effect of a batch of parts on its shards: fresh rows, new records and events.
 
 The functions are pure: they map parts and stored records to new records. The same rows and the same
-beliefs give the same bytes, whoever computes them and however often.
+beliefs always give the same bytes, on every worker.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from stream_rater.rating.model import Beliefs, Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(Application):
-    """What a batch does to one shard: what is written to the store, and the events."""
+    """The effect of a batch on one shard: the data for the store, and the events."""
 
     rows: int
     """The number of rows of the shard's parts."""
@@ -35,8 +35,8 @@ class Change(Application):
 
 
 def computed(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
-    """Compute the parts of a batch on the records that its shards hold (steps 12 and 13). Returns
-    the change of each shard. Raises UnknownRecord."""
+    """Apply the parts of a batch to the stored records of its shards (steps 12 and 13). Returns the
+    change of each shard. Nothing is written. Raises UnknownRecord."""
     rows, (first, _) = batch.rows, batch.distinct
     records = list(chain.from_iterable(stored[shard].records for shard in batch.parts))
     beliefs = stage_2.decoded(rows.rules, rows.rule_index[first], records)
@@ -59,7 +59,8 @@ def computed(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, 
 def _with_repeats(
     batch: ShardBatch, stored: Mapping[int, StoredShard], beliefs: Beliefs
 ) -> dict[int, Change]:
-    """The same where a player has several rows. `beliefs` are those of the distinct players."""
+    """The same as `computed`, for batches in which a player has several rows. `beliefs` has the
+    beliefs of the distinct players."""
     rows, (first, which) = batch.rows, batch.distinct
     fresh, nth = fresh_rows(which, rows.offset, beliefs.header["last"].copy())
     chosen = np.flatnonzero(fresh)
@@ -79,10 +80,10 @@ def _with_repeats(
 
 @kernel
 def fresh_rows(which: Ints, offset: Ints, last: Ints) -> tuple[Flags, Ints]:
-    """(n,) whether each row is fresh, and (n,) how many fresh rows of its player come before it.
+    """(n,) whether each row is fresh, and (n,) the number of its player's fresh rows before it.
 
-    `last` (D,) is the offset of each player's last round. A row is fresh if its offset is after it;
-    then it is raised to that offset.
+    `last` (D,) is the offset of each player's last round. A row is fresh if its offset is greater;
+    `last` is then set to the row's offset, in place.
     """
     fresh, nth = np.zeros(len(which), np.bool_), np.zeros(len(which), np.int64)
     seen = np.zeros(len(last), np.int64)
@@ -98,14 +99,15 @@ def _changes(
     batch: ShardBatch, stored: Mapping[int, StoredShard], fresh: Flags, rows: Rows, header: Table,
     shown: Table, written: BeliefColumn, which: Ints | None = None,
 ) -> dict[int, Change]:  # fmt: skip
-    """The change of each shard. `rows` are the fresh rows of the batch and `header` holds the
-    beliefs after them. `written` are the new records, each player's once. `which` is the index of
-    each row's player; None if no player has two rows."""
+    """The change of each shard. `rows` are the fresh rows of the batch, and `header` has the belief
+    headers after them. `shown` has the values that were last published before them. `written` has
+    the new records, one for each player. `which` is the index of each row's player; None if no
+    player has two rows."""
     cuts = batch.fresh_cuts(fresh)
     events = encode_events(rows, call_notes.as_published(header, shown), cuts)
     found, last = {}, 0
     for shard, cut in cuts.items():
-        # The players of a shard have the numbers after those of the shard before.
+        # The indices of a shard's players follow those of the previous shard's players.
         players = None if which is None else which[cut]
         count = cut.stop - cut.start if players is None else len(np.unique(players))
         first, last = last, last + count
@@ -123,17 +125,17 @@ def _changes(
 
 
 def encoded(players: PlayerColumn, beliefs: Beliefs) -> BeliefColumn:
-    """The players' records."""
+    """Encode the players' records."""
     data, starts = record.encode_all(beliefs)
     return BeliefColumn(players, StringColumn(data, starts[:-1], starts[1:]))
 
 
 def rebuild_events(shard: int, call: ShardBatch, stored: StoredShard, committed: int) -> Events:
     """Build the events of a shard's last call again, from its fresh rows and the beliefs that it
-    left (step 11). Events of parts before the offset `committed` are left out.
+    stored (step 11). Events of parts before the offset `committed` are left out.
 
-    `stored` has the records of the call's players, each once. Raises Disagreement if the parts do
-    not fit the notes, and UnknownRecord.
+    `stored` has one record for each of the call's players. Raises Disagreement if the parts do not
+    fit the notes, and UnknownRecord.
     """
     which = call.distinct[1]
     fresh, earlier, shown = call_notes.decode(stored.position.fresh, which)
@@ -145,6 +147,7 @@ def rebuild_events(shard: int, call: ShardBatch, stored: StoredShard, committed:
 
 
 def headers_of(records: Sequence[bytes | None]) -> Table:
-    """(n,) the headers of records; zeros where there is none. Raises UnknownRecord."""
+    """(n,) the headers of records. A missing record gives a header of zeros. Raises
+    UnknownRecord."""
     nothing = bytes(record.HEADER_SIZE)
     return record.read_headers(b"".join(r[: record.HEADER_SIZE] if r else nothing for r in records))

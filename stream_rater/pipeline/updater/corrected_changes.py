@@ -1,15 +1,16 @@
-"""Computes what a correction part does to a shard: records that are replaced, and their events.
+"""Computes the effect of a correction part on a shard: the replaced records, and their events.
 
-A row is fresh under the rule of all rows: the correction's offset is after the belief's `last`. The
-new record is the part's, with `last` = the correction's offset. Its previous mu and sigma are those
-that were last published, so that the sum of all published differences is the rating.
+A row is fresh by the same rule as all rows: the correction's offset is after the belief's `last`.
+The new record is the one in the part, with the correction's offset as its `last`. Its previous mu
+and sigma are those that were last published. So the sum of all published differences is the rating.
 
 If the displayed rating moves less than the part's threshold, the record is marked `untold` and no
-event is published. The event of the player's next round, or correction, then begins with what was
-last published.
+event is published. The event of the player's next round or correction then has the last published
+values as its previous ones.
 
-Events of corrections are rare beside those of rounds, so each is made from its struct. Their ids
-have four parts, those of rounds three: no correction's event has the id of a round's.
+Events of corrections are rare compared with events of rounds, so each is made from its struct.
+Their ids have four parts, and the ids of round events have three. So no event of a correction has
+the same id as an event of a round.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,11 +32,12 @@ from stream_rater.rating.stages import RatingRule
 from stream_rater.replay.rating_changes import changed_of
 
 CORRECTION = "correction"
-"""The second part of an event id, where that of a round has the round's id."""
+"""The second part of the event id of a correction. A round's event id has the round's id there."""
 
 
 def corrected(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
-    """Compute a correction part on the records that its shard holds. Raises UnknownRecord."""
+    """Apply a correction part to the stored records of its shard. Returns the shard's change;
+    nothing is written. Raises UnknownRecord."""
     part, (shard,) = _part(batch), batch.parts
     present = stored[shard]
     before = headers_of(present.records)
@@ -59,9 +61,9 @@ def corrected(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int,
 def rebuild_correction_events(
     shard: int, call: ShardBatch, stored: StoredShard, committed: int
 ) -> Events:
-    """Build the events of a shard's last call again, which applied a correction part (step 11). If
-    the part is before the offset `committed`, they are out already, and left out. Raises
-    Disagreement and UnknownRecord."""
+    """Build the events of a shard's last call again, if the call applied a correction part (step
+    11). If the part is before the offset `committed`, its events are published already, and the
+    result is empty. Raises Disagreement and UnknownRecord."""
     part, noted = _part(call), stored.position.fresh
     if len(noted) != (size := (len(part) + 7) // 8):
         raise Disagreement(noted, len(part), size)
@@ -77,7 +79,8 @@ def _part(batch: ShardBatch) -> CorrectionPart:
 
 
 def last_published(part: CorrectionPart, before: Table) -> tuple[Table, Table]:
-    """(n,) the mu and sigma that were last published of players with these beliefs."""
+    """(n,) the mu and (n,) the sigma that were last published of players with the belief headers
+    `before`."""
     mu = np.where(before["untold"] != 0, before["previous_mu"], before["mu"])
     sigma = np.where(before["untold"] != 0, before["previous_sigma"], before["sigma"])
     new = before["version"] == 0
@@ -85,7 +88,8 @@ def last_published(part: CorrectionPart, before: Table) -> tuple[Table, Table]:
 
 
 def _remember(part: CorrectionPart, beliefs: Beliefs, before: Table) -> None:
-    """Note the correction in the new beliefs."""
+    """Set the fields of the new belief headers that depend on the correction and on the headers
+    `before`."""
     header = beliefs.header
     header["last"] = part.offset
     header["previous_mu"], header["previous_sigma"] = last_published(part, before)
@@ -95,7 +99,7 @@ def _remember(part: CorrectionPart, beliefs: Beliefs, before: Table) -> None:
 
 
 def _events(shard: int, part: CorrectionPart, rows: Ints, header: Table) -> Events:
-    """The events of these rows of a part, except those that stay unannounced."""
+    """The events of these rows of a part. Rows that stay unannounced have none."""
     cause = CorrectionCause(cause=part.cause, offset=part.offset, round_id=part.round_id)
     players = [part.players[i] for i in rows.tolist()]
     events = correction_events(
@@ -111,9 +115,9 @@ def correction_events(
 ) -> list[Event]:  # fmt: skip
     """Encode the events of a correction for players of one shard.
 
-    `header` holds the (n,) belief headers after it, with the mu and sigma that were last published
-    as the previous ones. `published` (n,) chooses the players that get an event. `completed_at` is
-    the time of all events.
+    `header` (n,) has the belief headers after the correction. Their previous mu and sigma are those
+    that were last published. `published` (n,) selects the players who get an event. `completed_at`
+    is the time of all events.
     """
     numbers = np.column_stack([header[name] for name in BELIEF]).tolist()
     rounds = header["rounds"].tolist()

@@ -1,8 +1,8 @@
-"""Encodes the `rating-changed` events: one for each row, from the belief after the row.
+"""Encodes the `rating-changed` events: one event for each row, from the belief after the row.
 
-`encode_each` makes each event from a `RatingChanged` struct; it is the oracle. `encode_together`
-makes the same bytes for thousands of events at once: one call of the JSON encoder writes their
-numbers, and one kernel puts numbers, ids and field names in their places.
+`encode_each` makes each event from a `RatingChanged` struct; it is the reference for tests.
+`encode_together` makes the same bytes for thousands of events at once: one call of the JSON encoder
+writes their numbers, and one kernel copies numbers, ids and field names to their places.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,11 +25,11 @@ from stream_rater.replay.rating_changes import changed_of
 
 BELIEF = ("mu", "sigma", "previous_mu", "previous_sigma")
 NUMBERS = 7
-"""Number of floating-point fields in an event: the four of BELIEF, the performance, the rating and
-the previous rating."""
+"""The number of floating-point fields in an event: the four of BELIEF, the performance, the rating
+and the previous rating."""
 
 RoundTime = tuple[str, Trace | None]
-"""The time when a round was completed, and its trace context."""
+"""The time when a round was completed, as reported, and its trace context."""
 
 
 class _Run(NamedTuple):
@@ -37,7 +37,8 @@ class _Run(NamedTuple):
 
     shard: int
     data: bytes
-    """Key, event id and value of each event in turn, among those of other shards."""
+    """The key, event id and value of each event in turn. It may contain the events of other shards,
+    too."""
     start: int
     """The index in `data` of the first event."""
     ends: Ints
@@ -48,12 +49,12 @@ class _Run(NamedTuple):
 
 
 class Events(Collection[Event]):
-    """Encoded events of some shards: first one event of each shard, then the others, shard by
-    shard.
+    """Encoded events of some shards. The first event of each shard comes first, then the others,
+    shard by shard.
 
-    So a transaction adds all its partitions at its start, with one or two requests. Otherwise it
-    would send a request each time it comes to the next shard. An Event object is made only when it
-    is iterated over, so that there are never thousands of them in memory.
+    With this order, a transaction adds all its partitions at its start, with one or two requests.
+    Otherwise it would send a request whenever it reaches the next shard. Event objects are made
+    only during iteration, so that there are never thousands of them in memory.
     """
 
     def __init__(self, runs: Iterable[_Run] = ()) -> None:
@@ -61,7 +62,7 @@ class Events(Collection[Event]):
 
     @classmethod
     def of(cls, shard: int, events: Sequence[Event]) -> "Events":
-        """These events of one shard."""
+        """Encode these events of one shard."""
         texts = [text for each in events for text in (each.key, each.event_id, each.value)]
         ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
         times = [(each.time, each.trace) for each in events]
@@ -69,7 +70,7 @@ class Events(Collection[Event]):
 
     @classmethod
     def together(cls, events: Iterable["Events"]) -> "Events":
-        """The events of all of these."""
+        """Combine the events of all of these."""
         return cls(run for each in events for run in each._runs)
 
     def __len__(self) -> int:
@@ -84,8 +85,8 @@ class Events(Collection[Event]):
         return any(event == each for each in self)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same events of the same calls, which a driver may have sent already.
-        Nothing is decoded: the runs are compared by identity."""
+        """Whether both are the same events of the same calls. A driver uses this to find that it
+        has sent them already. Nothing is decoded: the runs are compared by identity."""
         if not isinstance(other, Events) or len(self._runs) != len(other._runs):
             return False
         return all(mine is its for mine, its in zip(self._runs, other._runs, strict=True))
@@ -105,7 +106,7 @@ def _decoded(run: _Run) -> Iterator[Event]:
 
 
 def encode_events(rows: Rows, header: Table, cuts: Mapping[int, slice]) -> dict[int, Events]:
-    """Encode one event for each row. `header` holds the (n,) belief headers after the rows, and
+    """Encode one event for each row. `header` (n,) has the belief headers after the rows, and
     `cuts` the range of each shard's rows. Returns the events of each shard."""
     mu, sigma, previous_mu, previous_sigma = belief = [header[name] for name in BELIEF]
     rating = stages.ratings(rows.rules, rows.rule_index, mu, sigma)
@@ -118,8 +119,8 @@ def encode_events(rows: Rows, header: Table, cuts: Mapping[int, slice]) -> dict[
 
 
 def encode_each(shard: int, rows: Rows, numbers: Floats, counts: Ints) -> list[Event]:
-    """Encode events one by one with the RatingChanged struct. `numbers` is (n, NUMBERS); `counts`
-    holds the (n,) rounds played."""
+    """Encode events one by one with the RatingChanged struct. `numbers` (n, NUMBERS) has the
+    floating-point fields, and `counts` (n,) the numbers of rounds played."""
     events = []
     times, time = rows.completed_at
     round_ids, texts = rows.round_ids.texts(), times.texts()
@@ -149,7 +150,7 @@ def _texts(names: StringColumn) -> Texts:
 
 
 _ESCAPED = np.zeros(256, np.bool_)
-"""(256,) whether a key or a JSON string escapes the byte."""
+"""(256,) whether a key or a JSON string must escape the byte."""
 _ESCAPED[:32] = _ESCAPED[[*b'%:{}"\\']] = True
 
 
@@ -163,8 +164,8 @@ def _is_plain(data: Bytes, starts: Ints, ends: Ints, escaped: Flags) -> bool:
 
 
 class EscapedIds(NamedTuple):
-    """Ids in the three forms that an event needs: escaped for keys, escaped for JSON, and escaped
-    for a key inside JSON."""
+    """Ids in the three forms that an event needs: escaped for a key, escaped for a JSON string, and
+    escaped for a key inside a JSON string."""
 
     key: Texts
     json: Texts
@@ -213,14 +214,15 @@ WORDS: Texts = _texts(
         ]
     )
 )
-"""The texts between an event's values, followed by the values that are words."""
+"""The fixed texts of an event: those before its values, the values that are words, a colon and the
+closing brace."""
 ID, LADDER, PLAYER, ROUND, TIME, RANK, NUMBER = range(7)
 COUNT, PROVISIONAL, NULL, SEASON, TRUE, FALSE, COLON, END = range(
     NUMBER + NUMBERS, NUMBER + NUMBERS + 8
 )
 COMMA = ord(",")
 DIGITS = 20
-"""The most digits of an integer."""
+"""The most characters of an integer."""
 
 
 @kernel
@@ -245,11 +247,11 @@ def _write(
     numbers: Bytes, rows: Ints, rounds: Ints, ladder: Ints, time: Ints, counts: Ints,
     provisional: Ints, season: Ints, out: Bytes,
 ) -> Ints:  # fmt: skip
-    """Write key, event id and value of each event in turn; return the (3n,) ends.
+    """Write the key, event id and value of each event in turn. Returns the (3n,) ends.
 
-    `rows` and `rounds` are those of `unpacking`. `ladder` and `counts` are columns of the rows,
-    `time` is a column of the rounds, `provisional` and `season` are columns of the rules. Each
-    number in `numbers` is followed by a comma.
+    `rows` and `rounds` have the columns of `unpacking`. `ladder` and `counts` are columns of the
+    rows, `time` is a column of the rounds, `provisional` and `season` are columns of the rules.
+    Each number in `numbers` is followed by a comma.
     """
     ends = np.empty(3 * len(counts), np.int64)
     at = number = 0
@@ -298,14 +300,15 @@ def _put_id(
 def encode_together(
     rows: Rows, numbers: Floats, counts: Ints, cuts: Mapping[int, slice]
 ) -> dict[int, Events]:
-    """Encode all events at once: the same bytes as `encode_each`. `numbers` is (n, NUMBERS),
-    `counts` holds the (n,) rounds played, and `cuts` the range of each shard's rows."""
+    """Encode all events at once, with the same bytes as `encode_each`. `numbers` (n, NUMBERS) has
+    the floating-point fields, `counts` (n,) the numbers of rounds played, and `cuts` the range of
+    each shard's rows."""
     times, time = rows.completed_at
     texts = times.texts()
     data, ends = _encoded(rows, numbers, counts, texts, time)
     round_times: list[RoundTime] = [(each, None) for each in texts]
     of_rows = time[rows.round]
-    if rows.traces:  # one time for each round
+    if rows.traces:  # a trace differs from round to round, so each round has its own RoundTime
         round_times = [(texts[i], rows.traces.get(r)) for r, i in enumerate(time.tolist())]
         of_rows = rows.round
     found = {}
@@ -319,7 +322,7 @@ def encode_together(
 def _encoded(
     rows: Rows, numbers: Floats, counts: Ints, completed_at: Sequence[str], completed: Ints
 ) -> tuple[bytes, Ints]:
-    """The bytes of all events, and the (3n,) ends of key, event id and value of each.
+    """The bytes of all events, and the (3n,) ends of the key, event id and value of each.
     `completed` (R,) is the index of each round's time among `completed_at`."""
     if len(rows) == 0:
         return b"", np.empty(0, np.int64)
@@ -340,8 +343,8 @@ def _encoded(
 def _room(
     rows: int, players: EscapedIds, ladders: EscapedIds, round_ids: EscapedIds, times: Texts
 ) -> int:
-    """An upper bound of the events' bytes without their floating-point numbers. `both` is the
-    longest form of an id."""
+    """An upper bound of the number of bytes of all events without their floating-point numbers.
+    `both` is the longest form of an id."""
     longest = (
         int((ends - starts).max()) for _, starts, ends in (ladders.both, round_ids.both, times)
     )

@@ -1,8 +1,9 @@
-"""The state of one owned shard: its positions in the store and in the group, and its queue of
-parts.
+"""The state of one owned shard: its positions in the store and in the consumer group, and its queue
+of parts.
 
-In the protocol's terms, a is `applied` and c is `committed`. Parts are read from a on. If a > c,
-they are read from the start of the last call, whose events are published first.
+In the terms of the protocol (`updater`), a is `applied` and c is `committed`. Parts are read from
+offset a. If a > c, they are read from the start of the last call instead, because the events of
+that call must be published first.
 """
 
 from collections import deque
@@ -31,16 +32,17 @@ from stream_rater.pipeline.same_history import REBUILD
 
 @dataclass(frozen=True, slots=True)
 class QueuedPart:
-    """A part that was read and waits to be applied. It is empty if its record is no part."""
+    """A part that was read and waits to be applied. It is empty if its record does not contain a
+    part."""
 
     offset: int
     """The offset of its record."""
     checksum: int
     """The checksum of its record."""
     rounds: PartView = decoder.NO_ROWS
-    """The part, if it is of rounds. No player has two rows in it."""
+    """The part, if it is a part of rounds. No player has two rows in it."""
     correction: CorrectionPart | None = None
-    """The part, if it is a correction part. Then it is applied in a call of its own."""
+    """The part, if it is a correction part. Such a part is applied in a call of its own."""
 
     def __len__(self) -> int:
         return len(self.rounds if self.correction is None else self.correction)
@@ -57,37 +59,37 @@ class Shard:
     among: int
     """The number of shards."""
     rebuilt: int = 0
-    """The store includes the rebuilds whose marks are before this offset."""
+    """The store includes all rebuilds whose marks are before this offset."""
     queue: deque[QueuedPart] = field(default_factory=deque)
     barrier: str = ""
     """Why the record at `next_offset` cannot be read; empty if nothing is wrong."""
 
     @classmethod
     def at(cls, position: Position, committed: int, among: int) -> "Shard":
-        """A shard that is opened at these positions; `among` is the number of shards."""
+        """Open a shard at these positions. `among` is the number of shards."""
         ahead = position.applied > committed
         return cls(position, committed, position.start if ahead else position.applied, among)
 
     @classmethod
     def found(cls, held: StoredShard, committed: int, among: int) -> "Shard":
-        """A shard that is opened from what the store returned for the key REBUILT."""
+        """Open a shard from the store's answer to a read of REBUILT_KEY."""
         shard = cls.at(held.position, committed, among)
         shard.rebuilt = int(held.records[0] or 0)
         return shard
 
     @property
     def applied(self) -> int:
-        """The store is the fold of all parts before this offset."""
+        """The offset before which all parts are applied in the store."""
         return self.position.applied
 
     @property
     def unsettled(self) -> bool:
-        """Whether a > c: the events of [c, a) must be published before anything else."""
+        """Whether a > c. Then the events of [c, a) must be published before anything else."""
         return self.applied > self.committed
 
     @property
     def replaying(self) -> bool:
-        """Whether a < c: the store lost writes whose events are already published."""
+        """Whether a < c. Then the store has lost writes whose events are already published."""
         return self.applied < self.committed
 
     @property
@@ -103,8 +105,8 @@ class Shard:
 
     @property
     def too_far_ahead(self) -> str:
-        """Why the events of [c, a) cannot be rebuilt where the last call began after c; empty if it
-        did not."""
+        """Why the events of [c, a) cannot be rebuilt: the last call began after c. Empty if it did
+        not."""
         if not self.unsettled or self.position.start <= self.committed:
             return ""
         reason = (
@@ -117,9 +119,9 @@ class Shard:
         return f"{reason}, unless Kafka was restored from an older copy: then {REBUILD}"
 
     def misfit(self, log_start: int, log_end: int, tail: int | None = None) -> str:
-        """Why the store cannot be a fold of this log, which holds [log_start, log_end); empty if it
-        can. `tail`: the checksum of the log's last record before `applied`; None where the log does
-        not hold it, or nobody knows what it should be."""
+        """Why the store cannot result from this log, which has the offsets [log_start, log_end).
+        Empty if it can. `tail`: the checksum of the log's last record before `applied`; None if the
+        log does not have that record, or if the expected checksum is unknown."""
         if self.applied == UNFINISHED:
             return f"a rebuild of the store is unfinished: {REBUILD}"
         if self.applied == VANISHED:
@@ -137,7 +139,7 @@ class Shard:
 
     @property
     def stopped(self) -> bool:
-        """Whether a barrier was met and everything before it is applied."""
+        """Whether there is a barrier and everything before it is applied."""
         return bool(self.barrier) and (self.unsettled or not self.queue)
 
     @property
@@ -148,11 +150,11 @@ class Shard:
     def read(
         self, record: Record, kernel: int = KERNEL_VERSION, part: PartView | None = None
     ) -> None:
-        """Queue the part in a record, to be applied by kernels of version `kernel`.
+        """Queue the part in a record. It will be applied by kernels of version `kernel`.
 
-        `part` is what `decoder.read_all` found in the record. A record that cannot be read sets
-        `barrier`. Raises NotAPart for a foreign message, after an empty part was queued in its
-        place.
+        `part` is the part that `decoder.read_all` found in the record; None if the record must be
+        decoded alone. A record that cannot be read sets `barrier`. Raises NotAPart for a foreign
+        message, after it has queued an empty part in its place.
         """
         if self.barrier or record.offset < self.next_offset:
             return
@@ -174,7 +176,7 @@ class Shard:
             raise
 
     def _part(self, record: Record, kernel: int, part: PartView | None) -> QueuedPart:
-        """The part in a record. Raises NotAPart or UnknownPart."""
+        """Decode the part in a record. Raises NotAPart or UnknownPart."""
         value = record.value or b""
         if part is None and corrections.is_correction(value):
             correction = corrections.decode(value, kernel)
@@ -190,7 +192,7 @@ class Shard:
 
         A part that was cut for fewer shards is ignored. A worker that was paused while shards were
         added sends it after the mark of the rebuild that followed. (Before the mark such a part may
-        belong there, but a worker that reads there cannot get past the mark.)
+        be correct, but a worker that reads there cannot pass the mark.)
         """
         if part.shards and part.shards < self.among:
             raise CutForFewer(f"it was cut for {part.shards} shards, and there are {self.among}")
@@ -208,8 +210,9 @@ class Shard:
         return bool((shards_of(part.players, self.among) == shard).all())
 
     def _pass(self, mark: Rebuilt, record: Record) -> None:
-        """Pass the mark of a rebuild, or set the barrier: a store that is older than the rebuild,
-        or empty, cannot catch up from the log before the mark."""
+        """Pass the mark of a rebuild if the store includes that rebuild; otherwise set the barrier.
+        A store that is older than the rebuild, or empty, cannot catch up from the log before the
+        mark."""
         if record.offset < max(self.applied, self.rebuilt):
             self._queue(QueuedPart(record.offset, checksum(record.value)))
         else:
@@ -223,8 +226,8 @@ class Shard:
         self.next_offset = part.offset + 1
 
     def last_call(self) -> list[QueuedPart]:
-        """Step 11: take the parts of the store's last call once all of them are read. Empty if they
-        are not, or if all events are published."""
+        """Step 11: take the parts of the store's last call once all of them are read. Returns an
+        empty list if some are not read yet, or if all events are published."""
         taken: list[QueuedPart] = []
         if self.unsettled and self.next_offset >= self.applied:
             while self.queue and self.queue[0].offset < self.applied:
@@ -232,8 +235,8 @@ class Shard:
         return taken
 
     def cut(self, most_rows: int) -> list[QueuedPart]:
-        """Steps 10 and 12: take parts until they have `most_rows` rows; while a < c, those before
-        c. A correction part is taken alone."""
+        """Steps 10 and 12: take parts until they have `most_rows` rows. While a < c, only parts
+        before c are taken. A correction part is taken alone."""
         taken: list[QueuedPart] = []
         if self.unsettled:
             return taken
@@ -250,12 +253,12 @@ class Shard:
 
 
 class ShardBatch:
-    """Consecutive parts of each of several shards. Their rows are computed together, as one column.
-    A correction part is alone in a batch."""
+    """Consecutive parts of several shards. The rows of all shards are computed together, as one
+    column. A correction part has a batch of its own."""
 
     def __init__(self, parts: Mapping[int, Sequence[QueuedPart]]) -> None:
         self.parts = parts
-        """The parts of each shard, of which there is at least one."""
+        """The parts of each shard, at least one for each."""
         self.cuts: dict[int, slice] = {}
         """The range of each shard's rows among all rows."""
         self.ends: dict[int, int] = {}
@@ -263,7 +266,7 @@ class ShardBatch:
         self.tails: dict[int, int] = {}
         """The checksum of the record of each shard's last part."""
         self.correction: CorrectionPart | None = None
-        """The correction part, if this is the batch of one."""
+        """The correction part, if this is the batch of a correction part."""
         end = 0
         for shard, queued in parts.items():
             start, end = end, end + sum(len(each.rounds) for each in queued)
@@ -279,14 +282,14 @@ class ShardBatch:
     @cached_property
     def distinct(self) -> tuple[Ints, Ints]:
         """(D,) the first row of each player, and (n,) the index of each row's player among these.
-        The players of a shard follow each other."""
+        The indices of a shard's players are consecutive."""
         sizes = [cut.stop - cut.start for cut in self.cuts.values()]
         shard = np.repeat(np.arange(len(sizes)), np.array(sizes, np.int64))
         return distinct(self.rows.players, self.rows.fingerprints, shard)
 
     @cached_property
     def players(self) -> dict[int, PlayerColumn]:
-        """The players of each shard, each once, in the order of their first rows."""
+        """The distinct players of each shard, in the order of their first rows."""
         if (part := self.correction) is not None:
             column = PlayerColumn.of([(part.ladder, player) for player in part.players])
             return dict.fromkeys(self.parts, column)
@@ -312,7 +315,7 @@ class ShardBatch:
         return found
 
     def take(self, shards: Sequence[int]) -> "ShardBatch":
-        """The batch reduced to these of its shards."""
+        """Return a batch with only these of its shards."""
         if len(shards) == len(self.parts):
             return self
         return ShardBatch({shard: self.parts[shard] for shard in shards})
@@ -320,8 +323,8 @@ class ShardBatch:
 
 def distinct(players: PlayerColumn, fingerprints: Fingerprints, shard: Ints) -> tuple[Ints, Ints]:
     """(D,) the first row of each distinct player, and (n,) the index of each row's player among
-    these. `shard` (n,) is the shard of each row. Rows of one player have one fingerprint; rows of
-    different players may share one."""
+    these. `shard` (n,) is the shard of each row. Rows of one player have the same fingerprint. Rows
+    of different players may have the same one, too."""
     rows = np.arange(len(players))
     if (PlayerMap().note(fingerprints | TAKEN, rows) == NOTHING).all():
         return rows, rows
@@ -332,14 +335,15 @@ def distinct(players: PlayerColumn, fingerprints: Fingerprints, shard: Ints) -> 
 
 
 def last_calls(shards: Mapping[int, Shard]) -> dict[int, ShardBatch]:
-    """Step 11: a batch of the last call of each shard that has one to settle."""
+    """Step 11: one batch for each shard with an unsettled last call, with the parts of that
+    call."""
     taken = ((number, shard.last_call()) for number, shard in shards.items())
     return {number: ShardBatch({number: parts}) for number, parts in taken if parts}
 
 
 def next_batches(shards: Mapping[int, Shard], most_rows: int) -> list[ShardBatch]:
-    """Steps 10 and 12: cut parts from the queues of these shards. Each shard is in one batch at
-    most. A batch of several shards has at most `most_rows` rows."""
+    """Steps 10 and 12: cut parts from the queues of these shards. Each shard is in at most one
+    batch. A batch of several shards has at most `most_rows` rows."""
     taken = {number: parts for number, each in shards.items() if (parts := each.cut(most_rows))}
     batches, corrections_ = list[ShardBatch](), list[ShardBatch]()
     together, rows = dict[int, list[QueuedPart]](), 0
@@ -357,8 +361,8 @@ def next_batches(shards: Mapping[int, Shard], most_rows: int) -> list[ShardBatch
 
 
 def traced(batches: Sequence[ShardBatch]) -> Iterator[Traced]:
-    """The traced rounds in these batches, by shard. A round that has several parts in a shard is
-    listed once for each."""
+    """The traced rounds in these batches, by shard. A round with several parts in a shard is listed
+    once for each part."""
     for batch in batches:
         for shard, parts in batch.parts.items():
             for queued in parts:

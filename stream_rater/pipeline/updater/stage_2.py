@@ -1,4 +1,4 @@
-"""Stage 2 on records: beliefs as the store holds them, before and after some rows."""
+"""Stage 2 on stored records: decodes beliefs, and applies rows to them."""
 
 from collections.abc import Sequence
 
@@ -15,8 +15,8 @@ def decoded(
 ) -> Beliefs:
     """Decode the records of D players. `rule_index` (D,) is the rule of each.
 
-    A player without a record starts from the rule. So does one whose belief has no rounds because a
-    correction took them. Raises UnknownRecord.
+    A player without a record starts with the initial belief of the rule. So does a player whose
+    belief has no rounds because a correction removed them. Raises UnknownRecord.
     """
     assert len(rule_index) == len(records)
     capacity = max((each.kept for each in rules), default=0) + 1
@@ -32,8 +32,8 @@ def decoded(
 
 
 def _keep_published(header: Table, new: Ints, before: Table) -> None:
-    """Keep two things of beliefs without rounds, which start anew in the rows `new`: their `last`,
-    and what was last published of the player."""
+    """Copy two things from the old beliefs `before` to the initial ones in the rows `new`: their
+    `last`, and the mu and sigma that were last published. These beliefs have no rounds."""
     header["last"][new] = before["last"]
     corrected = np.flatnonzero(before["version"] != 0)
     rows, old = new[corrected], before[corrected]
@@ -49,8 +49,9 @@ def update(
 ) -> None:  # fmt: skip
     """Apply n fresh rows to the beliefs `which` (n,), in place. No two rows are of one player.
 
-    Of each row: `rule_index` is the index of its rule, `evidence` (n, 3) or (n, 4) is that of
-    stage 1, `offset` and `time` (Unix seconds) are those of its round.
+    `rule_index` (n,) is the index of each row's rule, and `evidence` (n, 3) or (n, 4) is the
+    evidence of stage 1. `offset` (n,) and `time` (n,), in Unix seconds, are those of each row's
+    round.
     """
     rules = list(rules)
     before = seasons.draw(rules, rule_index, beliefs, which)

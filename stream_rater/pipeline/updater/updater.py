@@ -1,32 +1,33 @@
-"""Stage 2's state machine: from parts to beliefs and events. These are steps 8 to 14 of the
-protocol.
+"""The state machine of stage 2: it turns parts into beliefs and events. It runs steps 8 to 14 of
+the protocol.
 
-8. On assignment, failure or mismatch, forget all state and fetch the stable committed offset c: no
-   transaction is pending on it. Check `applied` even when idle. If there is no c, and nothing was
-   applied, commit 0 before anything is applied. If something was applied, Kafka has deleted c, as
-   it does some days after the last worker left: refuse the shard.
+8. On assignment, failure or mismatch, forget all state and fetch the stable committed offset c, on
+   which no transaction is pending. Check `applied` even when idle. If there is no c and nothing was
+   applied, commit 0 before anything is applied. If there is no c but something was applied, make
+   the shard unavailable: Kafka has deleted c, as it does some days after the last worker left.
 9. Read a = `applied` and the beliefs in one call. If the log starts after a, or ends before a or c,
-   or if its record before a is not the one that was applied (`same_history`), refuse the shard and
-   ask for `rebuild`; never reset silently. Refuse it, too, if a replay comes
-   to the mark of a rebuild that the store does not include.
+   or if its record before a is not the one that was applied (`same_history`), make the shard
+   unavailable and ask for `rebuild`; never reset it silently. Make it unavailable, too, if a replay
+   reaches the mark of a rebuild that the store does not include.
 10. If a < c, the store lost writes: apply [a, c) without publishing, cut exactly at c.
-11. If a > c, the worker crashed between store and log: rebuild the events of [c, a) from the rows
-    marked fresh, from the beliefs and from what the call noted of earlier rows, publish them and
-    commit a. Apply nothing before that.
+11. If a > c, a worker crashed between the write to the store and the commit. Rebuild the events of
+    [c, a) from the rows marked fresh, from the beliefs and from the call's notes on earlier rows.
+    Publish them and commit a. Apply nothing before that.
 12. If a == c, take a batch. A row is fresh if and only if its source offset is after the belief's
-    `last`, as the rows before it left it. Other rows are ignored, without an event. A player may
-    have several fresh rows (`call_notes`): they are applied in order.
+    `last`, which includes the rows before it. Other rows are ignored, without an event. A player
+    may have several fresh rows (`call_notes`): they are applied in order.
 13. Apply with one call for each shard, by compare-and-set on `applied` and the epoch, which each
-    rebuild sets anew. The call writes the records, the new `applied` and the flags of fresh rows;
-    also, of each fresh row that is not its player's last, the mu and sigma before it. If other
-    beliefs are new than were absent, the shard is refused. If the outcome is unknown, go to step 8.
-    Meanwhile the driver may send the events in the transaction of step 14, which ends only after
-    the call.
+    rebuild changes. The call writes the records, the new `applied` and the flags of fresh rows. For
+    each fresh row that is not its player's last one, it also writes the mu and sigma before the
+    row. If the call creates another number of beliefs than were absent, the shard becomes
+    unavailable. If the outcome is unknown, go to step 8. While the call runs, the driver may send
+    the events in the transaction of step 14, which ends only after the call.
 14. Publish the events and commit the offsets in one transaction. If the outcome is unknown, get a
     new producer and go to step 8.
 
 The steps run strictly in sequence: a batch is applied and committed before the next one is applied.
-So [c, a) is always exactly the last call, and what it noted is enough.
+So [c, a) is always exactly the last call, and the notes of that call are enough to rebuild its
+events.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -73,30 +74,32 @@ from stream_rater.pipeline.updater.shard import (
 from stream_rater.rating.record import UnknownRecord
 
 RECHECK_S = 1.0
-"""How often the `applied` of open shards is checked."""
+"""The interval at which the `applied` of open shards is checked, in seconds."""
 
 REFUSED_S = 5.0
-"""How long a refused shard is not tried again. An operator may repair it meanwhile."""
+"""The time in seconds before an unavailable shard is opened again. An operator may repair it in
+that time."""
 
 ROWS_PER_CALL = 20_000
 """A batch ends once it has this many rows."""
 
 GATHER_S = 0.006
-"""How long a poll gathers parts, in seconds, until it has as many as there are open shards: a wave
-has a part for most shards, and they arrive one after the other. At 4,400 updates a second in
-lobbies of 5, p99 was 87 ms with this and 120 ms with half of it, when each poll took all of that
-time."""
+"""The longest time in seconds for which a poll gathers parts. It ends earlier once it has as many
+parts as there are open shards: a wave has a part for most shards, and they arrive one after the
+other. At 4,400 updates per second in lobbies of 5, p99 was 87 ms with this value and 120 ms with
+half of it. In that measurement, each poll took the full time."""
 
 READ_AHEAD = 4
 """The updater stops reading while more than this many batches' worth of rows wait in memory."""
 
 
 OpenShard = Callable[[StoredShard, int, int], Shard]
-"""Makes a shard from what the store has of it, the committed offset and the number of shards."""
+"""A function that makes a shard from its stored state, its committed offset and the number of
+shards."""
 
 
 class Updater:
-    """Owns some of the `among` shards. Drive it with `run()`."""
+    """Owns some of the `among` shards. A driver runs it by `run()`."""
 
     def __init__(
         self,
@@ -108,8 +111,8 @@ class Updater:
         kernel: int = KERNEL_VERSION,
         open_shard: OpenShard = Shard.found,
     ) -> None:
-        """`kernel` is the version of the kernels that apply parts. `open_shard` makes an owned
-        shard."""
+        """`kernel` is the version of the kernels that apply parts. `open_shard` makes a Shard when
+        an owned shard is opened."""
         self._among = among
         self._observer = observer or Observer()
         self._idle_s = idle_s
@@ -120,7 +123,8 @@ class Updater:
         self._shards: dict[int, Shard] = {}
         self._refused_until: dict[int, float] = {}
         self._unproven: set[int] = set()
-        """Open shards that have not yet passed the record that may have stopped them before."""
+        """Open shards that have not yet read past the record that may have made them unavailable
+        before."""
         self._now_s = 0.0
         self._checked_s = 0.0
 
@@ -143,7 +147,7 @@ class Updater:
                 troubles += 1
 
     def _start_over(self, troubles: int) -> Step[None]:
-        """Pause, then continue with a new producer and no remembered state."""
+        """Forget all state, pause, and get a new producer."""
         self._shards = {}
         yield from self._poll(pause_s(troubles), full=True)
         yield from ask(NewProducer())
@@ -151,13 +155,13 @@ class Updater:
     # --- steps 8 and 9 ---
 
     def _open(self) -> Step[None]:
-        """Open every owned shard that is neither open nor recently refused."""
+        """Open every owned shard that is not open yet and has not become unavailable recently."""
         refused = {s for s, until in self._refused_until.items() if until > self._now_s}
         to_open = self._owned - self._shards.keys() - refused
         if not to_open:
             return
         stored = yield from ask(ReadBeliefs(dict.fromkeys(to_open, REBUILT_KEY)))
-        committed = yield from self._committed(to_open)  # after a: c may have moved past it
+        committed = yield from self._committed(to_open)  # read after a, because c may rise past it
         starts = yield from ask(LogStarts(to_open))
         ends = yield from shard_ends(self._among)
         positions = {shard: each.position for shard, each in stored.items()}
@@ -179,7 +183,7 @@ class Updater:
         if begun := [shard for shard in offsets if committed[shard] is None]:
             try:
                 yield from ask(Publish((), dict.fromkeys(begun, 0)))
-            except Regrouped:  # the next poll says who owns them
+            except Regrouped:  # the next poll says which worker owns them
                 for shard in begun:
                     del self._shards[shard], offsets[shard]
         if offsets:
@@ -241,7 +245,7 @@ class Updater:
 
         The last call began at or before c, never after it: its worker had read a committed offset,
         and committed offsets only rise. If it began before c, a zombie repeated rows whose events
-        are out.
+        are already published.
         """
         calls = last_calls(self._shards)
         if not calls:
@@ -253,7 +257,8 @@ class Updater:
         yield from self._publish(rebuilt, settled=True)
 
     def _rebuild_events(self, number: int, call: ShardBatch, stored: StoredShard) -> Events | None:
-        """The events of a shard's last call. None if the shard had to be closed or refused."""
+        """The events of a shard's last call. None if the shard had to be closed, or became
+        unavailable."""
         shard = self._shards[number]
         if stored.position != shard.position:
             del self._shards[number]
@@ -289,7 +294,7 @@ class Updater:
         yield from self._conclude(changes)
 
     def _as_expected(self, shards: Iterable[int], stored: Mapping[int, StoredShard]) -> list[int]:
-        """The shards whose position in the store is as expected. The others are closed."""
+        """The shards whose position in the store is the expected one. The others are closed."""
         ready = []
         for number in shards:
             if stored[number].position == self._shards[number].position:
@@ -299,8 +304,8 @@ class Updater:
         return ready
 
     def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
-        """Compute a batch's changes. If a record cannot be decoded, only its own shard is
-        refused."""
+        """Compute a batch's changes. If a record cannot be decoded, only its own shard becomes
+        unavailable."""
         if not batch.parts:
             return {}
         compute = computed if batch.correction is None else corrected
@@ -332,7 +337,7 @@ class Updater:
     # --- step 14 ---
 
     def _publish(self, events: Mapping[int, Events], *, settled: bool) -> Step[None]:
-        """Publish the events of these shards, and commit how far they are applied."""
+        """Publish the events of these shards, and commit their `applied` offsets."""
 
         def publication() -> Publish | None:
             offsets = {s: self._shards[s].applied for s in events if s in self._shards}
@@ -350,8 +355,8 @@ class Updater:
     # --- step 8, when idle ---
 
     def _recheck(self) -> Step[None]:
-        """Close shards whose `applied` has changed, as after a rollback of the store. They are
-        opened again."""
+        """Close the shards whose position in the store has changed, for example after a rollback of
+        the store. They are opened again later."""
         if self._now_s - self._checked_s < RECHECK_S or not self._shards:
             return
         self._checked_s = self._now_s
