@@ -103,7 +103,7 @@ def _columns(pool: Pool, rows: Ints) -> tuple[Floats, Floats, Floats, Ints, Flag
 
 
 def _shown(pool: Pool, mu: Floats, sigma: Floats) -> Floats:
-    """(N,) displayed ratings."""
+    """(N,) the displayed ratings for these mu and sigma."""
     return ratings([pool.rule], np.zeros(len(mu), np.int64), mu, sigma)
 
 

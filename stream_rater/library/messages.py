@@ -201,7 +201,7 @@ def message_of(
 
 
 def renamed(message: bytes, ladder: str) -> bytes:
-    """The same round on another ladder."""
+    """The message of the same round on another ladder."""
     return _encode(msgspec.structs.replace(_decode(message), ladder=ladder))
 
 

@@ -33,7 +33,7 @@ from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.validation import Invalid
 
 UNNAMED = "notebook"
-"""The ladder of rounds that are given, until a file names another one."""
+"""The id of a ladder until a file names another one."""
 
 WINDOW = Settings().duplicate_window
 """The number of records within which a round id counts once, as in the service."""

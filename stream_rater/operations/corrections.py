@@ -79,7 +79,7 @@ _CURES = {
     "bad-season": "give a number above those of the seasons before, keep from 0 to 1, sigma from 0",
     "bad-time": "give a time as 2026-11-20T20:15:05Z",
 }
-"""The cure by error code."""
+"""By error code, what the operator can do."""
 
 
 # --- building ------------------------------------------------------------------------------------

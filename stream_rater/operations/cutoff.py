@@ -41,7 +41,7 @@ from stream_rater.rounds.fastjson import runs
 
 NONE_BEFORE, NONE_AFTER = -1, 2**62
 ANY_KERNEL = 2**62
-"""No kernel version is newer."""
+"""A number above all kernel versions."""
 
 AT_ONCE = 10_000
 """The largest number of events that are noted at a time."""

@@ -1,6 +1,6 @@
-"""`stream-rater demo --embedded`: a season in memory, in one thread, with a cheater.
+"""`stream-rater demo --embedded`: plays a season with a cheater in memory, in one thread.
 
-It shows what the service does, without any server. Nothing is durable.
+It shows the work of the service without any server. Nothing is durable.
 """
 
 import random

@@ -56,7 +56,7 @@ class DryRun(NamedTuple):
     corrections come first, then the others, the largest difference first. None if all corrections
     would be rejected."""
     summary: str
-    """The number of players and rounds that would change, in a sentence."""
+    """A sentence with the numbers of players and rounds that would change."""
     rejected: list[str]
     """An error line for each correction that would be rejected."""
     corrections: int

@@ -36,7 +36,7 @@ class Evaluated(NamedTuple):
     rows: list[Row]
     """A row for each file and configuration, the configurations of a file together."""
     seasons: "list[SeasonFile]"
-    """The files."""
+    """The files, with their mistakes and the order of their rounds."""
     diagram: Path | None
     """The picture to write, if one is wanted."""
 

@@ -87,7 +87,7 @@ class _Work:
         self._configs: dict[str, dict[str, RatingConfig]] = {}
 
     def do(self, parts: Collection[str], files: Sequence[Loaded]) -> None:
-        """Make these parts. The report is written after each."""
+        """Make these parts of the report. The file is written after each part."""
         data = [each for each, _ in files]
         if "accuracy" in parts:
             data = [*data, *evidence.made_up(self._effort)]

@@ -69,7 +69,7 @@ class Rebuild:
         self._replay = BulkReplay()
         self._waiting: list[LoggedRounds] = []
         self._players = 0
-        """The number of players in the waiting rounds."""
+        """The number of players in the rounds that are not rated yet."""
         self._is_past = np.zeros(0, np.bool_)
         """(row,) whether the player's later rounds do not count."""
         self._saved: list[tuple[Ints, StringColumn]] = []
@@ -104,7 +104,7 @@ class Rebuild:
         return np.array([self._kinds.setdefault(k, len(self._kinds)) for k in keys], np.int64)
 
     def _rate(self) -> None:
-        """Rate all waiting rounds."""
+        """Rate all rounds that are not rated yet."""
         if not self._players:
             return
         logged, players = LoggedRounds.concat(self._waiting), self._cutoff.players
@@ -118,12 +118,12 @@ class Rebuild:
             rule, started = kinds[int(wave.logged.rule[0])]
             rating = self._log.validator.round_decoder.ratings[rule]
             evidence = self._replay.rate(wave, rating, started)
-            if self._marks is None:  # parts may have been sent before a correction edited a round
+            if self._marks is None:  # a correction may edit a round after its parts were sent
                 self._cutoff.proof.compare(wave.rows, wave.offsets, evidence)
         self._waiting, self._players = [], 0
 
     def _save(self, wave: BulkWave) -> None:
-        """Save the beliefs of players who have reached their cut-off."""
+        """Save the beliefs of players whose round in this wave is after their cut-off."""
         if wave.logged.offset.max() <= self._least:
             return
         beyond = wave.offsets > self._cutoff.of(wave.rows, wave.partitions)
@@ -134,7 +134,7 @@ class Rebuild:
 
     @property
     def unproven(self) -> set[int]:
-        """The offsets of rounds of which a part waits with other evidence than the replay's."""
+        """The offsets of rounds with a pending part that has other evidence than the replay."""
         return self._cutoff.proof.unproven
 
     @property
@@ -181,12 +181,12 @@ class Rebuilds:
 
     @property
     def unproven(self) -> set[int]:
-        """The offsets of rounds of which a part waits with other evidence than the replay's."""
+        """The offsets of rounds with a pending part that has other evidence than the replay."""
         return set().union(*(each.unproven for each in self._works))
 
     @property
     def written(self) -> int:
-        """The number of beliefs that were yielded."""
+        """The number of beliefs that were yielded so far."""
         return sum(each.written for each in self._works)
 
     def beliefs(self) -> Iterator[BeliefColumn]:

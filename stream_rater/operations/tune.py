@@ -67,7 +67,8 @@ class Report(NamedTuple):
     measures: Mapping[tuple[str, str], Mapping[str, float | None]]
     """The averages by part ("first" or "second") and parameters ("start" or "tuned")."""
     differences: Mapping[str, Difference | None] | None
-    """Tuned less start on the second part, by measure; None if that part is empty."""
+    """By measure, the average of the tuned parameters less that of the first guess on the second
+    part, with an interval; None if that part is empty."""
     counted: Counted
     """The pairs and rounds of the second part that are scored."""
     factor: float
@@ -177,7 +178,7 @@ class TunedLadder(NamedTuple):
     proposal: Proposal
     system: str
     another: bool
-    """Whether `system` is not the one that the ladder has now."""
+    """Whether `system` differs from the system that the ladder has now."""
     offset: int
     """The approximate end offset of the ladder's partition in a day. The new parameters can hold
     from there on."""
@@ -265,7 +266,7 @@ class Pace:
         self._received_s, self._offsets = array("d"), array("q")
 
     def watch(self, records: Iterable[Record]) -> Iterator[Record]:
-        """Yield all records of the partition, from the first one on, and note their times."""
+        """Yield all records of the partition, from the first one on, and store their times."""
         del self._received_s[:], self._offsets[:]
         for record in records:
             self._received_s.append(record.received_s)
