@@ -1,8 +1,8 @@
 """`stream-rater …`: the group of all commands.
 
-The exit codes are 0 for done, 1 for failed work and 2 for wrong usage. A command parses its
-arguments, calls one function of `operations`, and prints. It imports that function when it is
-called, so `--help` is fast, and `evaluate` needs no client of Kafka or Redis.
+The exit code is 0 for success, 1 for failed work and 2 for wrong usage. A command parses its
+arguments, calls one function of `operations`, and prints the result. It imports that function only
+when it is called. So `--help` is fast, and `evaluate` needs no client of Kafka or Redis.
 """
 
 import os
@@ -25,11 +25,12 @@ from stream_rater.cli.tune import tune
 from stream_rater.columns import compile_progress
 
 READER_ENDED = 128 + signal.SIGPIPE
-"""The exit code of a command whose reader, such as `head`, has ended: a shell's for SIGPIPE."""
+"""The exit code of a command if the reader of its output, such as `head`, has ended. Shells use
+this code for SIGPIPE."""
 
 
 def _end_quietly() -> NoReturn:
-    """End without an error text. Discards what is left in standard output, which nobody reads."""
+    """End without an error text. The rest of standard output is discarded: nobody reads it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(READER_ENDED)
 
@@ -38,14 +39,14 @@ class Commands(click.Group):
     """All commands. Each ends quietly once nobody reads its output or its help."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """As click does it; shows the help of the group."""
+        """Make the context as click does. This may show the help of the group."""
         try:
             return super().make_context(*args, **kwargs)
         except BrokenPipeError:
             _end_quietly()
 
     def invoke(self, ctx: click.Context) -> Any:
-        """As click does it; runs a command, or shows its help."""
+        """Run a command, or show its help, as click does."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:

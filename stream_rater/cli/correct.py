@@ -1,4 +1,4 @@
-"""`stream-rater correct …`: sends corrections, or shows what they would do."""
+"""`stream-rater correct …`: sends corrections, or shows the effect that they would have."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from stream_rater.operations.dry_run import DryRun, Move
 
 Build = Callable[..., Sequence[Any]]
-"""A function that makes the corrections of a command from its arguments."""
+"""A function that builds the corrections of a command from its arguments."""
 
 SHOWN_PLAYERS = 20
-"""The number of players in the table of a dry run, without `--top`."""
+"""The largest number of players in the table of a dry run without `--top`."""
 
 
 @click.group()
@@ -35,7 +35,8 @@ def correct() -> None:
 
 
 def _sent(build: Build) -> Callable[..., None]:
-    """A command that sends what `build` makes, with the options that all these commands have."""
+    """A command that sends the corrections that `build` returns, or shows their effect. It has the
+    options that all these commands share."""
 
     @one_line
     @wraps(build)
@@ -188,7 +189,7 @@ def _show(found: "DryRun", top: int | None, *, as_json: bool) -> None:
 
 
 def table_of(ladder: str, moves: Sequence["Move"]) -> "Table":
-    """The ratings of players before and after corrections, a row for each player."""
+    """A table of ratings before and after corrections, with a row for each player."""
     from rich.table import Table
     from rich.text import Text
 
@@ -202,7 +203,7 @@ def table_of(ladder: str, moves: Sequence["Move"]) -> "Table":
 
 
 def _columns(move: "Move") -> Iterator[str]:
-    """The cells of a row after the player. A dash stands for no rating."""
+    """Yield the cells of a row after the player's. A dash means that there is no rating."""
     for value, form in (
         (move.rating_before, "{:,.1f}"), (move.rating_after, "{:,.1f}"),
         (move.difference, "{:+,.1f}"),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stream_rater.operations.demo import Season
 
 SHOWN_MOVES = 6
-"""The number of players in the table of the cheater's removal."""
+"""The largest number of players in the table about the cheater's removal."""
 
 
 @click.command()
@@ -34,7 +34,7 @@ def demo(embedded: bool, rounds: int) -> None:
 
 
 def play(rounds: int, console: "Console") -> None:
-    """Play a season with a live leaderboard, then show the speed, and the cheater's removal."""
+    """Play a season with a live leaderboard. Then show the speed, and remove the cheater."""
     from rich.live import Live
 
     from stream_rater.operations.demo import Season
@@ -82,7 +82,7 @@ def _find_cheater(season: "Season", console: "Console") -> None:
 
 
 def leaderboard(season: "Season", rounds: int) -> "Table":
-    """The ten best players after so many rounds."""
+    """A table of the ten best players. `rounds`: the number of rounds that were played."""
     from rich.table import Table
 
     from stream_rater.operations.demo import name

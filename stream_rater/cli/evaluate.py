@@ -1,4 +1,4 @@
-"""`stream-rater evaluate`: how well ratings predict the rounds of files."""
+"""`stream-rater evaluate`: shows how well ratings predict the rounds of files."""
 
 import gc
 import sys
@@ -89,7 +89,7 @@ def evaluate(
     if form == "json":
         print(msgspec.json.encode(found.rows).decode())
     else:
-        from stream_rater.cli import tables  # as long to load as a small file to evaluate
+        from stream_rater.cli import tables  # loading takes as long as evaluating a small file
 
         tables.show_accuracy(found.rows, calibration=options["calibration"])
     found.conclude()

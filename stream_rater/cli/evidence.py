@@ -1,4 +1,4 @@
-"""`stream-rater evidence`: redoes the evidence of the Elo-MMR paper on files of rounds."""
+"""`stream-rater evidence`: repeats the experiments of the Elo-MMR paper on files of rounds."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ from stream_rater.evaluation.spaces import SPACES
 
 
 def _sizes(_: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
-    """Parse whole numbers of at least 2, separated by commas. They are sorted, each once."""
+    """Parse whole numbers of at least 2, separated by commas. Returns them sorted, each once."""
     least = click.IntRange(min=2)
     return tuple(sorted({least(each, param) for each in (value or "").split(",") if each}))
 

@@ -1,4 +1,4 @@
-"""What several commands share: kinds of arguments, options, errors in one line, and a console."""
+"""Code that several commands share: types of arguments, options, errors in one line, a console."""
 
 import sys
 from collections.abc import Callable
@@ -32,13 +32,14 @@ PACKAGE_EXTRAS = {
     "uvicorn": "service",
     "starlette": "serve",
 }
-"""The extra of stream-rater that brings a package."""
+"""By package, the extra of stream-rater that installs it."""
 
 Command = Callable[..., Any]
 
 
 def one_line(command: Command) -> Command:
-    """A command whose BadConfiguration (exit code 2) and Failed (1) end in one line on stderr."""
+    """Wrap a command so that an error is one line on standard error. The exit code is 2 for
+    BadConfiguration, and 1 for Failed or a package that an extra would install."""
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -62,7 +63,7 @@ def one_line(command: Command) -> Command:
 
 
 def settings_of(path: Path | None) -> Settings:
-    """The settings of this file and the environment. Configures the log by them."""
+    """The settings in this file and the environment. Sets the level of the log, too."""
     from stream_rater.runtime import log
 
     settings = read_settings(path)
@@ -71,7 +72,7 @@ def settings_of(path: Path | None) -> Settings:
 
 
 def following(command: Command) -> Command:
-    """A command with the options of those that follow a topic."""
+    """Add the options of commands that follow a topic to a command."""
     for option in (
         click.option("--wait", "wait_s", type=RATE,
                      help="Stop when nothing has come for so many seconds."),
@@ -92,7 +93,8 @@ SETTINGS = click.option(
 def tables() -> "Console":
     """Standard output for tables: as wide as the terminal, or 160 columns without one.
 
-    Raises BrokenPipeError where its reader has ended. There rich would end the process by itself.
+    Raises BrokenPipeError if the reader of the output has ended. Without this, rich would end the
+    process by itself.
     """
     from rich.console import Console
 

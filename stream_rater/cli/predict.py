@@ -1,4 +1,4 @@
-"""`stream-rater predict`: how likely sides are to win, and what a result would change."""
+"""`stream-rater predict`: shows how likely sides are to win, and what a result would change."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stream_rater.operations.predict import Answer, Change
 
 MAX_PAIRED = 8
-"""The most sides of a table that has their probabilities against each other."""
+"""The largest number of sides for which the table shows their probabilities against each other."""
 
 
 @click.command()
@@ -94,7 +94,7 @@ def _show(answer: "Answer", *, as_json: bool) -> None:
 
 
 def table_of(answer: "Answer") -> "Table":
-    """A row for each side."""
+    """A table of a prediction, with a row for each side."""
     from rich.table import Table
     from rich.text import Text
 

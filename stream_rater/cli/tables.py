@@ -1,7 +1,7 @@
 """The tables of `evaluate` and `tune`, and the TOML that `tune` proposes for a ladders file.
 
-Measures stand below each other and configurations side by side, so that a table of a few
-configurations fits into a terminal of 80 columns.
+Each measure has a row and each configuration a column, so that a table of a few configurations fits
+into a terminal of 80 columns.
 """
 
 import json
@@ -39,21 +39,21 @@ HEADINGS = {
     "winner_log_loss": ("log loss of the winner", "{:.4f}"),
     "winner_brier": ("Brier score of the winner", "{:.4f}"),
 }
-"""The heading and the format of each measure. The paper's pair inversion is the part of all pairs
-whose order was predicted correctly, so more of it is better."""
+"""The heading and the format of each measure. The paper's pair inversion is the fraction of all
+pairs whose order was predicted correctly, so a larger value is better."""
 
 MEASURE_NAMES = {
     "log_loss": "log loss", "pair_inversion": "order", "pair_inversion_all": "order of all players",
 }  # fmt: skip
-"""The measures of a proposal, as its verdict names them."""
+"""The names of the measures in the verdict on a proposal."""
 
 BARE_KEY = re.compile("[A-Za-z0-9_-]+")
 """A key of TOML that needs no quotes."""
 
 
 def show_accuracy(rows: Sequence[Row], *, calibration: bool) -> None:
-    """Print, for each file, a table of the accuracy, one of the differences and, if `calibration`,
-    one of the calibration of each configuration."""
+    """Print tables for each file: one of the accuracy, one of the differences, and, if
+    `calibration`, one of the calibration of each configuration."""
     console = tables()
     for file, some in groupby(rows, lambda row: row.file):
         of_file = list(some)
@@ -66,7 +66,7 @@ def show_accuracy(rows: Sequence[Row], *, calibration: bool) -> None:
 
 
 def accuracy_table(file: str, rows: Sequence[Row]) -> Table:
-    """The accuracy and the time of each configuration, in a column of its own."""
+    """A table of the accuracy and the time, with a column for each configuration."""
     table = _side_by_side(file, [f"{row.config}\n{row.system}" for row in rows])
     measures = [shown({name: getattr(row, name) for name in HEADINGS}) for row in rows]
     for i, (heading, _) in enumerate(HEADINGS.values()):
@@ -81,7 +81,8 @@ def accuracy_table(file: str, rows: Sequence[Row]) -> Table:
 
 
 def _scored(rows: Sequence[Row]) -> Iterator[tuple[str, list[str]]]:
-    """The counts of what the measures score, and of what log loss and Brier score leave out."""
+    """Yield rows of counts: what the measures score, and what log loss and Brier score leave
+    out."""
     yield "rounds scored", [f"{row.rounds_scored:,} of {row.rounds:,}" for row in rows]
     yield "pairs scored", [f"{row.pairs_scored:,}" for row in rows]
     for heading, name in (
@@ -108,7 +109,7 @@ def shown(measures: Mapping[str, float | None]) -> list[str]:
 
 
 def difference_table(file: str, rows: Sequence[Row]) -> Table:
-    """The differences to the first configuration of a file, with their intervals."""
+    """A table of the differences to the first configuration of a file, with their intervals."""
     first, *others = rows
     title = f"{file}: difference to {first.config}, 95 % interval"
     table = _side_by_side(title, [row.config for row in others])
@@ -119,7 +120,7 @@ def difference_table(file: str, rows: Sequence[Row]) -> Table:
 
 
 def calibration_table(row: Row) -> Table:
-    """How often sides won, by their predicted probability to win."""
+    """A table of how often sides won, by their predicted probability to win."""
     table = Table(title=f"{row.file}, {row.config}: sides by their probability to win")
     for heading in ("probability", "sides", "foretold", "won", "95 % interval"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -143,8 +144,8 @@ def difference_text(found: Difference | None) -> str:
 
 
 def show_tuning(found: "TunedFile") -> None:
-    """Print on standard error how the first guess and the tuned parameters do on both parts of a
-    file, and the variance factor that suits the tuned ones."""
+    """Print on standard error the accuracy of the first guess and of the tuned parameters on both
+    parts of a file, and the variance factor that suits the tuned ones."""
     report = found.report
     _on_stderr(tuning_table(report))
     if found.at_ends:
@@ -158,7 +159,8 @@ def show_tuning(found: "TunedFile") -> None:
 
 
 def tuning_table(report: "Report") -> Table:
-    """A column for each part and parameters, and one for the difference on the second part."""
+    """A table with a column for each pair of a part and parameters, and one for the difference on
+    the second part."""
     columns = {
         f"{part} part\n{name}": shown(measures)
         for (part, name), measures in report.measures.items()
@@ -202,8 +204,8 @@ def show_proposal(tuned: "TunedLadder") -> None:
 
 
 def gain_table(ladder: str, system: str, found: "Proposal") -> Table:
-    """Each measure by the present and by the tuned parameters, and the gain. More gain is better,
-    whatever the measure."""
+    """A table of each measure by the present and by the tuned parameters, with the gain. For every
+    measure, a larger gain is better."""
     title = (
         f"ladder {ladder!r}, {system}: {found.first:,} rounds to tune on, {found.rest:,} to "
         "compare on"
@@ -226,7 +228,7 @@ def _gain(compared: "Compared") -> tuple[str, str, str, str]:
 
 
 def verdict(found: "Proposal") -> str:
-    """Whether to adopt the proposed parameters, and why."""
+    """A line that says whether to adopt the proposed parameters, and why."""
     why = ", ".join(f"{each.verdict} in {MEASURE_NAMES[each.measure]}" for each in found.compared)
     return f"{found.verdict}: {why}"
 
@@ -239,11 +241,11 @@ def _on_stderr(shown: Table | str) -> None:
 
 
 def entry(ladders: Ladders, ladder: str, rating: RatingConfig, offset: int, *, named: bool) -> str:
-    """The TOML to paste into the ladders file so that a ladder is rated by these parameters, from
-    this offset on, or from the first later one that its changes allow. Parameters of another system
-    become a ladder of their own.
+    """The TOML to paste into the ladders file so that a ladder is rated by these parameters. They
+    apply from this offset on, or from the first later offset that the ladder's changes allow. If
+    the parameters are of another system, the TOML defines a new ladder.
 
-    `named`: whether there is a ladders file. Otherwise the text is a whole one.
+    `named`: whether there is a ladders file. If not, the text is a whole ladders file.
     """
     from stream_rater.evaluation.present import system_of  # `evaluate` does not need it
 

@@ -1,4 +1,5 @@
-"""`stream-rater submit`, `watch` and `rejected`: write and read the topics of the service."""
+"""`stream-rater submit`, `watch` and `rejected`: commands that write and read the topics of the
+service."""
 
 from pathlib import Path
 from typing import Any

@@ -14,10 +14,11 @@ from stream_rater.evaluation.spaces import SPACES
 
 FILE_DEFAULTS = {"train": 0.1, "measure": "pair_inversion"}
 TOPIC_DEFAULTS = {"train": 0.5, "measure": "log_loss"}
-"""The defaults differ: the first tenth of a ladder on Kafka has too many newcomers."""
+"""The defaults for a ladder on Kafka. They differ from those for a file, because the first tenth of
+a ladder on Kafka has too many newcomers."""
 
 TOPIC_MEASURES = ("log_loss", "pair_inversion")
-"""The measures that a ladder on Kafka can be tuned by."""
+"""The measures by which a ladder on Kafka can be tuned."""
 
 
 @click.command()

@@ -1,7 +1,7 @@
-"""Rates rounds in Python, without any server: what `import stream_rater` gives.
+"""Rates rounds in Python, without any server. This package is the API of `import stream_rater`.
 
-`ladder` is what people hold, and light to import. `rater` keeps a log of all that was rated, and
-its replay, the very one of the offline commands; so the bits are the stream's. A round that is
-given as Python values becomes a message of `round-completed` (`messages`) and takes the road of all
-others. `answers` puts what the replay says into columns (`results`).
+`ladder` has the public class, and imports quickly. `rater` stores a log of all rated rounds and
+replays it with the code of the offline commands, so the results are those of the service, bit for
+bit. `messages` turns a round that is given as Python values into a message of `round-completed`,
+which is then handled like any other. `answers` builds the results (`results`) from the replay.
 """

@@ -1,4 +1,4 @@
-"""What a ladder's pool and replay say, as columns."""
+"""Builds the results of the library from a ladder's pool and replay."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -26,7 +26,7 @@ NOBODY = np.empty(0, np.int64)
 
 
 def text_of(time_s: int) -> str:
-    """Unix seconds as RFC 3339 writes them."""
+    """A time in Unix seconds, as RFC 3339 text in UTC."""
     return (EPOCH + timedelta(seconds=time_s)).isoformat().replace("+00:00", "Z")
 
 
@@ -36,8 +36,8 @@ def text_of(time_s: int) -> str:
 def round_result(
     round_id: str, completed_at: str, sides: Sides, rated: Rated | None, edits: Edits
 ) -> RoundResult:
-    """What a round did, by its players in the order of the sides, without those whom corrections
-    took out."""
+    """The result of a round, with its players in the order of the sides. Players whom corrections
+    have removed are left out. `rated`: None if the round changed no rating."""
     if rated is None:
         return _in_order(round_id, completed_at, NOBODY, NOBODY, None)
     order, side = by_sides(rated, sides.players, edits)
@@ -47,7 +47,8 @@ def round_result(
 def _in_order(
     round_id: str, completed_at: str, order: Ints, side: Ints, rated: Rated | None
 ) -> RoundResult:
-    """The columns of a round's P players, in this (P,) order of those that were rated."""
+    """The result of a round with P players. `order`: (P,) the place of each player among the rated
+    ones. `side`: (P,) the number of each player's side."""
     names, rank, rounds, fewest = list[str](), NOBODY, NOBODY, 0
     numbers = np.empty((0, 7))
     if rated is not None:
@@ -67,7 +68,7 @@ def _in_order(
 
 
 def newcomer(pool: Pool, player: str) -> Belief:
-    """What is believed of somebody who has not played yet."""
+    """The initial belief about a player who has not played yet."""
     rule = pool.rule
     mu, sigma = rule.initial_mu, rule.initial_sigma
     provisional = rule.provisional_rounds > 0
@@ -75,14 +76,14 @@ def newcomer(pool: Pool, player: str) -> Belief:
 
 
 def belief(pool: Pool, player: str, row: int) -> Belief:
-    """What is believed of the player in this row."""
+    """The belief about the player in this row of the pool."""
     values = (column.tolist()[0] for column in _columns(pool, np.array([row])))
     mu, sigma, rating, rounds, provisional, time_s = values
     return Belief(player, mu, sigma, rating, rounds, provisional, text_of(time_s))
 
 
 def players_in(pool: Pool, rows: Ints | None = None) -> Players:
-    """What is believed of the players in these rows, or of all."""
+    """The beliefs about the players in these (N,) rows of the pool; None: about all players."""
     rows = np.arange(len(pool)) if rows is None else rows
     mu, sigma, rating, rounds, provisional, time = _columns(pool, rows)
     return Players(
@@ -92,7 +93,8 @@ def players_in(pool: Pool, rows: Ints | None = None) -> Players:
 
 
 def _columns(pool: Pool, rows: Ints) -> tuple[Floats, Floats, Floats, Ints, Flags, Ints]:
-    """mu, sigma, rating, rounds, whether it is provisional, and the time of the last round."""
+    """The columns (N,) mu, sigma, rating, rounds, whether the rating is provisional, and the time
+    of the last round in Unix seconds."""
     header = pool.headers(rows)
     mu, sigma = (column.copy() for column in seen(pool.rule, header))
     rounds: Ints = header["rounds"].astype(np.int64)
@@ -101,12 +103,12 @@ def _columns(pool: Pool, rows: Ints) -> tuple[Floats, Floats, Floats, Ints, Flag
 
 
 def _shown(pool: Pool, mu: Floats, sigma: Floats) -> Floats:
-    """(N,) displayed ratings."""
+    """(N,) the displayed ratings for these mu and sigma."""
     return ratings([pool.rule], np.zeros(len(mu), np.int64), mu, sigma)
 
 
 def leaderboard(pool: Pool, most: int | None) -> Leaderboard:
-    """The best `most` players, or all: by rating, then by id."""
+    """The best `most` players, ordered by rating, then by id; None: all players."""
     rows = np.arange(len(pool))
     rating = _shown(pool, *seen(pool.rule, pool.headers(rows)))
     most = len(pool) if most is None else min(max(most, 0), len(pool))
@@ -127,7 +129,8 @@ def prediction(
     config: RatingConfig, pool: Pool, sides: Sequence[tuple[str, ...]],
     shares: Sequence[tuple[float, ...] | None], variance_factor: float,
 ) -> Prediction:  # fmt: skip
-    """What to expect of a round with these sides; newcomers begin as in a round."""
+    """The prediction for a round with these sides. Newcomers have the initial belief. `shares`: by
+    side, the part of the round that each member plays; None: the whole round."""
     players = believed(pool, [player for side in sides for player in side])
     share = np.concatenate([
         np.ones(len(side)) if parts is None else np.array(parts)

@@ -1,6 +1,6 @@
-"""`stream_rater.Ladder`: rate rounds in Python, and ask for what is believed.
+"""`stream_rater.Ladder`: rates rounds in Python, and gives ratings and predictions.
 
-Light to import: what rates is loaded when the first ladder is made.
+The import is quick: the modules that rate are loaded when the first ladder is made.
 """
 
 import os
@@ -34,20 +34,20 @@ class Ladder:
     """An independent pool of ratings, in memory.
 
     Its numbers are those of the service and of `stream-rater rate`, bit for bit. A call that raises
-    changes nothing. A ladder is for one thread. It can be copied and pickled: the copy has its log,
-    and rates it anew.
+    an error changes nothing. A ladder is for one thread. It can be copied and pickled: the copy has
+    the ladder's log, and rates it again.
     """
 
     def __init__(self, system: str = DEFAULT_SYSTEM, **parameters: Unpack[Parameters]) -> None:
-        """A ladder without players.
+        """Make a ladder without players.
 
         Args:
-            system: The rating system by its name in a ladders file, such as `"elo-mmr"`.
-            parameters: The system's, as in a ladders file. Without any, Elo-MMR has `weight_limit`
-                0.2 and `sigma_limit` 80.
+            system: The name of the rating system in a ladders file, such as `"elo-mmr"`.
+            parameters: The system's parameters, as in a ladders file. Without any, Elo-MMR has
+                `weight_limit` 0.2 and `sigma_limit` 80.
 
-        Warns of what the system's own mathematics does to ratings in the long run, where that may
-        surprise.
+        A warning is issued if the system's own mathematics has a surprising effect on ratings in
+        the long run.
 
         Raises:
             BadParameters: A parameter is unknown, missing, or out of range.
@@ -63,7 +63,7 @@ class Ladder:
         self._rater = Rater(rating)
 
     def _load(self) -> None:
-        """Import what rates."""
+        """Import the modules that rate."""
         compile_progress.in_notebook()
         from stream_rater.library import answers, messages
 
@@ -78,12 +78,13 @@ class Ladder:
 
     @property
     def name(self) -> str:
-        """The ladder's id: that of the first file that was rated, else `"notebook"`."""
+        """The ladder's id: that in the first file that was rated, or `"notebook"` without a
+        file."""
         return self._rater.ladder
 
     @property
     def parameters(self) -> "RatingConfig":
-        """By what it rates."""
+        """The rating configuration of the ladder."""
         return self._rater.rating
 
     # --- rate ---
@@ -102,23 +103,25 @@ class Ladder:
         """Rate one round.
 
         Args:
-            sides: Who played: each a player's id, or the ids of a team's members.
-            ranks: The rank of each side: 1 is the best, equal ranks tie, None did not finish.
-                Without it the sides are in order, the winner first.
+            sides: The sides of the round. Each is a player's id, or a list of the ids of a team's
+                members.
+            ranks: The rank of each side: 1 is the best rank, equal ranks tie, and None means that
+                the side did not finish. Without ranks, the sides are in order, the winner first.
             shares: By side, the part of the round that each member played, in (0, 1]; None where
-                all played the whole round.
-            weight: How much the round says about its players.
+                all members played the whole round.
+            weight: The weight of the round as evidence about its players.
             performance_ceiling: No performance is estimated above this rating.
-            completed_at: When it ended, with a zone; a text is in the form of RFC 3339. Without it:
-                when the latest round before it was completed, so that no time passes; for the first
-                round 1970-01-01T00:00:00Z. The clock is never asked.
-            round_id: Its id: an id that was there before is refused. Without it, one is counted.
+            completed_at: The time at which the round ended, with a zone; a text has the form of
+                RFC 3339. The default is the time of the latest round before it, so that no time
+                passes, and 1970-01-01T00:00:00Z for the first round. The clock is never read.
+            round_id: The id of the round. An id that was used before is rejected. Without an id,
+                the ladder makes one by counting.
 
         Returns:
-            What it did to each player, in the order of the sides.
+            The changes of each player, in the order of the sides.
 
         Raises:
-            InvalidRound: The round cannot be rated; the text names the place.
+            InvalidRound: The round cannot be rated. The text names the place in the arguments.
         """
         make, rater = self._messages, self._rater
         who = make.sides_of(sides)
@@ -132,27 +135,31 @@ class Ladder:
         return self._answers.round_result(given, at, who, rated, rater.edits)
 
     def rate_file(self, path: str | os.PathLike[str], *, ladder: str | None = None) -> FileResult:
-        """Rate the rounds of a file of JSON lines, which may be compressed by gzip, in their order.
+        """Rate the rounds of a file of JSON lines in their order. The file may be compressed by
+        gzip.
 
-        Lines that are no valid rounds are refused, and the others rated. Corrections in the file
-        change all rounds before them, those that were rated before the file, too: the ladder then
+        Invalid lines are rejected, and all others are rated. A correction in the file changes all
+        rounds before it, including those that were rated before the file. In that case the ladder
         reads its files again.
 
         Args:
             path: The file.
-            ladder: Only rounds of the ladder with this id. Without it the file must be of one
-                ladder.
+            ladder: The id of the ladder whose rounds are rated; rounds of other ladders are
+                skipped. Without it, all rounds of the file must be of one ladder.
+
+        Returns:
+            The counts of rounds, rating changes and rejected lines.
 
         Raises:
             OSError: The file cannot be read, or holds no JSON lines.
-            OtherLadder: Its rounds are of another ladder than those before, or of several.
+            OtherLadder: The rounds are of another ladder than those before, or of several.
         """
         return self._rater.rate_file(Path(path), ladder)
 
     # --- ask ---
 
     def __getitem__(self, player: str) -> Belief:
-        """What is believed of a player. Raises KeyError for who has not played."""
+        """The belief about a player. Raises KeyError if the player has not played."""
         return self._answers.belief(self._rater.pool, player, self._row(player))
 
     def _row(self, player: str) -> int:
@@ -162,8 +169,8 @@ class Ladder:
         return row
 
     def get(self, player: str) -> Belief:
-        """What is believed of a player, who may be a newcomer. Raises InvalidRound for what is no
-        id."""
+        """The belief about a player, who may be a newcomer. Raises InvalidRound if the argument is
+        not an id."""
         self._messages.check_id("player", player)
         return self[player] if player in self else self._answers.newcomer(self._rater.pool, player)
 
@@ -171,26 +178,26 @@ class Ladder:
         return isinstance(player, str) and player in self._rater.pool
 
     def __len__(self) -> int:
-        """How many players have played."""
+        """The number of players who have played."""
         return len(self._rater.pool)
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the ids of all who have played, in order of appearance."""
+        """Yield the ids of all players who have played, in order of appearance."""
         return iter(self._rater.pool.players())
 
     @property
     def players(self) -> Players:
-        """What is believed of all who have played, in order of appearance."""
+        """The beliefs about all players who have played, in order of appearance."""
         return self._answers.players_in(self._rater.pool)
 
     def leaderboard(self, most: int | None = None) -> Leaderboard:
-        """The best players by rating, so many at most; who has the same rating has the same rank,
-        in order of id."""
+        """The best players by rating. Players with the same rating have the same rank, and are in
+        order of id. `most`: the largest number of players to list; None: all players."""
         return self._answers.leaderboard(self._rater.pool, most)
 
     def record(self, player: str) -> bytes:
-        """A player's belief in the bytes that the service stores. Raises KeyError for who has not
-        played, and Unrecordable if the ladder's `history` is `"full"`."""
+        """The belief about a player in the bytes that the service stores. Raises KeyError if the
+        player has not played, and Unrecordable if the ladder's `history` is `"full"`."""
         (found,) = self._rater.pool.records(np.array([self._row(player)]))
         return found
 
@@ -201,16 +208,17 @@ class Ladder:
         shares: Sequence[Shares] | None = None,
         variance_factor: float = 1.0,
     ) -> Prediction:
-        """What to expect of a round: each side's probability to win and its mean rank.
+        """Predict a round: the probability of each side to win, and its mean rank.
 
         Args:
-            sides: Who plays, as in `rate`. Who has not played yet is a newcomer.
-            shares: As in `rate`.
-            variance_factor: What the variance of a side's performance is multiplied by: more than 1
-                where predictions are too sure. `stream-rater tune` finds it.
+            sides: The sides, as in `rate`. A player who has not played yet is a newcomer.
+            shares: The shares, as in `rate`.
+            variance_factor: The factor by which the variance of a side's performance is multiplied.
+                A factor above 1 corrects predictions that are too confident. `stream-rater tune`
+                finds it.
 
         Raises:
-            InvalidRound: These are no sides of a round, or this is no factor.
+            InvalidRound: The sides, the shares or the factor are invalid.
         """
         make, rater = self._messages, self._rater
         who = make.sides_of(sides)
@@ -230,10 +238,10 @@ class Ladder:
         performance_ceiling: float | None = None,
         completed_at: datetime | str | None = None,
     ) -> RoundResult:
-        """What `rate` would do with the same arguments. Nothing is changed.
+        """The result that `rate` would give for the same arguments. The ladder does not change.
 
         Raises:
-            InvalidRound: As `rate` does.
+            InvalidRound: The round cannot be rated, as in `rate`.
         """
         make, rater = self._messages, self._rater
         who = make.sides_of(sides)
@@ -245,15 +253,17 @@ class Ladder:
         return self._answers.round_result(given, at, who, rater.what_if(message), rater.edits)
 
     def balance(self, players: Sequence[str], teams: int = 2) -> list[tuple[str, ...]]:
-        """The most even teams of these players, of whom some may be newcomers: sides for `predict`
-        and `rate`.
+        """Divide players into the most even teams. Some players may be newcomers.
 
-        Teams are as large as each other, or one player larger. Of 20 players in two teams, or of 12
-        in three, no teams are more even; of more players they are the best that were found. The
-        same players give the same teams.
+        The sizes of the teams differ by at most one player. Up to 20 players in two teams, or 12 in
+        three, no other teams are more even; for more players, the teams are the best that were
+        found. The same players always give the same teams.
+
+        Returns:
+            The players of each team, which can be given to `predict` and `rate` as sides.
 
         Raises:
-            InvalidRound: These are no ids, or too few for so many teams.
+            InvalidRound: The players are not ids, or are too few for this number of teams.
         """
         who = self._messages.sides_of([players])
         (names,) = who.players

@@ -1,7 +1,7 @@
-"""What a ladder has rated, in order: rounds that were given, and files.
+"""The log of a ladder: the rounds and the files that it has rated, in order.
 
-A correction changes rounds before it, so the ladder goes back to them. Rounds are kept as messages;
-a file is read again, and must still be what it was.
+A correction changes rounds before it, so the ladder must read these again. The log stores single
+rounds as messages. It reads a file again, and the file must not have changed.
 """
 
 from collections.abc import Iterator
@@ -14,17 +14,18 @@ from stream_rater.replay.files import json_lines, read_lines
 
 
 class RoundsFile:
-    """A file of rounds, as it was when it was first named. Raises OSError where there is none."""
+    """A file of rounds, in its state when this object was made. Raises OSError if there is no such
+    file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lines = 0
-        """How many it has, once it was read to its end."""
+        """The number of its lines, once it was read to its end."""
         self._state = _state_of(path)
 
     def records(self, first: int) -> Iterator[Record]:
-        """Its lines as records, the first line at this offset. Raises OSError where it cannot be
-        read, has changed, or holds no JSON lines."""
+        """Yield its lines as records, with the first line at the offset `first`. Raises OSError if
+        the file cannot be read, has changed, or holds no JSON lines."""
         if _state_of(self.path) != self._state:
             raise OSError(
                 f"{self.path}: has changed since it was rated, and is needed as it was: rate it "
@@ -41,7 +42,8 @@ class RoundsFile:
 
 
 def _state_of(path: Path) -> tuple[int, ...]:
-    """What is another number once the file is written."""
+    """The device, inode, size and time of change of a file. One of them differs once the file is
+    written."""
     found = path.stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
@@ -51,21 +53,21 @@ class Log:
 
     def __init__(self) -> None:
         self.end = 0
-        """The offset of what is rated next."""
+        """The offset of the next record."""
         self._sources: list[tuple[int, bytes | RoundsFile]] = []
 
     def add_round(self, message: bytes) -> None:
-        """A round was rated."""
+        """Add a round that was rated."""
         self._sources.append((self.end, message))
         self.end += 1
 
     def add_file(self, file: RoundsFile) -> None:
-        """A file was rated, to its end."""
+        """Add a file that was rated to its end."""
         self._sources.append((self.end, file))
         self.end += file.lines
 
     def renamed(self, ladder: str) -> "Log":
-        """The same rounds on this ladder. There are no files."""
+        """A log with the same rounds on this ladder. This log must not have files."""
         found = Log()
         for _, source in self._sources:
             assert isinstance(source, bytes), "a file names its ladder"
@@ -73,7 +75,7 @@ class Log:
         return found
 
     def records(self) -> Iterator[Record]:
-        """All records, from the first one on. Raises OSError as `RoundsFile.records` does."""
+        """Yield all records, from the first one on. Raises OSError as `RoundsFile.records` does."""
         for first, source in self._sources:
             if isinstance(source, bytes):
                 yield record_of(first, source)

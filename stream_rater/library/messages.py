@@ -1,7 +1,7 @@
-"""A round that is given as Python values, as a message of `round-completed`.
+"""Turns a round that is given as Python values into a message of `round-completed`.
 
-So it takes the road of all other rounds, and is valid by the same rules. What only Python values
-can have wrong is refused here. A refusal names its place in the arguments, not in the message.
+So the round is handled like all others, and validated by the same rules. Mistakes that only Python
+values can have are rejected here. A rejection names the place in the arguments, not in the message.
 """
 
 import math
@@ -29,16 +29,16 @@ _PLACES = (
     (r"^standings\[(\d+)\]\.shares\b", r"shares[\1]"),
     (r"^standings\b", "sides"),
 )
-"""Places in a message, and what they are called in the arguments."""
+"""Patterns of places in a message, each with the name of this place in the arguments."""
 
 
 class Sides(NamedTuple):
-    """The sides of a round or of a prediction, checked."""
+    """The validated sides of a round or of a prediction."""
 
     players: list[tuple[str, ...]]
-    """By side, its players."""
+    """The players of each side."""
     places: dict[str, str]
-    """By player, where they stand in the arguments."""
+    """By player, the place of the id in the arguments."""
 
 
 def sides_of(sides: Sequence[Side]) -> Sides:
@@ -47,7 +47,7 @@ def sides_of(sides: Sequence[Side]) -> Sides:
         _refuse("malformed", f"sides: {sides!r} is a text, not a list of sides")
     found = Sides([], {})
     for i, side in enumerate(_listed("sides", sides)):
-        alone = isinstance(side, str | Number)  # a number is no id, which `check_id` tells
+        alone = isinstance(side, str | Number)  # `check_id` rejects a number
         members: Sequence[Any] = (side,) if alone else _listed(f"sides[{i}]", side)
         if not members:
             _refuse("malformed", f"sides[{i}]: nobody: name one player at least")
@@ -63,7 +63,8 @@ def sides_of(sides: Sequence[Side]) -> Sides:
 
 
 def factor_of(value: object) -> float:
-    """A factor of a variance. Raises InvalidRound."""
+    """The argument as a factor of a variance. Raises InvalidRound if it is not a finite number
+    above 0."""
     factor = number("malformed", "variance_factor", value)
     if not 0.0 < factor < math.inf:
         _refuse("malformed", f"variance_factor: {factor!r} is not above 0; 1 is the model as it is")
@@ -71,7 +72,7 @@ def factor_of(value: object) -> float:
 
 
 def check_teams(teams: object, players: int) -> None:
-    """Raise InvalidRound for what is no number of teams of so many players."""
+    """Raise InvalidRound if this many players cannot form this number of teams."""
     if not isinstance(teams, int) or not 2 <= teams <= players:
         _refuse(
             "malformed",
@@ -80,7 +81,7 @@ def check_teams(teams: object, players: int) -> None:
 
 
 def check_id(place: str, value: object) -> None:
-    """Raise InvalidRound for what is no id."""
+    """Raise InvalidRound if the value is not an id. `place`: its place in the arguments."""
     if not isinstance(value, str):
         cure = f"{QUOTE_IT}: {str(value)!r}" if isinstance(value, Number) else "ids are texts"
         _refuse("bad-id", f"{place}: {value!r} is no id: {cure}")
@@ -105,9 +106,8 @@ def _refuse(code: str, message: str) -> NoReturn:
 
 
 def ranks_of(ranks: Sequence[int | None] | None, sides: int) -> list[int | None]:
-    """The rank of each side, None for who did not finish; in the order of the sides unless given.
-
-    Raises InvalidRound.
+    """The rank of each side, None for a side that did not finish. Without ranks, the sides are in
+    order. Raises InvalidRound.
     """
     if ranks is None:
         return list(range(1, sides + 1))
@@ -118,7 +118,8 @@ def ranks_of(ranks: Sequence[int | None] | None, sides: int) -> list[int | None]
 
 
 def _rank(place: str, rank: Any) -> int:
-    """A whole number; one that has more than 64 bits is as wrong as the next greater one."""
+    """A rank as a whole number. Values out of range become the nearest invalid number, so that they
+    fit into the message, where they are rejected. Raises InvalidRound if it is no whole number."""
     try:
         return min(max(operator.index(rank), 0), MAX_RANK + 1)
     except TypeError:
@@ -139,7 +140,7 @@ def shares_of(
 
 
 def _parts(place: str, parts: Any) -> tuple[float, ...]:
-    """The shares of a side: numbers, or one number for a player alone."""
+    """The shares of a side: a list of numbers, or one number for a side of one player."""
     if isinstance(parts, Real):
         return (number("bad-shares", place, parts),)
     listed = enumerate(_listed(place, parts))
@@ -147,14 +148,15 @@ def _parts(place: str, parts: Any) -> tuple[float, ...]:
 
 
 def number(code: str, place: str, value: Any) -> float:
-    """A number as a float. Raises InvalidRound of this code."""
+    """A number as a float. Raises InvalidRound with this code if the value is not a number."""
     if not isinstance(value, Real):
         _refuse(code, f"{place}: {value!r} is no number")
     return float(value)
 
 
 def time_of(completed_at: datetime | str) -> str:
-    """A time as RFC 3339 writes it. Raises InvalidRound for one without a zone."""
+    """A time as RFC 3339 text. A text stays as it is, and is validated later. Raises InvalidRound
+    for a datetime without a zone, a text that is not ASCII, or another type."""
     if isinstance(completed_at, str):
         if not completed_at.isascii():
             _refuse("bad-time", f"completed_at: {completed_at!r} is no RFC 3339 time")
@@ -185,7 +187,7 @@ def message_of(
     ladder: str, round_id: str, completed_at: str, standings: list[Entry], weight: float = 1.0,
     performance_ceiling: float | None = None,
 ) -> bytes:  # fmt: skip
-    """A round in MessagePack, which holds every float, infinite ones and NaN, too. Raises
+    """A round in MessagePack, which can hold every float, including infinite ones and NaN. Raises
     InvalidRound."""
     check_id("round_id", round_id)
     if performance_ceiling is not None:
@@ -199,17 +201,18 @@ def message_of(
 
 
 def renamed(message: bytes, ladder: str) -> bytes:
-    """The same round on another ladder."""
+    """The message of the same round on another ladder."""
     return _encode(msgspec.structs.replace(_decode(message), ladder=ladder))
 
 
 def record_of(offset: int, message: bytes) -> Record:
-    """The message at this offset; its time is never too late."""
+    """A record with this message at this offset. Its time of receipt is infinite, so that the time
+    of its round is never rejected as too late."""
     return Record(0, offset, message, HEADERS, received_s=math.inf)
 
 
 def refusal_of(invalid: Invalid) -> InvalidRound:
-    """Why a round is refused, with the place in the arguments."""
+    """The error for a rejected round, with the place in the arguments instead of the message."""
     message = str(invalid)
     for place, ours in _PLACES:
         message = re.sub(place, ours, message)

@@ -1,4 +1,4 @@
-"""The parameters of a rating system as keywords."""
+"""The parameters of a rating system as keyword arguments."""
 
 import difflib
 from collections.abc import Mapping
@@ -19,7 +19,8 @@ DEFAULT_SYSTEM = "elo-mmr"
 
 
 class Parameters(TypedDict, total=False):
-    """Those of all systems; each system has some of them (`docs/reference/ladders.md`)."""
+    """The parameters of all systems. Each system has some of them: see
+    `docs/reference/ladders.md`."""
 
     weight_limit: float
     sigma_limit: float
@@ -55,7 +56,8 @@ class Parameters(TypedDict, total=False):
 
 
 def rating_of(system: str, parameters: Mapping[str, Any]) -> RatingConfig:
-    """The rating configuration; that of a service without a ladders file if there is no parameter.
+    """The rating configuration of this system with these parameters. The default system without
+    parameters has the configuration of a service without a ladders file.
 
     Raises BadParameters with the place of the mistake and the cure.
     """
@@ -69,12 +71,13 @@ def rating_of(system: str, parameters: Mapping[str, Any]) -> RatingConfig:
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy's as Python's."""
+    """A value with NumPy scalars converted to Python numbers."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _cured(mistake: str, parameters: Mapping[str, Any]) -> str:
-    """The mistake, and what was perhaps meant by a name that no system has."""
+    """The text of the mistake. If a parameter is one that no system has, the text ends with the
+    most similar name."""
     known = list(Parameters.__annotations__)
     for name in parameters:
         if name not in known:

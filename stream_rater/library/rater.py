@@ -33,13 +33,13 @@ from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.validation import Invalid
 
 UNNAMED = "notebook"
-"""The ladder of rounds that are given, until a file names another one."""
+"""The id of a ladder until a file names another one."""
 
 WINDOW = Settings().duplicate_window
-"""Within so many records a round id counts once, as in the service."""
+"""The number of records within which a round id counts once, as in the service."""
 
 MOST_REFUSALS = 1000
-"""So many refused lines of a file are kept."""
+"""The largest number of rejected lines of a file that are stored."""
 
 
 class _Work:
@@ -49,18 +49,18 @@ class _Work:
         self.ladder = ladder
         self.edits: Edits = (verdicts or NO_VERDICTS).of(ladder)
         self.latest_s = 0
-        """When the latest of its rounds was completed, Unix seconds."""
+        """The completion time of its latest round, Unix seconds; 0 before the first."""
         self._empty = Pool(Ladder(rating=rating))
         self._replay = Replay(one_ladder(rating), WINDOW, verdicts=verdicts)
 
     @property
     def pool(self) -> Pool:
-        """The ladder's pool; an empty one before its first round."""
+        """The ladder's pool; an empty pool before the first round."""
         return self._replay.pools.get(self.ladder, self._empty)
 
     def feed(self, records: Sequence[Record]) -> tuple[LogBatch, list[Rated]]:
-        """Rate the rounds in these records. Returns all of them, and the ladder's rated ones.
-        Raises Unjudged."""
+        """Rate the rounds in these records. Returns the batch of all records, and the rated rounds
+        of this ladder. Raises Unjudged."""
         batch = self._replay.feed(records)
         own = [each for each in batch.rated if each.pool is self.pool]
         for each in own:
@@ -74,23 +74,23 @@ class Rater:
     def __init__(self, rating: RatingConfig) -> None:
         self.rating = rating
         self.ladder = UNNAMED
-        """Its id."""
+        """The ladder's id."""
         self._is_named = False
         self._log = Log()
         self._current: _Work | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the replay, whose tables hold for this process only."""
+        """The state without the replay, whose tables are valid only in this process."""
         return {**vars(self), "_current": None}
 
     @property
     def end(self) -> int:
-        """The offset of what is rated next."""
+        """The offset of the next record."""
         return self._log.end
 
     @property
     def _work(self) -> _Work:
-        """The replay of the whole log; made anew if a call has failed."""
+        """The replay of the whole log. It is made again if a call has failed."""
         if self._current is None:
             log, ladder = self._log, self.ladder
             self._current = with_verdicts(
@@ -117,13 +117,13 @@ class Rater:
 
     @property
     def latest_s(self) -> int:
-        """When the latest round that was rated was completed, Unix seconds; 0 before the first."""
+        """The completion time of the latest rated round, Unix seconds; 0 before the first."""
         return self._work.latest_s
 
     # --- one round ---
 
     def check(self, message: bytes) -> None:
-        """Raise InvalidRound for a round that cannot be rated."""
+        """Raise InvalidRound if the round in this message cannot be rated."""
         try:
             RoundDecoder(one_ladder(self.rating)).read(messages.record_of(0, message))
         except Invalid as invalid:
@@ -140,8 +140,8 @@ class Rater:
         return own[0] if own else None
 
     def what_if(self, message: bytes) -> Rated | None:
-        """What rating a round of the ladder would do; None if it would change no rating. Raises
-        InvalidRound."""
+        """The result that rating this round of the ladder would give; None if it would change no
+        rating. Raises InvalidRound."""
         work = self._work
         record = messages.record_of(self._log.end, message)
         decoded = RoundDecoder(one_ladder(self.rating)).decode([record])
@@ -152,10 +152,10 @@ class Rater:
     # --- a file ---
 
     def rate_file(self, path: Path, ladder: str | None) -> FileResult:
-        """Rate the rounds of a file, as its corrections make them: those of this ladder, or all of
-        its rounds, which must be of one.
+        """Rate the rounds of a file, as its corrections edit them. `ladder`: the ladder whose
+        rounds are rated; None: all rounds are rated, and must be of one ladder.
 
-        Raises OSError where it cannot be read, and OtherLadder.
+        Raises OSError if the file cannot be read, and OtherLadder.
         """
         file = RoundsFile(path)
         name = ladder or (self.ladder if self._is_named else self._ladder_of(file))
@@ -187,8 +187,8 @@ class Rater:
         return tally.result()
 
     def _reaches_back(self, file: RoundsFile, tally: "_Tally") -> bool:
-        """Whether a file has corrections, which change what was rated before. Raises the errors
-        that rating it would raise, so that nothing has to be undone."""
+        """Whether a file has corrections, which change rounds that were rated before. Raises the
+        errors that rating the file would raise, so that nothing has to be undone."""
         decoder = RoundDecoder(one_ladder(self.rating))
         for some in batches_of(file.records(tally.first)):
             if places_of(some):
@@ -203,7 +203,7 @@ class Rater:
             tally.add(*work.feed(some))
 
     def _ladder_of(self, file: RoundsFile) -> str:
-        """The ladder of a file's first valid round; this one's if there is none."""
+        """The ladder of a file's first valid round; the present ladder if there is none."""
         decoder = RoundDecoder(one_ladder(self.rating))
         for record in file.records(0):
             if not places_of([record]) and (rounds := decoder.decode([record]).rounds):
@@ -212,10 +212,10 @@ class Rater:
 
 
 class _Tally:
-    """Counts what rating a file does."""
+    """Counts the rounds, rating changes and rejected lines of a file."""
 
     def __init__(self, file: RoundsFile, first: int, ladder: str, *, chosen: bool) -> None:
-        """`chosen`: rounds of other ladders are skipped, otherwise they are a mistake."""
+        """`chosen`: whether rounds of other ladders are skipped; otherwise they are an error."""
         self.first = first
         """The offset of the file's first line."""
         self._file = file
@@ -224,12 +224,12 @@ class _Tally:
         self.begin()
 
     def begin(self) -> None:
-        """Begin to count at the file's start."""
+        """Set all counts to 0, for the start of the file."""
         self.rounds = self._updates = self._corrections = self._others = self._refused = 0
         self._refusals: list[RefusedLine] = []
 
     def check(self, some: LoggedRounds) -> None:
-        """Raise OtherLadder where a round is of another ladder and none was chosen."""
+        """Raise OtherLadder if a round is of another ladder and no ladder was chosen."""
         heads = some.rounds.heads
         other = next((i for i, head in enumerate(heads) if head.ladder != self._ladder), None)
         if other is not None and not self._chosen:
@@ -240,7 +240,8 @@ class _Tally:
             )
 
     def add(self, batch: LogBatch, own: Sequence[Rated]) -> None:
-        """Count some lines. Raises OtherLadder as `check` does."""
+        """Count a batch of lines. `own`: the rated rounds of this ladder. Raises OtherLadder as
+        `check` does."""
         self.check(batch.rounds)
         rounds = sum(head.ladder == self._ladder for head in batch.rounds.rounds.heads)
         self.rounds += rounds
@@ -257,7 +258,7 @@ class _Tally:
         return offset - self.first + 1
 
     def result(self) -> FileResult:
-        """All of it."""
+        """The counts as the result of the file."""
         return FileResult(
             str(self._file.path), self._ladder, self.rounds, self._updates, self._corrections,
             self._others, self._refused, tuple(self._refusals),

@@ -1,6 +1,6 @@
-"""What a ladder answers: the result of a round or a file, beliefs, leaderboards, predictions.
+"""The results of a ladder's methods: of a round or a file, beliefs, leaderboards, predictions.
 
-Columns are named as the fields of the event `rating-changed`, and hold the same numbers.
+Columns have the names of the fields of the event `rating-changed`, and hold the same numbers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,81 +14,81 @@ from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.library.tables import Columns, Objects
 
 Side = str | Sequence[str]
-"""Who plays together: a player, or the members of a team."""
+"""A side of a round: the id of a player, or the ids of a team's members."""
 
 Shares = Sequence[float] | float | None
-"""The part of the round that each member of a side played, in (0, 1]; None: all of it."""
+"""The part of the round that each member of a side played, in (0, 1]; None: the whole round."""
 
 Times = npt.NDArray[np.datetime64]
-"""(n,) in UTC, of whole seconds."""
+"""(n,) times in UTC, in whole seconds."""
 
 DID_NOT_FINISH = 0
-"""In a column of ranks."""
+"""The value in a column of ranks for a side that did not finish."""
 
 
 @dataclass(frozen=True)
 class Belief:
-    """What is believed of one player."""
+    """The belief about one player."""
 
     player: str
     mu: float
     """The estimate of the player's skill, in rating points."""
     sigma: float
-    """Its uncertainty, in rating points."""
+    """The uncertainty of the estimate, in rating points."""
     rating: float
-    """The number to show to players."""
+    """The rating to show to players."""
     rounds: int
-    """How many of the player's rounds count."""
+    """The number of the player's rounds that count."""
     provisional: bool
-    """Whether these are fewer than the ladder's `provisional_rounds`."""
+    """Whether `rounds` is less than the ladder's `provisional_rounds`."""
     last_completed_at: str | None
-    """When the player's latest round was completed, RFC 3339 in UTC, of whole seconds; None for a
-    newcomer."""
+    """The time at which the player's latest round was completed, RFC 3339 in UTC, in whole seconds;
+    None for a newcomer."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RoundResult(Columns):
-    """What a round did: a row for each of its P players, in the order in which they were given.
+    """The result of a round: a row for each of its P players, in the order of the arguments.
 
-    There are no rows if the round taught nothing: nobody finished, or all tied and the ladder skips
-    such rounds.
+    There are no rows if the round is not informative: nobody finished, or all sides tied and the
+    ladder skips such rounds.
     """
 
     round_id: str
     completed_at: str
     player: Objects
-    """(P,) ids."""
+    """(P,) the ids of the players."""
     side: Ints
     """(P,) the number of the player's side, from 0."""
     rank: Ints
-    """(P,) that of the side; 0 if it did not finish."""
+    """(P,) the rank of the player's side; 0 if the side did not finish."""
     mu: Floats
-    """(P,) after the round, in rating points, as all below up to `previous_rating`."""
+    """(P,) the estimate of skill after the round, in rating points."""
     sigma: Floats
-    """(P,) after the round."""
+    """(P,) the uncertainty of mu after the round, in rating points."""
     previous_mu: Floats
-    """(P,) before the round."""
+    """(P,) mu before the round, in rating points."""
     previous_sigma: Floats
-    """(P,) before the round."""
+    """(P,) sigma before the round, in rating points."""
     performance: Floats
-    """(P,) how well each player played, on the scale of mu."""
+    """(P,) the estimated performance of each player in the round, on the scale of mu."""
     rating: Floats
-    """(P,) the number to show to players, after the round."""
+    """(P,) the rating to show to players, after the round, in rating points."""
     previous_rating: Floats
-    """(P,) the same before the round."""
+    """(P,) the rating to show before the round, in rating points."""
     rounds: Ints
-    """(P,) how many of the player's rounds count, this one included."""
+    """(P,) the number of the player's rounds that count, this one included."""
     provisional: Flags
-    """(P,) whether these are fewer than the ladder's `provisional_rounds`."""
+    """(P,) whether `rounds` is less than the ladder's `provisional_rounds`."""
 
     @property
     def rating_change(self) -> Floats:
-        """(P,) by how much the round moved each rating."""
+        """(P,) the change of each rating in the round, in rating points."""
         return self.rating - self.previous_rating
 
     @property
     def title(self) -> str:
-        """What stands above the table."""
+        """The line above the table."""
         nothing = "" if len(self) else ", which taught nothing"
         return f"round {self.round_id}, {self.completed_at}{nothing}"
 
@@ -101,35 +101,36 @@ class RoundResult(Columns):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Players(Columns):
-    """What is believed of N players now."""
+    """The present beliefs about N players."""
 
     player: Objects
-    """(N,) ids."""
+    """(N,) the ids of the players."""
     mu: Floats
-    """(N,) estimates of skill, in rating points."""
+    """(N,) the estimates of skill, in rating points."""
     sigma: Floats
-    """(N,) their uncertainties, in rating points."""
+    """(N,) the uncertainties of these estimates, in rating points."""
     rating: Floats
-    """(N,) the numbers to show to players."""
+    """(N,) the ratings to show to players."""
     rounds: Ints
-    """(N,) how many of the player's rounds count."""
+    """(N,) the number of the player's rounds that count."""
     provisional: Flags
-    """(N,) whether these are fewer than the ladder's `provisional_rounds`."""
+    """(N,) whether `rounds` is less than the ladder's `provisional_rounds`."""
     last_completed_at: Times
-    """(N,) when the player's latest round was completed."""
+    """(N,) the time at which the player's latest round was completed."""
 
     @property
     def title(self) -> str:
-        """What stands above the table."""
+        """The line above the table."""
         return f"{len(self):,} player{'' if len(self) == 1 else 's'}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Leaderboard(Players):
-    """The best N players by rating; who has the same rating has the same rank."""
+    """The best N players by rating. Players with the same rating have the same rank."""
 
     rank: Ints
-    """(N,) from 1. After players who share a rank, as many numbers are left out."""
+    """(N,) the rank of each player, from 1. If k players share a rank, the next k - 1 ranks are
+    left out."""
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """The columns by name, the rank first."""
@@ -138,74 +139,76 @@ class Leaderboard(Players):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Prediction(Columns):
-    """What to expect of a round with S sides."""
+    """The prediction for a round with S sides."""
 
     players: Objects
-    """(S,) the players of each side, tuples of ids."""
+    """(S,) the players of each side, as tuples of ids."""
     win: Floats
-    """(S,) the probability to be better than all others. With `draw` they add up to 1."""
+    """(S,) the probability of each side to be better than all others. Together with `draw` they add
+    up to 1."""
     expected_rank: Floats
-    """(S,) the mean rank, from 1. Of sides that draw, each takes the mean of their ranks."""
+    """(S,) the mean rank of each side, from 1. Sides that draw share the mean of their ranks."""
     draw: float
-    """The probability that nobody is better than all others: 0, but on ladders by TrueSkill."""
+    """The probability that no side is better than all others. It is 0 except on ladders by
+    TrueSkill."""
     pairwise: Floats
     """(S, S) the probability that the side of the row is better than that of the column; 0 on the
     diagonal."""
     quality: float
-    """How even the round is: 1 where all sides are equally likely to win, 0 where the winner is
-    certain. It is the entropy of the winner, in parts of that of an even round."""
+    """A measure of how even the round is: 1 if all sides are equally likely to win, 0 if the winner
+    is certain. It is the entropy of the winner, divided by that of an even round."""
 
     DECIMALS: ClassVar[Mapping[str, int]] = {"win": 3, "expected_rank": 2}
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """The columns by name; the pairs are a table of their own."""
+        """The columns by name, without `pairwise`, which is a table of its own."""
         return {name: column for name, column in super().columns().items() if name != "pairwise"}
 
     @property
     def title(self) -> str:
-        """What stands above the table."""
+        """The line above the table."""
         draw = f", draw {self.draw:.3f}" if self.draw > 0.0 else ""
         return f"prediction for {len(self)} sides: quality {self.quality:.2f}{draw}"
 
 
 class RefusedLine(NamedTuple):
-    """A line of a file that was not taken."""
+    """A line of a file that was rejected."""
 
     line: int
-    """From 1."""
+    """The number of the line, from 1."""
     code: str
     """One of the error codes of `round-rejected`."""
     message: str
-    """With the place of the mistake in the line."""
+    """The mistake, with its place in the line."""
 
 
 @dataclass(frozen=True)
 class FileResult:
-    """What rating a file did."""
+    """The result of rating a file."""
 
     path: str
     ladder: str
-    """The ladder of its rounds, by id."""
+    """The id of the ladder whose rounds were rated."""
     rounds: int
-    """Valid rounds of this ladder, those that teach nothing included."""
+    """The number of valid rounds of this ladder, including those that are not informative."""
     updates: int
-    """Rating changes."""
+    """The number of rating changes."""
     corrections: int = 0
-    """Accepted corrections, of whatever ladder."""
+    """The number of accepted corrections, of all ladders."""
     other_rounds: int = 0
-    """Valid rounds of other ladders, which were passed over."""
+    """The number of valid rounds of other ladders, which were skipped."""
     refused: int = 0
-    """Lines that were not taken."""
+    """The number of rejected lines."""
     refusals: tuple[RefusedLine, ...] = field(default=(), repr=False)
-    """The first 1,000 of them."""
+    """The first 1,000 rejected lines."""
 
 
 # --- errors ---
 
 
 class InvalidRound(ValueError):
-    """A round that cannot be rated. The text is one line that begins with the place in the
-    arguments. Nothing was changed."""
+    """A round cannot be rated. The text is one line that begins with the place in the arguments.
+    The ladder has not changed."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)  # both, so that it can be sent to another process
@@ -217,4 +220,4 @@ class InvalidRound(ValueError):
 
 
 class OtherLadder(ValueError):
-    """The rounds of a file are of another ladder, or of several. Nothing was changed."""
+    """The rounds of a file are of another ladder, or of several. The ladder has not changed."""

@@ -11,27 +11,27 @@ import numpy.typing as npt
 from stream_rater.contract.events import shown
 
 SHOWN_ROWS = 20
-"""A longer table is cut."""
+"""The number of rows that are shown of a longer table."""
 
 Objects = npt.NDArray[np.object_]
-"""Python values: a column of texts keeps them as they are."""
+"""(n,) Python values. A column of texts stores them unchanged."""
 
 
 def objects(values: list[Any]) -> Objects:
-    """(n,) these values, whatever they are."""
+    """(n,) an array of these values, of any type."""
     return np.fromiter(values, np.object_, len(values))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Columns:
-    """Rows as columns: each field that is an array has an element for each row."""
+    """A table by columns: each field that is an array has an element for each row."""
 
     DECIMALS: ClassVar[Mapping[str, int]] = {}
-    """How many are shown of a column of floats; 1 unless it stands here."""
+    """By name of a column of floats, the number of decimals that are shown; 1 for other columns."""
 
     @property
     def title(self) -> str:
-        """What stands above the table."""
+        """The line above the table."""
         return type(self).__name__
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
@@ -49,7 +49,7 @@ class Columns:
         return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
 
     def _values(self, name: str, column: npt.NDArray[Any]) -> list[Any]:
-        """A column as Python values; times as RFC 3339 writes them."""
+        """A column as Python values, with times as RFC 3339 text."""
         if column.dtype.kind == "M":
             return [f"{each}Z" for each in np.datetime_as_string(column, "s").tolist()]
         found: list[Any] = column.tolist()
@@ -62,7 +62,7 @@ class Columns:
         return "\n".join([self.title, *_lines(cells, widths, left), *self._rest()])
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """The table as HTML, for notebooks."""
         head = _row("th", self.columns())
         body = "".join(_row("td", cells) for cells in self._cells())
         rest = "".join(f"<p>{html.escape(line)}</p>" for line in self._rest())
@@ -91,7 +91,8 @@ class Columns:
 
 
 def _lines(cells: list[list[str]], widths: list[int], left: list[bool]) -> Iterator[str]:
-    """Rows of texts, each column as wide as its widest cell; to the left, or to the right."""
+    """Yield the lines of a table. `cells`: the texts by row. `widths`: the width of each column.
+    `left`: whether each column is aligned to the left, otherwise to the right."""
     for row in cells:
         padded = (
             text.ljust(width) if to_left else text.rjust(width)

@@ -1,1 +1,1 @@
-"""What an operator runs beside the service: rebuild, verify, erase, checkpoint."""
+"""The work behind the commands of `stream-rater`: each command calls one function from here."""

@@ -107,8 +107,10 @@ class BulkReplay(BeliefTable):
         self._rules: dict[tuple[int, tuple[Season, ...]], tuple[RatingConfig, RatingRule]] = {}
 
     def waves(self, logged: LoggedRounds, rows: Ints) -> Iterator[BulkWave]:
-        """Yield the rounds in waves, each of which is to be rated before the next. `rows` are the
-        players' rows."""
+        """Yield the rounds in waves. The caller must rate each wave before it takes the next one.
+
+        `rows`: (P,) the rows of the players, round by round.
+        """
         if len(self._latest) < len(self._beliefs):
             self._latest = np.zeros(len(self._beliefs), np.int64)
         starts = bounds(logged.rounds.sizes)
@@ -122,9 +124,11 @@ class BulkReplay(BeliefTable):
     def rate(
         self, wave: BulkWave, config: RatingConfig, started: tuple[Season, ...] = ()
     ) -> Evidence:
-        """Rate a wave: update the beliefs of its players by this configuration. `started`: the
-        seasons that had started before its rounds, the same ones on all their ladders. Returns
-        (P, 3) the evidence."""
+        """Rate a wave: update the beliefs of its players by this configuration.
+
+        `started`: the seasons that had started before its rounds; they are the same on all ladders
+        of the wave. Returns (P, 3) the evidence.
+        """
         rating, rule = self._rule_of(config, started)
         rows, header, rounds = wave.rows, self._beliefs.header, wave.logged.rounds
         new = rows[header["rounds"][rows] == 0]
@@ -141,7 +145,7 @@ class BulkReplay(BeliefTable):
     def _rule_of(
         self, rating: RatingConfig, started: tuple[Season, ...]
     ) -> tuple[RatingConfig, RatingRule]:
-        """The configuration and its rule. Makes room for the factors that the rule keeps."""
+        """The configuration and its rule. Makes room for as many factors as the rule keeps."""
         known = self._rules.get((id(rating), started))
         if known is None:
             known = rating, stages.rule_of(rating, started)
@@ -151,7 +155,7 @@ class BulkReplay(BeliefTable):
         return known
 
     def rated(self, rows: Ints) -> Ints:
-        """The rows among these whose players have played."""
+        """The rows among these whose players have at least one round."""
         return rows[self._beliefs.header["rounds"][rows] > 0]
 
     def column(self, rows: Ints) -> StringColumn:

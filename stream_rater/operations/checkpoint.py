@@ -1,4 +1,5 @@
-"""`stream-rater checkpoint`: what corrections of recent rounds begin with, made ahead of time."""
+"""`stream-rater checkpoint`: makes checkpoints ahead of time. Corrections of recent rounds replay
+the log from a checkpoint."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -34,8 +35,11 @@ from stream_rater.runtime.progress import progress
 
 
 def checkpoint(settings: Settings, named: Sequence[str]) -> None:
-    """Make a checkpoint of each of these ladders, or of all that have rounds: of all rounds that
-    are finished now. Workers may run meanwhile."""
+    """Make a checkpoint of each of these ladders; if none is named, of each ladder that has rounds.
+
+    A checkpoint includes all rounds that are finished now. Workers may run at the same time. Raises
+    BadConfiguration or Failed.
+    """
     ladders = service_ladders(settings)
     with named_failures():
         selfcheck.check()
@@ -43,7 +47,7 @@ def checkpoint(settings: Settings, named: Sequence[str]) -> None:
         topic = admin.topics.rounds
         (partitions,) = admin.partitions_of(topic)
         finished = admin.committed(ESTIMATORS, topic, partitions)
-        notes = noted_ladders(settings, admin)  # after the offsets: it knows all before them
+        notes = noted_ladders(settings, admin)  # read last, so it covers all before the offsets
         maker = _Maker(settings, admin, ladders, notes, partitions)
         try:
             for ladder in named or sorted(notes.ladders):
@@ -80,7 +84,10 @@ class _Maker:
         }
 
     def make(self, ladder: str, end: int) -> None:
-        """Make one at this offset of the ladder's partition, and say so."""
+        """Make a checkpoint at this offset of the ladder's partition, and print a line about it.
+
+        Raises BadConfiguration or Failed.
+        """
         if why := disagreement(self._settings, self._ladders, self._notes, only=ladder):
             raise BadConfiguration(f"{why}: no checkpoint was made")
         self._failures.clear()

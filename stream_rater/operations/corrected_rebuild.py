@@ -1,15 +1,18 @@
-"""What a rebuild does about corrections.
+"""How a rebuild handles corrections.
 
-- Corrections that were worked in edit the log that it replays. Those that were not, or only in
-  part, are left to the workers, as rounds are.
-- The parts of a correction that was worked in may wait to be applied. The players in them are
-  replayed once more, without this correction and later ones, because the store does not have them
-  yet.
-- A correction in progress may have reached some players. Their parts hold their whole records.
-- The notes of corrections are restated as the replay finds them. So they belong to the log that was
-  replayed, even if their topic was lost, or comes from an older copy.
-- A correction that was too small to be published is published with the player's next event. The
-  topic `rating-changed` has what was last published.
+- An estimator applies a correction: it sends the correction's parts to the updaters. The rebuild
+  replays the log as the applied corrections edit it. Corrections that are not applied, or only in
+  part, are left to the workers, as unfinished rounds are.
+- The parts of an applied correction may still be pending. Then the store does not have the
+  corrected beliefs yet. So the players in these parts are replayed once more, without this
+  correction and later ones.
+- A correction in progress may have reached some players already. The parts of these players hold
+  their whole records.
+- The rebuild writes the ladder events of corrections again, as its replay finds them. So these
+  events belong to the log that was replayed, even if their topic was lost or comes from an older
+  copy.
+- A correction may change a rating too little to be published at once. It is published with the
+  player's next event. The topic `rating-changed` shows what was last published.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,7 +35,7 @@ from stream_rater.rounds.validation import Invalid
 
 
 class LastPublished(NamedTuple):
-    """What was last published of a player."""
+    """The mu and sigma in a player's last published event, and the event's source offset."""
 
     offset: int
     mu: float
@@ -40,21 +43,21 @@ class LastPublished(NamedTuple):
 
 
 class Edition(NamedTuple):
-    """One replay of the log, by some of its corrections, for some of its players."""
+    """A replay of the log with some of its corrections, for some of its players."""
 
     verdicts: Verdicts
     """The verdicts on the corrections that count (`corrected.judged`)."""
     limits: Mapping[str, int]
-    """By ladder, the offset of the first correction that does not count though it was worked in.
-    The edition is for the players whose waiting parts are of this correction."""
+    """By ladder, the offset of the first applied correction that this edition leaves out. The
+    edition is for the players whose pending parts are of this correction."""
 
 
 def editions(
     again: Callable[[], Iterable[Record]], ladders: Ladders, window: int, partitions: int,
     cutoff: Cutoff,
 ) -> list[Edition]:  # fmt: skip
-    """The editions of the log. The first one has all corrections that were worked in, and is for
-    all players without waiting correction parts."""
+    """The editions of the log. The first one has all applied corrections, and is for all players
+    without pending correction parts. `again` yields the whole log at each call."""
     waiting: dict[str, set[int]] = {}
     for (ladder, _), offset in cutoff.awaiting().items():
         waiting.setdefault(ladder, set()).add(offset)
@@ -78,8 +81,9 @@ def editions(
 def _is_done(
     record: Record, ladders: Ladders, partitions: int, cutoff: Cutoff, limits: Mapping[str, int]
 ) -> bool:
-    """Whether the work on the correction in a record is done: its offset is committed, or a later
-    part of its ladder was sent; and it is within the limits."""
+    """Whether the correction in a record is applied and within the limits. A correction is applied
+    if its offset is committed, or if a later part of its ladder was sent. An invalid correction
+    counts as applied."""
     try:
         ladder = decode(record, ladders, partitions).ladder
     except Invalid:
@@ -89,11 +93,12 @@ def _is_done(
 
 
 def to_restate(worked_in: Verdicts, noted: Noted, judge_all: Callable[[], Verdicts]) -> Noted:
-    """By ladder, its corrections as a replay of the log finds them, where the notes differ. The
-    notes may belong to another log, or be lost with their topic.
+    """By ladder, its corrections as a replay of the log finds them, for each ladder whose ladder
+    events say otherwise. These events may belong to another log, or were lost with their topic.
 
-    `worked_in`: the verdicts on the corrections that were worked in. `judge_all`: those on all
-    corrections in the log. The notes of a correction in progress stay, if the log agrees.
+    `worked_in`: the verdicts on the applied corrections. `noted`: the corrections in the ladder
+    events. `judge_all`: gives the verdicts on all corrections in the log. The events of a
+    correction in progress stay, if the log agrees.
     """
     found = _notes_by(worked_in)
     known = {(ladder, each.place) for ladder, some in found.items() for each in some}
@@ -109,14 +114,15 @@ def to_restate(worked_in: Verdicts, noted: Noted, judge_all: Callable[[], Verdic
 
 
 def _notes_by(verdicts: Verdicts) -> dict[str, list[NotedCorrection]]:
-    """By ladder, the notes that workers write by these verdicts."""
+    """By ladder, the ladder events that workers write for these verdicts."""
     return {each: [note_of(*one) for one in some] for each, some in verdicts.worked_in.items()}
 
 
 def last_published(
     changes: Iterable[RatingChanged], ladders: Iterable[str]
 ) -> dict[Player, LastPublished]:
-    """What was last published of each player of these ladders, by their events in any order."""
+    """The last published mu and sigma of each player of these ladders. `changes`: their events, in
+    any order."""
     found: dict[Player, LastPublished] = {}
     wanted = set(ladders)
     for each in changes:
@@ -127,13 +133,13 @@ def last_published(
 
 
 class Marks:
-    """Puts into rebuilt beliefs what corrections left there."""
+    """Restores in rebuilt beliefs the values that corrections have left in the store."""
 
     def __init__(
         self, published: Mapping[Player, LastPublished], cutoff: Cutoff, edition: Edition,
         ladders: Ladders,
     ) -> None:  # fmt: skip
-        """`published`: what was last published of the players of ladders with corrections."""
+        """`published`: the last published mu and sigma of players of ladders with corrections."""
         self._awaiting = cutoff.awaiting()
         self._limits = edition.limits
         self._published = {player: each for player, each in published.items() if self._has(player)}
@@ -149,10 +155,10 @@ class Marks:
         return not self._limits if awaited is None else awaited == self._limits.get(player[0])
 
     def put(self, beliefs: BeliefColumn) -> BeliefColumn:
-        """The replayed beliefs of this edition's players, with what corrections left in them.
+        """The replayed beliefs of this edition's players, with the values that corrections left.
 
-        The replay includes all corrections that are done. The store has no belief yet of a player
-        of whom nothing was published and all parts wait.
+        The replay includes all applied corrections. A player is left out if nothing was published
+        of the player and all the player's parts are pending: the store has no such belief yet.
         """
         players = PlayerColumn.of([player for player, _ in beliefs])
         waits = self._cutoff.only_waits(players).tolist()
@@ -167,7 +173,7 @@ class Marks:
         )
 
     def rest(self) -> Iterator[BeliefColumn]:
-        """The beliefs of players who have no round left."""
+        """Yield the beliefs of players who have no round left."""
         found = []
         for player in [*dict.fromkeys([*self._published, *self._sent])]:
             data = self._newcomer(player)

@@ -1,6 +1,6 @@
-"""The events that `stream-rater correct` sends, and their description for people.
+"""Builds the events that `stream-rater correct` sends, and describes them for people.
 
-Events are checked by the rules of the service before anything is sent.
+All events are validated by the rules of the service before one of them is sent.
 """
 
 import math
@@ -30,7 +30,7 @@ from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.progress import SHOWN_LINES, counted
 
 APPLIED = "corrections-applied"
-"""The kind of event that applies the corrections that wait."""
+"""The event type that applies the deferred corrections."""
 
 IN_THE_END = 2**62
 """An offset after all changes of a ladder."""
@@ -45,21 +45,21 @@ class Planned(NamedTuple):
     """A correction to send."""
 
     kind: str
-    """One of corrections.KINDS."""
+    """Its event type, one of `corrections.KINDS`."""
     ladder: str
     value: bytes
     says: str
-    """What it will do, in a sentence."""
+    """A sentence that describes its effect."""
     subject: str = ""
     """The round, player or season that it is about."""
     batched: bool = False
-    """Whether it waits for the next `corrections-applied`."""
+    """Whether it is deferred until the next `corrections-applied`."""
     place: str = ""
     """The place in the file that names it; empty if it was not in a file."""
 
     @property
     def headers(self) -> tuple[tuple[str, bytes | None], ...]:
-        """The headers of its record: its kind."""
+        """The headers of its record, which name its event type."""
         return ((EVENT_TYPE, self.kind.encode()),)
 
     def rejected(self, invalid: Invalid) -> str:
@@ -79,14 +79,14 @@ _CURES = {
     "bad-season": "give a number above those of the seasons before, keep from 0 to 1, sigma from 0",
     "bad-time": "give a time as 2026-11-20T20:15:05Z",
 }
-"""The cure by error code."""
+"""By error code, what the operator can do."""
 
 
 # --- building ------------------------------------------------------------------------------------
 
 
 def voided(ladder: str, round_id: str, reason: str, *, batched: bool) -> Planned:
-    """Take back a round."""
+    """The correction that voids a round."""
     return _planned(
         "round-voided", ladder, {"round_id": round_id}, reason, f"round {round_id!r}",
         f"takes round {round_id!r} back: it will be as if it had never been", batched=batched,
@@ -94,7 +94,8 @@ def voided(ladder: str, round_id: str, reason: str, *, batched: bool) -> Planned
 
 
 def amended(ladder: str, path: Path, reason: str, *, batched: bool) -> Planned:
-    """Replace the standings of a round by those in a file. Raises Failed or BadConfiguration."""
+    """The correction that replaces the standings of a round by those in a file. Raises Failed or
+    BadConfiguration."""
     with file_failures():
         text = b"".join(read_lines(path))
     name = name_of(path)
@@ -127,7 +128,8 @@ def removed(
     ladder: str, player: str, since: str | None, until: str | None, reason: str, *, batched: bool,
     place: str = "",
 ) -> Planned:  # fmt: skip
-    """Remove a player from the rounds of a span of time. `place`: where a file names the player."""
+    """The correction that removes a player from the rounds of a span of time. `place`: the place
+    in a file that names the player; empty without a file."""
     span = {"from": since, "until": until}
     times = [f"{name} {time}" for name, time in span.items() if time is not None]
     when = f"the rounds completed {' '.join(times)}" if times else "all rounds"
@@ -140,7 +142,7 @@ def removed(
 
 
 def merged(ladder: str, player: str, into: str, reason: str, *, batched: bool) -> Planned:
-    """Count the rounds of a player as those of another."""
+    """The correction that counts the rounds of a player as those of another player."""
     return _planned(
         "player-merged", ladder, {"player": player, "into": into}, reason, f"player {player!r}",
         f"counts the rounds of player {player!r} as those of {into!r}, those to come, too",
@@ -149,7 +151,7 @@ def merged(ladder: str, player: str, into: str, reason: str, *, batched: bool) -
 
 
 def started(ladder: str, season: int, keep: float, sigma: float, reason: str) -> Planned:
-    """Start a season."""
+    """The correction that starts a season."""
     return _planned(
         "season-started", ladder, {"season": season, "keep": keep, "sigma": sigma}, reason,
         f"season {season}",
@@ -159,7 +161,7 @@ def started(ladder: str, season: int, keep: float, sigma: float, reason: str) ->
 
 
 def applied(ladder: str, reason: str) -> Planned:
-    """Apply the corrections that wait."""
+    """The correction that applies the deferred ones."""
     says = "works in the corrections that wait"
     return _planned(APPLIED, ladder, {}, reason, "", says)
 
@@ -183,10 +185,10 @@ def _planned(
 
 
 def checked(record: Record, ladders: Ladders) -> Correction:
-    """The correction in a record, checked by all rules that need only the record, with the
-    standings of an amended round. Raises Invalid.
+    """The correction in a record, validated by all rules that need only the record. These include
+    the rules for the standings of an amended round. Raises Invalid.
 
-    Whether its ladder takes corrections depends on the offset (`check_taken`).
+    Whether its ladder accepts corrections depends on the offset: see `check_taken`.
     """
     correction = well_formed(record, ladders)
     if isinstance(correction, RoundAmended):
@@ -198,7 +200,7 @@ def checked(record: Record, ladders: Ladders) -> Correction:
 
 
 def check_all(plan: Sequence[Planned], ladders: Ladders) -> None:
-    """Raise Failed if one of these corrections breaks those rules."""
+    """Raise Failed if one of these corrections is invalid by the rules of `checked`."""
     bad = []
     for each in plan:
         record = Record(0, IN_THE_END, each.value, each.headers, received_s=time.time())
@@ -214,16 +216,17 @@ EndOf = Callable[[str], int]
 
 
 def refused_now(correction: Correction, ladders: Ladders, end_of: EndOf) -> Invalid | None:
-    """The reason why a correction's ladder takes no corrections now; None if it takes them."""
+    """The reason why the ladder of a correction accepts no corrections now; None if it accepts
+    them."""
     named = ladders.ladders.get(correction.ladder)
     offsets = (0, *(named.offsets if named is not None else ()))
     if not any(refusal(correction, ladders, offset) for offset in offsets):
-        return None  # at any offset
+        return None  # the ladder accepts corrections at every offset
     return refusal(correction, ladders, end_of(correction.ladder))
 
 
 def check_taken(plan: Sequence[Planned], ladders: Ladders, end_of: EndOf) -> None:
-    """Raise BadConfiguration if a ladder takes no corrections now."""
+    """Raise BadConfiguration if a ladder of these corrections accepts none now."""
     for ladder in dict.fromkeys(each.ladder for each in plan):
         some = CorrectionsApplied(ladder=ladder)
         if (invalid := refused_now(some, ladders, end_of)) is not None:
@@ -235,7 +238,8 @@ def check_taken(plan: Sequence[Planned], ladders: Ladders, end_of: EndOf) -> Non
 
 
 def fail_if_any(bad: Sequence[str], count: int, how: str) -> None:
-    """Raise Failed if there are error lines. A single one is its text; several are printed."""
+    """Raise Failed if there are error lines. A single line is the text of the error. Of several
+    lines, the first SHOWN_LINES are printed on standard error."""
     if len(bad) == 1:
         raise Failed(bad[0])
     for line in bad[:SHOWN_LINES]:
@@ -245,7 +249,7 @@ def fail_if_any(bad: Sequence[str], count: int, how: str) -> None:
 
 
 def announce(plan: Sequence[Planned]) -> None:
-    """Print on standard error what the corrections will do."""
+    """Print on standard error the effect of each correction, for the first SHOWN_LINES of them."""
     for each in plan[:SHOWN_LINES]:
         print(shown(each.says), file=sys.stderr)
     if left := plan[SHOWN_LINES:]:
@@ -253,7 +257,8 @@ def announce(plan: Sequence[Planned]) -> None:
 
 
 def listed(path: Path) -> list[tuple[str, str]]:
-    """The players in a file with one id a line, each once, with their places. Raises Failed."""
+    """The players in a file with one id a line, each once, with their places in the file. Raises
+    Failed."""
     found: dict[str, str] = {}
     with file_failures():
         for number, line in enumerate(read_lines(path), 1):

@@ -1,5 +1,5 @@
-"""Finds each player's cut-off: the last round that the store includes when `applied` is g. A
-rebuild replays up to it.
+"""Finds the cut-off of each player: the last round that the store includes when `applied` is g. A
+rebuild replays the player's rounds up to the cut-off.
 
 g is the updaters' committed offset: all parts before it are published, and no later part is. The
 cut-off of a player depends on the player's parts:
@@ -8,18 +8,18 @@ cut-off of a player depends on the player's parts:
 - no part before g, but later ones: the offset before the smallest source offset in those;
 - no part at all (parts are kept for days only): all rounds before the estimators' committed offset,
   because all of their parts were sent long ago;
-- parts before g only in another shard, from a time with fewer shards: as without parts before g,
-  but at least the largest source offset in them. Later parts, in the player's present shard, may
-  have been deleted before them.
+- parts before g only in another shard, from a time with fewer shards: the cut-off is that of a
+  player without parts before g, but at least the largest source offset in those parts. Later parts,
+  in the player's present shard, may have been deleted before them.
 
-If any part was deleted, the remaining ones may be older ones that were sent again. Then the last
+If any part was deleted, the remaining ones may be older parts that were sent again. Then the last
 event of a player, which `rating-changed` keeps for ever, is a lower bound of what was published.
 
-Updaters ignore a part, and it does not count here, if it was cut for fewer shards than there are,
-or than a mark before it names. If such a part waits before any such mark, it must not belong to a
-committed round, because no worker would send it again. Updaters of as many shards must apply it
-first. A part behind such a mark was sent by a process that the group had already excluded. The next
-owner of its rounds sent them again, for the number of shards at that time.
+Updaters ignore a part that was cut for fewer shards than there are, or for fewer than a mark before
+it names. Such a part does not count here. If it is pending before any such mark, it must not belong
+to a committed round, because no worker would send it again: updaters of as many shards must apply
+it first. A part behind such a mark was sent by a process that the group had already excluded. The
+next owner of its rounds sent them again, for the number of shards at that time.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,17 +41,17 @@ from stream_rater.rounds.fastjson import runs
 
 NONE_BEFORE, NONE_AFTER = -1, 2**62
 ANY_KERNEL = 2**62
-"""No kernel version is newer."""
+"""A number above all kernel versions."""
 
 AT_ONCE = 10_000
-"""Events are noted at most so many at a time."""
+"""The largest number of events that are noted at a time."""
 
 Offsets = Mapping[int, int]
 """The committed offset of every partition; 0 where nothing was committed."""
 
 
 class Misplaced(ValueError):
-    """A part waits in a shard that is no longer its players' shard."""
+    """A part is pending in a shard that is no longer its players' shard."""
 
 
 class _Noted:
@@ -119,10 +119,10 @@ class Cutoff:
         """By player, the offset and the record of the correction part before g that the store had
         applied."""
         self._corrections: dict[Player, list[int]] = {}
-        """By player, the offsets of corrections in waiting parts."""
+        """By player, the offsets of corrections in pending parts."""
         self._ignored: list[tuple[PlayerColumn, Ints]] = []
-        """The players and source offsets of ignored parts that may be the only ones of their
-        rounds."""
+        """The players and source offsets of ignored parts. These parts may be the only ones of
+        their rounds."""
 
     def note(self, records: Sequence[Record]) -> None:
         """Note records of `performance-estimated`. Raises UnknownPart or Misplaced."""
@@ -134,7 +134,8 @@ class Cutoff:
             self._note_together(list(islice(left, len(some))), decoder.read_all(some, self._kernel))
 
     def _note_together(self, records: Sequence[Record], parts: Sequence[PartView | None]) -> None:
-        """Note the parts in some records, which were decoded together."""
+        """Note the parts in some records. `parts`: the part in each record, all decoded together;
+        None where a record is not in the present form of parts."""
         read, sizes, counts = list[Record](), list[int](), list[bool]()
         alone = list[bool]()
         for part, each in zip(parts, records, strict=True):
@@ -163,15 +164,16 @@ class Cutoff:
             self.proof.note(decoded, waits, whose, offsets[waits])
 
     def note_published(self, published: Iterable[tuple[Player, int]]) -> None:
-        """Note the source offsets of published events, by player."""
+        """Note the players and source offsets of published events."""
         left = iter(published)
         while some := list(islice(left, AT_ONCE)):
             rows = self.players.rows(PlayerColumn.of([player for player, _ in some]))
             self._published.note(rows, np.array([offset for _, offset in some], np.int64))
 
     def check(self) -> None:
-        """Call this once all parts are noted. Raises Misplaced if an ignored part belongs to a
-        committed round, and no applied part does."""
+        """Check the ignored parts, once all parts are noted. Raises Misplaced if an ignored part
+        belongs to a committed round, and no other part of its player shows that this round is
+        applied or pending."""
         for players, offsets in self._ignored:
             ladders = [partition_of(each, len(self._sent)) for each in players.ladders.texts]
             partition = np.array(ladders, np.int64)[players.ladder]
@@ -224,15 +226,15 @@ class Cutoff:
 
     def _newest(self, record: Record) -> int:
         """The newest kernel version that a part may have. Updaters of this release must be able to
-        apply a waiting part. An applied part only shows which rounds its players had."""
+        apply a pending part. An applied part only shows which rounds its players had."""
         return self._kernel if self._waits(record) else ANY_KERNEL
 
     def _note_correction(self, record: Record) -> None:
-        """Note a correction part: its rows are of the correction's offset."""
+        """Note a correction part. The source offset of all its rows is the correction's offset."""
         part = corrections.decode(record.value or b"", self._newest(record), oldest=0)
         self.with_parts.add(record.partition)
         if not self._counts(part.shards, record):
-            return  # the sender's successor works the correction in again
+            return  # the sender's successor applies the correction again
         players = [(part.ladder, each) for each in part.players]
         offsets = np.full(len(players), part.offset)
         self._note([record], [len(players)], PlayerColumn.of(players), offsets)
@@ -252,8 +254,8 @@ class Cutoff:
             self.corrected[player] = offset, data
 
     def awaiting(self) -> dict[Player, int]:
-        """The players whom waiting parts will correct, and the offset of the first such correction
-        that is not applied yet."""
+        """The players whom pending parts will correct, each with the offset of the first such
+        correction whose part is not applied yet."""
         players = list(self._corrections)
         applied = self.applied_offsets(PlayerColumn.of(players)).tolist()
         found = {}
@@ -267,14 +269,14 @@ class Cutoff:
         return int(self._sent[partition])
 
     def only_waits(self, players: PlayerColumn) -> Flags:
-        """(P,) whether all remaining parts of each player wait to be applied."""
+        """(P,) whether all remaining parts of each player are pending."""
         rows = self.players.rows(players)
         waits: Flags = self._after.of(rows) < NONE_AFTER
         waits &= self.applied_offsets(players) == NONE_BEFORE
         return waits
 
     def applied_offsets(self, players: PlayerColumn) -> Ints:
-        """(P,) the largest source offset in each player's parts that are applied; -1 without."""
+        """(P,) the largest source offset in the applied parts of each player; -1 without any."""
         rows = self.players.rows(players)
         return np.maximum(self._before.of(rows), self._elsewhere.of(rows))
 
@@ -285,7 +287,8 @@ class Cutoff:
     def _note(
         self, records: Sequence[Record], sizes: Sequence[int], players: PlayerColumn, offsets: Ints
     ) -> None:
-        """Note the rows of the records' parts, `sizes` of each, by player and source offset."""
+        """Note the rows of the parts in these records. `sizes`: the number of rows of each record.
+        `players`, `offsets`: the player and the source offset of each row."""
         shard = np.repeat(np.array([each.partition for each in records]), sizes)
         waits = np.repeat(np.array([self._waits(each) for each in records]), sizes)
         at_home = shards_of_names(players.names, self._shards) == shard
@@ -308,7 +311,7 @@ class Cutoff:
                 noted.note(rows[chosen], offsets[chosen])
 
     def _waits(self, record: Record) -> bool:
-        """Whether the record is at or after g."""
+        """Whether the record is pending: its offset is g or later."""
         return record.offset >= self._applied.get(record.partition, 0)
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:

@@ -1,6 +1,6 @@
-"""`stream-rater demo --embedded`: a season in memory, in one thread, with a cheater.
+"""`stream-rater demo --embedded`: plays a season with a cheater in memory, in one thread.
 
-It shows what the service does, without any server. Nothing is durable.
+It shows the work of the service without any server. Nothing is durable.
 """
 
 import random
@@ -29,7 +29,7 @@ SEED = 1
 CHEATER = 23
 """The index of a player of ordinary skill who plays from the first round on."""
 CHEAT = 1200.0
-"""How much a cheater plays above the hidden skill, in rating points."""
+"""The rating points by which the cheater plays above the hidden skill."""
 
 
 class Season:
@@ -94,7 +94,8 @@ def name(index: int) -> str:
 
 
 def a_round(rng: random.Random, number: int, skills: Sequence[float]) -> bytes:
-    """A round of some players, by performances that vary around their true skills."""
+    """The JSON of a round: some players, in the order of performances that vary around their true
+    skills. `skills`: the true skill of each player, in rating points."""
     lobby = rng.sample(range(len(skills)), LOBBY)
     cheats = {CHEATER: CHEAT}
     order = sorted(lobby, key=lambda i: -rng.gauss(skills[i] + cheats.get(i, 0.0), 250.0))
@@ -110,7 +111,7 @@ def a_round(rng: random.Random, number: int, skills: Sequence[float]) -> bytes:
 
 
 def moved(old: RatingChanged, new: RatingChanged) -> Move:
-    """The move from one rating change of a player to a later one."""
+    """The difference between a rating change of a player and a later one."""
     after = new.rating if new.rounds else None
     difference = None if after is None else after - old.rating
     return Move(

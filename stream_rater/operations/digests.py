@@ -1,7 +1,8 @@
-"""Digests of beliefs, to compare two stores without both in memory.
+"""Digests of beliefs. They compare two stores without holding both of them in memory.
 
 On a ladder with corrections, a rebuild fills the fields `verify.SET_BY_CORRECTIONS` in another way
-than workers do. So they are left out there, and a belief without rounds counts as none.
+than workers do. So digests on such a ladder leave these fields out, and a belief without rounds has
+no digest.
 """
 
 import hashlib
@@ -18,8 +19,8 @@ Digests = dict[Player, bytes]
 
 
 def digests_of(beliefs: Sequence[tuple[Player, bytes]], corrected: Collection[str]) -> Digests:
-    """The digest of each belief; `corrected` are the ladders with corrections. Raises
-    UnknownRecord."""
+    """The digest of each belief. `beliefs`: players with their encoded beliefs. `corrected`: the
+    ladders with corrections. Raises UnknownRecord."""
     found = {player: _digest(data) for player, data in beliefs if player[0] not in corrected}
     others = [each for each in beliefs if each[0][0] in corrected]
     if others:
@@ -40,14 +41,15 @@ class Difference(NamedTuple):
     """The players whose beliefs are not the same in both stores."""
 
     missing: list[Player]
-    """Only in the first one."""
+    """The players who are only in the first store."""
     surplus: list[Player]
-    """Only in the second one."""
+    """The players who are only in the second store."""
     differing: list[Player]
+    """The players whose beliefs differ."""
 
     @property
     def first(self) -> Player | None:
-        """One of them, if there is any."""
+        """One of these players; None if there is none."""
         return next(iter([*self.differing, *self.missing, *self.surplus]), None)
 
 

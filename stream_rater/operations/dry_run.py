@@ -1,4 +1,5 @@
-"""`stream-rater correct … --dry-run`: how much players would move. Nothing is sent.
+"""`stream-rater correct … --dry-run`: computes how corrections would change ratings. It sends
+nothing.
 
 Only a dry run on Kafka needs the packages of the service.
 """
@@ -41,24 +42,25 @@ class Move(msgspec.Struct):
     """The displayed rating; None where the player has no round."""
     rating_after: float | None
     difference: float | None
-    """After less before; None where one of them is None."""
+    """The rating after less the rating before; None where one of them is None."""
     rounds_before: int
     rounds_after: int
 
 
 class DryRun(NamedTuple):
-    """What corrections of a ladder would do."""
+    """The effect that corrections of a ladder would have."""
 
     ladder: str
     moves: list[Move] | None
-    """The players who would move: first those without a round before or after the corrections, then
-    by the difference, the largest first. None if all corrections would be rejected."""
+    """The players whose ratings would change. Players without a round before or after the
+    corrections come first, then the others, the largest difference first. None if all corrections
+    would be rejected."""
     summary: str
-    """The number of players and rounds that would change, in a sentence."""
+    """A sentence with the numbers of players and rounds that would change."""
     rejected: list[str]
     """An error line for each correction that would be rejected."""
     corrections: int
-    """The number of corrections that are sent."""
+    """The number of corrections that the command would send."""
 
     def conclude(self) -> None:
         """Raise Failed if corrections would be rejected."""
@@ -66,9 +68,11 @@ class DryRun(NamedTuple):
 
 
 def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> DryRun:
-    """Replay the ladder's log without and with these corrections. `file`: None for Kafka's log.
+    """Replay the ladder's log without and with these corrections. `file`: a file of rounds; None
+    for the log on Kafka.
 
-    Corrections that wait are applied as well. Raises BadConfiguration or Failed.
+    If the corrections would be deferred, the replay applies them with all that the log has
+    deferred. Raises BadConfiguration or Failed.
     """
     ladders, ladder = service_ladders(settings), plan[0].ladder
     check_all(plan, ladders)
@@ -95,11 +99,11 @@ class _Log(NamedTuple):
     """A log to rate: that of a file, or of a partition of `round-completed`."""
 
     again: Callable[[], Iterable[Record]]
-    """Yields all records, at each call."""
+    """A function that yields all records at each call."""
     partition: int = 0
     partitions: int = ANYWHERE
     received_s: float = float("inf")
-    """When a correction that is sent now is received, Unix seconds."""
+    """The time at which a correction that is sent now is received, Unix seconds."""
 
 
 def _foresee(
@@ -135,8 +139,8 @@ def _lines(replay: Replay, ladder: str) -> list[RatingLine]:
 
 
 def moves_of(before: Iterable[RatingLine], after: Iterable[RatingLine]) -> list[Move]:
-    """The players whose rating differs between two replays: first those who are in one of them
-    only, then by the difference, the largest first."""
+    """The players whose rating differs between two replays. Players who are in only one of them
+    come first, then the others, the largest difference first."""
     old, new = ({each.player: each for each in lines} for lines in (before, after))
     moves = [_move(old.get(who), new.get(who)) for who in old | new if old.get(who) != new.get(who)]
     moves.sort(key=_most_first)

@@ -1,13 +1,15 @@
-"""`stream-rater erase`: writes the log anew under a pseudonym, as a new generation of the topics.
+"""`stream-rater erase`: writes the log again under a pseudonym, as a new generation of the topics.
 
-1. Refuse what could not be undone or compared (`erasure_checks`), and look for the player in the
-   log.
-2. Copy what was accepted, what was told and the notes to the topics of the new prefix.
+1. Check that the erasure can be undone and its result compared (`erasure_checks`), and search the
+   log for the player.
+2. Copy the accepted records, the published ratings and the ladder events to the topics of the new
+   prefix.
 3. Rebuild the store from these topics, and compare each belief with the one before.
-4. Tell subscribers of the old topics that the player is gone, and delete these topics if asked to.
+4. Write tombstones for the player, so that subscribers of the old topics see the erasure. Delete
+   the old topics if the operator has asked for it.
 
-Nothing in the old topics is changed before step 4. If it is interrupted before, `rebuild --replace`
-under the old prefix brings the old store back.
+The old topics do not change before step 4. If the command is interrupted before that,
+`rebuild --replace` under the old prefix restores the old store.
 """
 
 import secrets
@@ -49,7 +51,7 @@ from stream_rater.runtime.progress import counted, track_batches
 from stream_rater.runtime.service import layout_of
 
 RANDOM_BYTES = 8
-"""Of a pseudonym that nobody has chosen."""
+"""The number of random bytes in a pseudonym that the operator has not chosen."""
 
 OUT_OF_REACH = (
     "out of reach, and to be done by hand: snapshots, backups and the append-only file of Redis; "
@@ -62,7 +64,11 @@ def erase(
     settings: Settings, player: str, prefix: str, name: str | None, *, delete_old: bool,
     dry_run: bool,
 ) -> None:  # fmt: skip
-    """Put a pseudonym in the place of a player's id, in topics of another prefix."""
+    """Replace a player's id by a pseudonym, in topics of another prefix.
+
+    `prefix`: that of the new topics. `name`: the pseudonym; None chooses a random one. With
+    `dry_run`, only report the records that name the player. Raises BadConfiguration or Failed.
+    """
     to = pseudonym_of(player, name)
     if prefix == settings.topic_prefix:
         raise BadConfiguration(
@@ -92,7 +98,7 @@ def erase(
 
 
 def pseudonym_of(player: str, name: str | None) -> Pseudonym:
-    """The pseudonym of a player: the name, or a random one. Raises BadConfiguration."""
+    """The pseudonym of a player: `name`, or a random one if it is None. Raises BadConfiguration."""
     if name is None:
         name = f"erased-{secrets.token_hex(RANDOM_BYTES)}"
     for what, each in (("PLAYER", player), ("--pseudonym", name)):
@@ -110,7 +116,7 @@ def pseudonym_of(player: str, name: str | None) -> Pseudonym:
 
 @contextmanager
 def _else(cure: str) -> Iterator[None]:
-    """A failure is told with what is to be done about it."""
+    """Raise Failed where the work fails, with the cure at the end of the text."""
     try:
         yield
     except (Trouble, Denied, Failed) as error:
@@ -118,7 +124,8 @@ def _else(cure: str) -> Iterator[None]:
 
 
 def _announce(survey: Survey, to: Pseudonym, prefix: str) -> None:
-    """Say on standard output what is found, and on standard error what stays."""
+    """Print the counts of the survey on standard output. Warn on standard error of places where the
+    id stays."""
     found = f"{counted(survey.rounds, 'round')} and {counted(survey.corrections, 'correction')}"
     print(f"player {shown(to.player)!r} is to be {shown(to.name)!r}: {found} name the player")
     print(
@@ -132,7 +139,7 @@ def _announce(survey: Survey, to: Pseudonym, prefix: str) -> None:
 
 
 class Erasure:
-    """The work, step by step."""
+    """The steps of an erasure."""
 
     def __init__(self, settings: Settings, prefix: str, ladders: Ladders, to: Pseudonym) -> None:
         self._to = to
@@ -148,17 +155,17 @@ class Erasure:
         self._new = Generation(like, Admin(like))
         self._store = RedisStore(settings)
         self._ends: Mapping[int, int] = {}
-        """Where each partition of the rounds ends."""
+        """By partition of the rounds, its end offset."""
         self._corrected: frozenset[str] = frozenset()
         """The ladders with corrections."""
         self._keys: dict[tuple[int, bytes | None], None] = {}
-        """Partition and key of the player's events."""
+        """The partition and the key of each event of the player, each pair once."""
 
     # --- what to do after a failure ---
 
     @property
     def after_copying(self) -> str:
-        """While records are copied."""
+        """The cure for a failure while records are copied."""
         return (
             "the old topics and Redis are as they were: delete the topics of "
             f"{self._new.prefix!r}, or name another prefix, and run it again"
@@ -166,7 +173,7 @@ class Erasure:
 
     @property
     def after_rebuilding(self) -> str:
-        """While the store is rebuilt."""
+        """The cure for a failure while the store is rebuilt."""
         return (
             "the old topics are as they were: run `stream-rater rebuild --replace` with "
             f"{PREFIX}TOPIC_PREFIX={self._old.prefix!r} to have the ratings back"
@@ -174,7 +181,7 @@ class Erasure:
 
     @property
     def after_all(self) -> str:
-        """Once only the old topics are left to do."""
+        """The cure for a failure once only the old topics are left to do."""
         return f"all else is done, and the old topics hold the id: {self._next_step}"
 
     @property
@@ -189,12 +196,14 @@ class Erasure:
     # --- 1 ---
 
     def check_topics(self) -> None:
-        """Refuse topics or a ladders file that will not do, as far as workers may run."""
+        """Check the new topics and the ladders file. Workers may run during this check. Raises
+        BadConfiguration."""
         erasure_checks.check_free(self._new, self._old, self._partitions)
         self._corrected = erasure_checks.check_notes(self._old, self._ladders)
 
     def check_idle(self) -> None:
-        """Refuse a store and a log on which something is left to do."""
+        """Check that no worker runs, and that the store and the log have no unfinished work. Raises
+        an error if one of these is not so."""
         store, old = self._store, self._old
         erasure_checks.check_idle(old, self._new)
         store.prepare()
@@ -204,8 +213,8 @@ class Erasure:
         self._ends = erasure_checks.check_drained(old, self._partitions)
 
     def look(self) -> Survey:
-        """What the log says of the player. Raises Failed if that is nothing, or if the pseudonym is
-        in use."""
+        """Count the records in the log that name the player. Raises Failed if there are none, and
+        BadConfiguration if the pseudonym is in use."""
         again = partial(read_all, self._old.settings, self._old.topics.rounds, self._rounds)
         window = self._old.settings.duplicate_window
         found = with_verdicts(self._survey, again, self._ladders, window, self._rounds)
@@ -223,7 +232,7 @@ class Erasure:
         return Accepted(self._ladders, window, self._rounds, verdicts)
 
     def _all(self, topic: str, partitions: int, label: str) -> Iterator[list[Record]]:
-        """All records of an old topic, some at a time, with a progress bar."""
+        """Yield all records of an old topic in batches, with a progress bar."""
         settings, admin = self._old.settings, self._old.admin
         total = sum(admin.ends(topic, partitions)) - sum(admin.starts(topic, partitions))
         return track_batches(read_batches(settings, topic, partitions), label, total)
@@ -231,7 +240,7 @@ class Erasure:
     # --- 2 ---
 
     def copy(self, survey: Survey) -> None:
-        """Fill the new topics, and say how far the groups of workers are there."""
+        """Fill the new topics, and commit the offsets of the workers' groups on them."""
         new = self._new
         new.admin.create_topics()
         erasure_checks.check_sizes(new, self._old)
@@ -268,19 +277,19 @@ class Erasure:
                 yield Record(0, ANYWHERE, message)
 
     def _check_quiet(self) -> None:
-        """No worker may have come, and no record."""
+        """Raise Failed if a worker has started or a record has arrived since `check_idle`."""
         erasure_checks.check_idle(self._old, self._new)
         erasure_checks.check_quiet(self._old, self._ends)
 
     # --- 3 ---
 
     def switch(self) -> int:
-        """Rebuild the store from the new topics. Returns the number of beliefs, which are those of
-        before. Raises Failed if they are not."""
+        """Rebuild the store from the new topics. Returns the number of beliefs. Raises Failed if
+        a belief differs from the one before."""
         new, store = self._new, self._store
         before = self._digests("beliefs before")
-        store.checkpoints.drop_all()  # they know the id, and look like those of the new log
-        drop_index(self._old.settings)  # it knows the id, too, and is of the old topics
+        store.checkpoints.drop_all()  # they have the id, and seem to be of the new log
+        drop_index(self._old.settings)  # it has the id, too, and is of the old topics
         write_anew(new.admin, new.settings, self._ladders, store, self._new_partitions)
         after = self._digests("beliefs after")
         erasure_checks.check_equal(difference(self._under_new_name(before), after), len(after))
@@ -310,8 +319,8 @@ class Erasure:
     # --- 4 ---
 
     def conclude(self, *, delete_old: bool) -> None:
-        """Tell subscribers of the old topics that the player is gone, and delete the topics or say
-        how."""
+        """Write a tombstone for each of the player's keys to the old `rating-changed`. Then delete
+        the old topics, or print how to delete them."""
         old = self._old
         gone = (Record(partition, ANYWHERE, None, key=key) for partition, key in self._keys)
         told = Copier(old.settings, old.topics.changed).write(gone)

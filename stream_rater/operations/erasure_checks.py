@@ -1,4 +1,4 @@
-"""What `erase` refuses: each in one line, with its place and the cure."""
+"""The checks of `erase`. The text of each error is one line, with the place and the cure."""
 
 import re
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class Generation(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """The prefix."""
+        """The prefix of the topics' names."""
         return self.settings.topic_prefix
 
     @property
@@ -45,7 +45,8 @@ class Generation(NamedTuple):
 
 
 def check_free(new: Generation, old: Generation, partitions: Mapping[str, int]) -> None:
-    """The new topics must not exist, or be as empty as new ones. `partitions` are the old ones'."""
+    """Raise BadConfiguration if a new topic has or had records, or another number of partitions
+    than its old one. `partitions`: the number of partitions of each old topic, by name."""
     if not TOPIC_NAME.fullmatch(new.prefix):
         raise BadConfiguration(
             f"--to: {new.prefix!r} cannot begin the name of a topic: use letters, digits, '.', '_' "
@@ -66,13 +67,14 @@ def check_free(new: Generation, old: Generation, partitions: Mapping[str, int]) 
 
 
 def check_idle(*generations: Generation) -> None:
-    """No worker may run."""
+    """Raise Failed if a worker of one of these generations runs."""
     for each in generations:
         rebuild.check_idle(each.admin, each.settings)
 
 
 def check_kernel(begun_by: int) -> None:
-    """The ratings must be those of this release's kernels: a rebuild gives no others."""
+    """Raise Failed if the ratings go back to another kernel version than this release's. A rebuild
+    cannot compute such ratings. `begun_by`: the version that they go back to."""
     if begun_by != KERNEL_VERSION:
         raise Failed(
             f"ratings go back to kernel version {begun_by}, this release has {KERNEL_VERSION}: run "
@@ -81,7 +83,8 @@ def check_kernel(begun_by: int) -> None:
 
 
 def check_notes(old: Generation, ladders: Ladders) -> frozenset[str]:
-    """The ladders file must be that of the workers. Returns the ladders with corrections."""
+    """Return the ladders with corrections. Raises BadConfiguration if the ladders file is not that
+    of the workers."""
     ladder_log = noted_ladders(old.settings, old.admin)
     if why := disagreement(old.settings, ladders, ladder_log):
         raise BadConfiguration(f"{why}: nothing was erased")
@@ -89,7 +92,7 @@ def check_notes(old: Generation, ladders: Ladders) -> frozenset[str]:
 
 
 def check_waiting(old: Generation) -> None:
-    """No correction may wait."""
+    """Raise Failed if a correction is deferred until corrections-applied."""
     for ladder, noted in noted_ladders(old.settings, old.admin).corrections.items():
         if waiting := LadderEdits(noted).waiting(IN_THE_END):
             told = counted(len(waiting), "correction")
@@ -101,10 +104,11 @@ def check_waiting(old: Generation) -> None:
 
 
 def check_drained(old: Generation, partitions: Mapping[str, int]) -> dict[int, int]:
-    """All rounds must be finished, and all parts applied. Returns the ends of the rounds'
-    partitions.
+    """Return the end offset of each partition of the rounds. Raises Failed if a round was deleted
+    or is not finished, or if a part is not applied.
 
-    The end of a game backend's transaction takes an offset, too. No worker finishes it.
+    The end of a game backend's transaction takes an offset, too, which no worker finishes. It does
+    not count as an unfinished round.
     """
     topics, admin = old.topics, old.admin
     rounds = Rereader(old.settings, topics.rounds)
@@ -124,7 +128,7 @@ def check_drained(old: Generation, partitions: Mapping[str, int]) -> dict[int, i
 
 
 def check_quiet(old: Generation, ends: Mapping[int, int]) -> None:
-    """No record may have come to the old topic since."""
+    """Raise Failed if a record has come to the old topic of rounds since it had these ends."""
     for partition, end in enumerate(old.admin.ends(old.topics.rounds, len(ends))):
         if end != ends[partition]:
             raise Failed(
@@ -135,7 +139,9 @@ def check_quiet(old: Generation, ends: Mapping[int, int]) -> None:
 
 
 def check_found(survey: Survey, to: Pseudonym) -> None:
-    """A record must name the player, and none the pseudonym, which must decide as the id did."""
+    """Raise Failed if no accepted record names the player. Raise BadConfiguration if one names the
+    pseudonym, or if the pseudonym would decide otherwise than the id which of two merged accounts
+    stays in a round (`reordered`)."""
     if not (survey.rounds or survey.corrections):
         raise Failed(
             f"unknown-player: no accepted record names {shown(to.player)!r}: `stream-rater watch "
@@ -156,7 +162,8 @@ def check_found(survey: Survey, to: Pseudonym) -> None:
 
 
 def check_sizes(new: Generation, old: Generation) -> None:
-    """Each new topic must take the records of the old one."""
+    """Raise BadConfiguration if the largest record of a new topic may be smaller than that of the
+    old one."""
     for topic, twin in zip(new.topics.names, old.topics.names, strict=True):
         held, needed = (
             size_of(each.admin.configuration(name)) for each, name in ((new, topic), (old, twin))
@@ -170,7 +177,7 @@ def check_sizes(new: Generation, old: Generation) -> None:
 
 
 def check_equal(found: Difference, count: int) -> None:
-    """Each belief must be what it was."""
+    """Raise Failed if a belief has changed. `count`: the number of rebuilt beliefs."""
     if (first := found.first) is None:
         return
     ladder, player = map(shown, first)

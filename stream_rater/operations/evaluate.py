@@ -1,4 +1,4 @@
-"""`stream-rater evaluate`: how well configurations predict the rounds of files."""
+"""`stream-rater evaluate`: measures how well configurations predict the rounds of files."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -27,7 +27,7 @@ from stream_rater.runtime.progress import track
 T = TypeVar("T")
 
 PICTURES = (".png", ".svg")
-"""The formats of a diagram, as the end of its name."""
+"""The formats of a diagram, as endings of its file name."""
 
 
 class Evaluated(NamedTuple):
@@ -36,8 +36,9 @@ class Evaluated(NamedTuple):
     rows: list[Row]
     """A row for each file and configuration, the configurations of a file together."""
     seasons: "list[SeasonFile]"
-    """The files."""
+    """The files, with their mistakes and the order of their rounds."""
     diagram: Path | None
+    """The picture to write, if one is wanted."""
 
     def conclude(self) -> None:
         """Draw the diagram, if one is wanted. Warn if rounds were out of order. Raises Failed if
@@ -59,8 +60,9 @@ def evaluate_files(
 ) -> Evaluated:  # fmt: skip
     """Evaluate each configuration on each file. `files`: paths with their lines.
 
-    `factor` multiplies the variance of a side's performance. `by` is "mu" or "display": the number
-    that puts players in order. Raises BadConfiguration or Failed.
+    `train`: the fraction of the rounds that only builds experience. `factor`: multiplies the
+    variance of a side's performance. `by`: "mu" or "display", the number that puts players in
+    order. Raises BadConfiguration or Failed.
     """
     if diagram is not None:
         _check_diagram(diagram)
@@ -76,7 +78,8 @@ def evaluate_files(
 
 
 def _check_diagram(path: Path) -> None:
-    """Raise BadConfiguration or Failed, before the work begins, if no picture could be made."""
+    """Check before the work begins that the picture can be made. Raises BadConfiguration or
+    Failed."""
     from stream_rater.evaluation.research import figures
     from stream_rater.evaluation.tuning import MissingExtra
 

@@ -1,4 +1,4 @@
-"""`stream-rater evidence`: a report with tables and figures on the rounds of a folder."""
+"""`stream-rater evidence`: writes a report with tables and figures on the rounds of a folder."""
 
 import sys
 from collections.abc import Collection, Sequence
@@ -58,9 +58,10 @@ def evidence_report(
 
 
 def load(path: Path, mistakes: Mistakes, rounds: int | None) -> Loaded:
-    """The rounds of a file, or the first so many of them, and its players by ladder."""
+    """The rounds of a file, and its players by ladder. `rounds`: the number of rounds to take from
+    the start of the file; None: all."""
     file, window = RoundsFile(path), Settings().duplicate_window
-    # All rounds are judged: later ones may correct the first `rounds`.
+    # The whole file is validated: later records may correct the first `rounds` rounds.
     verdicts = judged(file.records, ANY_LADDER, window)
     players: dict[str, PlayerIndex] = {}
     sessions = list(
@@ -72,7 +73,7 @@ def load(path: Path, mistakes: Mistakes, rounds: int | None) -> Loaded:
 
 
 class _Work:
-    """One run, and its report as it grows."""
+    """One run of the command, with the lines of its report so far."""
 
     def __init__(
         self, effort: Effort, systems: Sequence[str], workers: int, out: Path,
@@ -86,7 +87,7 @@ class _Work:
         self._configs: dict[str, dict[str, RatingConfig]] = {}
 
     def do(self, parts: Collection[str], files: Sequence[Loaded]) -> None:
-        """Make these parts. The report is written after each."""
+        """Make these parts of the report. The file is written after each part."""
         data = [each for each, _ in files]
         if "accuracy" in parts:
             data = [*data, *evidence.made_up(self._effort)]

@@ -27,28 +27,28 @@ from stream_rater.rounds.validation import CODES
 from stream_rater.runtime.failures import named_failures
 
 HINT_S = 5.0
-"""The time without a line after which a hint says that the command waits."""
+"""The time without a line after which a hint says that the command waits, in seconds."""
 
 SHOWN_LINE = "{time}  {ladder:<16} {who:<24} {what}"
 
 
 class Following(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a topic that is followed."""
+    """The part of a topic that a command follows."""
 
     from_start: bool = False
-    """Whether it begins with the first record that is kept, not with the next one."""
+    """Whether the command begins with the first record that is kept, not with the next one."""
     count: int | None = None
-    """The number of lines after which it stops; None: it does not."""
+    """The number of lines after which the command stops; None for no limit."""
     wait_s: float | None = None
-    """The time without a line after which it stops; None: it does not."""
+    """The time without a line after which the command stops, in seconds; None for no limit."""
 
 
 def watch(
     settings: Settings, following: Following, *, ladder: str | None, player: str | None,
     as_json: bool,
 ) -> Iterator[str]:  # fmt: skip
-    """Yield a line for each `rating-changed` event as it comes. `ladder`, `player`: only of this
-    one. Raises BadConfiguration or Failed."""
+    """Yield a line for each `rating-changed` event as it comes. `ladder`, `player`: if given, only
+    events of this ladder or player. Raises BadConfiguration or Failed."""
 
     def line(record: Record) -> str | None:
         value = record.value
@@ -69,8 +69,8 @@ def rejected(
     settings: Settings, following: Following, *, ladder: str | None, code: str | None,
     as_json: bool,
 ) -> Iterator[str]:  # fmt: skip
-    """Yield a line for each rejected record as it comes. `ladder`, `code`: only of this one. Raises
-    BadConfiguration or Failed."""
+    """Yield a line for each rejected record as it comes. `ladder`, `code`: if given, only records
+    of this ladder or with this error code. Raises BadConfiguration or Failed."""
     if code is not None and code not in CODES:
         raise BadConfiguration(f"--code: none is {code!r}; they are {', '.join(sorted(CODES))}")
 
@@ -92,7 +92,8 @@ def _lines(
 ) -> Iterator[str]:  # fmt: skip
     """Yield the lines of a topic's records. Raises Failed if there are fewer than `count`.
 
-    `line` gives the line of a record, or None; `chosen` has the options by which it selects.
+    `line` gives the line of a record, or None to skip the record. `chosen`: the options by which it
+    selects records, for the hint.
     """
     (partitions,) = admin.partitions_of(topic)
     records = follow(settings, topic, partitions, from_start=following.from_start)
@@ -112,7 +113,7 @@ def _lines(
 
 
 def _hint(topic: str, following: Following, chosen: Mapping[str, str | None]) -> str:
-    """What the command waits for, in one line."""
+    """One line that says which messages the command waits for."""
     given = ", ".join(f"{name} {value!r}" for name, value in chosen.items() if value)
     of = f" of {given}" if given else ""
     earlier = "" if following.from_start else "; --from-start begins with what is there"
@@ -122,7 +123,8 @@ def _hint(topic: str, following: Following, chosen: Mapping[str, str | None]) ->
 def _in_time(
     lines: Iterator[str | None], wait_s: float | None, clock: Callable[[], float], hint: str
 ) -> Iterator[str]:
-    """Yield the lines until there is none for `wait_s`. None stands for a while without a line.
+    """Yield the lines, and stop after `wait_s` seconds without one. The input has None where no
+    line has come for a while.
 
     Without `wait_s`, the hint is printed on standard error once, after HINT_S without a line.
     """
@@ -152,7 +154,8 @@ def line_of(event: RatingChanged) -> str:
 
 
 def in_utc(time: str) -> str:
-    """A time of RFC 3339 in UTC, to the second. A text that is no time stays as it is."""
+    """An RFC 3339 time, converted to UTC and cut to the second. A text that is no time stays as it
+    is."""
     try:
         return datetime.fromisoformat(time).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError):
@@ -182,9 +185,9 @@ class Rejected(msgspec.Struct, kw_only=True, omit_defaults=True):
     code: str
     error: str
     event_type: str | None = None
-    """The kind of a correction; a round has none."""
+    """The event type of a correction; None for a round."""
     ladder: str | None = None
-    """None, as any other id, where it cannot be read."""
+    """The ladder's id. This and all other ids are None where they cannot be read."""
     round_id: str | None = None
     player: str | None = None
     into: str | None = None
@@ -193,7 +196,7 @@ class Rejected(msgspec.Struct, kw_only=True, omit_defaults=True):
     source_partition: int | None = None
     source_offset: int | None = None
     rejected_at: str = ""
-    """When the source topic received the record, RFC 3339."""
+    """The time at which the source topic received the record, RFC 3339."""
     value: str | None = None
     """The record, if it is text."""
     value_base64: str | None = None
@@ -266,7 +269,7 @@ def _line_of_rejection(found: Rejected) -> str:
 
 
 def _about(found: Rejected) -> str:
-    """The round; or the player or the season of a correction without a round."""
+    """The id of the round, or the player or the season of a correction without a round."""
     player, into = (shown(each or "")[:MAX_ID_BYTES] for each in (found.player, found.into))
     if found.round_id is not None or found.event_type is None:
         return shown(found.round_id or "-")[:MAX_ID_BYTES]

@@ -1,4 +1,4 @@
-"""A file of rounds: its records, its invalid lines, and whether its rounds are in order of time."""
+"""Reads a file of rounds. Reports its invalid lines, and warns if its rounds are out of order."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ from stream_rater.runtime.progress import SHOWN_LINES, counted, track_bytes
 T = TypeVar("T")
 
 MAX_LATE = 0.1
-"""The largest part of a file's rounds that may be out of order without a warning."""
+"""The largest fraction of a file's rounds that may be out of order without a warning."""
 
 
 class RoundsFile:
@@ -39,7 +39,7 @@ class RoundsFile:
         self._uncopied: Iterator[bytes] = iter(())
 
     def records(self) -> Iterator[Record]:
-        """The lines as records, from the first one on, with a progress bar by the bytes.
+        """Yield the lines as records, from the first one on, with a progress bar by the bytes.
 
         Raises OSError if the file cannot be read or holds no JSON lines.
         """
@@ -69,8 +69,8 @@ def _copied(lines: Iterator[bytes], copy: IO[bytes]) -> Iterator[bytes]:
 
 
 def read_records(path: Path, lines: Iterator[bytes] | None = None) -> Iterator[Record]:
-    """The lines of a file as records, with a progress bar by its bytes. `lines`: the file's lines,
-    if it is open already.
+    """Yield the lines of a file as records, with a progress bar by its bytes. `lines`: the file's
+    lines, if it is open already.
 
     Raises OSError if the file cannot be read or holds no JSON lines.
     """
@@ -80,17 +80,17 @@ def read_records(path: Path, lines: Iterator[bytes] | None = None) -> Iterator[R
 
 @contextmanager
 def file_failures() -> Iterator[None]:
-    """Raise Failed, in one line, where a file cannot be read or written."""
+    """Raise Failed, with a text of one line, where a file cannot be read or written."""
     try:
         yield
     except BrokenPipeError:
-        raise  # the reader of our output has ended
+        raise  # the process that reads our output has ended
     except (OSError, EOFError, zlib.error) as error:
         raise Failed(str(error)) from None
 
 
 def check_writable(out: Path) -> None:
-    """Raise BadConfiguration, before the work begins, if this file could not be written."""
+    """Check before the work begins that this file can be written. Raises BadConfiguration."""
     folder = out.parent
     if not folder.is_dir():
         raise BadConfiguration(f"{out}: no folder {folder}")
@@ -99,7 +99,8 @@ def check_writable(out: Path) -> None:
 
 
 class Order:
-    """Counts the rounds that are out of order of time. Ratings depend on the order of the file."""
+    """Counts the rounds that were completed earlier than the round of their ladder before them.
+    Ratings depend on the order of the file."""
 
     def __init__(self) -> None:
         self._latest: dict[str, int] = {}
@@ -129,8 +130,8 @@ class Order:
 
 
 class Mistakes:
-    """Counts the valid and the invalid lines of a file, and prints the invalid ones with their
-    place on standard error."""
+    """Counts the valid and the invalid lines of a file. Prints the place and the mistake of the
+    first SHOWN_LINES invalid lines on standard error."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -38,12 +38,12 @@ LAST_ROUNDS = 5
 """The number of a player's latest rounds that are shown."""
 
 SEARCH_S = 5.0
-"""The longest time of the search for them."""
+"""The longest time of the search for these rounds, in seconds."""
 
 
 def inspect(settings: Settings, ladder: str | None, player: str | None) -> Iterator[str]:
-    """Yield lines about a player's belief, about a ladder's corrections if `player` is None, or
-    about all topics if `ladder` is None, too. Raises BadConfiguration or Failed."""
+    """Yield lines about a player's belief; about a ladder's corrections if only `player` is None;
+    about all topics if `ladder` is None. Raises BadConfiguration or Failed."""
     with named_failures():
         if ladder is None:
             lines = _topics(settings)
@@ -66,7 +66,8 @@ def _ladder(settings: Settings, ladder: str) -> Iterator[str]:
 
 
 def corrections_of(ladder: str, edits: LadderEdits) -> Iterator[str]:
-    """The ladder's corrections that were applied, in their order, and those that wait."""
+    """Yield a line for each applied correction of the ladder, in order, and for each deferred
+    one."""
     yield f"{shown(ladder)}: corrections that were worked in: {len(edits.noted) or 'none'}"
     for noted in edits.noted:
         together = f", by that at {noted.at}" if noted.at != noted.offset else ""
@@ -90,7 +91,7 @@ def _correction_text(noted: NotedCorrection) -> str:
 
 def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     admin, store = Admin(settings), RedisStore(settings)
-    (shards,) = admin.partitions_of(admin.topics.changed)  # as many as parts are cut into
+    (shards,) = admin.partitions_of(admin.topics.changed)  # equal to the number of shards
     shard = int(shards_of([player], shards)[0])
     stored = store.read({shard: PlayerColumn.of([(ladder, player)])})[shard]
     (record,) = stored.records
@@ -102,7 +103,7 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     terms = ladders.find(ladder, ends[partition_of(ladder, len(ends))])
     if why := disagreement(settings, ladders, ladder_log, only=ladder):
         print(f"warning: {why}: the shown rating is left out", file=sys.stderr)
-        terms = None  # nobody was shown a rating by them
+        terms = None  # no rating was displayed by these parameters
     beliefs = belief_record.decode([record], 0, 0.0, 1.0)
     header: Any = beliefs.header[0]
     edits = LadderEdits(ladder_log.corrections.get(ladder, ()))
@@ -129,8 +130,8 @@ def cause_of(edits: LadderEdits, last: int) -> str:
 
 
 def seasons_of(header: Any, edits: LadderEdits, rule: RatingRule | None) -> Iterator[str]:
-    """The season of a belief, and its ratings after the seasons since then. `rule`: None if the
-    parameters are unknown."""
+    """Yield lines about the season of a belief, and about its mu and sigma as drawn by later
+    seasons. `rule`: None if the parameters are unknown."""
     started = edits.last.started
     if not started:
         return
@@ -147,7 +148,8 @@ def seasons_of(header: Any, edits: LadderEdits, rule: RatingRule | None) -> Iter
 
 
 def _nobody(ladder: str, player: str, shard: int, rated: Sequence[str]) -> str:
-    """The error text for a player without a belief: the ladder or the player is unknown."""
+    """The error text for a player without a belief. It says whether the ladder or only the player
+    is unknown."""
     if ladder in rated:
         return f"ladder {ladder!r} has no player {player!r} (they would be in shard {shard})"
     return unknown_ladder(ladder, rated)
@@ -167,8 +169,8 @@ def _last_rounds(settings: Settings, topic: str, shard: int, key: str, count: in
 
 
 def described(header: Any, factors: Floats, cause: str = "") -> Iterator[str]:
-    """A belief in words. `header`: one of HEADER. `factors`: (capacity, 3), rows (p, a, r).
-    `cause`: the kind of the correction that changed it last; empty if a round did."""
+    """Yield lines that describe a belief. `header`: one of HEADER. `factors`: (capacity, 3), rows
+    (p, a, r). `cause`: the kind of the correction that changed it last; empty if a round did."""
     yield f"believed: {_spread(header['mu'], header['sigma'])}, after {header['rounds']} rounds"
     before = _spread(header["previous_mu"], header["previous_sigma"])
     time, last = _time_text(int(header["time"])), f"at offset {header['last']} of its partition"
@@ -226,7 +228,8 @@ def _topics(settings: Settings) -> Iterator[str]:
 
 
 def _hidden(admin: Admin, topic: str, count: int) -> Iterator[str]:
-    """The records that an open transaction hides from readers of committed records."""
+    """Yield a line for each partition in which an open transaction hides records from readers of
+    committed records."""
     ends = admin.ends(topic, count)
     for p, (end, stable) in enumerate(zip(ends, admin.stable_ends(topic, count), strict=True)):
         if stable < end:
@@ -234,7 +237,7 @@ def _hidden(admin: Admin, topic: str, count: int) -> Iterator[str]:
 
 
 def kept(topic: str, partitions: int, copies: int, configuration: Mapping[str, str]) -> str:
-    """The configuration of a topic, by Kafka's names."""
+    """A line with the configuration of a topic, by Kafka's names."""
     retention_ms = int(configuration["retention.ms"])
     days = "for ever" if retention_ms < 0 else f"{retention_ms / DAY_MS:g} days"
     return (
@@ -252,8 +255,8 @@ def _table(
     group: str,
     applied: Sequence[Position],
 ) -> Iterator[str]:
-    """A line for each partition. `group`: the consumer group that reads it; empty if none does.
-    `applied`: what Redis has applied of each partition; empty if it is not kept there."""
+    """Yield a line for each partition. `group`: the consumer group that reads the topic; empty if
+    none does. `applied`: the position of each partition in Redis; empty if Redis has none."""
     count = len(copies)
     starts, ends = admin.starts(topic, count), admin.ends(topic, count)
     columns: dict[str, Sequence[object]] = {"in sync": [f"{i}/{of}" for i, of in copies]}

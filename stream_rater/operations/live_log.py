@@ -1,4 +1,4 @@
-"""The log of a ladder on Kafka, which a command reads more than once."""
+"""Reads the log of a ladder on Kafka for a command, more than once if necessary."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -30,11 +30,11 @@ def ends_of(admin: Admin) -> Callable[[str], int]:
 def live_log(
     settings: Settings, ladders: Ladders, ladder: str, cure: str = BY_FILE
 ) -> tuple[Callable[[], Iterator[Record]], int, int]:
-    """A function that yields the records that the ladder's partition has now, from the first one
-    on, at each call; the partition; and the number of partitions. Later records are not read.
+    """Return a function, the ladder's partition, and the number of partitions. At each call, the
+    function yields all records that the partition has now. It does not read later records.
 
-    Raises BadConfiguration if the ladders file is not that of the workers, Failed with the cure if
-    rounds were deleted.
+    `cure`: the way out if rounds were deleted. Raises BadConfiguration if the ladders file is not
+    that of the workers, and Failed with the cure if rounds were deleted.
     """
     admin = Admin(settings)
     topic = admin.topics.rounds

@@ -1,6 +1,7 @@
-"""`stream-rater predict`: how likely sides are to win a round, and what a result would change.
+"""`stream-rater predict`: predicts how likely sides are to win a round, and which ratings a result
+would change.
 
-Only `from_redis` needs the packages of the service. Nothing is written.
+Only `from_redis` needs the packages of the service. The command writes nothing.
 """
 
 import re
@@ -40,9 +41,10 @@ class Question(NamedTuple):
     teams: int | None
     """The number of even teams into which the players are dealt; None leaves the sides as given."""
     ranks: list[int | None] | None
-    """The rank of each side, None for one that did not finish. None: no result is asked about."""
+    """The rank of each side, None for one that did not finish. None if the question is not about a
+    result."""
     variance_factor: float
-    """Multiplies the variance of a side's performance."""
+    """The factor by which the variance of a side's performance is multiplied."""
 
     @property
     def players(self) -> list[str]:
@@ -61,7 +63,7 @@ class Player(msgspec.Struct):
 
 
 class Side(msgspec.Struct):
-    """The chances of a side."""
+    """A side, its probability to win, and its mean rank."""
 
     players: list[Player]
     win: float
@@ -69,7 +71,7 @@ class Side(msgspec.Struct):
 
 
 class Change(msgspec.Struct):
-    """The ratings of a player after the result that is asked about."""
+    """The ratings of a player after the result in the question."""
 
     player: str
     mu: float
@@ -87,7 +89,7 @@ class Answer(msgspec.Struct):
     quality: float
     pairwise: list[list[float]]
     changes: list[Change] | None = None
-    """The changes by the result; None if no result is asked about."""
+    """The changes by the result; None if the question is not about a result."""
 
 
 def from_file(
@@ -95,7 +97,8 @@ def from_file(
 ) -> tuple[Answer, RatedFile]:  # fmt: skip
     """Answer by the ratings after the rounds of a file. `ladder`: None if the file has only one.
 
-    Returns the rated file, too, which is to be concluded. Raises BadConfiguration or Failed.
+    Returns the rated file, too. The caller must call its `conclude`. Raises BadConfiguration or
+    Failed.
     """
     with file_failures():
         rated = rate_file(path, ladders)
@@ -116,7 +119,8 @@ def from_file(
 
 def from_redis(asked: Question, settings: Settings, ladder: str) -> Answer:
     """Answer by the ratings in Redis. Raises BadConfiguration if the ladders file is not that of
-    the workers, Failed if no round of the ladder was rated or a server does not answer."""
+    the workers. Raises Failed if no round of the ladder was rated, if the beliefs are not up to
+    date, if a player was removed, or if a server does not answer."""
     from stream_rater.adapters import live_beliefs
     from stream_rater.runtime.failures import named_failures
 
@@ -171,7 +175,8 @@ def _answer(asked: Question, known: KnownBeliefs) -> Answer:
 def _changes(
     known: KnownBeliefs, sides: Sequence[tuple[str, ...]], ranks: Sequence[int | None]
 ) -> Iterator[Change]:
-    """The players whose ratings the result would change. Raises Failed for an invalid round."""
+    """Yield the new ratings of the players whose ratings the result would change. Raises Failed for
+    an invalid round."""
     standings = [
         Entry(
             player=side[0] if len(side) == 1 else None, team=side if len(side) > 1 else None,

@@ -34,10 +34,11 @@ _to_json = msgspec.json.Encoder().encode
 def rate(
     path: Path, ladders: Ladders, out: Path | None, changes: Path | None, *, records: bool
 ) -> None:
-    """Rate the rounds of a file with its corrections, and write the final ratings to `out` (None:
-    standard output) and each rating change to `changes`.
+    """Rate the rounds of a file with its corrections. Writes the final ratings to `out` (None:
+    standard output), and each rating change to `changes` if it is given.
 
-    `records`: whether the bytes of each belief are written, too.
+    `records`: whether the lines include the bytes of each belief. Warns on standard error of
+    parameters whose effect may surprise.
 
     Raises BadConfiguration or Failed.
     """
@@ -71,7 +72,8 @@ class RatedFile(NamedTuple):
 
 
 def rate_file(path: Path, ladders: Ladders, changes: Path | None = None) -> RatedFile:
-    """Rate the rounds of a file with its corrections, and write each rating change to `changes`.
+    """Rate the rounds of a file with its corrections. Writes each rating change to `changes` if it
+    is given.
 
     Raises OSError, EOFError or zlib.error if a file cannot be read or written.
     """

@@ -1,4 +1,4 @@
-"""`stream-rater rebuild`: the store anew from the log."""
+"""`stream-rater rebuild`: rebuilds the store from the log."""
 
 import sys
 import time
@@ -40,7 +40,8 @@ from stream_rater.runtime.service import layout_of
 
 
 def rebuild(settings: Settings, *, replace: bool) -> None:
-    """Replay the log into an empty store, or with `replace` into any."""
+    """Replay the log into the store, which must be empty unless `replace` is given. Raises
+    BadConfiguration or Failed."""
     ladders = service_ladders(settings)
     began_s = time.monotonic()
     malloc.keep()
@@ -73,7 +74,8 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
 
 
 def unproven(offsets: Collection[int]) -> str:
-    """What to do about parts that wait and do not say what the replay says of these rounds."""
+    """The warning about pending parts whose evidence differs from the replay's, with the cure.
+    `offsets`: the offsets of their rounds, at least one."""
     return (
         f"parts of {counted(len(offsets), 'round')}, the first at offset {min(offsets)}, wait to "
         "be applied, and were computed from other beliefs or by other parameters than these: start "
@@ -86,8 +88,8 @@ def write_anew(
     admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
     partitions: Mapping[str, int],
 ) -> Rebuilds:  # fmt: skip
-    """Write the store anew from the log, and note by which histories and corrections that was. The
-    store stays marked as unfinished. Raises Failed."""
+    """Rebuild the store from the log. Then write ladder events with the parameter histories and the
+    corrections of this replay. The store stays marked as unfinished. Raises Failed."""
     try:
         work = _rebuild(admin, settings, ladders, store, partitions)
     except (UnknownPart, Misplaced, InUse) as error:
@@ -109,7 +111,7 @@ def _rebuild(
     admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
     partitions: Mapping[str, int],
 ) -> Rebuilds:  # fmt: skip
-    """Read everything; only then delete what there is, and write."""
+    """Read all topics first. Only then delete the contents of the store, and write the new ones."""
     rounds, parts = admin.topics.rounds, admin.topics.parts
     shards = partitions[parts]
     published = admin.committed(UPDATERS, parts, shards)
@@ -146,7 +148,7 @@ def _rebuild(
 def _replayed(
     admin: Admin, settings: Settings, ladders: Ladders, partitions: int, reach: Cutoff
 ) -> Rebuilds:
-    """The replay of all rounds, as corrections make them."""
+    """Replay all rounds, as the applied corrections edit them."""
     rounds, window = admin.topics.rounds, settings.duplicate_window
 
     def fed(work: Rebuild, label: str) -> Rebuild:
@@ -172,8 +174,8 @@ def _replayed(
 def _told(
     admin: Admin, settings: Settings, ladders: Collection[str]
 ) -> Mapping[Player, LastPublished]:
-    """What was last told of the players of ladders with corrections. A record without a value says
-    that its player was erased."""
+    """The last published mu and sigma of the players of ladders with corrections. Records without a
+    value are skipped: their players were erased."""
     if not ladders:
         return {}
     topic = admin.topics.changed
@@ -183,7 +185,7 @@ def _told(
 
 
 def _published(admin: Admin, settings: Settings) -> Iterator[tuple[Player, int]]:
-    """The players and source offsets of all published events."""
+    """Yield the player and the source offset of each published event."""
     topic = admin.topics.changed
     (count,) = admin.partitions_of(topic)
     for some in _all(admin, settings, topic, count, "ratings"):
@@ -194,7 +196,7 @@ def _published(admin: Admin, settings: Settings) -> Iterator[tuple[Player, int]]
 
 
 class Published(msgspec.Struct):
-    """What a rebuild needs of an event."""
+    """The fields of an event that a rebuild needs."""
 
     ladder: str
     player: str
@@ -205,9 +207,9 @@ _published_from_json = msgspec.json.Decoder(Published).decode
 
 
 def _mark(settings: Settings, topic: str, shards: int) -> dict[int, int]:
-    """Tell each shard's log of the rebuild; the marks' offsets.
+    """Write a mark of the rebuild to each shard's log. Returns the offset of the mark by shard.
 
-    From now on the store as it was, and any copy of it, is refused.
+    From now on, workers refuse the store as it was, and any copy of it.
     """
     marks = Parts(settings, topic).scatter([(shard, mark(shards)) for shard in range(shards)])
     return dict(enumerate(marks))
@@ -216,13 +218,13 @@ def _mark(settings: Settings, topic: str, shards: int) -> dict[int, int]:
 def _all(
     admin: Admin, settings: Settings, topic: str, partitions: int, label: str
 ) -> Iterator[list[Record]]:
-    """All records of a topic, some at a time, with a progress bar."""
+    """Yield all records of a topic in batches, with a progress bar."""
     total = sum(admin.ends(topic, partitions)) - sum(admin.starts(topic, partitions))
     return track_batches(read_batches(settings, topic, partitions), label, total)
 
 
 def check_idle(admin: Admin, settings: Settings) -> None:
-    """No worker may be in a group."""
+    """Raise Failed if a worker is in the group of the estimators or of the updaters."""
     for group in (ESTIMATORS, UPDATERS):
         members = admin.members(group)
         if members:
@@ -233,13 +235,14 @@ def check_idle(admin: Admin, settings: Settings) -> None:
 
 
 def _committed(admin: Admin, group: str, topic: str, partitions: int) -> dict[int, int]:
-    """Where workers of a group go on, by partition."""
+    """The committed offset of a group by partition; 0 where nothing was committed."""
     found = admin.committed(group, topic, partitions)
     return {partition: offset or 0 for partition, offset in found.items()}
 
 
 def check_kept(starts: Sequence[int], applied: Mapping[int, int]) -> None:
-    """Parts that were never published must still be there."""
+    """Raise Failed if parts were deleted before their events were published. `starts`: the first
+    offset of each shard. `applied`: by shard, the updaters' committed offset."""
     for shard, start in enumerate(starts):
         if start > applied[shard]:
             raise Failed(
@@ -249,7 +252,8 @@ def check_kept(starts: Sequence[int], applied: Mapping[int, int]) -> None:
 
 
 def check_quiet(marks: Mapping[int, int], ends: Sequence[int]) -> None:
-    """Nothing may come between what was read and its mark."""
+    """Raise InUse if a record was written to a shard between the last record that was read and the
+    mark. `ends`: the end offset of each shard when it was read."""
     for shard, offset in marks.items():
         if offset != ends[shard]:
             raise InUse(
@@ -259,7 +263,11 @@ def check_quiet(marks: Mapping[int, int], ends: Sequence[int]) -> None:
 
 
 def check_published(published: Mapping[int, int | None], with_parts: Collection[int]) -> None:
-    """The updaters' offsets tell what was published: what is behind them will be, again perhaps."""
+    """Raise Failed if a shard with parts has no committed offset. The updaters publish all events
+    after this offset, so without it some events may be published a second time.
+
+    `published`: the committed offset of each shard, or None.
+    """
     for shard, offset in published.items():
         if offset is None and shard in with_parts:
             raise Failed(
@@ -271,7 +279,8 @@ def check_published(published: Mapping[int, int | None], with_parts: Collection[
 
 
 def check_rounds_kept(starts: Sequence[int]) -> None:
-    """Every round counts: a replay of those that are left would give other ratings."""
+    """Raise Failed if rounds were deleted: a replay of the remaining rounds would give other
+    ratings. `starts`: the first offset of each partition."""
     for partition, start in enumerate(starts):
         if start > 0:
             raise Failed(
@@ -284,7 +293,12 @@ def check_rounds_kept(starts: Sequence[int]) -> None:
 def check_remembered(
     finished: Mapping[int, int | None], ends: Sequence[int], parts_start: Sequence[int]
 ) -> None:
-    """Where parts were deleted, only the estimators' offsets tell which rounds were rated."""
+    """Raise Failed if parts were deleted, and a partition with rounds has no committed offset. Then
+    only the estimators' offsets show which rounds were rated.
+
+    `finished`: the committed offset of each partition, or None. `ends`: the end offset of each
+    partition. `parts_start`: the first offset of each shard.
+    """
     for partition, offset in finished.items():
         if offset is None and ends[partition] and any(parts_start):
             raise Failed(

@@ -1,17 +1,18 @@
 """Rebuilds the store from the log, so that workers can continue as if nothing had been lost.
 
-The state of a shard is the fold of its parts before `applied`. For g, the group's committed offset,
-all events before g are published and none after it is. The store at g must hold, for each player,
-the sequential replay of the player's rounds up to the last one that has a part before g (`cutoff`).
+The state of a shard is the result of its parts before `applied`. Let g be the updaters' committed
+offset: all events before g are published, and no later event is. The store at g must hold, for each
+player, the sequential replay of the player's rounds up to the last one that has a part before g
+(`cutoff`).
 
-So a round whose parts were sent only in part, or not yet, is left to the workers, who finish it as
-after a crash. Its other players are replayed with it, because their ratings count in it.
+So a round whose parts were sent only in part, or not at all, is left to the workers. They finish it
+as after a crash. Its other players are replayed with it, because their ratings count in it.
 
-The rebuilt store is not the fold of the old log, which may have been cut for another number of
+The rebuilt store is not the result of the old parts, which may have been cut for another number of
 shards, or computed by another kernel or ladders file. So each shard's log gets a mark. If no part
-waits in a shard, `applied` and g move past its mark; a worker that later reads the mark knows that
-the store was lost since. If parts wait, they come first, and the store notes that the mark after
-them is its own.
+is pending in a shard, `applied` and g move past its mark. A worker that reads the mark later knows
+that the store was lost since then. If parts are pending, workers apply them first, and the store
+records that the mark after them is its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,8 +39,8 @@ BATCH = 10_000
 """The number of beliefs written in one call."""
 
 AT_ONCE = 50_000
-"""About how many players are collected before their rounds are rated. More players mean more
-parallel work."""
+"""The approximate number of players that are collected before their rounds are rated. More players
+allow more parallel work."""
 
 Write = Callable[[Mapping[int, Application]], Mapping[int, bool]]
 """Writes by compare-and-set for each shard, as `RedisStore.apply` does."""
@@ -56,19 +57,19 @@ class Rebuild:
         self, ladders: Ladders, window: int, partitions: int, cutoff: Cutoff,
         verdicts: Verdicts | None = None, marks: Marks | None = None,
     ) -> None:  # fmt: skip
-        """`verdicts`: those on corrections that were worked in; without them a log with corrections
-        ends in Unjudged. `marks`: what these left in beliefs."""
+        """`verdicts`: the verdicts on applied corrections; without them a log with corrections
+        raises Unjudged. `marks`: restores the values that these corrections left in beliefs."""
         self._log = EditedLog(ladders, window, partitions, verdicts)
         self._marks = marks
         self._kinds: dict[tuple[int, tuple[Season, ...]], int] = {}
-        """The number of each pair of a rating configuration and started seasons that rounds were
-        rated by."""
+        """By configuration and started seasons, the number of this pair. Rounds are rated by such a
+        pair."""
         self._cutoff = cutoff
         self._least = cutoff.least()
         self._replay = BulkReplay()
         self._waiting: list[LoggedRounds] = []
         self._players = 0
-        """The number of players in the waiting rounds."""
+        """The number of players in the rounds that are not rated yet."""
         self._is_past = np.zeros(0, np.bool_)
         """(row,) whether the player's later rounds do not count."""
         self._saved: list[tuple[Ints, StringColumn]] = []
@@ -77,7 +78,7 @@ class Rebuild:
         self.rounds = 0
         self.updates = 0
         self.written = 0
-        """The number of beliefs that were yielded."""
+        """The number of beliefs that were yielded so far."""
 
     def feed(self, records: Sequence[Record]) -> None:
         """Rate the valid rounds in records of `round-completed`, now or together with rounds fed
@@ -103,7 +104,7 @@ class Rebuild:
         return np.array([self._kinds.setdefault(k, len(self._kinds)) for k in keys], np.int64)
 
     def _rate(self) -> None:
-        """Rate all waiting rounds."""
+        """Rate all rounds that are not rated yet."""
         if not self._players:
             return
         logged, players = LoggedRounds.concat(self._waiting), self._cutoff.players
@@ -117,12 +118,12 @@ class Rebuild:
             rule, started = kinds[int(wave.logged.rule[0])]
             rating = self._log.validator.round_decoder.ratings[rule]
             evidence = self._replay.rate(wave, rating, started)
-            if self._marks is None:  # corrections edit rounds whose parts may have been sent before
+            if self._marks is None:  # a correction may edit a round after its parts were sent
                 self._cutoff.proof.compare(wave.rows, wave.offsets, evidence)
         self._waiting, self._players = [], 0
 
     def _save(self, wave: BulkWave) -> None:
-        """Save the beliefs of players who have reached their cut-off."""
+        """Save the beliefs of players whose round in this wave is after their cut-off."""
         if wave.logged.offset.max() <= self._least:
             return
         beyond = wave.offsets > self._cutoff.of(wave.rows, wave.partitions)
@@ -133,7 +134,7 @@ class Rebuild:
 
     @property
     def unproven(self) -> set[int]:
-        """The offsets of rounds of which a part waits with other evidence than the replay's."""
+        """The offsets of rounds with a pending part that has other evidence than the replay."""
         return self._cutoff.proof.unproven
 
     @property
@@ -142,7 +143,7 @@ class Rebuild:
         return list(self._ladders)
 
     def beliefs(self) -> Iterator[BeliefColumn]:
-        """Yield every belief that the store must hold, in batches. Nothing can be fed
+        """Yield every belief that the store must hold, in batches. `feed` cannot be called
         afterwards."""
         self._rate()
         for found in self._marked():
@@ -171,7 +172,7 @@ class Rebuilds:
     """Replays of the same log by several editions, each with the beliefs of other players."""
 
     def __init__(self, works: Sequence[Rebuild], verdicts: Verdicts = NO_VERDICTS) -> None:
-        """`verdicts`: those on all corrections that were worked in."""
+        """`verdicts`: the verdicts on all applied corrections."""
         self._works = works
         self.verdicts = verdicts
         self.rounds, self.updates, self.ladders = (
@@ -180,12 +181,12 @@ class Rebuilds:
 
     @property
     def unproven(self) -> set[int]:
-        """The offsets of rounds of which a part waits with other evidence than the replay's."""
+        """The offsets of rounds with a pending part that has other evidence than the replay."""
         return set().union(*(each.unproven for each in self._works))
 
     @property
     def written(self) -> int:
-        """The number of beliefs that were yielded."""
+        """The number of beliefs that were yielded so far."""
         return sum(each.written for each in self._works)
 
     def beliefs(self) -> Iterator[BeliefColumn]:
@@ -200,14 +201,14 @@ def _batches(count: int) -> Iterator[slice]:
 
 
 def tails_at(applied: Offsets, moved: Offsets, cutoff: Cutoff) -> dict[int, int]:
-    """The checksums of the last records before the shards' next offsets. `moved` are those of the
-    shards that are past their marks."""
+    """By shard, the checksum of the last record before its next offset. `moved`: the next offsets
+    of the shards whose offset is past their mark."""
     own = checksum(mark(len(applied)))
     return cutoff.tails | dict.fromkeys(moved, own)
 
 
 def passed(applied: Offsets, marks: Offsets) -> dict[int, int]:
-    """The next offset of each marked shard in which no part waits."""
+    """By shard, the offset after its mark, for each shard in which no part is pending."""
     return {shard: mark + 1 for shard, mark in marks.items() if mark == applied.get(shard, 0)}
 
 

@@ -1,12 +1,13 @@
-"""Rewrites a log under a pseudonym: what `erase` makes of each record.
+"""Rewrites the records of a log under a pseudonym, for `erase`.
 
-Each record keeps its partition and its offset. So the `last` of a belief, the offsets in events, in
-notes and in the ladders file say the same of both logs, and the duplicate window reaches as far. A
-rejected record teaches nothing and may hold the id: an empty record, which is rejected, too, takes
-its place. Another one stands wherever the log has no record, as at the end of a transaction.
+Each record keeps its partition and its offset. So the `last` of a belief and the offsets in events,
+in ladder events and in the ladders file are right for both logs, and the duplicate window has the
+same reach. A rejected record is not informative and may hold the id, so an empty record takes its
+place, which is rejected, too. An empty record also fills each offset at which the log has no
+record, as at the end of a transaction.
 
-A record that does not name the player stays as it is, byte for byte. In the others the player's id
-is replaced, and all other fields keep their bytes.
+A record that does not name the player stays as it is, byte for byte. In the other records the
+player's id is replaced, and all other fields keep their bytes.
 """
 
 import re
@@ -31,15 +32,16 @@ NAMES = "player", "into"
 """Fields of a correction that name a player."""
 OF_ENTRIES = frozenset({"player", "team", "rank", "dnf", "shares"})
 OTHERS = frozenset({"ladder", "completed_at", "from", "until", "event_type", "standings", *NAMES})
-"""Fields that hold no text of a producer's own."""
+"""Fields in which a producer cannot write free text."""
 
 
 MOST_PLACES = 20
-"""Places that a survey keeps."""
+"""The largest number of places that a survey stores."""
 
 
 class _Codec(NamedTuple):
-    """Takes messages apart, and leaves the bytes of their fields as they are."""
+    """Splits messages into fields, and keeps the bytes of each field. Its attributes are functions
+    that decode a message, the entries of standings, a name, a team or any value, and encode one."""
 
     fields: Callable[[bytes], Fields]
     entries: Callable[[bytes], list[Fields]]
@@ -50,7 +52,7 @@ class _Codec(NamedTuple):
 
     @classmethod
     def of(cls, form: Any) -> "_Codec":
-        """That of `msgspec.json` or `msgspec.msgpack`."""
+        """The codec for a format. `form`: `msgspec.json` or `msgspec.msgpack`."""
         return cls(
             form.Decoder(Fields).decode, form.Decoder(list[Fields]).decode,
             form.Decoder(str | None).decode, form.Decoder(list[str] | None).decode,
@@ -67,7 +69,7 @@ def _codec_of(record: Record) -> _Codec:
 
 
 class Pseudonym:
-    """Puts another name in the place of a player's id. Records are accepted ones."""
+    """Replaces a player's id by another name. Its methods take only accepted records."""
 
     def __init__(self, player: str, name: str) -> None:
         self.player = player
@@ -86,7 +88,7 @@ class Pseudonym:
         """A round or a correction with the new name; the same object if it does not name the
         player."""
         value = record.value or b""
-        if self._bytes not in value and b"\\" not in value:  # an escape may spell the id
+        if self._bytes not in value and b"\\" not in value:  # escapes may hide the id
             return record
         codec = _codec_of(record)
         fields = codec.fields(value)
@@ -98,7 +100,8 @@ class Pseudonym:
         return structs.replace(record, value=codec.encode(fields)) if found else record
 
     def _rename(self, codec: _Codec, fields: Fields, names: Sequence[str]) -> bool:
-        """Put the new name into these fields. Returns whether any has named the player."""
+        """Put the new name into those of these fields that name the player. Returns whether there
+        was one."""
         own = [name for name in names if name in fields and codec.name(fields[name]) == self.player]
         fields |= dict.fromkeys(own, Raw(codec.encode(self.name)))
         return bool(own)
@@ -112,8 +115,8 @@ class Pseudonym:
         return found
 
     def elsewhere(self, record: Record) -> str:
-        """Where the id still stands as a word in a renamed record: a field that may hold any text,
-        or a header; empty if it does not."""
+        """The name of a field with free text, or of a header, in which the id still stands as a
+        word in a renamed record; empty if there is none."""
         value = record.value or b""
         if self._bytes in value or b"\\" in value:
             for name, text in _free_texts(_codec_of(record), value):
@@ -127,11 +130,11 @@ class Pseudonym:
     # --- rating-changed and ladders-noted ---
 
     def is_key(self, key: bytes | None) -> bool:
-        """Whether this is a key of the player's in `rating-changed`."""
+        """Whether this is a key of the player in `rating-changed`."""
         return key is not None and key.partition(b":")[2] == self._escaped.encode()
 
     def event(self, record: Record) -> Record:
-        """A record of `rating-changed` with one of the player's keys, under the new name."""
+        """A record of `rating-changed` that has one of the player's keys, with the new name."""
         key = (record.key or b"").partition(b":")[0] + f":{escape(self.name)}".encode()
         if record.value is None:
             return structs.replace(record, key=key)
@@ -145,14 +148,15 @@ class Pseudonym:
         return structs.replace(record, key=key, value=_JSON.encode(fields), headers=headers)
 
     def _event_id(self, event_id: str) -> str:
-        """An event's id, the last part of which is the player."""
+        """The id of an event with the new name in its last part, which is the player."""
         return f"{event_id.rpartition(':')[0]}:{escape(self.name)}"
 
     def notes(self, message: bytes) -> list[bytes]:
-        """A record of `ladders-noted` under the new name; none if it is no note.
+        """The messages that replace a message of `ladders-noted`, with the new name; none if it is
+        not a ladder event.
 
-        Corrections that were restated, too, become notes of any corrections: the rebuild that
-        follows restates them, wherever that makes a difference.
+        An event that restates corrections becomes an ordinary event about these corrections, too:
+        the rebuild that follows restates them, wherever that makes a difference.
         """
         try:
             note = _note(message)
@@ -174,7 +178,7 @@ class Pseudonym:
 
 
 def _free_texts(codec: _Codec, value: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the texts in fields that may hold any, each with the name of its field."""
+    """Yield the texts in all fields with free text, each with the name of its field."""
     fields = codec.fields(value)
     free = [(name, each) for name, each in fields.items() if name not in OTHERS]
     for entry in codec.entries(fields["standings"]) if "standings" in fields else ():
@@ -207,7 +211,7 @@ class Accepted:
     def __init__(
         self, ladders: Ladders, window: int, partitions: int, verdicts: Verdicts | None
     ) -> None:
-        """`verdicts`: those on the log's corrections, if it has any."""
+        """`verdicts`: the verdicts on the log's corrections, if it has any."""
         self._log = EditedLog(ladders, window, partitions, verdicts)
 
     def of(self, records: Sequence[Record]) -> list[bool]:
@@ -219,24 +223,24 @@ class Accepted:
 
 @dataclass
 class Survey:
-    """What the accepted records say of the player."""
+    """The counts of records that name the player, and the places where an id stands."""
 
     verdicts: Verdicts | None
     rounds: int = 0
-    """How many rounds name the player."""
+    """The number of accepted rounds that name the player."""
     corrections: int = 0
-    """How many corrections do."""
+    """The number of accepted corrections that name the player."""
     accepted: int = 0
     rejected: int = 0
     taken: str = ""
     """A place where the pseudonym stands already; empty if there is none."""
     left: int = 0
-    """In how many records the id stands in another field, which stays as it is."""
+    """The number of records in which the id stands in another field, which stays as it is."""
     places: list[str] = field(default_factory=list)
-    """Where it does, in the first of these."""
+    """The places of the id in the first MOST_PLACES of these records."""
 
     def read(self, records: Sequence[Record], accepted: Sequence[bool], to: Pseudonym) -> None:
-        """Look through the next records."""
+        """Count the next records. `accepted`: (n,) whether each of them was accepted."""
         back = Pseudonym(to.name, to.player)
         for record, counts in zip(records, accepted, strict=True):
             if not counts:
@@ -256,10 +260,11 @@ class Survey:
 
 
 def reordered(verdicts: Verdicts, to: Pseudonym) -> Player | None:
-    """A ladder and a name before which the player's id comes and the pseudonym does not, or the
-    other way round; only where it matters.
+    """A ladder and another player's name that sorts between the player's id and the pseudonym; None
+    if there is no such name that matters.
 
-    Of merged accounts that meet in a round, the one with the least name stays (`replay.edits`).
+    It matters where accounts are merged: if several of them stand in a round, the one with the
+    least name stays (`replay.edits`).
     """
     for ladder, edits in verdicts.edits.items():
         edit = edits.entries.get(to.player)
@@ -272,22 +277,24 @@ def reordered(verdicts: Verdicts, to: Pseudonym) -> Player | None:
 
 
 class Rewriting:
-    """Yields the records of the new log, those of each partition in order and without a gap."""
+    """Yields the records of the new log: in each partition in order and without a gap."""
 
     def __init__(self, to: Pseudonym) -> None:
         self._to = to
         self._next: dict[int, int] = {}
-        """By partition."""
+        """By partition, the offset of the next record to yield."""
 
     def feed(self, records: Sequence[Record], accepted: Sequence[bool]) -> Iterator[Record]:
-        """Yield what stands in the places of the next records, and before them."""
+        """Yield the records that replace the next ones, with empty records in the gaps before them.
+        `accepted`: (n,) whether each record was accepted."""
         for record, counts in zip(records, accepted, strict=True):
             yield from self._up_to(record.partition, record.offset)
             yield self._to.record(record) if counts else _empty(record.partition, record.offset)
             self._next[record.partition] = record.offset + 1
 
     def rest(self, ends: Mapping[int, int]) -> Iterator[Record]:
-        """Yield what stands behind the last records, before the end of each partition."""
+        """Yield empty records behind the last record of each partition, up to the partition's
+        end."""
         for partition, end in ends.items():
             yield from self._up_to(partition, end)
 

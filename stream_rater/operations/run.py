@@ -1,4 +1,4 @@
-"""`stream-rater run`: a worker process."""
+"""`stream-rater run`: runs a worker process."""
 
 import faulthandler
 import signal
@@ -11,14 +11,14 @@ from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.service import Service
 
 LAST_S = 9.5
-"""The longest time that a process takes to end after a signal to stop."""
+"""The longest time that a process takes to end after a signal to stop, in seconds."""
 
 
 def run(settings: Settings, roles: frozenset[str]) -> None:
     """Run these roles of the service until SIGTERM or SIGINT. Raises BadConfiguration or Failed."""
     ladders = service_ladders(settings)
     with named_failures():
-        selfcheck.check()  # before joining a group: the first round finds compiled code
+        selfcheck.check()  # before it joins a group, so kernels are compiled by then
         service = Service(settings, ladders, roles)
         malloc.keep()
         server = _serve(settings, service)

@@ -1,4 +1,4 @@
-"""`stream-rater submit` and `correct`: sends rounds and corrections to `round-completed`."""
+"""`stream-rater submit` and `correct`: send rounds and corrections to `round-completed`."""
 
 import sys
 import time
@@ -33,7 +33,8 @@ from stream_rater.runtime.progress import counted
 
 
 def submit(path: Path, settings: Settings, per_second: float | None) -> None:
-    """Send the valid rounds and corrections of a file to Kafka. `per_second`: at most so many.
+    """Send the valid rounds and corrections of a file to Kafka. `per_second`: the largest number of
+    records to send in a second; None for no limit.
 
     Raises BadConfiguration, or Failed if lines were rejected or not sent.
     """
@@ -82,18 +83,18 @@ def submit(path: Path, settings: Settings, per_second: float | None) -> None:
 
 
 def send(plan: Sequence[Planned], settings: Settings) -> str:
-    """Send corrections in this order. Returns a line with their place. Raises BadConfiguration or
-    Failed."""
+    """Send corrections in this order. Returns a line with their partition and offsets. Raises
+    BadConfiguration or Failed."""
     ladders = service_ladders(settings)
     check_all(plan, ladders)
     with named_failures():
         admin = Admin(settings)
-        admin.partitions_of(admin.topics.rounds)  # names a topic that does not exist
+        admin.partitions_of(admin.topics.rounds)  # fails if the topic does not exist
         check_taken(plan, ladders, ends_of(admin))
         announce(plan)
         submitter = Submitter(settings, admin.topics.rounds)
         for each in plan:
-            if each.kind == APPLIED:  # applies only what is in the log by then
+            if each.kind == APPLIED:  # it applies only what is in the log before it
                 _flush(submitter, len(plan))
             submitter.correct(each.ladder, each.kind, each.value, each.subject)
         _flush(submitter, len(plan))
@@ -112,7 +113,8 @@ def _flush(submitter: Submitter, count: int) -> None:
 
 
 def _placed(plan: Sequence[Planned], topic: str, places: Sequence[tuple[int, int]]) -> str:
-    """The corrections and their place. All are in one partition, that of the ladder."""
+    """A line with the corrections and their offsets. All are in one partition, that of the
+    ladder."""
     kinds = Counter(each.kind for each in plan)
     what = next(iter(kinds)) if len(plan) == 1 else ", ".join(
         f"{count:,} {kind}" for kind, count in kinds.items()

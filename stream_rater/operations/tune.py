@@ -50,7 +50,7 @@ from stream_rater.runtime.progress import rejections, unknown_ladder
 T = TypeVar("T")
 
 CURE = "tune by a file that has them"
-"""The way out where the log on Kafka lacks rounds."""
+"""The cure in an error about rounds that the log on Kafka lacks."""
 
 DAY_S = 86_400.0
 
@@ -63,11 +63,12 @@ class Report(NamedTuple):
 
     rounds: int
     first: int
-    """The number of rounds to tune on."""
+    """The number of rounds in the first part, on which the search was done."""
     measures: Mapping[tuple[str, str], Mapping[str, float | None]]
     """The averages by part ("first" or "second") and parameters ("start" or "tuned")."""
     differences: Mapping[str, Difference | None] | None
-    """Tuned less start on the second part, by measure; None if that part is empty."""
+    """By measure, the average of the tuned parameters less that of the first guess on the second
+    part, with an interval; None if that part is empty."""
     counted: Counted
     """The pairs and rounds of the second part that are scored."""
     factor: float
@@ -82,7 +83,7 @@ class TunedFile(NamedTuple):
     rating: RatingConfig
     report: Report
     at_ends: tuple[str, ...]
-    """The parameters that ended at an end of their range."""
+    """The parameters whose value is at an end of their range."""
     season: SeasonFile
     out: Path | None
 
@@ -100,7 +101,7 @@ def tune_file(
 ) -> TunedFile:  # fmt: skip
     """Search the parameters of a system that are best by a measure on the first part of a file.
 
-    `train`: that part, of all rounds. Raises BadConfiguration or Failed.
+    `train`: the size of this part, as a fraction of all rounds. Raises BadConfiguration or Failed.
     """
     if out is not None:
         check_writable(out)
@@ -155,7 +156,7 @@ def searched(system: str, trials: int, run: Callable[[Callable[[], None]], T]) -
 
 
 def as_json(config: RatingConfig) -> bytes:
-    """A configuration as `--out` has it, in a few lines."""
+    """A configuration as JSON in several lines, as `--out` writes it."""
     return msgspec.json.format(msgspec.json.encode(without_defaults(config))) + b"\n"
 
 
@@ -177,9 +178,10 @@ class TunedLadder(NamedTuple):
     proposal: Proposal
     system: str
     another: bool
-    """Whether `system` is not the one that the ladder has now."""
+    """Whether `system` differs from the system that the ladder has now."""
     offset: int
-    """The offset of the ladder's partition in a day, about: the parameters can hold from there."""
+    """The approximate end offset of the ladder's partition in a day. The new parameters can hold
+    from there on."""
     out: Path | None
 
     def conclude(self) -> None:
@@ -191,8 +193,9 @@ def tune_topic(
     settings: Settings, ladder: str, system: str | None, aim: str, out: Path | None, *,
     train: float, trials: int, workers: int,
 ) -> TunedLadder:  # fmt: skip
-    """Search parameters for a ladder on the first part of its rounds on Kafka. `system`: None for
-    the ladder's own.
+    """Search parameters for a ladder on the first part of its rounds on Kafka. `system`: the rating
+    system to tune; None for the ladder's present one. `train`: the size of the first part, as a
+    fraction of all rounds.
 
     Raises BadConfiguration if the ladders file is not that of the workers, Failed if the ladder has
     no rounds or too few.
@@ -216,15 +219,16 @@ class _Rounds(NamedTuple):
 
     sessions: Sequence[Session]
     rejected: Mapping[str, int]
-    """The number of rejected records by error code, with those whose ladder cannot be read."""
+    """The number of rejected records by error code. Records whose ladder cannot be read are
+    included."""
     end: int
-    """The offset where the ladder's partition ends."""
+    """The end offset of the ladder's partition."""
     in_a_day: int
-    """The offset where it will end in a day, about."""
+    """The approximate end offset of the partition in a day."""
 
 
 def _read(settings: Settings, ladders: Ladders, ladder: str) -> _Rounds:
-    """The rounds that the ladder's partition has now. Raises BadConfiguration or Failed."""
+    """Read the rounds that the ladder has now. Raises BadConfiguration or Failed."""
     from stream_rater.operations import live_log
     from stream_rater.runtime.failures import named_failures
 
@@ -256,13 +260,13 @@ def _read(settings: Settings, ladders: Ladders, ladder: str) -> _Rounds:
 
 
 class Pace:
-    """Predicts where a partition will be in a day, if it grows as it did on its last day."""
+    """Predicts the end offset of a partition in a day, if it grows as it did on its last day."""
 
     def __init__(self) -> None:
         self._received_s, self._offsets = array("d"), array("q")
 
     def watch(self, records: Iterable[Record]) -> Iterator[Record]:
-        """Yield all records of the partition, from the first one on, and note their times."""
+        """Yield all records of the partition, from the first one on, and store their times."""
         del self._received_s[:], self._offsets[:]
         for record in records:
             self._received_s.append(record.received_s)
@@ -270,14 +274,14 @@ class Pace:
             yield record
 
     def in_a_day(self) -> int:
-        """The offset in a day. There must have been a record."""
+        """The predicted end offset in a day. At least one record must have been read."""
         received_s = np.maximum.accumulate(np.array(self._received_s))
         first = int(np.searchsorted(received_s, received_s[-1] - DAY_S))
         return self.end + (self.end - self._offsets[first])
 
     @property
     def end(self) -> int:
-        """The offset after the last record. There must have been a record."""
+        """The offset after the last record. At least one record must have been read."""
         return self._offsets[-1] + 1
 
 

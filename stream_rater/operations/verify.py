@@ -1,7 +1,7 @@
 """Verifies the store: compares every belief with the sequential replay of the log, bit for bit.
 
-A log with corrections is replayed as they edit it. A belief that a correction has written differs
-from the replay in the fields about the past: see `same_belief`.
+If the log has corrections, the replay is of the log as they edit it. A belief that a correction has
+written may differ from the replay in the fields about the past: see `same_belief`.
 """
 
 from collections import Counter
@@ -27,11 +27,11 @@ from stream_rater.rounds.corrections import decode
 BATCH = 5000
 
 UNANNOUNCED = frozenset({"previous_mu", "previous_sigma", "untold"})
-"""Fields of a belief that hold what was last published of its player, if a correction was not
-published."""
+"""The fields of a belief that hold the last published mu and sigma of its player, if a correction
+was not published."""
 
 SET_BY_CORRECTIONS = UNANNOUNCED | {"last", "previous_time", "previous_season"}
-"""Fields that a correction sets in its own way."""
+"""The fields of a belief that a correction sets to other values than a replay does."""
 
 Read = Callable[[Mapping[int, PlayerColumn]], Mapping[int, StoredShard]]
 """Reads the players' records by shard, as `RedisStore.read` does."""
@@ -55,12 +55,13 @@ class Verdict:
 
 
 def same_belief(found: bytes | None, due: bytes | None, corrected: Collection[int]) -> bool:
-    """Whether a stored record agrees with the replay of the edited log; None is no belief.
+    """Whether a stored belief agrees with the replay of the edited log. `found`: the record in the
+    store. `due`: that of the replay. None means that there is no belief.
 
-    `corrected` are the offsets of the ladder's accepted corrections. A belief that a correction has
-    written last has the correction's offset as `last`, and its SET_BY_CORRECTIONS need not be
-    equal. A rebuild keeps `last` where a correction was not published, and UNANNOUNCED need not be
-    equal. A belief without rounds counts as none.
+    `corrected`: the offsets of the ladder's accepted corrections. If a correction was the last to
+    write a belief, the belief's `last` is the correction's offset, and its SET_BY_CORRECTIONS need
+    not be equal. A rebuild keeps `last` where a correction was not published, and UNANNOUNCED need
+    not be equal. A belief without rounds counts as no belief.
     """
     if found == due:
         return True
@@ -87,7 +88,7 @@ def compare(
     shards: int, read: Read,
 ) -> Verdict:  # fmt: skip
     """Replay the records of `round-completed`, which has `partitions` partitions, and compare each
-    belief with the store's. `again` yields the records from the first one on, each time."""
+    belief with the store's. `again`: yields all records, from the first one on, at each call."""
 
     def run(verdicts: Verdicts | None) -> _Replayed:
         replayed = _Replayed(ladders, window, partitions, verdicts)
@@ -152,7 +153,7 @@ class _Replayed:
                 self._touched.setdefault(ladder, set()).update(touched.names.texts())
 
     def without_rounds(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield a ladder and some of its players who have no round left, at a time."""
+        """Yield the players who have no round left, in batches, each with its ladder."""
         for ladder, players in self._touched.items():
             pool = self.replay.pools.get(ladder, ())
             left_out = sorted(each for each in players if each not in pool)
@@ -182,7 +183,7 @@ class _Store:
 
 
 def _batches(pool: Pool) -> Iterator[tuple[list[str], list[bytes]]]:
-    """Yield some players with their records at a time."""
+    """Yield the players of a pool with their records, in batches."""
     players = pool.players()
     for start in range(0, len(players), BATCH):
         some = players[start : start + BATCH]
@@ -193,7 +194,8 @@ def _compare(
     verdict: Verdict, ladder: str, corrected: Collection[int],
     beliefs: Iterable[tuple[str, bytes | None, bytes | None]],
 ) -> None:  # fmt: skip
-    """Compare beliefs: the player, the record in the store, and the record of the replay."""
+    """Compare some beliefs of a ladder, and note the result in the verdict. `beliefs`: the player,
+    the record in the store, and the record of the replay."""
     for player, found, due in beliefs:
         verdict.beliefs += 1
         if found is None:

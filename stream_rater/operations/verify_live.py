@@ -76,7 +76,8 @@ def _wait_until_caught_up(admin: Admin, rounds: int, shards: int, wait_s: float)
 
 
 def _report(verdict: Verdict, surplus: int, begun_by: int) -> str:
-    """The counts. Prints the players whose beliefs differ, and raises Failed if there are any."""
+    """A line with the counts. Prints the first players whose beliefs are missing or differ. Raises
+    Failed if there are any, or if the store has beliefs that the log does not explain."""
     for name, players in (("missing", verdict.missing), ("different", verdict.differing)):
         for ladder, player in players[:SHOWN_LINES]:
             print(f"{name}: ladder {ladder!r}, player {player!r}", file=sys.stderr)
@@ -93,7 +94,7 @@ def _report(verdict: Verdict, surplus: int, begun_by: int) -> str:
 
 
 def _other_kernels(begun_by: int) -> str:
-    """A hint if the ratings go back to another release's kernels; else empty."""
+    """A hint if the ratings go back to the kernels of another release; else empty."""
     if begun_by == KERNEL_VERSION:
         return ""
     return (
