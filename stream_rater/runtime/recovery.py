@@ -6,7 +6,7 @@ from typing import Any
 from stream_rater.pipeline.ports import Effect, Poll
 
 QUIET_S = 10.0
-"""After this time without trouble a role counts as working again, whatever it does."""
+"""The time without trouble after which a role counts as working again in any case."""
 
 
 class Recovery:

@@ -98,7 +98,7 @@ def _put_key(
 
 @kernel
 def _put_size(out: Bytes, at: int, kind: int, size: int, end: Bytes) -> int:
-    """Write a RESP header: how many arguments or bytes follow."""
+    """Write a RESP header: the number of arguments or bytes that follow."""
     out[at] = kind
     return put(out, put_number(out, at + 1, size), end, 0, len(end))
 

@@ -60,7 +60,7 @@ Place = tuple[int, int]
 
 
 class IndexLost(Exception):
-    """Redis lost a part of the index. Reading begins again where the rest ends."""
+    """Redis lost a part of the index. Reading begins again where the remaining part ends."""
 
 
 class IndexWriter:
@@ -145,7 +145,7 @@ class IndexWriter:
                     pipe.multi()
                     pipe.zadd(ROOT, {partition_member(p): at for p, at in raised.items()})
                     if not executed(pipe):
-                        continue  # another process did it, or names a ladder
+                        continue  # another process did it, or added a ladder
                     self._positions = stored | raised
                     return
         raise StoreTrouble(f"redis: others wrote {ROOT} {ATTEMPTS} times")
@@ -162,7 +162,7 @@ class IndexWriter:
                 stored = _checked(keys.state, _positions(found.state), known)
                 whole = found.state.get(SIZES, _sizes(0, 0, 0, 0)) == _sizes(*found.sizes)
                 if whole and not (raised := _raised(stored, positions)):
-                    self._ladders[ladder] = stored  # another process was here
+                    self._ladders[ladder] = stored  # another process wrote first
                     return
                 pipe.multi()
                 if whole:
@@ -212,7 +212,7 @@ def _is_fresh(place: Place | None, stored: Positions) -> bool:
 
 
 class _Found(NamedTuple):
-    """What Redis has of a ladder."""
+    """The data about a ladder that Redis has."""
 
     state: Mapping[bytes, bytes]
     sizes: Sequence[int]
