@@ -42,7 +42,7 @@ HEAD_TOO_LARGE = (
 
 
 class Limits(NamedTuple):
-    """What all clients of a server may use together, and each of them alone."""
+    """The limits for all clients of a server together, and for each client."""
 
     connections: int
     """The number of open connections."""
@@ -162,7 +162,7 @@ class Connection(HttpToolsProtocol):
         self._open.add(self, self.client[0] if self.client else "")
 
     def data_received(self, data: bytes) -> None:
-        """Parse what the client sent. A head that is too large ends the connection."""
+        """Parse data from the client. A head that is too large ends the connection."""
         super().data_received(data)
         if self._in_head and not self.transport.is_closing():
             self._head_bytes += len(data)
@@ -251,7 +251,7 @@ class Connection(HttpToolsProtocol):
         self._open.idle(self)
 
     def _close(self) -> None:
-        """Close the connection after the client has read what was written."""
+        """Close the connection after the client has read all written data."""
         self.transport.close()
         if self._unread is None:
             self._wait(STEP_S)

@@ -19,7 +19,7 @@ from stream_rater.serve.problems import Refused
 
 
 def check_sides(sides: Sequence[SideQuestion], most: int) -> None:
-    """Raise Refused for impossible sides: a repeated player, too many players, or wrong shares."""
+    """Raise Refused for a repeated player, a wrong number of shares, or too many players."""
     for i, side in enumerate(sides):
         if side.shares is not None and len(side.shares) != len(side.players):
             raise Refused(

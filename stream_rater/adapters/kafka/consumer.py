@@ -139,7 +139,7 @@ class Input:
             "fetch.message.max.bytes": 2**20,
             "fetch.wait.max.ms": 100,
             "fetch.error.backoff.ms": 10,  # after an unreadable batch; default 500
-            "fetch.queue.backoff.ms": 10,  # while the queue holds records; default 1000
+            "fetch.queue.backoff.ms": 10,  # while the queue has records; default 1000
             "error_cb": self._notice,
         }
         if prefer_large_fetches:

@@ -143,13 +143,13 @@ def follow(
 
 
 def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record]:
-    """Yield every record that a topic holds now. The records of each partition come in order."""
+    """Yield every record that a topic has now. The records of each partition come in order."""
     for some in read_batches(settings, topic, partitions):
         yield from some
 
 
 def read_batches(settings: Settings, topic: str, partitions: int) -> Iterator[list[Record]]:
-    """Yield every record that a topic holds now, in lists of those that arrive together. The
+    """Yield every record that a topic has now, in lists of those that arrive together. The
     records of each partition come in order. Raises LogTrouble if nothing arrives for TIMEOUT_S, or
     Denied."""
     return _read(settings, topic, set(range(partitions)))

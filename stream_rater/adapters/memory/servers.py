@@ -23,7 +23,7 @@ from stream_rater.rating.record import HEADER_SIZE
 
 @dataclass
 class Transaction:
-    """What a producer has sent in a transaction that has not ended."""
+    """The messages of a producer in a transaction that has not ended."""
 
     events: list[Event] = field(default_factory=list)
     rejections: list[Rejection] = field(default_factory=list)

@@ -227,7 +227,7 @@ class _Line(asyncio.Protocol):
         else:
             self._watch()
 
-    # --- what asyncio calls ---
+    # --- callbacks of asyncio ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport, self.open = transport, True

@@ -1,4 +1,4 @@
-"""Encodes what Redis receives for a shard's players, hash by hash.
+"""Encodes commands and arguments for a shard's players, hash by hash, to send them to Redis.
 
 To read beliefs: one encoded HMGET for each hash. To write beliefs: the arguments of our Redis
 Function, which are the key of each hash as a bulk string, and the beliefs as strings, each after

@@ -54,7 +54,7 @@ POSITION = "applied", "start", "fresh", "epoch", "tail"
 
 
 def _reason(error: Exception) -> str:
-    """The error of Redis without the command, which holds ids and binary data."""
+    """The error of Redis without the command, which contains ids and binary data."""
     if isinstance(error, MovedError):
         return "redis: this is a node of a Redis Cluster: set STREAM_RATER_REDIS_CLUSTER=true"
     return f"redis: {str(error).rpartition(' caused error: ')[2]}"

@@ -42,7 +42,7 @@ from stream_rater.serve.problems import Refused
 from stream_rater.serve.questions import AbsentLadder, Index
 
 MOST_WAITING = 32
-"""The number of questions that may wait for their turn."""
+"""The number of questions that may wait for the thread."""
 
 
 class BeliefQuestions:
@@ -56,7 +56,7 @@ class BeliefQuestions:
         self._live: LiveBeliefs | None = None
 
     async def what_if(self, ladder: str, question: WhatIfQuestion) -> WhatIfAnswer:
-        """What the result of a round would change."""
+        """Compute the changes that the result of a round would make."""
         players = [player for side in question.sides for player in side.players]
         offsets = await self._offsets(ladder, players)
         return await self._turns.run(partial(self._what_if, ladder, question, offsets))

@@ -65,7 +65,7 @@ class Bodies:
 
     def __init__(self) -> None:
         self._bytes = 0
-        """The size of what has been received of all incomplete bodies."""
+        """The number of received bytes of all incomplete bodies."""
 
     async def receive(self, stream: AsyncIterable[bytes]) -> bytes:
         """A whole body. Raises Refused."""

@@ -1,11 +1,11 @@
 """Writes the index of `serve` into Redis: a compare-and-set for each ladder and batch.
 
 Every `serve` process follows `rating-changed`, because its clients want the events, and every one
-writes the index. This needs no leader: what a killed process has not written, another one writes.
+writes the index. So no leader is needed: if a process is killed, another one writes the rest.
 
 1. Names: all ladders of the batch are added to ROOT.
 2. Apply: for each ladder WATCH its keys, read what the events touch, and write that and the new
-   positions in one MULTI/EXEC. If another process wrote meanwhile, nothing happens, and the step is
+   positions in one MULTI/EXEC. If another process wrote since WATCH, nothing happens; the step is
    repeated. An event before the ladder's position in its partition is in the index already. It is
    left out, because later events may have been applied, too.
 3. Checkpoint, now and then: raise the positions of ladders without events, then those of ROOT.
