@@ -249,7 +249,7 @@ class Service:
             ("redis", "authority", settings.redis_ca),
         ):
             end_s = certificates.not_after(path) if path else None
-            if end_s is not None:  # the clients read the file as it is now
+            if end_s is not None:  # of the present file, which the clients read
                 self.metrics.certificates.labels(server, use).set(end_s)
 
     def _role(self, name: str) -> Role:

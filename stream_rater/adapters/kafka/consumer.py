@@ -39,8 +39,8 @@ ENDS_EVERY_S = 1.0
 
 MEMBER_S = 0.05
 """The interval at which the group membership is read while the assignment does not change. The
-client asks another thread, and blocks Python's lock during that. A generation that is out of date
-is harmless: the broker only answers that it is old."""
+client asks another thread, and holds Python's lock until it answers. If the generation is out of
+date, the broker only answers that it is old."""
 
 HEARTBEAT_MS = 200
 SETTLE_S = 2.0
@@ -134,7 +134,7 @@ class Input:
             # Members learn of a rebalance at their next heartbeat, and all wait for the last one.
             "heartbeat.interval.ms": min(settings.session_timeout_ms // 4, HEARTBEAT_MS),
             "queued.max.messages.kbytes": 65_536,
-            # The broker always sends the first batch whole. Only a little may follow it,
+            # The first batch is always sent whole, however large it is. Little may follow it,
             # because the client decompresses a whole response at once.
             "fetch.message.max.bytes": 2**20,
             "fetch.wait.max.ms": 100,

@@ -205,7 +205,7 @@ class Transactions:
         began_s = time.monotonic()
         self._deadlines.call(TIMEOUT_S, how)
         took_s = time.monotonic() - began_s
-        producer.poll(0)  # calls back about connections that broke during the call
+        producer.poll(0)  # calls back about connections that broke during `how`
         if self._doubt or took_s > SLOW_COMMIT_S:
             doubt = self._doubt or f"it took {took_s:.1f} s"
             raise LogTrouble(

@@ -2,7 +2,7 @@
 longer.
 
 They are a cache. If Redis is full, read-only or slow, nothing waits for them: a call that fails
-reports it by its result, and `on_failure` receives the reason. Only Denied is raised.
+reports it by its result, and `on_failure` receives the reason. Denied is raised.
 
 `rebuild` leaves them, because each checkpoint records its own dependencies.
 """

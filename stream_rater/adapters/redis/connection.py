@@ -2,8 +2,8 @@
 for an event loop, for `serve`, which needs no thread and matches replies by their order.
 
 redis-py's own connections read one reply at a time. Its asyncio client takes at least four times as
-much of the processor for a command as the one here. What stays with redis-py: it reads the URL and
-its options, TLS among them, and knows where a cluster's slots are.
+much processor time for a command as the one here. redis-py still parses the URL and its options,
+which include TLS, and knows the places of a cluster's slots.
 """
 
 import asyncio
