@@ -16,8 +16,8 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Cause, Denied, LogTrouble, Regrouped
 
 QUIET = logging.getLogger("stream_rater.librdkafka")
-"""Where librdkafka logs; nothing is printed. What matters comes back as an error, which the service
-logs once."""
+"""The logger of librdkafka. It prints nothing. Important failures return as errors, which the
+service logs once."""
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
 
@@ -37,11 +37,11 @@ DENIALS = frozenset(
 """Errors that a retry does not cure."""
 
 REGROUPED = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS})
-"""Errors after which the group still knows this member; for another one it says
+"""Errors after which the group still knows this member. For an unknown member, the broker returns
 `UNKNOWN_MEMBER_ID`."""
 
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
-"""Errors that no retry cures before the topic takes larger messages."""
+"""Errors that a retry cures only after the topic accepts larger messages."""
 
 LARGEST_RESPONSE_BYTES = 100_000_000
 """The most bytes of one fetch response, and of one batch after decompression. A larger batch cannot
@@ -49,12 +49,12 @@ be read. The limit decides verdicts on records, so every reader of the log uses 
 
 
 CALLBACK_FAILURES = (KafkaException, SystemError)
-"""What a call raises that serves callbacks. If the client has already set its exception when it
-calls back, the callback ends with a SystemError whose cause is that exception."""
+"""The exceptions of a call that serves callbacks. If the client has already set its exception when
+it calls back, the callback ends with a SystemError whose cause is that exception."""
 
 
 def trouble_of(error: BaseException | KafkaError | None) -> LogTrouble | Denied:
-    """Translate a client's error to the exception that a state machine handles."""
+    """Translate a client's error into the exception that a state machine handles."""
     if isinstance(error, SystemError):
         return trouble_of(error.__cause__)
     inner = error.args[0] if isinstance(error, KafkaException) else error
@@ -75,10 +75,10 @@ DENIAL_WORDS = "authenticat", "authoriz"
 def cause_in(text: str) -> Cause:
     """The cause of a failed connection, from librdkafka's text about it.
 
-    The code of the error does not tell: a certificate that the broker rejects in TLS 1.3 is
-    reported as `_TRANSPORT`, the last failure of all brokers is text within `_ALL_BROKERS_DOWN`,
-    and a log line has no code. OpenSSL reports the end of a connection as an error of its own,
-    which is no matter of certificates. Addresses (`sasl_ssl://...`) do not count.
+    The code of the error does not show the cause. A certificate that the broker rejects in TLS 1.3
+    is reported as `_TRANSPORT`. If all brokers are down, the last failure is only in the text of
+    `_ALL_BROKERS_DOWN`. A log line has no code. OpenSSL reports the end of a connection as an error
+    of its own, which does not concern certificates. Addresses (`sasl_ssl://...`) are ignored.
     """
     words = " ".join(word for word in text.lower().split() if "://" not in word)
     if any(each in words for each in TLS_WORDS) and "unexpected eof" not in words:
@@ -87,7 +87,7 @@ def cause_in(text: str) -> Cause:
 
 
 def raise_first(partitions: Iterable[TopicPartition]) -> None:
-    """Raise the first error of a call that succeeded, and failed for single partitions."""
+    """Raise the first error of a call that succeeded but failed for single partitions."""
     for each in partitions:
         if each.error is not None:
             raise trouble_of(each.error)
@@ -95,7 +95,7 @@ def raise_first(partitions: Iterable[TopicPartition]) -> None:
 
 @contextmanager
 def failures_named() -> Iterator[None]:
-    """Turn what a Kafka client raises into LogTrouble and Denied."""
+    """Convert the exceptions of a Kafka client into LogTrouble and Denied."""
     try:
         yield
     except CALLBACK_FAILURES as error:
@@ -107,7 +107,7 @@ def client_options(settings: Settings) -> dict[str, Any]:
     return {
         "bootstrap.servers": settings.kafka,
         "client.id": f"stream-rater-{settings.instance_id or 'worker'}",
-        "retry.backoff.ms": 5,  # a transaction right after another waits for it; default 100
+        "retry.backoff.ms": 5,  # delays a transaction right after another; default 100
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 1000,
         "log_level": 3,
@@ -140,8 +140,8 @@ def _security(settings: Settings) -> dict[str, str]:
 
 
 def _check_complete(settings: Settings, *, sasl: bool, tls: bool) -> None:
-    """Refuse settings that contradict each other, and would connect in another way than
-    intended."""
+    """Raise BadConfiguration for contradictory settings, which would connect in an unintended
+    way."""
     named = bool(settings.kafka_sasl_username), bool(settings.kafka_sasl_password)
     if sasl and settings.kafka_sasl_mechanism.upper().startswith(WITH_PASSWORD) and not all(named):
         raise BadConfiguration("SASL needs kafka_sasl_username and kafka_sasl_password")

@@ -40,11 +40,11 @@ from stream_rater.pipeline.ports import (
 )
 
 SAMPLE_EVERY_S = 10.0
-"""How often the driver asks Redis in which encoding it holds a hash that was just written."""
+"""The interval at which the driver asks Redis for the encoding of a hash that was just written."""
 
 
 class Stopping(Exception):
-    """The worker was asked to stop; it is at a poll, where no work is in hand."""
+    """The worker was asked to stop, and has reached a poll, where no work is in progress."""
 
 
 class OpenTransaction(NamedTuple):
@@ -89,10 +89,10 @@ class Driver:
         self.on_polled: Callable[[Polled], None] = lambda _: None
         """Receives the outcome of each poll."""
         self.on_encoding: Callable[[str], None] = lambda _: None
-        """Receives, at most every SAMPLE_EVERY_S, the encoding in which Redis holds a hash of
-        beliefs."""
+        """Receives the encoding in which Redis stores a hash of beliefs, at most every
+        SAMPLE_EVERY_S."""
         self._sample_due_s = 0.0
-        # The effects that are one call of a client each; the others are the methods below.
+        # Each of these effects is one call of a client. The other effects are the methods below.
         self.seek = input_.seek
         self.agree = self._notes.agree
         self.note_corrections = self._notes.correct
@@ -130,7 +130,7 @@ class Driver:
             self._transactions.undo()
 
     def _doing(self, effect: Effect[Any]) -> str:
-        """What an effect does, in words for an error message."""
+        """Describe an effect in words for an error message."""
         topics = self._admin.topics
         words: dict[type, str] = {
             Poll: f"reading {self.input.topic}" if self._prepared else "getting a producer",

@@ -21,7 +21,7 @@ from stream_rater.replay.pool import Pool
 from stream_rater.replay.what_if import KnownBeliefs, playing_as
 
 NOTED_S = 1.0
-"""How long the ladder events and the ends of the partitions are used before they are read again."""
+"""The time after which the ladder events and the ends of the partitions are read again."""
 
 NOTHING_PUBLISHED: Mapping[str, int] = {}
 
@@ -35,7 +35,7 @@ class UnratedLadder(Exception):
 
 
 class OtherLadders(Exception):
-    """The ladders file is not that of the workers. The text names the place and the remedy."""
+    """The ladders file differs from the workers'. The text names the place and the remedy."""
 
 
 class BeliefsBehind(Exception):
@@ -102,7 +102,7 @@ class LiveBeliefs:
         return known._replace(pool=pool)
 
     def _prepare(self) -> None:
-        """Check once that Redis is that of the workers. Read new ladder events."""
+        """Check once that the workers use this Redis. Read new ladder events."""
         if not self._shards:
             topics = self._admin.topics
             (shards,) = self._admin.partitions_of(topics.changed)
@@ -115,7 +115,7 @@ class LiveBeliefs:
             try:
                 self._ladder_log = self._events.read()
             finally:
-                self._events.close()  # the next read goes on where this one ended
+                self._events.close()  # the next read continues where this one ended
             self._ends = self._admin.ends(self._admin.topics.rounds, self._partitions)
             self._until_s = self._clock() + NOTED_S
 

@@ -2,11 +2,11 @@
 
 
 class BadConfiguration(ValueError):
-    """A configuration that makes no sense: one line, with the file and the place in it."""
+    """A configuration is invalid. The text is one line with the file and the place in it."""
 
 
 class Failed(Exception):
-    """The work failed: one line says why."""
+    """The work failed. The text is one line with the reason."""
 
 
 class OtherBits(Exception):

@@ -1,4 +1,4 @@
-"""What can be set: ladders (one TOML file) and the service's settings (environment or TOML)."""
+"""Reads the ladders (one TOML file) and the service's settings (environment or TOML)."""
 
 import difflib
 import os
@@ -34,7 +34,7 @@ NO_SYSTEM = re.compile(r"at `\$\S*\bsystem`$|required field `system`")
 
 
 def with_systems(mistake: str) -> str:
-    """The mistake, and where it is about the rating system, the systems that there are."""
+    """The mistake, with a list of the rating systems if it is about the rating system."""
     if not NO_SYSTEM.search(mistake):
         return mistake
     names = sorted(str(each.__struct_config__.tag) for each in get_args(RatingConfig))
@@ -42,12 +42,12 @@ def with_systems(mistake: str) -> str:
 
 
 def check_readable(path: str) -> None:
-    """BadConfiguration where a file that a client library will read cannot be read."""
+    """Raise BadConfiguration if a file that a client library will read cannot be read."""
     _named(path, Path(path).read_bytes)
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """A JSON or TOML file, by its suffix, as a table."""
+    """Read a table from a file: JSON if its suffix is `.json`, else TOML."""
 
     def read() -> dict[str, Any]:
         data = path.read_bytes()
@@ -60,17 +60,17 @@ def read_table(path: Path) -> dict[str, Any]:
 
 
 def read_rating(path: Path) -> RatingConfig:
-    """A rating configuration from a JSON or TOML file."""
+    """Read a rating configuration from a JSON or TOML file."""
     table = read_table(path)
     rating: RatingConfig = _named(path, lambda: msgspec.convert(table, RatingConfig))
     return rating
 
 
 def read_ladders(path: Path) -> Ladders:
-    """The ladders file."""
+    """Read a ladders file."""
     table = read_table(path)
     each_ladder = table.get("ladders")
-    if isinstance(each_ladder, dict):  # one by one first: msgspec does not name keys of a table
+    if isinstance(each_ladder, dict):  # checked one by one: msgspec does not name a table's keys
         for name, ladder in each_ladder.items():
             _named(f"{path}: ladder {name!r}", partial(msgspec.convert, ladder, Ladder))
     ladders: Ladders = _named(path, lambda: msgspec.convert(table, Ladders))
@@ -80,7 +80,7 @@ def read_ladders(path: Path) -> Ladders:
 def read_settings(
     path: Path | None = None, environment: Mapping[str, str] = os.environ
 ) -> Settings:
-    """Settings from a TOML file, if any, with the environment's on top."""
+    """Read the settings from a TOML file, if any. Those of the environment take precedence."""
     table = read_table(path) if path is not None else {}
     table |= _from_environment(environment)
     where = path or "environment"
@@ -89,7 +89,7 @@ def read_settings(
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Settings by name; BadConfiguration for a variable with our prefix that is none of ours."""
+    """The settings by name. Raises BadConfiguration for an unknown variable with our prefix."""
     known = {PREFIX + name.upper(): name for name in Settings.__struct_fields__}
     del known[PREFIX + "KAFKA_OPTIONS"]
     found = {}
@@ -105,7 +105,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _with_secrets(settings: Settings, where: Path | str) -> Settings:
-    """With the secrets that stand in files of their own, read once, at the start."""
+    """The settings with the secrets that have files of their own, which are read here once."""
     found = {}
     for name in SECRETS:
         file = getattr(settings, f"{name}_file")
@@ -120,8 +120,8 @@ def _with_secrets(settings: Settings, where: Path | str) -> Settings:
 
 
 def ladders_of(environment: Mapping[str, str]) -> Ladders:
-    """The ladders that the environment names, for a command that takes no settings. Every ladder by
-    default parameters if it names none."""
+    """The ladders of the file that the environment names, for a command that takes no settings. If
+    it names none, every ladder has default parameters."""
     variable = f"{PREFIX}LADDERS"
     if not (path := environment.get(variable)):
         return ANY_LADDER
@@ -132,7 +132,8 @@ def ladders_of(environment: Mapping[str, str]) -> Ladders:
 
 
 def service_ladders(settings: Settings) -> Ladders:
-    """The ladders that these settings name; each with a history that a record can hold."""
+    """The ladders of the file that these settings name. Raises BadConfiguration if a ladder keeps
+    full histories, which do not fit into a record."""
     if not settings.ladders:
         return ANY_LADDER
     found = read_ladders(Path(settings.ladders))

@@ -1,4 +1,4 @@
-"""Ladders: how each is rated from which offset on, and what its rounds may be at most."""
+"""Ladders: the rating parameters of each by offset, and the limits of its rounds."""
 
 import hashlib
 import math
@@ -10,47 +10,48 @@ from msgspec import Meta
 from stream_rater.rating.parameters import EloMMR, RatingConfig, for_fingerprint
 
 TEMPLATE = "*"
-"""The ladder id that stands for every ladder not named."""
+"""The ladder id that stands for every ladder that is not named."""
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a round may be at most; beyond it is rejected."""
+    """The limits of a round. A round that exceeds one is rejected."""
 
     max_bytes: Annotated[int, Meta(gt=0)] = 8 * 2**20
     max_depth: Annotated[int, Meta(ge=3, le=64)] = 16
     max_entries: Annotated[int, Meta(ge=2)] = 1_000_000
     max_weight: Annotated[float, Meta(gt=0)] = 1000.0
     max_skew_s: Annotated[int, Meta(ge=0)] = 86_400
-    """How far a round's completion may lie ahead of the time the log received it."""
+    """The most seconds by which a round's completion may be later than its arrival in the log."""
     unknown_fields: Literal["count", "reject"] = "count"
-    """What becomes of a round with a field that we do not know, or with a rank beside `dnf`."""
+    """Whether a round is counted or rejected if it has an unknown field, or a rank beside `dnf`."""
     corrections: Literal["accepted", "refused"] = "accepted"
-    """What becomes of the ladder's corrections."""
+    """Whether the ladder's corrections are accepted or refused."""
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What holds for a ladder's rounds at one offset of the log. Made anew for each round."""
+    """The parameters and limits of a ladder's rounds at one offset of the log. One is made for each
+    round."""
 
     rating: RatingConfig
     limits: Limits
 
 
 class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is to hold for a ladder from an offset on; a table that is absent stays as it was."""
+    """A change of a ladder from an offset on. A table that is absent does not change."""
 
     from_offset: Annotated[int, Meta(ge=1)]
-    """In the ladder's partition of round-completed."""
+    """The first offset with the change, in the ladder's partition of round-completed."""
     rating: RatingConfig | None = None
     limits: Limits | None = None
 
 
 class Ladder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One independent rating pool, and how it is rated from which offset on."""
+    """An independent rating pool, with its parameters by offset."""
 
     rating: RatingConfig
     limits: Limits = Limits()
     from_offset: Annotated[int, Meta(ge=0)] = 0
-    """Before it the ladder is as if it were not named."""
+    """The ladder's first offset. Earlier rounds are handled as if the ladder were not named."""
     changes: tuple[Change, ...] = ()
 
     def __post_init__(self) -> None:
@@ -65,7 +66,7 @@ class Ladder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             after = change.from_offset
 
     def at(self, offset: float) -> Terms:
-        """What holds at an offset that is not before `from_offset`."""
+        """The terms at an offset that is not before `from_offset`."""
         rating, limits = self.rating, self.limits
         for change in self.changes:
             if offset < change.from_offset:
@@ -75,7 +76,7 @@ class Ladder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """From where on something else holds."""
+        """The offsets at which the terms begin or change."""
         return (self.from_offset, *(change.from_offset for change in self.changes))
 
 
@@ -84,11 +85,11 @@ DEFAULT_RATING = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0)
 
 
 class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every ladder, by id; `*` is a template for all others. Without it they are rejected."""
+    """The ladders by id. `*` is a template for all others, which are rejected if there is none."""
 
     ladders: dict[str, Ladder]
     limits: Limits = Limits()
-    """Size and depth, which are checked before the ladder is known."""
+    """The limits of size and depth, which are checked before the ladder is known."""
 
     def __post_init__(self) -> None:
         template = self.ladders.get(TEMPLATE)
@@ -106,15 +107,15 @@ class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
                 )
 
     def find(self, ladder: str, offset: float = math.inf) -> Terms | None:
-        """What holds for the ladder of this id at an offset, the template's where it has none of
-        its own there, or None."""
+        """The terms of a ladder at an offset. If the ladder has none of its own there, they are the
+        template's; None if there is no template either."""
         named = self.ladders.get(ladder)
         if named is None or offset < named.from_offset:
             named = self.ladders.get(TEMPLATE)
         return None if named is None else named.at(offset)
 
     def history(self, ladder: str) -> tuple[str, ...]:
-        """How a ladder is rated from which offset on, an entry `offset:fingerprint` each."""
+        """The history of a ladder's terms: one entry `offset:fingerprint` for each change."""
         named = self.ladders.get(ladder)
         offsets = sorted({0, *(named.offsets if named is not None else ())})
         held = ((offset, self.find(ladder, offset)) for offset in offsets)
@@ -122,10 +123,10 @@ class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 def _fingerprint(terms: Terms) -> str:
-    """A short hash of all that decides how rounds are rated, the same on every machine.
+    """A short hash of everything that decides the ratings, equal on every machine.
 
-    Options that are newer than the first release count only where they are not the default, so that
-    workers of older releases agree.
+    An option that is newer than the first release is hashed only if it is not the default, so that
+    workers of older releases get the same hash.
     """
     rating = for_fingerprint(terms.rating)
     limits = msgspec.to_builtins(terms.limits, order="deterministic")
@@ -136,9 +137,9 @@ def _fingerprint(terms: Terms) -> str:
 
 
 ANY_LADDER = Ladders(ladders={TEMPLATE: Ladder(rating=DEFAULT_RATING)})
-"""What holds without a ladders file."""
+"""The ladders if there is no ladders file."""
 
 
 def one_ladder(rating: RatingConfig) -> Ladders:
-    """Every ladder rated by the same parameters, as the offline commands do."""
+    """The ladders if all are rated by the same parameters, as in the offline commands."""
     return Ladders(ladders={TEMPLATE: Ladder(rating=rating)})

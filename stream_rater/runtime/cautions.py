@@ -5,7 +5,7 @@ from stream_rater.rating.cautions import cautions
 
 
 def cautions_of(ladders: Ladders) -> list[str]:
-    """One line per different warning, which names the first ladder that it holds for."""
+    """One line for each different warning. It names the first ladder that the warning is about."""
     found: dict[str, str] = {}
     for name, each in ladders.ladders.items():
         changed = [change.rating for change in each.changes if change.rating is not None]

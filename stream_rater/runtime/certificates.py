@@ -1,4 +1,4 @@
-"""When a certificate expires, for an alert before that day."""
+"""Reads the date on which a certificate expires, for an alert before that date."""
 
 import ssl
 from datetime import UTC, datetime
@@ -14,10 +14,10 @@ END = "-----END CERTIFICATE-----"
 
 
 def not_after(path: str) -> float | None:
-    """Unix seconds at which the first certificate of a PEM file expires; None if there is none that
-    can be read.
+    """The Unix seconds at which the first certificate of a PEM file expires; None if it has no
+    readable one.
 
-    The client libraries report what is wrong with a file; this only watches a valid one.
+    The client libraries report an invalid file; this only watches a valid one.
     """
     try:
         before, end, _ = Path(path).read_text("ascii").partition(END)

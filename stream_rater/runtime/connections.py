@@ -1,7 +1,7 @@
-"""HTTP connections that no client can hold open for nothing, for the API and for the probes.
+"""HTTP connections for the API and the probes, with time-outs that no client can evade.
 
-uvicorn alone waits without end for a request that comes byte by byte, for the rest of a body whose
-request is already answered, and for a client that does not read its answer. Here a timer runs
+By itself, uvicorn waits without end for a request that comes byte by byte, for the rest of a body
+whose request is already answered, and for a client that does not read its answer. Here a timer runs
 whenever the server waits for the client:
 
 - for the head of a request, and while a client does not read: STEP_S;
@@ -42,7 +42,7 @@ HEAD_TOO_LARGE = (
 
 
 class Limits(NamedTuple):
-    """What all clients of a server may use together, and each of them alone."""
+    """The limits for all clients of a server together, and for each client."""
 
     connections: int
     """The number of open connections."""
@@ -67,7 +67,7 @@ class Server(uvicorn.Server):
         """Listens at once at all addresses of the host. `made_room` is called with `address` or
         `all` when a connection is closed to make room. Raises OSError or ValueError."""
         logger = logging.getLogger("uvicorn")
-        logger.addHandler(logging.NullHandler())  # errors of clients are not worth a line
+        logger.addHandler(logging.NullHandler())  # errors of clients are not logged
         logger.propagate = False
         most = _allowed_connections(limits.connections)
         self.open = OpenConnections(most, limits.per_address, made_room)
@@ -162,7 +162,7 @@ class Connection(HttpToolsProtocol):
         self._open.add(self, self.client[0] if self.client else "")
 
     def data_received(self, data: bytes) -> None:
-        """Parse what the client sent. A head that is too large ends the connection."""
+        """Parse data from the client. A head that is too large ends the connection."""
         super().data_received(data)
         if self._in_head and not self.transport.is_closing():
             self._head_bytes += len(data)
@@ -171,7 +171,7 @@ class Connection(HttpToolsProtocol):
                 self._close()
 
     def on_message_begin(self) -> None:
-        """The first byte of a request has come."""
+        """The first byte of a request has arrived."""
         super().on_message_begin()
         self._in_head, self._head_bytes = True, 0
         self._wait(STEP_S)
@@ -251,7 +251,7 @@ class Connection(HttpToolsProtocol):
         self._open.idle(self)
 
     def _close(self) -> None:
-        """Close the connection after the client has read what was written."""
+        """Close the connection after the client has read all written data."""
         self.transport.close()
         if self._unread is None:
             self._wait(STEP_S)

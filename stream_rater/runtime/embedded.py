@@ -15,10 +15,10 @@ SHARDS = 4
 
 
 class Engine:
-    """Both state machines on one log and store, taking turns.
+    """Runs both state machines alternately on one log and store.
 
     Their clock is virtual: a poll that finds no record takes its time-out at once, and nothing else
-    takes any time. So nobody waits for what is due after a while, as the commit of offsets is.
+    takes any time. So no caller waits for delayed work, such as the commit of offsets.
     """
 
     def __init__(

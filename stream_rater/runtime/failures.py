@@ -1,4 +1,4 @@
-"""Failures of servers that an operator can mend, each as an error of one line."""
+"""Converts failures of servers that an operator can repair into errors of one line."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +18,6 @@ def named_failures() -> Iterator[None]:
     except (TopicMismatch, LayoutMismatch, StoreMismatch) as error:
         raise BadConfiguration(str(error)) from None
     except BrokenPipeError:
-        raise  # the reader of our output has ended
+        raise  # the process that reads our output has ended
     except (Trouble, CannotGoOn, Denied, OSError, OtherBits) as error:
         raise Failed(str(error)) from None

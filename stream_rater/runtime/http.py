@@ -1,6 +1,6 @@
 """The pages /healthz, /readyz and /metrics of a process.
 
-No client can keep others from an answer, or make the process hold more than a little:
+No client can block the answers to others, or make the process use much memory:
 
 - The server runs in an event loop and a thread of its own, and limits connections
   (`runtime.connections`). A new connection is always accepted.
@@ -111,7 +111,7 @@ class _Metrics:
 
     async def page(self, scope: Any) -> Page:
         """The metrics, in the format that the client accepts."""
-        if self._waiting >= LIMITS.connections:  # clients that have gone may be among them
+        if self._waiting >= LIMITS.connections:  # some of them may have disconnected
             return "503 Service Unavailable", PLAIN, b"too many scrapes at once: try again\n"
         self._waiting += 1
         try:
@@ -141,7 +141,7 @@ class _Metrics:
 async def _in_thread(work: Callable[[], Page]) -> Page:
     """The result of `work` from a thread that does not keep the process from ending."""
     done: Future[Page] = Future()
-    done.set_running_or_notify_cancel()  # whoever waits may give up; the thread does not notice
+    done.set_running_or_notify_cancel()  # a caller that stops waiting does not stop the thread
 
     def run() -> None:
         try:

@@ -1,4 +1,4 @@
-"""The latency of records, from their arrival in Kafka until they are finished.
+"""Measures the latency of records, from their arrival in Kafka until they are finished.
 
 The first record of each poll is followed, because it has waited longest. That costs nothing, and
 under little load it is every record. A record arrives at its time in the log: by the broker's clock

@@ -34,12 +34,12 @@ def _for_people() -> list[structlog.types.Processor]:
 
 
 def _printable(_: object, __: str, line: structlog.types.EventDict) -> structlog.types.EventDict:
-    """Ids come from outside: their control characters must not reach the terminal."""
+    """Escape control characters. Ids come from outside and must not control the terminal."""
     return {name: shown(each) if isinstance(each, str) else each for name, each in line.items()}
 
 
 def _for_machines() -> list[structlog.types.Processor]:
-    """Tracebacks have no values of local variables: passwords may be among them."""
+    """The processors for JSON lines. Tracebacks omit local variables, which may have passwords."""
     tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     return [
         structlog.processors.ExceptionRenderer(tracebacks),

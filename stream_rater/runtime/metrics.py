@@ -36,7 +36,7 @@ FAST_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0
 WAITS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 600.0)
 
 ENCODINGS = ("listpack", "hashtable")
-"""How Redis encodes a hash: a listpack is compact, a hashtable takes about twice the memory."""
+"""The encodings of a Redis hash. A hashtable takes about twice the memory of a listpack."""
 
 LOG_EVERY_S = 1.0
 """The least interval between two log lines of one kind of warning. The counters count them all."""
@@ -220,14 +220,14 @@ class ServiceObserver(Observer):
         self.behind: Collection[int] = ()
         """Partitions whose round ids before the committed offset are still being read."""
         self.refused: dict[int, str] = {}
-        """By refused shard, the reason."""
+        """The reason for each shard that is unavailable."""
         self.refused_ladders: dict[str, str] = {}
-        """By refused ladder, the reason."""
+        """The reason for each ladder that is unavailable."""
         self._waits = LatencyTracker(
             metrics.latency.labels(role).observe, metrics.ahead.labels(role).set, time.time
         )
         self.corrections = CorrectionReports(log, time.monotonic)
-        self._accepted = metrics.rounds.labels("accepted")  # one lookup, not one per round
+        self._accepted = metrics.rounds.labels("accepted")  # looked up once, not for each round
         metrics.assignments.labels(role)
         for cause in CAUSES:
             metrics.troubles.labels(role, cause)

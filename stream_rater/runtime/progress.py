@@ -1,4 +1,4 @@
-"""What commands show of their work: progress bars on standard error, and counts in words.
+"""The progress reports of commands: progress bars on standard error, and counts in words.
 
 A progress bar is shown only where standard error is a terminal.
 """
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, TypeVar
 
-if TYPE_CHECKING:  # it takes longer to load than `--help` should take
+if TYPE_CHECKING:  # loading it takes longer than `--help` should
     from rich.progress import Progress
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from typing import Any
 from stream_rater.pipeline.ports import Effect, Poll
 
 QUIET_S = 10.0
-"""After this time without trouble a role counts as working again, whatever it does."""
+"""The time without trouble after which a role counts as working again in any case."""
 
 
 class Recovery:
@@ -24,14 +24,14 @@ class Recovery:
         self._failing: type | None = None
 
     def failed(self, effect: Effect[Any]) -> None:
-        """Note that this effect failed."""
+        """Record that this effect failed."""
         self._last_s = self._clock()
         if self._since_s is None:
             self._since_s = self._last_s
         self._failing = type(effect)
 
     def succeeded(self, effect: Effect[Any]) -> None:
-        """Note that this effect succeeded."""
+        """Record that this effect succeeded."""
         if self._since_s is None:
             return
         if type(effect) is self._failing:

@@ -1,4 +1,4 @@
-"""Compile the kernels now, and check that this machine computes the bits that all others do.
+"""Compiles the kernels, and checks that this machine computes the same bits as all others.
 
 `python -m stream_rater.runtime.selfcheck` is part of `make setup`. Workers then start with compiled
 code for Elo-MMR, offline commands also for its full histories, and all commands with bytecode.
@@ -52,7 +52,8 @@ from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.runtime import embedded
 
 EXPECTED = "ee64110e779aa1cd"
-"""What `fingerprint` gives on every machine; it changes with KERNEL_VERSION and with the rounds."""
+"""The result of `fingerprint` on every machine. It changes with KERNEL_VERSION and with the test
+rounds."""
 
 
 SYSTEMS: Final[tuple[RatingConfig, ...]] = (
@@ -70,19 +71,19 @@ SYSTEMS: Final[tuple[RatingConfig, ...]] = (
     PlackettLuce(learning_rate=32.0, scale=174.0),
     Thurstone(learning_rate=32.0, scale=174.0),
 )
-"""One of each; whatever else their parameters are, the kernels are the same."""
+"""A configuration of each rating system. Its other parameters do not affect the kernels."""
 
 
 SMALL_ROUNDS, LARGER_ROUNDS = 20, (60, 2000)
-"""How many rounds of a few players the test vector has, and the sizes of those after them: each
-takes another way through stage 1."""
+"""The number of small rounds in the test vector, and the numbers of players of the larger rounds
+after them. The three sizes take different paths through stage 1."""
 
 SEASON, SEASON_STARTS = Season(1, 0.5, 150.0), 12
-"""One that starts before the round of that number."""
+"""A season, and the number of the round before which it starts."""
 
 
 def _round(number: int, players: int = 7) -> bytes:
-    """A round with ties, a team, a share and one who did not finish; deterministic."""
+    """A deterministic round with ties, a team, a share and a player who did not finish."""
     ranks = [1 + (i * 7 + number * 3) % (players - 2) for i in range(players)]
     solo = [f'{{"player":"p{i}","rank":{rank}}}' for i, rank in enumerate(ranks)]
     team = '{"team":["t0","t1"],"shares":[1,0.5],"rank":2}'
@@ -94,12 +95,12 @@ def _round(number: int, players: int = 7) -> bytes:
 
 
 def _record(number: int, players: int) -> Record:
-    """A record of that round, which came in time."""
+    """A record of the round with this number, received in time."""
     return Record(0, number, _round(number, players), received_s=math.inf)
 
 
 def _usual_round(number: int) -> bytes:
-    """One as nearly all are, with players of `_round`'s."""
+    """A round of the usual form, with two players of `_round`."""
     return (
         f'{{"round_id":"u{number}","ladder":"x","completed_at":"2026-01-31T00:00:00Z",'
         '"standings":[{"player":"p0","rank":1},{"player":"p1","rank":2}]}'
@@ -107,8 +108,8 @@ def _usual_round(number: int) -> bytes:
 
 
 def fingerprint() -> str:
-    """A hash of the version, a few rounds' evidence, the beliefs after them and how a season draws
-    these: of every bit."""
+    """A hash of every bit of the kernel version, the evidence of a few rounds, the beliefs after
+    them, and these beliefs after a new season."""
     config = EloMMR(
         weight_limit=0.2, sigma_limit=80.0, rho=0.5, drift_per_day=3.0, newcomer_weights=(0.6,),
         history=4,
@@ -128,7 +129,7 @@ def fingerprint() -> str:
         digest.update(column.tobytes())
     digest.update(shards_of(["a", "abcd", "Straße"], 1000).tobytes())
     depth.json_depth(b"[]", 0)  # the kernel, which small rounds do not need
-    StringColumn.concat([StringColumn.of(["a", "b"])])  # as of messages in both forms
+    StringColumn.concat([StringColumn.of(["a", "b"])])  # for messages in both forms
     encoding.reads(0, PlayerColumn.of([("x", "a")]), 50)
     encoding.writes(0, BeliefColumn.of([(("x", "a"), b"a")]), 50)
     digest.update(bytes([depth.msgpack_depth(b"\x91\x91\x01", 16)]))
@@ -136,7 +137,7 @@ def fingerprint() -> str:
 
 
 def check() -> None:
-    """Raise OtherBits where this machine's arithmetic differs."""
+    """Raise OtherBits if this machine's arithmetic differs."""
     found = fingerprint()
     if found != EXPECTED:
         raise OtherBits(
@@ -146,7 +147,7 @@ def check() -> None:
 
 
 def warning() -> str | None:
-    """What an operator should know of this processor, if anything."""
+    """A warning for operators if this processor is slow for our kernels; otherwise None."""
     if platform.machine() != "x86_64" or llvm.get_host_cpu_features().get("fma", True):
         return None
     return (
@@ -156,7 +157,8 @@ def warning() -> str | None:
 
 
 def compile_for(rating: RatingConfig) -> None:
-    """All that both machines call for a ladder of this kind: a few rounds, one after the other."""
+    """Compile all kernels that both state machines call for a ladder with this configuration, by
+    rating a few rounds one after the other."""
     engine = embedded.Engine(one_ladder(rating))
     for number in range(3):
         for value in (_round(number), _usual_round(number)):
@@ -165,23 +167,26 @@ def compile_for(rating: RatingConfig) -> None:
 
 
 def compile_for_full_histories() -> None:
-    """Stage 2 once more, for beliefs that no record is to hold: offline commands, and tests."""
+    """Compile stage 2 also for full histories, which offline commands and tests use and no record
+    stores."""
     config = msgspec.structs.replace(SYSTEMS[0], history="full")
     decoder, pool = RoundDecoder(one_ladder(config)), Pool(Ladder(rating=config))
     pool.rate(decoder.read(_record(0, 7)), 0)
 
 
 def keep_bytecode() -> None:
-    """Keep the modules' bytecode beside them, where one may write there.
+    """Write the modules' bytecode beside them, if that directory is writable.
 
-    Without it every start of a command compiles them: a tenth of a second. Python keeps it of its
-    own accord, but not under PYTHONDONTWRITEBYTECODE, which many containers and shells set.
+    Without it, every start of a command compiles the modules, which takes a tenth of a second.
+    Python writes bytecode itself, except under PYTHONDONTWRITEBYTECODE, which many containers and
+    shells set.
     """
     compileall.compile_dir(Path(__file__).parents[1], quiet=2)
 
 
 def main() -> None:
-    """Check, then compile for Elo-MMR, or for every system and tell how long each took."""
+    """Check the arithmetic, then compile the kernels for Elo-MMR. With `--all`, compile them for
+    every system, and print how long each took."""
     compile_progress.on_stderr()
     keep_bytecode()
     check()

@@ -36,26 +36,27 @@ from stream_rater.runtime.recovery import Recovery
 from stream_rater.runtime.spans import spans_of
 
 STALE_S = 30.0
-"""A role that has not come to a poll for so long is not healthy."""
+"""A role whose last poll is longer ago than this is not healthy."""
 
 HUNG_S = 60.0
-"""One that has not for so long is in a call that does not return, as librdkafka's
-`send_offsets_to_transaction` may not after a broken connection (its issue 5456): the process ends.
-Nothing that is meant to wait waits so long."""
+"""A role whose last poll is longer ago than this hangs in a call that does not return. The process
+then ends. No call waits this long on purpose. librdkafka's `send_offsets_to_transaction` may hang
+after a broken connection (its issue 5456)."""
 
 SLICE_S = 0.2
 
 SWITCH_S = 0.0003
-"""How soon one role's thread lets the other have the interpreter: by Python's 5 ms each of the many
-calls that a wave makes may wait so long. Measured at 4,400 updates a second: p50 82 ms for 105."""
+"""The interval after which one role's thread lets the other thread use the interpreter. With
+Python's default of 5 ms, each of the many calls of a wave may wait 5 ms. At 4,400 updates a second,
+this value gave a p50 of 82 ms, and the default 105 ms."""
 
 STOP_S = 8.0
-"""A role that is asked to stop has so long to finish what is in hand; then the process just ends,
-which costs a successor no more than a crash does."""
+"""The time in which a role must finish its work after it is asked to stop. After that, the process
+ends at once, which costs a successor no more than a crash."""
 
 
 def layout_of(settings: Settings, admin: Admin, partitions: Mapping[str, int]) -> dict[str, str]:
-    """What a store is laid out for."""
+    """The layout of a store: the settings and the topic that it depends on."""
     rounds = admin.topics.rounds
     return {
         "shards": str(partitions[admin.topics.parts]),
@@ -69,7 +70,8 @@ def layout_of(settings: Settings, admin: Admin, partitions: Mapping[str, int]) -
 def other_counts(
     settings: Settings, topics: Topics, partitions: Mapping[str, int]
 ) -> Iterator[str]:
-    """A line for each count that was set and is not the topics': those that exist decide."""
+    """Yield a warning for each count that is set and differs from the topic's. The topic's count is
+    used."""
     for setting, topic in (("partitions", topics.rounds), ("shards", topics.parts)):
         asked, there = getattr(settings, setting), partitions[topic]
         if asked not in (there, getattr(Settings(), setting)):
@@ -80,9 +82,10 @@ def other_counts(
 
 
 def removed(ladders: Ladders, ladder_log: LadderLog) -> str:
-    """A line about a ladder that was rated and that the file does not rate; empty if none is.
+    """A message about rated ladders that the ladders file does not rate; empty if there are none.
 
-    After a rebuild by a file without it, nothing is noted of a ladder: then it may be absent.
+    After a rebuild with a file that lacks a ladder, the ladder has no ladder events. Then the file
+    may lack it.
     """
     gone = [
         each for each in ladder_log.ladders if ladder_log.noted(each) and not ladders.find(each)
@@ -98,8 +101,8 @@ def removed(ladders: Ladders, ladder_log: LadderLog) -> str:
 
 
 def check_ladders(ladders: Ladders, notes: LadderEvents, ends: Callable[[], Sequence[int]]) -> None:
-    """Refuse a ladders file at odds with the notes in the log, and notes at odds with the log of
-    rounds; have the file's changes confirmed."""
+    """Check the ladders file against the ladder events, and these against the log of rounds. Then
+    announce the file's changes. Raises BadConfiguration if anything is contradictory."""
     own = {each: ladders.history(each) for each in ladders.ladders if each != TEMPLATE}
     if TEMPLATE not in ladders.ladders and (gone := removed(ladders, notes.read())):
         raise BadConfiguration(gone)
@@ -120,7 +123,8 @@ def check_ladders(ladders: Ladders, notes: LadderEvents, ends: Callable[[], Sequ
 
 
 def import_notes(store: RedisStore, notes: LadderEvents) -> None:
-    """Bring what an older release noted in Redis into the log. Two workers may do so at once."""
+    """Append the ladder histories that an older release stored in Redis to the ladder events. Two
+    workers may do so at once."""
     if found := store.layout.old_notes():
         ladder_log = notes.read()
         missing = {each: told for each, told in found.items() if not ladder_log.noted(each)}
@@ -137,14 +141,14 @@ class Role:
     machine: Step[Any]
     failure: BaseException | None = None
     trouble: str = ""
-    """Why it started over and does not read yet."""
+    """The reason why it started over and does not read yet; empty if it reads."""
     seen_s: float = 0.0
     silent_s: float = 0.0
 
     def silent(self, slice_s: float) -> float:
-        """Seconds since it came to a poll, those when the process itself was frozen left out.
+        """The seconds since its last poll, without the time for which the whole process was frozen.
 
-        To be asked every `slice_s`.
+        The caller must call this every `slice_s` seconds.
         """
         polled_s = self.worker.polled_s
         self.silent_s = self.silent_s + slice_s if polled_s == self.seen_s else 0.0
@@ -152,12 +156,12 @@ class Role:
         return self.silent_s
 
     def behind(self) -> int:
-        """Records not yet finished, of the partition that has most of them."""
+        """The largest number of unfinished records of any partition."""
         ends, finished = self.worker.input.lag(), self.observer.finished
         return max((end - finished.get(p, end) for p, end in ends.items()), default=0)
 
     def drive(self, on_end: Callable[[], None]) -> None:
-        """Perform effects until asked to stop."""
+        """Perform effects until the role is asked to stop or fails. Then call `on_end`."""
         outcome, trouble = None, None
         recovery = Recovery(time.monotonic, self.observer.recovered)
         try:
@@ -193,7 +197,7 @@ class Role:
 
 
 class Service:
-    """Everything one process runs."""
+    """The roles of one process, with their metrics and probes."""
 
     def __init__(self, settings: Settings, ladders: Ladders, roles: frozenset[str]) -> None:
         self._settings = settings
@@ -245,7 +249,7 @@ class Service:
             ("redis", "authority", settings.redis_ca),
         ):
             end_s = certificates.not_after(path) if path else None
-            if end_s is not None:  # of the file as it is now, which is what the clients read
+            if end_s is not None:  # of the present file, which the clients read
                 self.metrics.certificates.labels(server, use).set(end_s)
 
     def _role(self, name: str) -> Role:
@@ -281,7 +285,11 @@ class Service:
         return Role(name, worker, observer, machine)
 
     def run(self) -> None:
-        """Until `stop` is called or a role fails; raises what made it fail."""
+        """Run until `stop` is called or a role fails.
+
+        Raises the exception of the role that failed, or LogTrouble if a role does not finish in
+        time, hangs, or cannot continue.
+        """
         sys.setswitchinterval(SWITCH_S)
         threads = [
             threading.Thread(target=role.drive, args=(self.stop,), name=role.name, daemon=True)
@@ -301,9 +309,10 @@ class Service:
         self.log.info("stopped")
 
     def _await(self, threads: Sequence[threading.Thread]) -> list[str]:
-        """Until all have ended, in slices, so that signals are served; the names of those late.
+        """Wait until all threads have ended. Returns the names of the threads that are late.
 
-        Logs once that the process is ready.
+        It waits in slices, so that signals are handled, and logs once that the process is ready.
+        Raises LogTrouble if a role hangs.
         """
         told = False
         while not self._stop.wait(SLICE_S):
@@ -318,11 +327,11 @@ class Service:
         return [thread.name for thread in threads if thread.is_alive()]
 
     def stop(self) -> None:
-        """Finish what is in hand, commit, leave."""
+        """Ask the roles to finish their present work, commit and leave their groups."""
         self._stop.set()
 
     def unhealthy(self) -> list[str]:
-        """Why the process should be restarted: roles that no longer come to a poll."""
+        """The reasons why the process should be restarted: the roles that no longer poll."""
         now_s = time.monotonic()
         return [
             f"{role.name}: no poll for {now_s - role.worker.polled_s:.0f} s"
@@ -331,7 +340,8 @@ class Service:
         ]
 
     def unready(self) -> list[str]:
-        """Why the process does not rate all that it owns, about as soon as it comes."""
+        """The reasons why the process does not promptly rate the records of all partitions that it
+        owns."""
         reasons = self.unhealthy()
         most = self._settings.ready_lag or math.inf
         for role in self._roles:

@@ -1,1 +1,1 @@
-"""The read side: what is kept of `rating-changed`, and what is answered from it. Pure."""
+"""The read side: an index of the events in `rating-changed`, and the API that answers from it."""

@@ -2,7 +2,7 @@
 
 A cursor is opaque to clients, and stable while ranks move. It is the place after one row: the row's
 rating and player. The next page begins with the player who is after this place now, whatever
-happened to the row. So a player who keeps their place is neither left out nor shown twice.
+happened to the row. So a player whose place does not change is neither omitted nor shown twice.
 """
 
 import base64

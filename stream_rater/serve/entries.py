@@ -1,12 +1,12 @@
-"""What the index holds of a ladder, and how events change it.
+"""The contents of the index for a ladder, and how events change them.
 
-The index is a function of each player's newest event, whatever the order of reading:
+The index depends only on each player's newest event, not on the order of reading:
 
-- of a player's events the one with the greatest `offset` is the newest. Any other changes nothing
-  but the history, which keeps the newest changes that were read;
-- who has no round that counts stays as a player without rank, so that no older event takes the
-  player back onto the lists;
-- the leaderboard lists who is not provisional. The histogram counts who is listed.
+- A player's newest event is the one with the greatest `offset`. An older event changes only the
+  history, which keeps the newest changes that were read.
+- A player without a counted round stays in the index without a rank. So no older event returns the
+  player to the leaderboard.
+- The leaderboard lists the players who are not provisional. The histogram counts listed players.
 """
 
 import math
@@ -22,7 +22,7 @@ BIN = 50
 
 
 class IndexedPlayer(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A player as the newest event told."""
+    """A player as published in the newest event."""
 
     mu: float
     sigma: float
@@ -31,7 +31,7 @@ class IndexedPlayer(msgspec.Struct, frozen=True, gc=False, array_like=True):
     provisional: bool
     completed_at: str
     offset: int
-    """In `round-completed`, of what changed the player last."""
+    """The offset in `round-completed` of the last change of the player."""
     season: int | None = None
 
     @property
@@ -41,7 +41,7 @@ class IndexedPlayer(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class IndexedChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What an event changed."""
+    """The change of a player by an event: an entry of the history."""
 
     offset: int
     round_id: str
@@ -54,14 +54,14 @@ class IndexedChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
     previous_rating: float
     rounds: int
     cause: str | None = None
-    """Of a correction its kind; None: a round."""
+    """The kind of the correction; None: a round."""
 
 
 class LadderSummary(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What is known of a ladder beside its players."""
+    """The data about a ladder as a whole."""
 
     players: int = 0
-    """Who has a round that counts."""
+    """The number of players with at least one counted round."""
     offset: int = -1
     """The greatest `offset` of an event; the next fields are of that event."""
     completed_at: str = ""
@@ -82,18 +82,18 @@ _NOBODY = b"\xc0"
 
 
 def players_from(records: Sequence[bytes | None]) -> list[IndexedPlayer | None]:
-    """These players, decoded in one call; None for whom there is no record."""
+    """Decode these records in one call; None for a player without a record."""
     head = b"\xdd" + len(records).to_bytes(4, "big")
     return _several(head + b"".join([_NOBODY if each is None else each for each in records]))
 
 
 class Indexed(NamedTuple):
-    """A part of a ladder's index: these players, and what is told of all."""
+    """A part of a ladder's index: some players, and the data about all players."""
 
     players: Mapping[str, IndexedPlayer]
     histories: Mapping[str, History]
     bins: Mapping[int, int]
-    """Listed players by bin of the histogram; a bin that is absent has none."""
+    """The number of listed players by bin of the histogram. An absent bin has none."""
     summary: LadderSummary
 
 
@@ -120,8 +120,8 @@ def bin_of(rating: float) -> int:
 
 
 class Erased(NamedTuple):
-    """A record without a value: the player is to be forgotten. One stands behind the player's
-    events in each partition that has some."""
+    """A record without a value: the index must forget the player. Each partition with events of the
+    player has such a record after them."""
 
     ladder: str
     player: str
@@ -131,8 +131,8 @@ Change = RatingChanged | Erased
 
 
 def folded(before: Indexed, events: Iterable[Change], kept: int) -> Indexed:
-    """The index after these events of one ladder. `before` has all of their players that are
-    known; of a history the newest `kept` changes stay."""
+    """The index after these events of one ladder. `before` has every player of these events who is
+    in the index. Each history keeps its newest `kept` changes."""
     players, histories = dict(before.players), dict(before.histories)
     bins, summary = dict(before.bins), before.summary
     for event in events:
@@ -160,14 +160,14 @@ def folded(before: Indexed, events: Iterable[Change], kept: int) -> Indexed:
 
 
 def _count(bins: dict[int, int], player: IndexedPlayer | None, step: int) -> None:
-    """Count a player in a histogram, or not any more."""
+    """Add `step` to the histogram's count for a player, if the player is listed."""
     if player is not None and player.listed:
         at = bin_of(player.rating)
         bins[at] = bins.get(at, 0) + step
 
 
 def _with_change(history: History, change: IndexedChange, kept: int) -> History:
-    """The history in order of offset, with the change once."""
+    """The history with the change, in order of offset, without duplicates of the change."""
     if not history or history[-1].offset < change.offset:
         return (*history, change)[-kept:]
     others = [each for each in history if each.offset != change.offset]

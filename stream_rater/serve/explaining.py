@@ -18,13 +18,14 @@ from stream_rater.serve.answers import ExplainAnswer, FactorAnswer
 from stream_rater.serve.entries import IndexedChange
 
 MOST_NAMED = 3
-"""Performances that are told one by one in words."""
+"""The number of performances that the words describe one by one."""
 
 
 def explained(
     player: str, beliefs: Beliefs, rule: RatingRule, history: Sequence[IndexedChange]
 ) -> ExplainAnswer:
-    """The belief about one player, who has played. `beliefs` are as records hold them."""
+    """Explain the belief about one player who has played. `beliefs` has one row, in the form that
+    records store."""
     header: Any = beliefs.header[0]
     count = int(header["count"])
     held = factors_of(beliefs)[0, :count]
@@ -46,8 +47,11 @@ def explained(
 
 
 def _parts(header: Any, held: Floats) -> tuple[Floats, Floats, Floats]:
-    """(1 + K,) where the Gaussian and each of K performances stand, their parts of the weight, and
-    their pulls in points. `held`: (K, 3) rows (p, a, r)."""
+    """The places, weights and pulls of the Gaussian and of K performances, each (1 + K,).
+
+    A place is a rating, the weights add up to 1, and a pull is in points. `held`: (K, 3) rows
+    (p, a, r).
+    """
     mu, precision = float(header["mu"]), float(header["precision"])
     p, a, r = held.T
     strength, tanh = header["scale"] * r, np.tanh((mu - p) * a)
@@ -60,8 +64,10 @@ def _parts(header: Any, held: Floats) -> tuple[Floats, Floats, Floats]:
 def _rounds(
     header: Any, codes: Any, performances: Floats, history: Sequence[IndexedChange]
 ) -> list[list[str]]:
-    """Of each performance, the round of the history that it is of. One that stands for several
-    rounds is wider than that of a round alone, and names none."""
+    """By performance, the ids of the rounds in the history that it may come from.
+
+    A performance that combines several rounds is wider than that of a single round. It gets no ids.
+    """
     half = np.ldexp(0.5, int(header["grid"]))
     alone = codes >> WIDTH_SHIFT == 0
     return [

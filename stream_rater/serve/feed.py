@@ -1,4 +1,4 @@
-"""The last changes of all ladders, for clients that follow them.
+"""Stores the last changes of all ladders, for clients that follow them.
 
 The id of an event is the position in `rating-changed` after it: the next offset of each partition,
 joined by dots. Any `serve` process can resume from it, as far back as its ring reaches.
@@ -48,7 +48,7 @@ def positions_in(event_id: str) -> list[int]:
 
 
 class Feed:
-    """The ring of the last events. It is for one thread."""
+    """A ring of the last events, for one thread."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._ring: deque[FeedEvent] = deque()

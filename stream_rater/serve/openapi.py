@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made of the table of operations and the types of answers."""
+"""Makes the OpenAPI 3.1 document from the table of operations and the types of answers."""
 
 import re
 from typing import Any

@@ -19,7 +19,7 @@ from stream_rater.serve.problems import Refused
 
 
 def check_sides(sides: Sequence[SideQuestion], most: int) -> None:
-    """Raises Refused for sides that can play no round: a player twice, too many, other shares."""
+    """Raise Refused for a repeated player, a wrong number of shares, or too many players."""
     for i, side in enumerate(sides):
         if side.shares is not None and len(side.shares) != len(side.players):
             raise Refused(
@@ -33,7 +33,7 @@ def check_sides(sides: Sequence[SideQuestion], most: int) -> None:
 
 
 def check_different(players: Mapping[str, Sequence[str]]) -> None:
-    """Raises Refused for a player who is there twice. The lists are given by their places."""
+    """Raise Refused if a player appears twice. The keys are the places of the lists."""
     seen: dict[str, str] = {}
     for place, names in players.items():
         for k, player in enumerate(names):
@@ -50,7 +50,7 @@ def predicted(
     config: RatingConfig, sides: Sequence[SideQuestion], players: Sequence[PlayerAnswer],
     variance_factor: float = 1.0,
 ) -> PredictAnswer:  # fmt: skip
-    """What to expect of a round. `players` are those of the sides, in their order."""
+    """Predict a round. `players` are the players of the sides, in their order."""
     share = np.concatenate([side.shares or [1.0] * len(side.players) for side in sides])
     starts = bounds(np.array([len(side.players) for side in sides], np.int64))
     told = of_round(config, starts, share, _believed(players), variance_factor)

@@ -29,7 +29,7 @@ from stream_rater.serve.questions import Incomplete, Questions
 API_LIMITS = Limits(connections=2000, per_address=0, head_bytes=256 * 1024)
 """The setting SERVE_CONNECTIONS limits the connections of one address."""
 STALLED_S = 30.0
-"""A follower that has reported nothing for so long is stalled, and so is the event loop."""
+"""The time without a report after which the follower or the event loop is stalled."""
 BEAT_S = 1.0
 """The interval at which the event loop shows that it runs."""
 READY_S = 2.0
@@ -43,7 +43,7 @@ SWITCH_S = 0.0005
 
 
 class Serve(Watcher):
-    """One `serve` of the read side."""
+    """A `serve` process of the read side."""
 
     def __init__(self, settings: Settings, ladders: Ladders) -> None:
         """Listens at once. Raises OSError or ValueError if that fails."""

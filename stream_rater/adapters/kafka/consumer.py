@@ -4,7 +4,7 @@ Every failure or doubt raises LogTrouble. The machine then asks for new producer
 
 A transaction commits offsets in the name of a group member. `Input` takes the member id and
 generation at a poll after which the assignment did not change. If they were read later, librdkafka
-might have left the group meanwhile (session or poll interval exceeded) and name no member at all.
+might have left the group after the poll (session or poll interval exceeded) and name no member.
 The broker does not fence a transaction without a member.
 """
 
@@ -35,12 +35,12 @@ DRAIN_S = 0.05
 """How long a static member serves outstanding callbacks before it closes."""
 
 ENDS_EVERY_S = 1.0
-"""How often the ends of partitions are read for metrics."""
+"""The interval at which the ends of partitions are read for metrics."""
 
 MEMBER_S = 0.05
-"""How often the group membership is read while the assignment does not change. The client asks
-another thread and holds Python's lock meanwhile. With an older generation, the broker only answers
-that it is old."""
+"""The interval at which the group membership is read while the assignment does not change. The
+client asks another thread, and holds Python's lock until it answers. If the generation is out of
+date, the broker only answers that it is old."""
 
 HEARTBEAT_MS = 200
 SETTLE_S = 2.0
@@ -96,7 +96,7 @@ class Input:
         self._gained: set[int] = set()
         self._owned: set[int] = set()
         self._reading: set[int] = set()
-        """Owned partitions that were sought. Nothing is fetched of the others."""
+        """Owned partitions whose offset was set by a seek. Nothing is fetched from the others."""
         self._paused: set[int] = set()
         """Those of `_reading` that are paused because the machine does not want them now."""
         self._next: dict[int, int] = {}
@@ -117,11 +117,11 @@ class Input:
         self._rejoins = False
         """Whether the group may soon ask its members to rejoin."""
         self._joined_s = math.inf
-        """Since when the worker is a member of the group, monotonic seconds."""
+        """When the worker became a member of the group, in monotonic seconds."""
         self._noticed: KafkaError | None = None
         """An error that the client reported by callback and that no poll has raised yet."""
         self._why = ""
-        """The last error of one broker, which explains why all are down."""
+        """The text of the last error of one broker, which explains why all are down."""
         self.on_committed: Callable[[Mapping[int, int]], None] = lambda _: None
         """Receives the committed offsets whenever they are read."""
         options = client_options(settings) | {
@@ -139,7 +139,7 @@ class Input:
             "fetch.message.max.bytes": 2**20,
             "fetch.wait.max.ms": 100,
             "fetch.error.backoff.ms": 10,  # after an unreadable batch; default 500
-            "fetch.queue.backoff.ms": 10,  # while the queue holds records; default 1000
+            "fetch.queue.backoff.ms": 10,  # while the queue has records; default 1000
             "error_cb": self._notice,
         }
         if prefer_large_fetches:
@@ -258,8 +258,8 @@ class Input:
             self.consumer.list_topics(self.topic, REJOIN_S)
 
     def _read_membership(self) -> None:
-        """Read member id and metadata in the group, which are valid while the assignment is what
-        the machine knows."""
+        """Read the member id and the metadata of the group. They are valid while the machine knows
+        the present assignment."""
         metadata = self.consumer.consumer_group_metadata()
         self._member_read_s = time.monotonic()
         # Read after the metadata: a client that has no member id gets one only in a later poll.
@@ -373,8 +373,8 @@ class Input:
     def close(self) -> None:
         """Leave the group and close the consumer.
 
-        The member first gives up all partitions, then closes. librdkafka hangs for ever, in a
-        callback that holds Python's lock, if a rebalance begins while it closes. A static member
+        The member first gives up all partitions, then closes. If a rebalance begins while
+        librdkafka closes, it hangs for ever in a callback that holds Python's lock. A static member
         does not leave the group: its successor of the same name takes its partitions over.
         """
         if self._subscribed:

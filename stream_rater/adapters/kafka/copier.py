@@ -1,4 +1,4 @@
-"""Topics that are written once, whole, by one process: a new generation of the log.
+"""Writes whole topics once, in one process: a new generation of the log.
 
 A generation is all topics with the same prefix. `Copier` appends records to a topic that nobody
 else writes to, and `delete_topics` deletes the topics of an old generation.
@@ -32,7 +32,7 @@ class Copier:
         )
 
     def write(self, records: Iterable[Record]) -> int:
-        """Append records, and wait until all are acknowledged. Returns how many there were.
+        """Append records, and wait until all are acknowledged. Returns their number.
 
         A record must get its own offset again, unless that is ANYWHERE. Raises LogTrouble or
         Denied.

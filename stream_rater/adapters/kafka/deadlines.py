@@ -13,10 +13,10 @@ from stream_rater.contract.errors import LogTrouble
 T = TypeVar("T")
 
 SLICE_S = 0.25
-"""The length of a slice: how soon a wait notices that the worker is asked to stop."""
+"""The length of a slice. A wait notices within this time that the worker is asked to stop."""
 
 LAST_MOMENTS_S = 3.0
-"""The longest that a wait still takes once the worker is asked to stop."""
+"""The longest time that a wait continues after the worker is asked to stop."""
 
 
 def _may_be_repeated(error: KafkaException) -> bool:

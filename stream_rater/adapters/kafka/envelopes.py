@@ -88,7 +88,7 @@ def rejected_message(rejection: Rejection, topic: str, largest: int) -> dict[str
     bytes.
 
     A compressed record may hold more bytes than any topic takes in one message. Then they are cut
-    to `largest`, and the header `original-bytes` tells their number. A record that cannot be
+    to `largest`, and the header `original-bytes` has their number. A record that cannot be
     decompressed has no bytes here; its `original-bytes` is `unknown`. The whole record is still at
     its source.
     """

@@ -51,7 +51,7 @@ class LadderEvents:
         self._producer = Parts(settings, self._topic, stop)
 
     def read(self) -> LadderLog:
-        """The fold of all events that exist now. Raises LogTrouble or Denied."""
+        """Read and combine all events that exist now. Raises LogTrouble or Denied."""
         (end,) = self._admin.ends(self._topic, 1)
         if self._next == 0:
             (start,) = self._admin.starts(self._topic, 1)
@@ -76,7 +76,7 @@ class LadderEvents:
             reader = self._opened()
             for record in reader.read(WAIT_S, AT_ONCE):
                 self._add(record.offset, record.value or b"")
-            # The marks of transactions take offsets, too.
+            # The control records of transactions use offsets, too.
             self._next = max(self._next, reader.ends.get(0, 0))
 
     def _add(self, offset: int, message: bytes) -> None:
@@ -118,7 +118,7 @@ class LadderEvents:
 
 
 def noted_ladders(settings: Settings, admin: Admin) -> LadderLog:
-    """The fold of the ladder events on Kafka. Raises LogTrouble, Denied, or TopicMismatch."""
+    """Read and combine the ladder events on Kafka. Raises LogTrouble, Denied, or TopicMismatch."""
     admin.partitions_of(admin.topics.notes)  # raises TopicMismatch if there is no such topic
     events = LadderEvents(settings, admin)
     try:
@@ -130,8 +130,9 @@ def noted_ladders(settings: Settings, admin: Admin) -> LadderLog:
 def disagreement(
     settings: Settings, ladders: Ladders, ladder_log: LadderLog, only: str | None = None
 ) -> str:
-    """Where the ladders file contradicts the ladder events (of all ladders, or of `only` this one),
-    and the remedy, in one line; empty if it does not.
+    """Check the ladders file against the ladder events of all ladders, or of `only` this one.
+
+    Returns one line with the contradiction and the remedy; empty if there is none.
 
     A worker with another file rates nothing. A command with another file would report differences
     that do not exist, or show numbers that were never published.

@@ -36,9 +36,9 @@ from stream_rater.contract.events import ROUND_COMPLETED
 DELIVERY_TIMEOUT_S = 30.0
 
 SUBMIT_S = 300.0
-"""How long a round that a command sends may take until it has failed; librdkafka's default."""
+"""The delivery time-out of a round that a command sends; librdkafka's default."""
 FLUSH_S = 60.0
-"""How long a command waits for the acknowledgements of what it has sent."""
+"""The longest time that a command waits for the acknowledgements of its messages."""
 
 SLOW_COMMIT_S = 2.0
 """A transaction whose end took longer may have been retried, so it counts as in doubt."""
@@ -72,7 +72,7 @@ CONNECTION_FAILED = "FAIL"
 
 def produce(producer: Producer, message: tuple[Any, ...], slices: Iterable[float]) -> None:
     """Produce one message. While the client's queue is full, serve callbacks, which make room, for
-    these slices of time. Raises LogTrouble if the queue stays full, and what the client raises.
+    these slices of time. Raises LogTrouble if the queue stays full, and the client's exceptions.
 
     `message` has the client's positional arguments, from the topic on: they take 25 % to 33 % less
     time than keywords.
@@ -205,7 +205,7 @@ class Transactions:
         began_s = time.monotonic()
         self._deadlines.call(TIMEOUT_S, how)
         took_s = time.monotonic() - began_s
-        producer.poll(0)  # calls back about connections that broke meanwhile
+        producer.poll(0)  # calls back about connections that broke during `how`
         if self._doubt or took_s > SLOW_COMMIT_S:
             doubt = self._doubt or f"it took {took_s:.1f} s"
             raise LogTrouble(
@@ -287,7 +287,7 @@ class PlainProducer:
         """Append one message, and wait while the client's queue is full. Raises LogTrouble if it
         stays full, and what the client raises."""
         message = topic, value, key, partition, delivered, None, NOW, headers
-        # A message leaves the queue at the latest when its time is over.
+        # A message leaves the queue no later than its delivery time-out.
         produce(self.ready(), message, self._deadlines.slices(2 * self._delivery_s))
 
     def serve(self) -> None:

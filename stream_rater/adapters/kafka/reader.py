@@ -27,7 +27,7 @@ AGAIN_AT_ONCE = 5000
 """The most records that are read again by one call."""
 AGAIN_TIMEOUT_S = 10.0
 MOMENT_S = 0.02
-"""How long a call that reads again waits for the first record. Other rounds wait meanwhile."""
+"""How long a call that reads again waits for the first record. Other rounds wait during this."""
 
 PASSING = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED})
 """Errors that a reader ignores. The client asks for the coordinator of its group, which it never
@@ -89,7 +89,7 @@ class Reader:
             return self._converted([])
 
     def gather(self, wait_s: float) -> list[Record]:
-        """The records that come within `wait_s`, or AT_ONCE as soon as there are so many."""
+        """The records that arrive within `wait_s`. Returns early once there are AT_ONCE."""
         with failures_named():
             return self._converted(self._consumer.consume(AT_ONCE, wait_s))
 
@@ -102,7 +102,7 @@ class Reader:
     @property
     def ends(self) -> Mapping[int, int]:
         """By partition, the end of the log, if the last call reached it. The last offsets before
-        it may have no record: compaction and the marks of transactions take offsets, too."""
+        it may have no record: compaction leaves gaps, and control records use offsets."""
         return self._messages.ends
 
     def bounds(self, partition: int) -> tuple[int, int]:
@@ -143,13 +143,13 @@ def follow(
 
 
 def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record]:
-    """Yield every record that a topic holds now. The records of each partition come in order."""
+    """Yield every record that a topic has now. The records of each partition come in order."""
     for some in read_batches(settings, topic, partitions):
         yield from some
 
 
 def read_batches(settings: Settings, topic: str, partitions: int) -> Iterator[list[Record]]:
-    """Yield every record that a topic holds now, in lists of those that arrive together. The
+    """Yield every record that a topic has now, in lists of those that arrive together. The
     records of each partition come in order. Raises LogTrouble if nothing arrives for TIMEOUT_S, or
     Denied."""
     return _read(settings, topic, set(range(partitions)))
@@ -233,8 +233,11 @@ class Rereader:
         returned."""
 
     def read(self, partition: int, first: int, end: int) -> Sequence[Record]:
-        """Records from offset `first` to before `end`: at least one, if there is any. The log
-        reaches `end`; a replica where it does not is waited for. Raises LogTrouble or Denied."""
+        """The records from offset `first` to before `end`: at least one, if there is any.
+
+        The log reaches `end`. If a replica does not, this waits for it. Raises LogTrouble or
+        Denied.
+        """
         records: Sequence[Record] = ()
         try:
             if first < end:
@@ -261,7 +264,7 @@ class Rereader:
         )
 
     def _placed(self, partition: int, first: int) -> Reader:
-        """The reader, whose next record is that at offset `first`."""
+        """The reader, placed so that its next record is at offset `first`."""
         if self._reader is None:
             self._reader = Reader(
                 self._settings, self._topic, placeholders=True, fetch_wait_max_ms=AT_THE_END_MS

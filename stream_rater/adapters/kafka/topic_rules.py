@@ -1,9 +1,9 @@
 """The rules for the configuration of the topics, and the messages about topics that break them.
 
-Nothing here asks Kafka: a description of each topic comes in, and lines come out. A refusal is for
-a setting that would lose rounds or ratings, or stop the service. A warning is for a setting that
-might. Each line names the topic, the setting, its value, the required value, the reason, and the
-command that repairs it.
+This module makes no request to Kafka: it turns descriptions of the topics into lines of text. A
+setting is refused if it would lose rounds or ratings, or stop the service. A setting that might do
+so gets a warning. Each line names the topic, the setting, its value, the required value, the
+reason, and the command that repairs it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +31,7 @@ LARGEST_ROUND_BYTES = LARGEST_RESPONSE_BYTES - ENVELOPE_BYTES
 """The largest record that a reader can read."""
 
 MANY_COPIES = 3
-"""With this many replicas, one may be unavailable and two are left."""
+"""The number of replicas with which one may be unavailable and two are left."""
 
 POLICY = "cleanup.policy"
 RETENTION_MS = "retention.ms"
@@ -267,8 +267,8 @@ def _fragile(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
 
 
 def enlarged(settings: Settings, name: str, size: int) -> str:
-    """Why a message of this size was not taken by a topic, and the advice to let the topic take
-    it."""
+    """The reason why a topic rejected a message of this size, and the advice to let the topic
+    accept it."""
     enough = max(MESSAGE_BYTES, size + ENVELOPE_BYTES)
     return (
         f"{name} does not take a message of {size} bytes, and nothing goes on before it does: "

@@ -1,4 +1,4 @@
-"""The five topics: their names, their creation and checks, and what the service asks Kafka about
+"""The five topics: their names, their creation and checks, and the service's other requests about
 them."""
 
 import time
@@ -46,7 +46,7 @@ TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 5.0
 """The time-out of requests that a state machine waits for."""
 NEWS_S = 0.05
-"""How long to wait before a broker that does not know a new topic is asked again."""
+"""The pause before the service again asks a broker that does not know a new topic."""
 ABANDONED_S = 15.0
 """How long a transaction may stay open after its time-out: brokers look for such transactions every
 10 s."""
@@ -96,7 +96,7 @@ class Admin:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._connection_error: KafkaError | None = None
-        """Why the client could not connect, if it reported a reason by callback."""
+        """The reason why the client could not connect, if it reported one by callback."""
         options = client_options(settings) | {"error_cb": self._note_connection_error}
         try:
             self._client = admin_api.AdminClient(options, logger=QUIET)
@@ -163,7 +163,7 @@ class Admin:
         return {name: len(known.partitions) for name, known in self._known().items()}
 
     def _known(self) -> dict[str, Any]:
-        """The metadata of our topics. Topics that this service created are waited for."""
+        """The metadata of our topics. Waits for topics that this service created."""
         deadline_s = time.monotonic() + TIMEOUT_S
         while not self._created <= (known := self._listed()).keys():
             if time.monotonic() > deadline_s:
@@ -180,7 +180,7 @@ class Admin:
         return {name: known[name] for name in self.topics.names if name in known}
 
     def _described(self, topic: str, ask: "Callable[[], Future[Any]]") -> Any:
-        """The description of a topic. A topic that this service created is waited for."""
+        """The description of a topic. Waits for a topic that this service created."""
         deadline_s = time.monotonic() + TIMEOUT_S
         while True:
             asked = ask()
@@ -199,7 +199,7 @@ class Admin:
         reason = self._connection_error or error
         kind = Denied if reason.code() in DENIALS else LogTrouble
         why = f"kafka at {self._settings.kafka}: {reason.str()}"
-        if reason is error:  # nothing answered there
+        if reason is error:  # the address did not answer
             why += f" {origin('kafka', self._settings.kafka)}"
         return kind(why)
 
@@ -276,8 +276,8 @@ class Admin:
         return self.ends(topic, len(known.partitions))
 
     def stable_ends(self, topic: str, partitions: int) -> list[int]:
-        """The last stable offset of each partition, which is as far as readers of committed records
-        get."""
+        """The last stable offset of each partition, up to which records are readable as
+        committed."""
         return self._offsets(topic, partitions, LATEST, isolation_level=READ_COMMITTED)
 
     def starts(self, topic: str, partitions: int) -> list[int]:
@@ -357,7 +357,8 @@ class Admin:
         return self._readers[group]
 
     def behind(self, group: str, topic: str, partitions: int) -> int:
-        """How many records of a topic a group has not committed. Waits for open transactions."""
+        """The number of records of a topic that a group has not committed. Waits for open
+        transactions."""
         committed = self.committed(group, topic, partitions)
         ends = self.ends(topic, partitions)
         starts_ = self.starts(topic, partitions)

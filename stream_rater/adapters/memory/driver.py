@@ -104,7 +104,7 @@ class MemoryDriver:
         owned = self.group.owned_by(self)
         slept = (
             self.group.generation > self._generation + 1
-        )  # other members may have owned these meanwhile
+        )  # other members may have owned these since then
         lost = self._owned if slept else self._owned - owned
         gained = owned if slept else owned - self._owned
         self._generation = self.group.generation

@@ -23,7 +23,7 @@ from stream_rater.rating.record import HEADER_SIZE
 
 @dataclass
 class Transaction:
-    """What a producer has sent in a transaction that has not ended."""
+    """The messages of a producer in a transaction that has not ended."""
 
     events: list[Event] = field(default_factory=list)
     rejections: list[Rejection] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Group:
         """Open transactions by producer. The offsets in them are not stable."""
 
     def assign(self, members: Sequence[object]) -> None:
-        """Rebalance: assign all partitions anew. Members are fenced until their next poll."""
+        """Rebalance: assign all partitions again. Members are fenced until their next poll."""
         self.generation += 1
         self.owners = (
             {p: members[p % len(members)] for p in range(self.partitions)} if members else {}
@@ -61,7 +61,7 @@ class Records(list[Record]):
 
 
 class Log:
-    """The topics, the two consumer groups, and the ladders' notes (a
+    """The topics, the two consumer groups, and the ladder events (a
     `ladder_history.NoteStore`)."""
 
     def __init__(self, partitions: int, shards: int) -> None:
@@ -76,7 +76,7 @@ class Log:
         self._fenced: set[int] = set()
 
     def add_shards(self, count: int) -> None:
-        """Add shards, which running workers have not noticed."""
+        """Add shards. Running workers do not notice them."""
         self.parts += [Records() for _ in range(count)]
         self.changed += [[] for _ in range(count)]
         self.updaters.partitions += count
@@ -101,14 +101,14 @@ class Log:
         return len(log) - 1
 
     def read(self) -> LadderLog:
-        """The fold of the ladders' notes."""
+        """Combine the ladder events."""
         ladder_log = LadderLog()
         for each in self.notes:
             ladder_log.read(each)
         return ladder_log
 
     def write(self, messages: Sequence[bytes]) -> None:
-        """Append notes about ladders."""
+        """Append ladder events."""
         self.notes += messages
 
     def new_producer(self) -> int:
@@ -152,7 +152,7 @@ class Store:
         self.checkpoints: dict[str, dict[str, bytes]] = {}
         """Heads by ladder and name."""
         self.pieces: dict[tuple[str, str, int], bytes] = {}
-        """By ladder, name and number."""
+        """The pieces of checkpoints by ladder, name and number."""
 
     def read_priors(self, shard: int, players: PlayerColumn) -> Priors:
         """The `applied` of a shard and the players' belief headers."""
@@ -169,8 +169,8 @@ class Store:
 
     def apply(self, shard: int, application: Application) -> bool:
         """Write beliefs and position by compare-and-set. Returns False, and writes nothing, if
-        `applied` is not `position.start` or the epoch is another. Returns False, too, if the
-        beliefs that are new here are not as many as were absent; then the shard is VANISHED."""
+        `applied` is not `position.start` or the epoch differs. It also returns False if the number
+        of new beliefs differs from the number of absent ones; then the shard is VANISHED."""
         position, beliefs = application.position, application.beliefs
         held = self.positions.get(shard, Position())
         if (held.applied, held.epoch) != (position.start, position.epoch):

@@ -1,4 +1,4 @@
-"""Calls of the store's shards: all of an effect in one round trip to each server.
+"""Calls functions on the store's shards. The calls of an effect take one round trip to each server.
 
 Commands are written, and replies read, on connections of our own: redis-py offers no way to read
 several replies at once, and takes 0.9 us to read one, where hiredis takes 0.16 us.
@@ -139,8 +139,8 @@ class Caller:
 
     @contextmanager
     def _slots_known(self) -> Iterator[None]:
-        """Turn a failure that may come from a moved slot into StoreTrouble, and look the slots up
-        again."""
+        """Convert a failure that a moved slot may have caused into StoreTrouble, and look the slots
+        up again."""
         try:
             yield
         except ELSEWHERE as error:

@@ -2,9 +2,9 @@
 longer.
 
 They are a cache. If Redis is full, read-only or slow, nothing waits for them: a call that fails
-returns that it failed, and `on_failure` receives the reason. Denied is raised.
+reports it by its result, and `on_failure` receives the reason. Denied is raised.
 
-`rebuild` leaves them, because each checkpoint has a record of what it depends on.
+`rebuild` leaves them, because each checkpoint records its own dependencies.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -46,21 +46,21 @@ class RedisCheckpoints:
         return piece
 
     def write(self, ladder: str, name: str, number: int, data: bytes) -> bool:
-        """Write a piece. Returns whether it is written for certain."""
+        """Write a piece. Returns whether the write certainly succeeded."""
         with self._failures_reported():
             self._call(self._client.set, checkpoint_piece_key(ladder, name, number), data)
             return True
         return False
 
     def keep(self, ladder: str, name: str, head: bytes) -> bool:
-        """Write a head. Returns whether it is written for certain."""
+        """Write a head. Returns whether the write certainly succeeded."""
         with self._failures_reported():
             self._call(self._client.hset, checkpoints_key(ladder), name, head)
             return True
         return False
 
     def drop(self, ladder: str, name: str, pieces: int) -> bool:
-        """Delete a checkpoint with this many pieces. Returns whether it is deleted for certain."""
+        """Delete a checkpoint with this many pieces. Returns whether that certainly succeeded."""
         with self._failures_reported():
             for number in range(pieces):
                 self._call(self._client.unlink, checkpoint_piece_key(ladder, name, number))
@@ -69,8 +69,8 @@ class RedisCheckpoints:
         return False
 
     def drop_all(self) -> None:
-        """Delete the checkpoints of all ladders. Raises StoreTrouble: they know the ids of
-        players."""
+        """Delete the checkpoints of all ladders. A failure raises StoreTrouble, because checkpoints
+        contain the ids of players."""
         for server in servers(self._client):
             for key in self._call(list, server.scan_iter(match=CHECKPOINT_KEYS, count=10_000)):
                 self._call(self._client.unlink, key)

@@ -32,7 +32,7 @@ class StoreMismatch(Exception):
 
 
 class Memory(NamedTuple):
-    """What a server does when its memory is full."""
+    """The settings of a server for the case that its memory is full."""
 
     policy: str
     limit_bytes: int

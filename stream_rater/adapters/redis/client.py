@@ -44,7 +44,7 @@ Client = Any
 
 
 def connect(settings: Settings) -> Client:
-    """Make a client from the settings. Raises BadConfiguration if they make no sense.
+    """Make a client from the settings. Raises BadConfiguration if they are invalid.
 
     A cluster client asks for the slots at once. It raises StoreTrouble if no node answers, and
     Denied if the user may not ask.
@@ -58,8 +58,8 @@ def connect(settings: Settings) -> Client:
 
 @contextmanager
 def named_addresses(settings: Settings) -> Iterator[tuple[str, list[str]]]:
-    """The URL of the first address, and the further ones, `host:port`. A ValueError within the
-    block is about them, and raised as BadConfiguration."""
+    """The URL of the first address, and the other addresses as `host:port`. A ValueError in the
+    block is about the addresses, and is raised as BadConfiguration."""
     first, *others = settings.redis.split(",")
     address = first if "://" in first else f"redis://{first}/0"
     try:
@@ -130,8 +130,8 @@ DENIALS = (
     "The user executing the script", "ACL failure in script", "because of: NOPERM",
     "EXEC without MULTI",
 )  # fmt: skip
-"""What Redis answers to a user without a right: in a script (7.0, and later releases), and at the
-end of a transaction, which could not begin without the right to."""
+"""Answers of Redis to a user without a right: in a script (7.0, and later releases), and at the
+end of a transaction that could not begin without the right."""
 
 
 REFUSALS = "NOPERM ", "NOAUTH ", "WRONGPASS "
@@ -172,14 +172,13 @@ def is_denial(error: Exception) -> bool:
 
 
 def is_denial_text(text: str) -> bool:
-    """The same of an error as Redis sent it."""
+    """Whether the text of an error, as Redis sent it, means that a user lacks a right."""
     return text.startswith(REFUSALS) or any(each in text for each in DENIALS)
 
 
 def cause_of(error: BaseException) -> Cause:
-    """The cause of an error: "tls" if a TLS handshake failed, which the client's error follows
-    from. The end of a connection is no matter of TLS, though OpenSSL has errors of its own for
-    it."""
+    """The cause of an error: "tls" if a failed TLS handshake caused the client's error. The end of
+    a connection is not a TLS failure, although OpenSSL has errors of its own for it."""
     at: BaseException | None = error
     while at is not None:
         if isinstance(at, ssl.SSLError) and not isinstance(at, ENDS_OF_TLS):
@@ -193,7 +192,7 @@ ENDS_OF_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 @contextmanager
 def failures_named() -> Iterator[None]:
-    """Turn a client's errors into Denied and StoreTrouble."""
+    """Convert a client's errors into Denied and StoreTrouble."""
     try:
         yield
     except FAILURES as error:

@@ -2,8 +2,8 @@
 for an event loop, for `serve`, which needs no thread and matches replies by their order.
 
 redis-py's own connections read one reply at a time. Its asyncio client takes at least four times as
-much of the processor for a command as the one here. What stays with redis-py: it reads the URL and
-its options, TLS among them, and knows where a cluster's slots are.
+much processor time for a command as the one here. redis-py still parses the URL and its options,
+which include TLS, and knows the places of a cluster's slots.
 """
 
 import asyncio
@@ -36,12 +36,12 @@ from stream_rater.contract.errors import Denied, StoreTrouble
 READ_BYTES = 2**16
 KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
 """How soon the system notices that the other end of an idle connection is gone, in seconds and
-probes; as redis-py sets it."""
+probes; as in redis-py."""
 
 
 class Dialer:
-    """Opens connections as the settings say: the user, the database, TLS. Raises BadConfiguration
-    if they make no sense."""
+    """Opens connections with the user, the database and the TLS options of the settings. Raises
+    BadConfiguration if they are invalid."""
 
     def __init__(self, settings: Settings) -> None:
         with named_addresses(settings) as (address, _):
@@ -49,8 +49,8 @@ class Dialer:
         self._kind, self._options = pool.connection_class, pool.connection_kwargs
 
     def options(self) -> Any:
-        """What redis-py makes of the settings: a connection of its own that is never opened. Its
-        TLS context is made when asked for, of the files as they are then."""
+        """A connection of redis-py with these settings, which is never opened. Its TLS context is
+        made on request, from the present contents of the files."""
         return self._kind(**self._options)
 
     def connect(self, host: str | None = None, port: int | None = None) -> "Connection":
@@ -109,8 +109,8 @@ class Connection:
         self._poll.register(self._socket, select.POLLIN)
 
     def is_quiet(self) -> bool:
-        """Whether nothing has arrived that no command has asked for, be it the connection's
-        end."""
+        """Whether nothing unexpected has arrived: no data without a command, and no end of the
+        connection."""
         return not self._poll.poll(0)
 
     def send(self, commands: bytes | bytearray) -> None:
@@ -129,7 +129,7 @@ class Connection:
         are elements of it."""
         gets = self._reader.gets
         for _ in range(count):
-            while (reply := gets()) is False:  # which no reply of RESP 2 is: it is not complete
+            while (reply := gets()) is False:  # incomplete: no reply of RESP 2 is False
                 self._receive()
             if isinstance(reply, Exception):
                 raise reply
@@ -227,7 +227,7 @@ class _Line(asyncio.Protocol):
         else:
             self._watch()
 
-    # --- what asyncio calls ---
+    # --- callbacks of asyncio ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport, self.open = transport, True

@@ -1,4 +1,4 @@
-"""Encodes what Redis receives for a shard's players, hash by hash.
+"""Encodes commands and arguments for a shard's players, hash by hash, to send them to Redis.
 
 To read beliefs: one encoded HMGET for each hash. To write beliefs: the arguments of our Redis
 Function, which are the key of each hash as a bulk string, and the beliefs as strings, each after
@@ -98,7 +98,7 @@ def _put_key(
 
 @kernel
 def _put_size(out: Bytes, at: int, kind: int, size: int, end: Bytes) -> int:
-    """Write a RESP header: how many arguments or bytes follow."""
+    """Write a RESP header: the number of arguments or bytes that follow."""
     out[at] = kind
     return put(out, put_number(out, at + 1, size), end, 0, len(end))
 

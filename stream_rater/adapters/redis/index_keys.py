@@ -50,7 +50,7 @@ class Root(NamedTuple):
     positions: dict[int, int]
     """The offset of each partition."""
     topics: list[str]
-    """The topic; empty if nothing was read yet."""
+    """The topic; empty if nothing has been read yet."""
 
 
 def root_of(found: Iterable[tuple[bytes, float]]) -> Root:

@@ -1,5 +1,5 @@
-"""The metadata of the store on Redis: which shards, buckets and topics it was laid out for, and by
-which kernel version.
+"""The metadata of the store on Redis: its layout of shards, buckets and topics, and the kernel
+version of its ratings.
 
 `rebuild` deletes the shards' keys and writes them again; the metadata is kept apart from them.
 """
@@ -18,8 +18,8 @@ from stream_rater.pipeline.ports import UNFINISHED
 
 LAYOUT_KEY = "stream-rater:layout"
 LADDERS_KEY = "stream-rater:ladders"
-"""Where releases before the topic `ladders-noted` kept the ladders' histories, one entry in each
-field."""
+"""The key in which releases before the topic `ladders-noted` stored the ladders' histories, one
+entry in each field."""
 KERNEL = "kernel"
 """Field of the layout: the kernel version of the first workers, or of the last rebuild."""
 REBUILDING = "rebuilding"
@@ -82,8 +82,7 @@ class StoreMetadata:
                 )
 
     def check_held(self, layout: Mapping[str, str]) -> None:
-        """Raises LayoutMismatch unless workers have laid the store out like this. Writes
-        nothing."""
+        """Raise LayoutMismatch unless workers have stored this layout. Writes nothing."""
         names = [REBUILDING, *layout]
         found: Any = self._guard(partial(self._client.hmget, LAYOUT_KEY, names))
         rebuilding, *stored = found
@@ -102,7 +101,7 @@ class StoreMetadata:
                 )
 
     def check_window(self, window: int) -> None:
-        """Raises LayoutMismatch if workers have another duplicate window. Writes nothing."""
+        """Raise LayoutMismatch if workers have another duplicate window. Writes nothing."""
         stored: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, WINDOW))
         if stored is not None and int(stored) != window:
             raise LayoutMismatch(
@@ -111,7 +110,7 @@ class StoreMetadata:
             )
 
     def check_rebuildable(self, layout: Mapping[str, str]) -> None:
-        """Raises LayoutMismatch if offsets no longer order the rounds, which a rebuild cannot
+        """Raise LayoutMismatch if offsets no longer order the rounds, which a rebuild cannot
         repair."""
         for name in OF_THE_ROUNDS & layout.keys():
             stored: Any = self._guard(partial(self._client.hget, LAYOUT_KEY, name))
@@ -150,7 +149,7 @@ class StoreMetadata:
 
     def begin_rebuild(self, shards: int) -> bytes:
         """Mark the store and each shard as unfinished, then delete the shards' other keys. Returns
-        the epoch that begins here: from now on no call of an older one is carried out."""
+        the epoch that begins here. From now on, Redis executes no call of an older epoch."""
         epoch = secrets.token_hex(EPOCH_BYTES).encode()
 
         def clear() -> None:

@@ -2,7 +2,7 @@
 them, and a Redis Function writes them.
 
 Reads and writes are atomic for each shard. All shards of an effect share one round trip. Nothing is
-retried here: the outcome of a failed call is unknown, and the state machines find it out.
+retried here: the outcome of a failed call is unknown, and the state machines determine it.
 
 Plain commands read at half the cost of a function, because Lua allocates and hashes a string for
 everything that passes through it. Compare-and-set needs a function, or one more round trip.
@@ -48,13 +48,13 @@ from stream_rater.rating.record import HEADER_SIZE
 
 LIBRARY = "stream_rater_5"
 NO_CONNECTION = " connecting to "
-"""In the client's message if no connection could be made."""
+"""A part of the client's message that shows that no connection could be made."""
 NO_HEADER = bytes(HEADER_SIZE)
 POSITION = "applied", "start", "fresh", "epoch", "tail"
 
 
 def _reason(error: Exception) -> str:
-    """The error of Redis without the command, which holds ids and binary data."""
+    """The error of Redis without the command, which contains ids and binary data."""
     if isinstance(error, MovedError):
         return "redis: this is a node of a Redis Cluster: set STREAM_RATER_REDIS_CLUSTER=true"
     return f"redis: {str(error).rpartition(' caused error: ')[2]}"
@@ -86,7 +86,7 @@ def _loaded_code(server: Client) -> str | None:
 
 
 def _belief_keys(server: Client) -> Iterator[list[bytes]]:
-    """Yield the keys of hashes of beliefs on one server, some at a time."""
+    """Yield the keys of hashes of beliefs on one server, in batches."""
     # The pattern leaves out REBUILT, whose ladder is empty.
     keys = server.scan_iter(match="{*}:belief:?*:*", count=10_000)
     while batch := list(itertools.islice(keys, 1000)):
@@ -105,7 +105,7 @@ def _count_on(server: Client) -> int:
 
 
 def _beliefs_on(server: Client) -> Iterator[list[tuple[Player, bytes]]]:
-    """Yield the beliefs on one server, some at a time."""
+    """Yield the beliefs on one server, in batches."""
     for batch in _belief_keys(server):
         pipeline = server.pipeline(transaction=False)
         for key in batch:
@@ -235,8 +235,8 @@ class RedisStore:
         )  # fmt: skip
 
     def encoding(self, shard: int, player: Player) -> str:
-        """The encoding in which Redis holds the hash of a player's belief; empty if Redis does not
-        say."""
+        """The encoding in which Redis stores the hash of a player's belief; empty if Redis does not
+        return it."""
         ladder, name = player
         key = belief_key(shard, ladder, name.encode(), self._buckets)
         try:
@@ -246,7 +246,7 @@ class RedisStore:
         return encoding.decode() if encoding else ""
 
     def _guard(self, action: Any) -> Any:
-        """Run an action, and raise what Redis raises as StoreTrouble or Denied."""
+        """Run an action, and convert the exceptions of Redis into StoreTrouble or Denied."""
         try:
             return action()
         except FAILURES as error:
@@ -268,7 +268,7 @@ class RedisStore:
         return counted
 
     def beliefs(self) -> Iterator[list[tuple[Player, bytes]]]:
-        """Yield every belief in the store, some at a time; a player may come twice. Raises
+        """Yield every belief in the store, in batches; a player may appear twice. Raises
         StoreTrouble or Denied."""
         for server in self._guard(lambda: servers(self._client)):
             batches = _beliefs_on(server)

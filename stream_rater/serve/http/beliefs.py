@@ -42,7 +42,7 @@ from stream_rater.serve.problems import Refused
 from stream_rater.serve.questions import AbsentLadder, Index
 
 MOST_WAITING = 32
-"""The number of questions that may wait for their turn."""
+"""The number of questions that may wait for the thread."""
 
 
 class BeliefQuestions:
@@ -56,13 +56,13 @@ class BeliefQuestions:
         self._live: LiveBeliefs | None = None
 
     async def what_if(self, ladder: str, question: WhatIfQuestion) -> WhatIfAnswer:
-        """What the result of a round would change."""
+        """Compute the changes that the result of a round would make."""
         players = [player for side in question.sides for player in side.players]
         offsets = await self._offsets(ladder, players)
         return await self._turns.run(partial(self._what_if, ladder, question, offsets))
 
     async def explain(self, ladder: str, player: str) -> ExplainAnswer:
-        """Why a player's rating is what it is."""
+        """Explain a player's rating by the factors of the belief."""
         offsets = await self._offsets(ladder, [player])
         history = await self._index.history(ladder, player) if offsets else ()
         return await self._turns.run(partial(self._explain, ladder, player, history, offsets))
@@ -133,7 +133,7 @@ class BeliefQuestions:
 
 @contextmanager
 def _refusals(sides: Sequence[SideQuestion]) -> Iterator[None]:
-    """Turn what goes wrong into Refused."""
+    """Convert the errors of a question into Refused."""
     try:
         yield
     except UnratedLadder as error:
@@ -171,7 +171,7 @@ def _entry(side: SideQuestion, rank: int | None) -> Entry:
 def _changes(
     rated: Rated, sides: Sequence[SideQuestion], known: KnownBeliefs
 ) -> list[ForeseenAnswer]:
-    """In the order of the sides."""
+    """The changes of the players, in the order of the sides."""
     order, side = by_sides(rated, [each.players for each in sides], known.edits)
     names, rounds = rated.rounds.names.texts(), rated.folded.wave.rounds + 1
     found = []

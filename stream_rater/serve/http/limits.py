@@ -1,4 +1,4 @@
-"""What clients may ask of the API: how often, how much at once, and how long it may take.
+"""The limits of requests to the API: their rate, their amount at once, and their time.
 
 The limits of connections are in `runtime.connections`.
 """
@@ -20,7 +20,7 @@ BODY_S = 10.0
 MOST_BODIES_BYTES = 64 * 1024 * 1024
 """Size of all bodies that are being received at the same time."""
 BURST_S = 2.0
-"""A full bucket holds the requests of so many seconds."""
+"""The number of seconds whose requests a full bucket holds."""
 MOST_ADDRESSES = 10_000
 """The number of buckets. Beyond it, the buckets that were used longest ago are dropped: by then
 they are full again."""
@@ -65,7 +65,7 @@ class Bodies:
 
     def __init__(self) -> None:
         self._bytes = 0
-        """The size of what has been received of all incomplete bodies."""
+        """The number of received bytes of all incomplete bodies."""
 
     async def receive(self, stream: AsyncIterable[bytes]) -> bytes:
         """A whole body. Raises Refused."""
@@ -112,7 +112,8 @@ class Turns:
         """The waiting jobs by address, in the order of the addresses' turns. No queue is empty."""
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What `work` returns or raises. Raises Refused if too many questions wait."""
+        """Run `work` in a thread, and return or raise its outcome. Raises Refused if too many
+        questions wait."""
         address = client_address.get()
         job = _Job(work, asyncio.get_running_loop().create_future())
         if self._waiting >= self._most:
@@ -142,7 +143,7 @@ class Turns:
     def _end(self, job: _Job, finished: "asyncio.Future[Any]") -> None:
         self._free += 1
         error = finished.exception()
-        if not job.done.done():  # the client may have gone
+        if not job.done.done():  # the client may have disconnected
             if error is None:
                 job.done.set_result(finished.result())
             else:
@@ -158,7 +159,7 @@ class Turns:
         queue.pop().done.set_exception(_busy(self._most))
 
     def _cancel(self, address: str, job: _Job) -> None:
-        """Drop a job whose client has gone, if it still waits."""
+        """Drop a job whose client has disconnected, if the job still waits."""
         queue = self._queues.get(address)
         if queue is not None and job in queue:
             queue.remove(job)

@@ -76,7 +76,7 @@ class ApiMetrics:
             self._timed(each.name)
 
     def note(self, operation: str, status: int, seconds: float) -> None:
-        """A request was answered."""
+        """Record that a request was answered."""
         self._counted(operation, status).inc()
         self._timed(operation).observe(seconds)
 

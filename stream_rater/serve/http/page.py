@@ -1,4 +1,4 @@
-"""The page at `/`: static files of the package. They ask the API, and nothing outside."""
+"""The page at `/`: static files of the package. They make requests only to the API."""
 
 import hashlib
 import mimetypes
@@ -17,7 +17,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-"""The page can load nothing from elsewhere, and stands in nobody's frame."""
+"""Headers that forbid the page to load anything from elsewhere, and other pages to frame it."""
 
 START = "index.html"
 

@@ -1,1 +1,1 @@
-"""The index that `serve` keeps in Redis: who writes it, who reads it."""
+"""The index that `serve` stores in Redis: its writer, its follower and its reader."""

@@ -1,14 +1,14 @@
-"""What Redis is asked in one step where several answers must be of one instant: read-only scripts.
+"""Read-only scripts for Redis, used where several answers must be of one instant.
 
 Those about a ladder have the keys players, ranks, bins, histories and state, in this order. The
 first argument is a number of positions, then come the positions: an answer is given only if the
-ladder's index has everything before them, and each of its keys is as large as it was left. So an
-index that is lost, as a whole or a key of it, or that Redis has gone back with, never answers.
-Without positions nothing is checked. A script returns its status (ANSWERED, INCOMPLETE or ABSENT),
-and behind ANSWERED the answer.
+ladder's index has everything before them, and each of its keys has its stored size. So an index
+never answers if it, or a key of it, is lost, or if Redis has restored an older state.
+Without positions nothing is checked. A script returns its status (ANSWERED, INCOMPLETE or ABSENT).
+After ANSWERED, the answer follows.
 
 In `ranks` the score is minus the displayed rating, and members of equal score are in order of their
-bytes. A rank is 1 and how many have a lesser score.
+bytes. A rank is 1 plus the number of members with a lesser score.
 """
 
 from stream_rater.adapters.redis.index_keys import SIZES
@@ -59,8 +59,8 @@ return {{{ANSWERED}, {{
   redis.call('HGETALL', KEYS[3])
 }}}}
 """
-"""Argument: the field of the summary. Answers with the summary, how many are listed, and the bins
-with their counts."""
+"""Argument: the field of the summary. Answers with the summary, the number of listed players, and
+the bins with their counts."""
 
 PLAYERS = f"""{_CHECKED}
 return {{{ANSWERED}, redis.call('HMGET', KEYS[1], unpack(ARGV, count + 2))}}
@@ -78,8 +78,8 @@ local score = redis.call('ZSCORE', KEYS[2], given(1))
 local better = score and redis.call('ZCOUNT', KEYS[2], '-inf', '(' .. score)
 return {{{ANSWERED}, {{found, better, redis.call('ZCARD', KEYS[2])}}}}
 """
-"""Argument: a player. Answers with the player's record, how many are better, or nil for who is not
-listed, and how many are listed."""
+"""Argument: a player. Answers with the player's record, the number of better players (nil if the
+player is not listed), and the number of listed players."""
 
 _PAGE = f"""{_CHECKED}
 local function page(start, limit)
@@ -88,16 +88,16 @@ local function page(start, limit)
   return {{{ANSWERED}, {{start, rows, better, redis.call('ZCARD', KEYS[2])}}}}
 end
 """
-"""A page, and one row more if there is one: how many stand before it, its rows as members and
-scores, how many are better than its first, and how many are listed."""
+"""A page, with one more row if there is one: the number of rows before it, its rows as members and
+scores, the number of players better than its first, and the number of listed players."""
 
 AROUND = f"""{_PAGE}
 local index, limit = redis.call('ZRANK', KEYS[2], given(1)), tonumber(given(2))
 if not index then return {{{ANSWERED}, false}} end
 return page(math.max(0, index - math.floor(limit / 2)), limit)
 """
-"""Arguments: a player, and how many rows. Answers with the page with the player in its middle, as
-far as there are rows; nil if the player is not listed."""
+"""Arguments: a player, and the number of rows. Answers with the page around the player, as far as
+there are rows; nil if the player is not listed."""
 
 BEHIND = f"""{_PAGE}
 local player, score = given(1), given(2)
@@ -122,8 +122,8 @@ while low < high do
 end
 return page(low, tonumber(given(3)))
 """
-"""Arguments: a player, a score, and how many rows. Answers with the page right behind where this
-player stands with this score, or would stand."""
+"""Arguments: a player, a score, and the number of rows. Answers with the page after the place that
+this player has, or would have, with this score."""
 
 TOP = f"{_PAGE} return page(0, tonumber(given(1)))"
-"""Argument: how many rows. Answers with the first page."""
+"""Argument: the number of rows. Answers with the first page."""

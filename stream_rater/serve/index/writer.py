@@ -1,11 +1,11 @@
 """Writes the index of `serve` into Redis: a compare-and-set for each ladder and batch.
 
 Every `serve` process follows `rating-changed`, because its clients want the events, and every one
-writes the index. This needs no leader: what a killed process has not written, another one writes.
+writes the index. So no leader is needed: if a process is killed, another one writes the rest.
 
 1. Names: all ladders of the batch are added to ROOT.
 2. Apply: for each ladder WATCH its keys, read what the events touch, and write that and the new
-   positions in one MULTI/EXEC. If another process wrote meanwhile, nothing happens, and the step is
+   positions in one MULTI/EXEC. If another process wrote since WATCH, nothing happens; the step is
    repeated. An event before the ladder's position in its partition is in the index already. It is
    left out, because later events may have been applied, too.
 3. Checkpoint, now and then: raise the positions of ladders without events, then those of ROOT.
@@ -60,7 +60,7 @@ Place = tuple[int, int]
 
 
 class IndexLost(Exception):
-    """Redis lost a part of the index. Reading begins again where the rest ends."""
+    """Redis lost a part of the index. Reading begins again where the remaining part ends."""
 
 
 class IndexWriter:
@@ -145,7 +145,7 @@ class IndexWriter:
                     pipe.multi()
                     pipe.zadd(ROOT, {partition_member(p): at for p, at in raised.items()})
                     if not executed(pipe):
-                        continue  # another process did it, or names a ladder
+                        continue  # another process did it, or added a ladder
                     self._positions = stored | raised
                     return
         raise StoreTrouble(f"redis: others wrote {ROOT} {ATTEMPTS} times")
@@ -162,7 +162,7 @@ class IndexWriter:
                 stored = _checked(keys.state, _positions(found.state), known)
                 whole = found.state.get(SIZES, _sizes(0, 0, 0, 0)) == _sizes(*found.sizes)
                 if whole and not (raised := _raised(stored, positions)):
-                    self._ladders[ladder] = stored  # another process was here
+                    self._ladders[ladder] = stored  # another process wrote first
                     return
                 pipe.multi()
                 if whole:
@@ -212,7 +212,7 @@ def _is_fresh(place: Place | None, stored: Positions) -> bool:
 
 
 class _Found(NamedTuple):
-    """What Redis has of a ladder."""
+    """The data about a ladder that Redis has."""
 
     state: Mapping[bytes, bytes]
     sizes: Sequence[int]
