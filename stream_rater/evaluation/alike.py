@@ -79,7 +79,7 @@ def alike(scores: Sequence[Floats]) -> list[Floats]:
     unscored = found[0][:, FIELDS.index("foretold")] == 0.0
     for each in found:
         each[unscored, FORETOLD] = 0.0
-        for column in (DRAWN, UNFINISHED):  # a system that skips a round has no counts
+        for column in (DRAWN, UNFINISHED):  # a system that skips a round may not count
             each[:, column] = np.max([other[:, column] for other in scores], axis=0)
     return found
 
