@@ -1,1 +1,1 @@
-"""The laboratory: what is built on the sequential replay: verify, rebuild, evaluate and tune."""
+"""The laboratory, built on the sequential replay: verify, rebuild, evaluate and tune."""

@@ -1,35 +1,35 @@
 """Measures how well the ratings before a round predict it, round by round.
 
-Entries are compared in order of rating before the round and in order of place in it. Entries that
-did not finish are one tie for last. The first two measures are taken over the *experienced*
-entries, ranked again among themselves, and once more over all entries; rounds in which all of these
-tie are left out. An entry is experienced if it played LEAST_ROUNDS rounds before; of a team, every
-member.
+The order of the entries by their ratings before the round is compared with their order by place.
+Entries that did not finish tie for the last place. The first two measures are computed twice: over
+the *experienced* entries, which are ranked again among themselves, and over all entries. A round is
+left out if all the entries that a measure considers tie. An entry is experienced if it played at
+least LEAST_ROUNDS rounds before. A team is experienced if every member is.
 
-- pair inversion: 100 (1 - inversions / pairs), %; pairs tied in place or in rating count as
+- pair inversion: 100 (1 - inversions / pairs), in %. Pairs that tie in place or in rating count as
   correct;
-- rank deviation: 100 sum |i - nearest place in the tie range of entry i| / (n (n - 1)), %, where i
-  is the position by rating. Entries equal in rating keep their order in the round, so they count as
-  correct, too.
+- rank deviation: 100 sum |i - nearest place in the tie range of entry i| / (n (n - 1)), in %, where
+  i is the position by rating. Entries of equal rating keep their order in the round, so they count
+  as correct, too.
 
-The other measures are taken over all pairs of entries that are not tied in place:
+The other measures are computed over all pairs of entries that are not tied in place:
 
 - Kendall's tau as B. Kerby defines it: the share of pairs in which the lower rated entry was placed
-  better; pairs of equal rating count half;
+  better. Pairs of equal rating count half;
 - log loss and Brier score of the predicted probability that the better placed entry is better
   (`chances`). Where draws are outcomes, two entries that share a place drew, and both scores are
-  over three outcomes (`chances_with_draws`). Elsewhere a pair that drew is left out, and the draw
-  margin plays no part: then the question is who performed better. Two entries that did not finish
-  are no draw, and are left out in any case.
+  computed over three outcomes (`chances_with_draws`). Otherwise pairs that drew are left out, and
+  the draw margin is ignored: the prediction is only about which entry performed better. A pair in
+  which neither entry finished is not a draw and is always left out.
 
-Averages over rounds weigh a round by its number of entries n; Kendall's tau weighs it by its pairs.
-(Paper, section 6.3, except Kendall's tau and the two scores.)
+Averages over rounds weigh a round by its number of entries n. Kendall's tau weighs it by its number
+of pairs. Section 6.3 of the paper defines these measures, except Kendall's tau and the two scores.
 
 Entries are sorted by rating once, and inversions are counted from the positions (`ranks`). In
-rounds of more than EXACT entries, not all pairs are scored for log loss and Brier score, but those
-that are d places apart for STRIDES distances d. The distances are the same on every run and spread
-evenly, so that each entry meets as many others, near and far. On Codeforces this changes the log
-loss of a whole evaluation by 0.0004.
+rounds of more than EXACT entries, log loss and Brier score do not use all pairs. They use the pairs
+that are d places apart, for STRIDES distances d. The distances are the same on every run and spread
+evenly, so that each entry is compared with as many others, near and far. On Codeforces this changes
+the log loss of a whole evaluation by 0.0004.
 """
 
 import numpy as np
@@ -51,37 +51,38 @@ STRIDES = 16
 SURE = 1e-15
 """Probabilities are clipped to [SURE, 1 - SURE]."""
 TOGETHER = 8
-"""How many probabilities are multiplied before one logarithm is taken: 1e-15 to the eighth power is
-still a normal float."""
+"""The number of probabilities that are multiplied before one logarithm is taken. 1e-15 to the
+eighth power is still a normal float."""
 
 
 def averages(scores: Floats) -> dict[str, float | None]:
-    """The average of each measure over (R, len(FIELDS)) scores of rounds; None if all weights are
-    0."""
+    """The weighted average of each measure over the rounds with these (R, len(FIELDS)) scores. It
+    is None if all weights are 0."""
     return {measure: average(scores, measure) for measure in MEASURES}
 
 
 def average(scores: Floats, measure: str) -> float | None:
-    """The average of one measure over such scores."""
+    """The weighted average of one measure over (R, len(FIELDS)) scores. It is None if all weights
+    are 0."""
     values, weights = values_and_weights(scores, measure)
     total = float(weights.sum())
     return float(values @ weights) / total if total > 0.0 else None
 
 
 def values_and_weights(scores: Floats, measure: str) -> tuple[Floats, Floats]:
-    """(R,) a measure of each round, and (R,) the weight of each round in the average."""
+    """(R,) the value of a measure for each round, and (R,) each round's weight in the average."""
     weight = FIELDS.index(WEIGHT_OF[measure])
     return scores[:, FIELDS.index(measure)], scores[:, weight]
 
 
 @kernel
 def compare(place: Places, mu: Floats, order: Ints) -> tuple[float, float, float, float]:
-    """Compare the order of places with the order of ratings. `order` is `by_rating(mu)`; entries
+    """Compare the order of places with the order of ratings. `order` is `by_rating(mu)`. Entries
     come in order of place.
 
-    Returns the pair inversion and the rank deviation in %, the number of pairs not tied in place,
-    and the share of these that the ratings predicted wrongly. If all entries tie, everything is 0
-    and means nothing.
+    Returns the pair inversion in %, the rank deviation in %, the number of pairs not tied in place,
+    and the share of these pairs that the ratings predicted wrongly. If all entries tie, all four
+    values are 0 and have no meaning.
     """
     n = len(place)
     lo, hi = tie_bounds(place)
@@ -112,7 +113,8 @@ def compare(place: Places, mu: Floats, order: Ints) -> tuple[float, float, float
 
 @giving
 def distances_of(n: int) -> Ints:
-    """The distances d at which pairs of n entries are scored: all, or STRIDES of them."""
+    """The distances d at which pairs of n entries are scored: all, or STRIDES of them if n is
+    greater than EXACT."""
     if n <= EXACT:
         return np.arange(1, n)
     found = np.empty(STRIDES, np.int64)
@@ -126,10 +128,12 @@ def _foretell(
     place: Places, mu: Floats, variance: Floats, other_place: Places, other_mu: Floats,
     other_variance: Floats, gaussian: bool, product: Floats, square: Floats, scored: Ints,
 ) -> None:  # fmt: skip
-    """Score entries against others that come later: multiply p into `product`, and add (1 - p)^2 to
-    `square`.
+    """Score each entry against the later entry at the same index of the `other_` arrays. p is the
+    probability that the earlier entry is better.
 
-    The loop runs over arrays, so that the processor works on several entries at once.
+    `product` is multiplied by p, (1 - p)^2 is added to `square`, and 1 is added to `scored`. Pairs
+    that tie in place change nothing. The loop runs over arrays, so that the processor works on
+    several entries at once.
     """
     for i in range(len(place)):
         z = (mu[i] - other_mu[i]) / np.sqrt(variance[i] + other_variance[i])
@@ -146,8 +150,8 @@ def _foretell(
 def chances(
     place: Places, mu: Floats, variance: Floats, gaussian: bool
 ) -> tuple[float, float, int]:
-    """The mean log loss and Brier score of P(better placed entry is better), and the number of
-    pairs.
+    """The mean log loss and the mean Brier score of P(better placed entry is better), and the
+    number of pairs.
 
     The probability is F((mu_i - mu_j) / sqrt(variance_i + variance_j)), where F is the normal or
     the logistic distribution function of variance 1. Pairs tied in place are left out.
@@ -176,11 +180,11 @@ def chances(
 def chances_with_draws(
     place: Places, mu: Floats, variance: Floats, gaussian: bool, margin: float
 ) -> tuple[float, float, int]:
-    """The mean log loss and Brier score of three outcomes, and the number of pairs: one entry is
-    better than the other by more than `margin`, or worse, or they draw.
+    """The mean log loss and the mean Brier score over three outcomes, and the number of pairs.
 
-    The Brier score is half the sum of (p - happened)^2. Pairs of which neither finished are left
-    out.
+    The outcomes are that one entry is better than the other by more than `margin`, that it is worse
+    by more than `margin`, and that they draw. The Brier score is half the sum of (p - happened)^2
+    over the outcomes. Pairs in which neither entry finished are left out.
     """
     n, surprise, square, pairs = len(place), 0.0, 0.0, 0
     for d in distances_of(n):
@@ -204,8 +208,8 @@ def chances_with_draws(
 
 @giving
 def _not_foretold(place: Places, untied: int) -> tuple[int, int]:
-    """How many of the pairs that could be scored drew, and of how many neither finished. `untied`
-    of them were not tied."""
+    """The number of pairs that drew, and the number of pairs in which neither entry finished. Only
+    the pairs at scored distances count. `untied` is the number of these that do not tie."""
     n, finished, total, unfinished = len(place), len(place), 0, 0
     while finished > 0 and place[finished - 1] == DID_NOT_FINISH:
         finished -= 1
@@ -220,8 +224,8 @@ def _not_foretold(place: Places, untied: int) -> tuple[int, int]:
 
 @giving
 def _experienced(rounds: Ints, order: Ints) -> tuple[Ints, Ints]:
-    """The experienced entries in order of place, and their indices among these in order of
-    rating."""
+    """Two arrays of the experienced entries. The first has the entries in order of place. The
+    second has their indices in the first array, in order of rating."""
     n = len(rounds)
     among, entries, known = np.empty(n, np.int64), np.empty(n, np.int64), 0
     for i in range(n):
@@ -264,12 +268,12 @@ def score(
     sigma: Floats, rounds: Ints, initial_mu: float, noise: float, sigmas: float, gaussian: bool,
     margin: float, shown: Floats,
 ) -> Floats:  # fmt: skip
-    """(R, OF_PAIRS) scores of the rounds of a wave, from its players' beliefs before it
-    (model.Wave).
+    """(R, OF_PAIRS) the scores of a wave's rounds, from the beliefs of its players before the wave
+    (`model.Wave`).
 
     The variance of an entry is the sum of share^2 (sigmas sigma^2 + noise) over its members. Draws
-    are outcomes if there is a `margin`. Entries are in order of `shown` (E,), or of their mean
-    performance if that is empty.
+    are outcomes if `margin` is positive. Entries are ordered by `shown` (E,), or by their mean
+    performance if `shown` is empty.
     """
     entries = len(place)
     entry_mu, variance = np.empty(entries), np.empty(entries)

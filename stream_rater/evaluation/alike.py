@@ -1,14 +1,15 @@
-"""The same rounds and the same outcomes for all configurations that are compared.
+"""Restricts a comparison of configurations to the rounds and outcomes that all of them can score.
 
-Configurations may differ in what they can be scored on: one says how likely a draw is and another
-does not, or one does not rate rounds in which all tie. A difference between scores of unlike rounds
-says nothing. So three rules hold in every comparison:
+Configurations may differ in what they can be scored on. For example, one predicts how likely a draw
+is and another does not, or one does not rate rounds in which all entries tie. A difference between
+scores of different rounds has no meaning. So three rules apply to every comparison:
 
-- draws are outcomes if all configurations say how likely they are; else they are left out for all;
-- a round is scored if each configuration has a score for it;
-- who is experienced follows from the rounds played, not from those that a system rates.
+- draws are outcomes if all configurations predict how likely they are. Otherwise they are left out
+  for all configurations;
+- a round is scored only if each configuration has a score for it;
+- whether an entry is experienced depends on the rounds played, not on those that a system rates.
 
-What is left out is counted (`Counted`).
+`Counted` has the numbers of the pairs that are left out.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,21 +27,23 @@ from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.chances import draw_margin_of
 
 WEIGHTS = tuple(dict.fromkeys(WEIGHT_OF.values()))
-"""The columns that weigh measures."""
+"""The columns that are weights of measures."""
 
 FORETOLD = FIELDS.index("pairs_foretold")
 DRAWN, UNFINISHED = FIELDS.index("pairs_drawn"), FIELDS.index("pairs_unfinished")
 
 
 def draws_of(configs: Iterable[RatingConfig]) -> bool:
-    """Whether all of these say how likely a draw is."""
+    """Whether all of these configurations predict how likely a draw is."""
     return all(draw_margin_of(each) > 0.0 for each in configs)
 
 
 def rounds_before(rows: Ints, before: Ints) -> Ints:
-    """(P,) how many rounds each player had played before each of these, which come in the order of
-    the season: `before` (players,) had been played by the player of each row, and `rows` (P,) are
-    those of the rounds' players."""
+    """(P,) the number of rounds that each player had played before each of these rounds.
+
+    `rows` (P,) has the rows of the players, round by round in the order of the season. `before`
+    (players,) has, for each row, the number of rounds that its player played earlier.
+    """
     order = np.argsort(rows, kind="stable")
     held = rows[order]
     found = np.empty(len(rows), np.int64)
@@ -50,8 +53,8 @@ def rounds_before(rows: Ints, before: Ints) -> Ints:
 
 
 def count_unrated(session: Session, rated: Ints, scores: Floats) -> None:
-    """Count the pairs of the rounds that were not rated in their (R, len(FIELDS)) scores: all of a
-    round's entries tie there, or none finished. `rated` are the indices of the others."""
+    """Add the pairs of the unrated rounds to the counts in their (R, len(FIELDS)) scores. `rated`
+    has the indices of the rated rounds. In an unrated round all entries tie, or none finished."""
     others = np.setdiff1d(np.arange(len(session.rounds)), rated)
     first = bounds(session.rounds.entries)[others]
     finished = session.rounds.place[first] != DID_NOT_FINISH
@@ -61,7 +64,9 @@ def count_unrated(session: Session, rated: Ints, scores: Floats) -> None:
 
 
 def alike(scores: Sequence[Floats]) -> list[Floats]:
-    """Copies of (R, FIELDS) scores by several configurations, without those that not all have."""
+    """Copies of the (R, len(FIELDS)) scores of several configurations. A score that some of them
+    lack has the weight 0 in all copies. The assertion fails if the configurations weigh a round
+    differently."""
     found = [each.copy() for each in scores]
     columns = [FIELDS.index(name) for name in WEIGHTS]
     columns = [column for column in columns if column < scores[0].shape[1]]
@@ -74,28 +79,29 @@ def alike(scores: Sequence[Floats]) -> list[Floats]:
     unscored = found[0][:, FIELDS.index("foretold")] == 0.0
     for each in found:
         each[unscored, FORETOLD] = 0.0
-        for column in (DRAWN, UNFINISHED):  # who did not rate a round may not have looked at it
+        for column in (DRAWN, UNFINISHED):  # a system that skips a round may not count
             each[:, column] = np.max([other[:, column] for other in scores], axis=0)
     return found
 
 
 class Counted(NamedTuple):
-    """What scores are of, and what is left out of them."""
+    """The numbers of rounds and pairs that are scored, and of those that are left out."""
 
     rounds: int
-    """With a log loss."""
+    """Rounds that have a log loss."""
     pairs: int
-    """Of entries, with a log loss; those that drew are among them where draws are outcomes."""
+    """Pairs of entries that have a log loss. They include drawn pairs where draws are outcomes."""
     drawn: int
     """Pairs that drew and have a log loss."""
     drawn_left_out: int
+    """Pairs that drew and have no log loss."""
     unfinished_left_out: int
-    """Pairs of which neither finished."""
+    """Pairs in which neither entry finished. They are never scored."""
     winners: int
     """Rounds whose winner is scored."""
 
     def told(self) -> str:
-        """In words, for below a table."""
+        """These numbers as a sentence to print below a table."""
         parts = [f"log loss and Brier score are of {self.pairs:,} pairs in {self.rounds:,} rounds"]
         for count, what in (
             (self.drawn, "{} draws among them"), (self.drawn_left_out, "{} draws were left out"),
@@ -107,7 +113,8 @@ class Counted(NamedTuple):
 
 
 def counted(scores: Floats, *, draws: bool) -> Counted:
-    """Of (R, FIELDS) scores; `draws`: whether draws are outcomes."""
+    """The counts for (R, len(FIELDS)) or (R, OF_PAIRS) scores. `draws` is whether draws are
+    outcomes."""
     scored = scores[:, FIELDS.index("foretold")] > 0.0
     drawn = int(scores[:, DRAWN].sum())
     taken = int(scores[scored, DRAWN].sum()) if draws else 0

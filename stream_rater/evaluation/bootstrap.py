@@ -1,11 +1,11 @@
-"""Is a difference between two systems more than noise? The paired bootstrap over rounds.
+"""The paired bootstrap over rounds, which shows whether two systems differ by more than noise.
 
-Both systems are scored on the same rounds. These are drawn again with repetition, the same draw for
-both, and the interval holds the middle 95 % of the differences that the draws give: an interval
-with 0 in it says that other rounds of the same kind might have turned the difference around.
+Both systems are scored on the same rounds. The rounds are resampled with replacement, in the same
+way for both systems. The interval contains the middle 95 % of the differences of these samples. If
+it contains 0, other rounds of the same kind might have reversed the difference.
 
-More than MOST_DRAWN rounds are drawn in groups of rounds that follow each other: it takes less
-time, and where rounds are independent the interval is about as wide.
+More than MOST_DRAWN rounds are resampled in groups of consecutive rounds. This takes less time, and
+where rounds are independent the interval is about as wide.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,12 +20,12 @@ from stream_rater.evaluation.accuracy import values_and_weights
 DRAWS = 2000
 MOST_DRAWN = 20_000
 CHUNK = 1 << 20
-"""Counts held at once."""
+"""The number of counts in memory at the same time."""
 
 SEED = np.uint64(1)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-"""SplitMix64's constants."""
+"""The constants of SplitMix64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +38,21 @@ class Difference:
 
     @property
     def noise(self) -> bool:
-        """Whether the interval holds 0."""
+        """Whether the interval contains 0."""
         return self.low <= 0.0 <= self.high
 
 
 def difference(scores: Floats, base: Floats, measure: str, draws: int = DRAWS) -> Difference | None:
-    """The measure by `scores` less that by `base`, (R, len(FIELDS)) both; None where undefined."""
+    """The measure by `scores` minus the measure by `base`, both (R, len(FIELDS)). It is None if
+    the measure is undefined for one of them, because all its weights are 0."""
     return differences(scores, base, [measure], draws)[measure]
 
 
 def differences(
     scores: Floats, base: Floats, measures: Sequence[str], draws: int = DRAWS
 ) -> dict[str, Difference | None]:
-    """The same of several measures, by the same draws: drawing takes most of the time."""
+    """The `difference` of each of several measures. All share the same samples, because drawing
+    the samples takes most of the time."""
     assert scores.shape == base.shape, "the same rounds"
     sums = {
         measure: [part for each in (scores, base) for part in value_sums(each, measure)]
@@ -71,7 +73,7 @@ def differences(
 
 
 def _grouped(columns: Floats) -> Floats:
-    """Sums over groups of rows that follow each other, so that there are MOST_DRAWN at most."""
+    """Sums over groups of consecutive rows, so that there are MOST_DRAWN rows at most."""
     size = -(-len(columns) // MOST_DRAWN)
     if size <= 1:
         return columns
@@ -81,11 +83,11 @@ def _grouped(columns: Floats) -> Floats:
 
 @kernel
 def _draw(first: int, times: Floats) -> None:
-    """Write how often each of R rounds is drawn in R draws with repetition, for each row of `times`
-    (n, R). The rows are those from number `first` on, whatever n is.
+    """Draw n samples, and write how often each has each of the R rounds to `times` (n, R).
 
-    Each draw is half of a number that SplitMix64 makes of the number of the draw (Steele, Lea and
-    Flood 2014), as a fraction of R: so it needs no state.
+    A sample is R draws with replacement. The samples have the numbers from `first` on, and each
+    depends on its number only, not on n. A draw needs no state: SplitMix64 (Steele, Lea and Flood
+    2014) hashes the number of a pair of draws, and each half of the hash, scaled to R, is a draw.
     """
     n, rounds = times.shape
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
@@ -106,8 +108,8 @@ def _draw(first: int, times: Floats) -> None:
 
 
 def _draws(rounds: int, draws: int) -> Iterator[Floats]:
-    """(some, R) how often each round is drawn, until there were so many draws of R rounds each.
-    What was given before is overwritten."""
+    """Yield arrays (n, R) of how often each of R rounds is drawn, until there are `draws` samples
+    in all. Each array overwrites the one before."""
     times = np.empty((min(draws, max(1, CHUNK // rounds)), rounds))
     for first in range(0, draws, len(times)):
         some = times[: draws - first]
@@ -116,13 +118,15 @@ def _draws(rounds: int, draws: int) -> Iterator[Floats]:
 
 
 def value_sums(scores: Floats, measure: str) -> tuple[Floats, Floats]:
-    """(R,) and (R,): what each round adds to the numerator and to the denominator."""
+    """(R,) the terms that each round adds to the numerator of the average, and (R,) those that it
+    adds to the denominator."""
     values, weights = values_and_weights(scores, measure)
     return values * weights, weights
 
 
 def _differences(sums: Floats) -> Floats:
-    """From (..., 4): numerator and denominator of one system, then of the other."""
+    """(...) the differences between the averages of two systems. `sums` (..., 4) has numerator and
+    denominator of the first system, then those of the second."""
     with np.errstate(invalid="ignore", divide="ignore"):
         found: Floats = sums[..., 0] / sums[..., 1] - sums[..., 2] / sums[..., 3]
     return found

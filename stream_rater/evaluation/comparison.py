@@ -19,15 +19,16 @@ from stream_rater.evaluation.winners import Bin
 from stream_rater.rating.parameters import RatingConfig
 
 Named = tuple[str, RatingConfig]
-"""A name and its configuration."""
+"""The name of a configuration, and the configuration."""
 
 
 Watched = Callable[[str, Sequence[Session]], Iterable[Session]]
-"""Rounds that a configuration, named so, goes through; gives the same, and may show progress."""
+"""Takes the name of a configuration and the sessions that it rates. Returns the same sessions, and
+may show progress while they are read."""
 
 
 def unwatched(_: str, sessions: Sequence[Session]) -> Iterable[Session]:
-    """Nobody looks."""
+    """Return the sessions and show no progress."""
     return sessions
 
 
@@ -42,23 +43,24 @@ class Row(msgspec.Struct, kw_only=True):
     system: str
     rounds: int
     scored_rounds: int
-    """Without the first ones, which only build experience."""
+    """The rounds without the first ones, which only build experience."""
     rounds_scored: int
-    """Of these, the rounds that have a log loss. Of all configurations on a file, the same."""
+    """The scored rounds that have a log loss: the same for all configurations on a file."""
     pairs_scored: int
     """Pairs of entries that have a log loss."""
     draws_scored: int
-    """Of these, the draws: log loss and Brier score are then over three outcomes."""
+    """The draws among these pairs. Where there are any, log loss and Brier score are computed over
+    three outcomes."""
     draws_left_out: int
     """Pairs that drew and have no log loss."""
     unfinished_left_out: int
-    """Pairs of which neither finished."""
+    """Pairs in which neither entry finished."""
     winners_scored: int
     """Rounds whose winner is scored."""
     results: int
-    """Of all rounds together: one for each player of each round."""
+    """The number of results of all rounds: one for each player of each round."""
     players: int
-    """`results` under its first name."""
+    """The former name of `results`."""
     pair_inversion: float | None
     rank_deviation: float | None
     pair_inversion_all: float | None
@@ -74,10 +76,10 @@ class Row(msgspec.Struct, kw_only=True):
     rounds_per_second: float
     players_per_second: float
     calibration: list[Bin]
-    """How often sides won, by their probability to win."""
+    """The share of sides that won, by their predicted probability to win."""
     differences: dict[str, Difference | None] | None = None
-    """The differences from the first configuration on the same file, by measure; None for the first
-    one."""
+    """The differences from the first configuration on the same file, by measure. None for the first
+    configuration."""
 
 
 def compare(
@@ -85,9 +87,12 @@ def compare(
     watched: Watched = unwatched, variance_factor: float = 1.0, most_sides: int = MOST_SIDES,
     *, shown: bool = False,
 ) -> list[Row]:  # fmt: skip
-    """Evaluate each configuration on the rounds of a file. The first `train` of the rounds are
-    rated and not scored. `watched` sees each configuration's way through them. `shown`: entries are
-    in order of their displayed ratings; else in that of mu."""
+    """Evaluate each configuration on the rounds of a file, and return a row for each.
+
+    The first `train`, a fraction of the rounds, are rated but not scored. `watched` wraps the
+    sessions that each configuration rates. `variance_factor` and `most_sides` are those of a
+    Contender. If `shown`, entries are ordered by their displayed ratings, otherwise by mu.
+    """
     began_s, reading_s = perf_counter(), 0.0
     alone = len(configs) == 1
     listed: Sequence[Session] | None = None if alone else list(sessions)
@@ -118,14 +123,15 @@ def compare(
 
 
 def _peeked(sessions: Iterable[Session]) -> tuple[list[Session], Iterable[Session]]:
-    """The first of these, and all of them."""
+    """A list of the first session, and an iterable of all sessions."""
     rest = iter(sessions)
     first = list(islice(rest, 1))
     return first, chain(first, rest)
 
 
 def outcomes_alike(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """The outcomes of one season, with the scores that all have."""
+    """The outcomes of one season by several configurations, restricted to the scores that all of
+    them have (`alike`)."""
     assert len({each.draws for each in outcomes}) == 1, "the same outcomes"
     found = []
     for outcome, scores in zip(outcomes, alike([each.scores for each in outcomes]), strict=True):

@@ -1,4 +1,4 @@
-"""The systems that are compared on games: ours, and other packages'."""
+"""The systems that are compared on games: our own systems and those of other packages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,29 +14,29 @@ from stream_rater.evaluation.tuning import without_defaults
 
 
 class System(Protocol):
-    """A rating system that can be tuned and played."""
+    """A rating system that can be tuned, and that can rate a season."""
 
     @property
     def name(self) -> str:
-        """Its own."""
+        """The name of the system."""
 
     @property
     def space(self) -> tuple[Dimension, ...]:
-        """What can be tuned."""
+        """The dimensions that can be tuned."""
 
     def config(self, values: Mapping[str, float]) -> Any:
         """The configuration with these values of the dimensions."""
 
     def play(self, sessions: Sequence[Session], config: Any) -> Run:
-        """A season by this configuration."""
+        """Rate a season with this configuration."""
 
     def told(self, config: Any) -> dict[str, Any]:
-        """A configuration as a table."""
+        """The configuration as a table for a report."""
 
 
 LEFT_OUT = {"elo", "thurstone"}
-"""Unless they are asked for. Elo is pairwise Elo, and the time that Thurstone takes grows with the
-range of the ratings."""
+"""The systems that take part only if they are asked for. Elo is the same as pairwise Elo, and the
+time that Thurstone takes grows with the range of the ratings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +45,17 @@ class Ours:
 
     system: str
     placing: bool = False
-    """Whether newcomers begin at their field's level, where the system's first guess has none."""
+    """Whether newcomers begin at the level of their field although the system's first guess does
+    not place them."""
 
     @property
     def name(self) -> str:
-        """Its own."""
+        """The name of the system, with "+newcomers" if newcomers are placed."""
         return f"{self.system}+newcomers" if self.placing else self.system
 
     @property
     def space(self) -> tuple[Dimension, ...]:
-        """What can be tuned."""
+        """The dimensions that can be tuned."""
         own = spaces.SPACES[self.system]
         return (*own, spaces.NEWCOMERS) if self.placing else own
 
@@ -64,18 +65,21 @@ class Ours:
         return spaces.configuration(self.system, {**fixed, **values})
 
     def play(self, sessions: Sequence[Session], config: Any) -> Run:
-        """A season by this configuration."""
+        """Rate a season with this configuration."""
         return sides.of_ours(sessions, config)
 
     def told(self, config: Any) -> dict[str, Any]:
-        """A configuration as a table."""
+        """The configuration as a table for a report."""
         return without_defaults(config)
 
 
 def compared(systems: Sequence[str]) -> list[Ours]:
-    """Of our systems those to compare: the ones that are asked for, or all worth comparing. To the
-    latter belongs TrueSkill with newcomers at their field's level, which shows what this alone
-    gains."""
+    """Our systems that are compared.
+
+    If some of our systems are asked for, these are compared. If all are, those in LEFT_OUT are
+    dropped, and TrueSkill with newcomers at their field's level is added. It shows what this
+    placing alone gains.
+    """
     if set(systems) != set(spaces.SPACES):
         return [Ours(each) for each in systems]
     return [
@@ -86,13 +90,13 @@ def compared(systems: Sequence[str]) -> list[Ours]:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another package's system."""
+    """A system of another package."""
 
     name: str
 
     @property
     def space(self) -> tuple[Dimension, ...]:
-        """What can be tuned."""
+        """The dimensions that can be tuned."""
         return peers.SPACES[self.name]
 
     def config(self, values: Mapping[str, float]) -> Any:
@@ -100,10 +104,10 @@ class Peer:
         return peers.PeerConfig(self.name, **values)
 
     def play(self, sessions: Sequence[Session], config: Any) -> Run:
-        """A season by this configuration."""
+        """Rate a season with this configuration."""
         return peers.of_peer(sessions, config)
 
     def told(self, config: Any) -> dict[str, Any]:
-        """A configuration as a table."""
+        """The configuration as a table for a report."""
         found: dict[str, Any] = msgspec.to_builtins(config)
         return found

@@ -1,8 +1,8 @@
 """Evaluates a configuration: rates a season, and scores each round by the ratings before it.
 
-There are three stages: sessions are read, then rated, then scored. A season that is played only
-once has a thread for each stage: kernels and decompression take nearly all the time, and they
-release the interpreter lock.
+There are three stages: sessions are read, then rated, then scored. If a season is evaluated only
+once, each stage has a thread. Kernels and decompression take nearly all the time, and they release
+the interpreter lock.
 """
 
 import math
@@ -29,8 +29,8 @@ from stream_rater.replay.pool import Pool
 from stream_rater.replay.read_ahead import ahead
 
 MOST_SIDES = 200
-"""Sides of a round whose winner is scored, unless all are asked for: larger ones take up to a third
-of the time, and say little."""
+"""The winner of a round with more sides is not scored by default. Scoring the winners of larger
+rounds takes up to a third of the time, and shows little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +48,16 @@ class Outcome:
     seconds: float
     """Seconds from the first session to the last score."""
     foretold: Foretold
-    """Each side's probability to win, of all rounds that have a score for it."""
+    """The predicted probability to win of each side, for all rounds whose winner is scored."""
     draws: bool = False
-    """Whether draws were outcomes; else they were left out."""
+    """Whether draws were outcomes. If not, they were left out."""
 
     def scored(self, train: float) -> Floats:
         """The scores without those of the first floor(train R) rounds."""
         return self.scores[trained(len(self.scores), train) :]
 
     def calibration(self, train: float) -> list[winners.Bin]:
-        """How often sides won, by their probability, without those first rounds."""
+        """The share of sides that won, by their probability to win, without those first rounds."""
         return winners.calibration(self.foretold.from_round(trained(len(self.scores), train)))
 
 
@@ -72,27 +72,30 @@ class Contender:
 
     config: RatingConfig
     variance_factor: float = 1.0
-    """Of the predictions; ratings do not depend on it."""
+    """The variance factor of the predictions. Ratings do not depend on it."""
     most_sides: int = MOST_SIDES
-    """The winners of larger rounds are not scored; 0: those of no round."""
+    """The most sides of a round whose winner is scored. With 0, no winner is scored."""
     draws: bool | None = None
-    """Whether draws are outcomes, of which the configuration says how likely they are; else they
-    are left out, and the draw margin plays no part. None: wherever the configuration does."""
+    """Whether draws are outcomes. With False they are left out and the draw margin is ignored. With
+    True or None they are outcomes if the configuration predicts how likely they are."""
     shown: bool = False
-    """Whether entries are in order of their displayed ratings; else in that of mu."""
+    """Whether entries are ordered by their displayed ratings. If not, they are ordered by mu."""
     rating_s: float = 0.0
+    """Seconds spent on rating so far."""
     _pools: dict[str, Pool] = field(default_factory=dict)
     _played: dict[str, Ints] = field(default_factory=dict)
-    """By ladder, the rounds of each player so far; only where some of them are not rated."""
+    """By ladder, the number of rounds of each player so far. It is kept only if the configuration
+    skips rounds in which all entries tie."""
 
     @property
     def margin(self) -> float:
-        """By how much performances of a draw may differ; 0 where draws are no outcomes."""
+        """The most by which two performances differ in a draw, or 0 if draws are no outcomes."""
         return 0.0 if self.draws is False else draw_margin_of(self.config)
 
     def rate(self, sessions: Iterable[Session]) -> Iterator[tuple[Session, Ints, Wave | None]]:
-        """Rate each session. Yields the session, the indices of its rounds that were rated, and
-        what the ratings were before, newcomers where they begin; None if no round was rated."""
+        """Rate each session. Yields the session, the indices of its rounds that were rated, and the
+        wave with the beliefs before these rounds, or None if no round was rated. A newcomer has the
+        belief with which newcomers begin."""
         for session in sessions:
             began_s = perf_counter()
             rated, indices = session.rating(skip_all_tied=self.config.skip_all_tied)
@@ -111,8 +114,9 @@ class Contender:
         return folded.wave
 
     def _experienced(self, session: Session, indices: Ints, wave: Wave | None) -> Wave | None:
-        """The wave of a session's rounds `indices`, with the rounds that each player had played
-        before, be they rated or not: so who is experienced does not depend on the system."""
+        """The wave of a session's rounds `indices`, with the number of informative rounds that each
+        player had played before, rated or not. So whether a player is experienced does not depend
+        on the system."""
         before = self._played.get(session.ladder, np.empty(0, np.int64))
         before = np.append(before, np.zeros(session.players - len(before), np.int64))
         self._played[session.ladder], starts = before, bounds(session.rounds.sizes)
@@ -125,8 +129,8 @@ class Contender:
         return wave._replace(rounds=played[spread(starts[indices], session.rounds.sizes[indices])])
 
     def score(self, wave: Wave) -> tuple[Floats, Foretold]:
-        """(R, len(FIELDS)) the scores of the rounds of a wave by the ratings before them, and each
-        side's probability to win, with the numbers of rounds in the wave."""
+        """(R, len(FIELDS)) the scores of the rounds of a wave by the ratings before them, and the
+        predicted probability to win of each side. Its round numbers are indices in the wave."""
         gaussian, sigmas, noise = chances_of(self.config, self.variance_factor)
         pairs = accuracy.score(
             wave.round_starts, wave.place, wave.entry_starts, wave.share, wave.mu, wave.sigma,
@@ -144,8 +148,9 @@ class Contender:
 
 
 def displayed(config: RatingConfig, wave: Wave) -> Floats:
-    """(E,) what is shown of each entry before its round. Of a team the members' distances from what
-    is shown of a newcomer add up, each by the member's share, as those of mu do."""
+    """(E,) the displayed rating of each entry before its round. For a team, each member's distance
+    from the displayed rating of a newcomer is multiplied by the member's share, and these distances
+    add up. The mu of a team is computed in the same way."""
     rule = rule_of(config)
     newcomer = rule.rating(config.initial_mu, config.initial_sigma)
     ahead = wave.share * (rule.rating(wave.mu, wave.sigma) - newcomer)
@@ -158,9 +163,9 @@ def evaluate(
     variance_factor: float = 1.0, most_sides: int = MOST_SIDES, draws: bool | None = None,
     shown: bool = False,
 ) -> Outcome:  # fmt: skip
-    """Play a season by one configuration. `threads`: read, rate and score in a thread each. The
-    winners of rounds with more than `most_sides` are not scored. `draws` and `shown` are those of
-    a Contender."""
+    """Rate and score a season with one configuration. With `threads`, reading, rating and scoring
+    have a thread each. The winners of rounds with more than `most_sides` sides are not scored.
+    `variance_factor`, `draws` and `shown` are those of a Contender."""
     began_s = perf_counter()
     contender = Contender(config, variance_factor, most_sides, draws, shown)
     rated = ahead(contender.rate(ahead(sessions))) if threads else contender.rate(sessions)

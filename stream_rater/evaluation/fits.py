@@ -1,4 +1,4 @@
-"""Tunes a system on the first part of a game, and scores it on the others (see `games`)."""
+"""Tunes a system on the first part of a game, and scores it on the other rounds (see `games`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,10 +20,12 @@ from stream_rater.evaluation.tuning import PRIOR, UNDEFINED, at_ends, penalty, s
 from stream_rater.evaluation.warming import timed
 
 LOG_LOSS, ORDER, ORDER_OF_ALL = "log_loss", "pair_inversion", "pair_inversion_all"
-"""Measures to tune by; the last one where nobody has played enough rounds for the second."""
+"""The measures to tune by. The last one replaces the second where nobody has played enough rounds
+for it."""
 DEFAULT = "default"
 OUT_OF_RANGE = (ArithmeticError, MemoryError, ValueError)
-"""What a system may raise where its parameters let ratings run away, as Thurstone's steps can."""
+"""The exceptions that a system may raise if its parameters let ratings diverge, as the steps of
+Thurstone can."""
 AIMS = (LOG_LOSS, ORDER)
 
 
@@ -35,16 +37,18 @@ class Fit:
     first: Sequence[Session]
     aim: str
     prior: float | None = PRIOR
-    """None: the likeliest parameters."""
+    """The standard deviation of the prior, in parts of a parameter's range. None: no prior, so that
+    the parameters of maximum likelihood are found."""
     runs: dict[tuple[float, ...], Floats] | None = None
-    """Scores by point, if they are to be kept: two aims share those of the same points."""
+    """The cached scores by point, or None for no cache. Two aims share the scores of the same
+    points."""
     apart: bool = False
     """Whether each point is scored with the variance factor that suits it best. Then parameters are
-    chosen for who is better, and how sure to be is fitted apart."""
+    chosen by how well they predict who is better, and the variance factor is fitted separately."""
 
     @property
     def space(self) -> tuple[Dimension, ...]:
-        """The dimensions."""
+        """The dimensions that are tuned."""
         return self.system.space
 
     def start(self) -> list[float]:
@@ -58,7 +62,8 @@ class Fit:
         )
 
     def cost(self, point: Sequence[float]) -> float:
-        """The total loss and the prior's part."""
+        """The total loss of the first part and the prior's penalty. It is UNDEFINED if the system
+        raises one of OUT_OF_RANGE, or if there is no finite loss."""
         try:
             scores = self._scores(tuple(point))
         except OUT_OF_RANGE:
@@ -71,7 +76,7 @@ class Fit:
         return loss + self._penalty(point)
 
     def _scores(self, point: tuple[float, ...]) -> Floats:
-        """(R, OF_PAIRS) those of the first part by the configuration at this point."""
+        """(R, OF_PAIRS) the scores of the first part by the configuration at this point."""
         found = self.runs.get(point) if self.runs is not None else None
         if found is None:
             run = self.system.play(self.first, self.config(point))
@@ -85,60 +90,62 @@ class Fit:
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """One configuration of a system on a game. Measures are those of the other rounds, None where
-    nothing was scored."""
+    """One configuration of a system on a game. Its measures are those of the rounds after the first
+    part, or None if nothing was scored."""
 
     tuned_for: str
     config: dict[str, Any]
     variance_factor: float
-    """By the rounds to tune on; 1 by default."""
+    """The variance factor fitted on the rounds to tune on; 1 for the default configuration."""
     last_factor: float
-    """That of the last rounds: by all before the last of `sides.REFITS` parts."""
+    """The variance factor of the last of `sides.REFITS` parts, fitted on all rounds before it."""
     first_log_loss: float | None
-    """Of the rounds to tune on."""
+    """The log loss on the rounds to tune on."""
     pair_inversion: float | None
     pair_inversion_all: float | None
     log_loss: float | None
     brier: float | None
     calibration_error: float | None
     us_update: float
-    """Time to rate one player in one round."""
+    """Microseconds to rate one player in one round."""
     failed_rounds: int
     at_ends: tuple[str, ...] = ()
     """The parameters that ended at an end of their range."""
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
-    """What tuning for log loss does to the log loss of the other rounds, step by step."""
+    """The log loss of the rounds after the first part, for each step of tuning for log loss."""
 
     default: float | None
     default_with_factor: float | None
     without_prior: float | None
-    """As the likeliest parameters have it, with their factor; None of peers."""
+    """The log loss by the parameters of maximum likelihood, with their variance factor. None for
+    peers."""
     with_factor: float | None
-    """With prior and variance factor."""
+    """The log loss by the parameters tuned with the prior, with their variance factor."""
     refitted: float | None
-    """With the factor fitted again as rounds come in: what is scored."""
+    """The log loss with the variance factor refitted as rounds come in, which is the one scored."""
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True):
-    """A system on a game."""
+    """The results of a system on a game."""
 
     system: str
     variants: list[Variant]
     gain: Gain
 
     def of(self, aim: str) -> Variant:
-        """The variant tuned for this."""
+        """The variant tuned for `aim`. Raises StopIteration if there is none."""
         return next(each for each in self.variants if each.tuned_for == aim)
 
 
 Scored = dict[str, Floats]
-"""(R, OF_PAIRS) the scores of the other rounds, by what the system was tuned for."""
+"""(R, OF_PAIRS) the scores of the rounds after the first part, by the aim that the system was tuned
+for."""
 
 
 def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
-    """Tune a system on the first part of a game, and score it on the others."""
+    """Tune a system on the first part of a game, and score it on the other rounds."""
     first, runs = game.first, dict[tuple[float, ...], Floats]()
     problem = Fit(system, first, LOG_LOSS, runs=runs, apart=True)
     configs, ends = {DEFAULT: problem.config(problem.start())}, dict[str, tuple[str, ...]]()

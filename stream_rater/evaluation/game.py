@@ -1,4 +1,5 @@
-"""Games: seasons of rounds, as files have them or cut anew, and where their first part ends."""
+"""Games: seasons of rounds, either unchanged or cut into other rounds, and the end of their first
+part."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,12 @@ SEED = 1
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """A season, and where its first part ends."""
+    """A season, and the end of its first part."""
 
     name: str
     sessions: Sequence[Session]
     boundary: int
-    """Rounds of this number and later ones are scored; those before are tuned on."""
+    """The number of the first round that is scored. Systems are tuned on the rounds before it."""
 
     @property
     def first(self) -> list[Session]:
@@ -34,10 +35,11 @@ class Game:
 def games_of(
     name: str, sessions: Sequence[Session], cut: Sequence[int] = (), teams: int | None = None
 ) -> Iterator[Game]:
-    """A season as it is; and cut into rounds of each of these sizes, and into rounds of two teams
-    of this size, where it has no teams and where rounds are large enough for one to make two.
+    """Yield the season unchanged, then cut into rounds of each size in `cut`, then dealt into
+    rounds of two teams of `teams` players.
 
-    The parts of a round are on the same side of the boundary.
+    A season with teams is not cut or dealt. A size is skipped if no round is large enough to make
+    two rounds of it. All parts of a round are on the same side of the boundary.
     """
     boundary = trained(sum(len(each.rounds) for each in sessions), TRAIN)
     yield Game(name, sessions, boundary)

@@ -1,18 +1,19 @@
 """Other packages' rating systems, played through the same rounds as ours.
 
-They are no dependency: `peer_module` finds them where they are installed, or in the folder `peers`
-of the environment. What a peer believes of a side is by its own model of a match of two sides:
+These packages are not dependencies. `peer_module` looks for them among the installed packages, and
+then in the folder `peers` of the environment. The mean and the variance of a side's performance are
+those of the peer's own model of a match of two sides:
 
 | peer | mean of a side | variance of a side |
 |---|---|---|
 | openskill.py (`predict_win`) | sum of mu | beta^2 + sum of sigma^2 |
 | trueskill | sum of mu | sum of (beta^2 + sigma^2) |
 
-Differences are normal. Ratings start at 0. Members' shares are left out, as are a round's weight
-and its time. Entries that did not finish tie for last.
+Differences of performances are normal. Ratings start at 0. The members' shares, the weight of a
+round and its time are ignored. Entries that did not finish tie for the last place.
 
-Both packages depend on ratios of sigma, beta and tau only, so sigma keeps its default and the
-others are tuned.
+Both packages depend only on the ratios of sigma, beta and tau, so sigma keeps its default and the
+other two are tuned.
 """
 
 import importlib
@@ -32,10 +33,10 @@ from stream_rater.evaluation.spaces import Dimension
 from stream_rater.rating.model import DID_NOT_FINISH, LAST
 
 PEERS = Path(sys.prefix) / "peers"
-"""Where the project's own benchmarks install them."""
+"""The folder in which the project's own benchmarks install the peers."""
 
 SIGMA = 25.0 / 3.0
-"""Both packages' default."""
+"""The default of both packages."""
 
 BETA = Dimension("beta", 0.5, 60.0, 25.0 / 6.0)
 TAU = Dimension("tau", 0.004, 4.0, 25.0 / 300.0)
@@ -55,7 +56,7 @@ MODULES = {
 }
 
 FAILURES = (ArithmeticError, ValueError)
-"""What the packages raise where their numbers leave the range of floats."""
+"""The exceptions that the packages raise if their numbers leave the range of floats."""
 
 
 class PeerConfig(msgspec.Struct, frozen=True):
@@ -68,9 +69,9 @@ class PeerConfig(msgspec.Struct, frozen=True):
 
 
 def peer_module(module: str) -> Any:
-    """Import a peer's module; ImportError where it is not installed.
+    """Import a peer's module. Raises ImportError if it is not installed.
 
-    The path is as it was afterwards: PEERS has other versions of packages that we use.
+    `sys.path` is restored afterwards, because PEERS has other versions of packages that we use.
     """
     before = sys.path[:]
     sys.path.append(str(PEERS))
@@ -92,7 +93,8 @@ def missing() -> list[str]:
 
 
 Rate = Callable[[list[list[Any]], list[int]], Any]
-"""Rates teams of ratings with these ranks; gives the new ratings in the same order."""
+"""Takes the ratings of teams and the ranks of the teams. Returns the new ratings in the same
+order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +104,12 @@ class Model:
     newcomer: Callable[[], Any]
     rate: Rate
     beta_of_members: bool
-    """Whether each member of a side has a variance of beta^2; else the side has it once."""
+    """Whether a side's variance has beta^2 once for each member. If not, it has beta^2 once."""
 
 
 def model_of(config: PeerConfig) -> Model:
-    """The package's model. Raises ImportError where it is not installed."""
+    """The package's model with these parameters. Raises ImportError if the package is not
+    installed."""
     module = peer_module(MODULES[config.peer])
     given: dict[str, Any] = {"mu": 0.0, "sigma": SIGMA, "beta": config.beta, "tau": config.tau}
     if config.peer == "trueskill-package":
@@ -131,8 +134,8 @@ class Peer:
         self._ladders: dict[str, dict[int, tuple[Any, int]]] = {}
 
     def play(self, session: Session) -> tuple[Sides, int] | None:
-        """Rate a session's rounds. Gives what was believed before each, and their players; None
-        if no round teaches anything."""
+        """Rate a session's rounds. Returns the beliefs about the sides before each round, and the
+        number of players that were rated. Returns None if no round is informative."""
         rated, indices = session.rating(skip_all_tied=False)
         if rated is None:
             return None
@@ -156,7 +159,9 @@ class Peer:
     def _round(
         self, held: dict[int, tuple[Any, int]], teams: list[list[int]], ranks: list[int]
     ) -> list[tuple[float, float, int]]:
-        """Rate one round. Gives mean, variance and rounds before of each side."""
+        """Rate one round. Returns, for each side before the round, the mean and the variance of its
+        performance and its number of rounds. A round that the package fails on changes no
+        rating."""
         began_s = perf_counter()
         fresh = self._model.newcomer
         before = [[held.get(row) or (fresh(), 0) for row in team] for team in teams]
@@ -181,7 +186,7 @@ class Peer:
 
 
 def of_peer(sessions: Iterable[Session], config: PeerConfig) -> Run:
-    """A season by a peer."""
+    """Rate a season with a peer. Raises ImportError if its package is not installed."""
     peer = Peer(config)
     played = [each for session in sessions if (each := peer.play(session)) is not None]
     results = sum(count for _, count in played)

@@ -1,12 +1,13 @@
 """A ladder's present parameters as a system to tune: the search begins with them.
 
-They are the first guesses, so the prior of `fits` holds a parameter where it is until the rounds
-say otherwise. Parameters that the system's space does not have stay as they are, and so do
-`initial_mu` and `initial_sigma`: a change of a ladder leaves the beliefs of all who have played.
-A table of learning rates keeps its form: all of its rates are multiplied by the same factor.
+The present values are the first guesses, so the prior of `fits` keeps a parameter near its present
+value unless the rounds are evidence against it. Parameters that the system's space does not have
+stay unchanged. `initial_mu` and `initial_sigma` stay unchanged, too, because a change of a ladder
+keeps the beliefs about all players who have played. A table of learning rates keeps its form: all
+of its rates are multiplied by the same factor.
 
 The ranges of `spaces` are made for newcomers with a sigma of 350 points, and for the scale of
-chess. Here they are stretched to the ladder's own points, and to hold its present values.
+chess. Here they are scaled to the ladder's own points, and widened to include its present values.
 """
 
 import math
@@ -25,7 +26,7 @@ from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.rating.parameters import Climbing, EloMMR, EloR, Evolving, RatingConfig
 
 USUAL_SIGMA = 350.0
-"""Of a newcomer, in points, where the ranges of `spaces` hold."""
+"""The sigma of a newcomer, in points, for which the ranges of `spaces` are made."""
 
 FOR_NEWCOMERS = "initial_mu"
 
@@ -35,17 +36,18 @@ POINTS = {
     "newcomer_factor": 0, "newcomer_fade": 0, "newcomer_weight": 0, "rho": 0, "sigma_part": 0,
     "weight": 0, "weight_limit": 0,
 }  # fmt: skip
-"""The power of points that each dimension is measured in."""
+"""The unit of each dimension, as a power of points: 0 is without unit, 1 is points, 2 is points
+squared."""
 
 FIELDS = {
     "newcomer_factor": "newcomer_weights", "newcomer_fade": "newcomer_weights",
     "sigma_part": "sigma_limit",
 }  # fmt: skip
-"""The parameter that a dimension of another name decides."""
+"""The parameter that a dimension determines, where it has another name than the dimension."""
 
 
 def system_of(config: RatingConfig) -> str:
-    """Its name in configuration files."""
+    """The name of the configuration's system in configuration files."""
     return str(config.__struct_config__.tag)
 
 
@@ -57,12 +59,12 @@ class Present:
 
     @property
     def name(self) -> str:
-        """The system's."""
+        """The name of the system."""
         return system_of(self.rating)
 
     @property
     def space(self) -> tuple[Dimension, ...]:
-        """What can be tuned, from the present values on."""
+        """The dimensions that can be tuned. Their first guesses are the present values."""
         values, points = _values(self.rating), _points(self.rating)
         return tuple(
             _around(each, values.get(each.name), points ** POINTS[each.name])
@@ -70,7 +72,7 @@ class Present:
         )  # fmt: skip
 
     def config(self, values: Mapping[str, float]) -> Any:
-        """The present parameters but for these values of the dimensions."""
+        """The present parameters with these values of the dimensions in place of their own."""
         found = spaces.configuration(self.name, values)
         changed = {name: getattr(found, name) for name in (FIELDS.get(x, x) for x in values)}
         if isinstance(self.rating, Evolving):
@@ -82,23 +84,23 @@ class Present:
         return structs.replace(self.rating, **changed)
 
     def play(self, sessions: Sequence[Session], config: Any) -> Run:
-        """A season by this configuration."""
+        """Rate a season with this configuration."""
         return sides.of_ours(sessions, config)
 
     def told(self, config: Any) -> dict[str, Any]:
-        """A configuration as a table."""
+        """The configuration as a table, without the values that equal their default."""
         return without_defaults(config)
 
 
 def _points(config: RatingConfig) -> float:
-    """How many of the ladder's points are one of those that `spaces` has."""
+    """The number of the ladder's points that equal one point of `spaces`."""
     if isinstance(config, Climbing):
         return config.scale / CHESS["scale"]
     return config.initial_sigma / USUAL_SIGMA
 
 
 def _values(config: RatingConfig) -> dict[str, Any]:
-    """The present values by dimension, as far as they can be expressed."""
+    """The present value of each dimension, if the dimension can express it."""
     found = structs.asdict(config)
     if isinstance(config, Evolving):
         found["weight_limit"], found["sigma_limit"] = config.limits
@@ -118,8 +120,9 @@ def _values(config: RatingConfig) -> dict[str, Any]:
 
 
 def _around(dimension: Dimension, value: float | None, points: float) -> Dimension:
-    """The dimension in the ladder's points, with this first guess. Where its scale cannot have the
-    value, as the logarithmic one 0 or infinity, the first guess is the nearest that it can have."""
+    """The dimension in the ladder's points, with `value` as its first guess. If its scale cannot
+    represent the value, as a logarithmic one cannot represent 0 or infinity, the first guess is the
+    nearest value in the range."""
     low, high = dimension.low * points, dimension.high * points
     if value is None:
         value = dimension.start * points

@@ -1,8 +1,8 @@
-"""Proposes parameters for a ladder, with the gain to expect: tuned on the first part of its rounds,
-and compared with the present parameters on the others.
+"""Proposes parameters for a ladder, and estimates what they gain.
 
-The parameters are the most probable ones by the first part (`fits`). The gain is measured by the
-paired bootstrap, on rounds that the search has not seen.
+The parameters are tuned on the first part of the ladder's rounds: they are the most probable ones
+given that part (`fits`). They are compared with the present parameters on the other rounds, which
+the search has not seen. The paired bootstrap gives the interval of the gain.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,8 @@ from stream_rater.evaluation.tuning import at_ends, search
 from stream_rater.rating.parameters import RatingConfig
 
 LEAST_ROUNDS = 20
-"""To tune on, and to compare on. With fewer the bootstrap's interval is too narrow."""
+"""The fewest rounds to tune on, and the fewest to compare on. With fewer rounds the bootstrap's
+interval is too narrow."""
 
 ADOPT, NO_DIFFERENCE = "adopt it", "no difference that the rounds show"
 KEEP = "it is worse, keep what you have"
@@ -36,39 +37,41 @@ class TooFewRounds(Exception):
 
 
 class Compared(NamedTuple):
-    """A measure of the rounds that were not tuned on."""
+    """A measure over the rounds that were not tuned on, by both sets of parameters."""
 
     measure: str
     now: float
-    """By the present parameters."""
+    """The measure by the present parameters."""
     tuned: float
+    """The measure by the tuned parameters."""
     difference: Difference
-    """Tuned less present."""
+    """The measure by the tuned parameters minus that by the present ones."""
 
     @property
     def verdict(self) -> str:
-        """What the interval says of the tuned parameters: `games.VERDICTS`."""
+        """One of `games.VERDICTS`: how the tuned parameters compare, by the interval."""
         return verdict(self.measure, self.difference)
 
 
 class Proposal(NamedTuple):
-    """Parameters, and what they gain."""
+    """The proposed parameters, and what they gain."""
 
     rating: RatingConfig
     first: int
-    """Rounds to tune on."""
+    """The number of rounds to tune on."""
     rest: int
-    """Rounds to compare on."""
+    """The number of rounds to compare on."""
     compared: list[Compared]
-    """By log loss, then by order: that of all sides where nobody has played enough rounds."""
+    """The comparison by log loss, then by order. Order is over the experienced sides, or over all
+    sides if nobody has played enough rounds."""
     of: Counted | None = None
-    """What is compared: the same of both."""
+    """The counts of the pairs and rounds that are compared, which both configurations share."""
     at_ends: tuple[str, ...] = ()
     """The parameters that ended at an end of their range."""
 
     @property
     def verdict(self) -> str:
-        """ADOPT if a measure is better and none is worse, KEEP if one is worse, else
+        """KEEP if a measure is worse; otherwise ADOPT if a measure is better; otherwise
         NO_DIFFERENCE."""
         found = {each.verdict for each in self.compared}
         if "worse" in found:
@@ -80,10 +83,13 @@ def propose(
     present: RatingConfig, system: str, sessions: Sequence[Session], aim: str = LOG_LOSS, *,
     train: float, trials: int, workers: int, tell: Callable[[], None] = lambda: None,
 ) -> Proposal:  # fmt: skip
-    """Parameters of this system for one ladder's rounds, tuned on their first `train` by `aim`, one
-    of `fits.AIMS`. Of the ladder's own system the search begins with the present parameters.
+    """Propose parameters of `system` for one ladder's rounds, which are rated by `present` now.
 
-    `tell` is called after each trial. Raises TooFewRounds, or MissingExtra without SciPy.
+    They are tuned on the first `train`, a fraction of the rounds, by `aim`, one of `fits.AIMS`. If
+    `system` is the ladder's own system, the search begins with the present parameters, otherwise
+    with the system's first guess. `tell` is called after each trial.
+
+    Raises TooFewRounds, or MissingExtra without SciPy.
     """
     own: System = Present(present) if system == system_of(present) else Ours(system)
     guess = own.config({each.name: each.start for each in own.space})
@@ -102,7 +108,7 @@ def propose(
 
 
 def _scores(sessions: Sequence[Session], config: RatingConfig, *, draws: bool) -> Floats:
-    """(R, len(FIELDS)) the scores of all rounds, without those of winners."""
+    """(R, len(FIELDS)) the scores of all rounds. The columns for winners are 0."""
     return evaluate(sessions, config, most_sides=0, draws=draws).scores
 
 

@@ -3,9 +3,9 @@
 Both take time proportional to the number of entries for typical rounds. Ratings are distributed
 into as many buckets as there are entries. A bucket with many entries is sorted by merging, so that
 the sort never takes more than order n log n steps. Inversions are counted on two levels: one vector
-of counters for each LANES neighbours by rating, and one counter for each of these blocks. To note
-an entry is to add one to all counters in front of it, which takes few instructions on each level
-(up to a thousand for a million entries). To count is to look up two numbers.
+of counters for each block of LANES neighbours by rating, and one counter for each block. Recording
+an entry adds one to all counters in front of it, which takes few instructions on each level (up to
+a thousand for a million entries). The count for an entry is the sum of two counters.
 """
 
 import numpy as np
@@ -19,18 +19,18 @@ Counters = npt.NDArray[np.int32]
 Lanes = npt.NDArray[np.uint8]
 
 LANES = 64
-"""Neighbours that are counted together: this many one-byte counters are one vector."""
+"""The number of neighbours in a block. A vector has this many one-byte counters."""
 
 FEW = 24
 """Buckets of up to this many entries are sorted by insertion."""
 
 LEAST = 1e-200
-"""The least range of ratings, so that its reciprocal is finite."""
+"""The least range of ratings that is assumed, so that its reciprocal is finite."""
 
 
 @inlined
 def _insert(keys: Floats, at: Ints, first: int, end: int) -> None:
-    """Sort [first, end) by falling key, stably."""
+    """Sort [first, end) of `keys` by descending key, stably, and `at` along with it."""
     for i in range(first + 1, end):
         key, index = keys[i], at[i]
         j = i
@@ -42,7 +42,7 @@ def _insert(keys: Floats, at: Ints, first: int, end: int) -> None:
 
 @kernel
 def sort_by_merging(keys: Floats, at: Ints) -> None:
-    """Sort by falling key, stably, and `at` along with it."""
+    """Sort `keys` in descending order, stably, and `at` along with it."""
     n, width = len(keys), FEW
     for first in range(0, n, width):
         _insert(keys, at, first, min(first + width, n))
@@ -64,10 +64,10 @@ def sort_by_merging(keys: Floats, at: Ints) -> None:
 
 @giving
 def _deal(mu: Floats, keys: Floats, at: Ints) -> Ints:
-    """Distribute ratings into `keys` and entries into `at`, by buckets. The order within a bucket
-    is kept.
+    """Write the ratings to `keys` and the entries to `at`, bucket by bucket. Entries of a bucket
+    keep their order.
 
-    Returns the end of each bucket; the first bucket has the highest ratings.
+    Returns (n,) the end of each bucket. The first bucket has the highest ratings.
     """
     n = len(mu)
     low = high = mu[0]
@@ -90,7 +90,7 @@ def _deal(mu: Floats, keys: Floats, at: Ints) -> Ints:
 
 @kernel
 def by_rating(mu: Floats) -> Ints:
-    """(n,) the entries by falling rating. Entries of equal rating keep their order."""
+    """(n,) the entries by descending rating. Entries of equal rating keep their order."""
     n = len(mu)
     keys, at = np.empty(n), np.empty(n, np.int64)
     first = 0
@@ -115,8 +115,8 @@ def _note(position: int, near: Lanes, far: Counters) -> None:
 
 @kernel
 def inversions(place: Places, position: Ints) -> int:
-    """The number of pairs not tied in place whose order in `position`, a permutation of [0, n), is
-    the opposite. Entries come in order of place."""
+    """The number of pairs that do not tie in place and whose order by `position` is the opposite of
+    their order by place. `position` is a permutation of [0, n). Entries come in order of place."""
     n, first, total = len(place), 0, 0
     blocks = n // LANES + 1
     far, near = np.zeros((blocks + 15) // 16 * 16, np.int32), np.zeros(LANES * blocks, np.uint8)

@@ -1,7 +1,8 @@
-"""Rounds as the laboratory replays them: players are rows instead of names, rounds come in waves.
+"""Rounds in the form that the laboratory replays: players are row numbers instead of names, and
+rounds are grouped in waves.
 
-A file's rounds are read a block at a time. The rounds of one ladder in a block are a session. They
-are rated in one call, wave after wave (`rating.elo_mmr.fold`).
+A file's rounds are read a block at a time. The rounds of one ladder in a block are a session. A
+session is rated in one call, wave after wave (`rating.elo_mmr.fold`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,16 +28,16 @@ from stream_rater.rounds.validation import Invalid
 NO_NAMES = StringColumn.of([])
 
 BLOCK_BYTES = 2**20
-"""Records are read together while they have no more bytes than this."""
+"""The most bytes of the records that are read as one block."""
 
 BLOCK_ROUNDS = 1000
-"""Rounds that were made up are joined into blocks of so many."""
+"""The number of synthetic rounds that are joined into one block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Rounds of one ladder, wave by wave. The rounds of a wave share no player, and the rounds of
-    one player are in the order of the season."""
+    """The rounds of one ladder in a block, wave by wave. The rounds of a wave share no player, and
+    the rounds of one player are in the order of the season."""
 
     ladder: str
     players: int
@@ -44,17 +45,17 @@ class Session:
     rows: Ints
     """(P,) the row of each player, round by round, in order of place."""
     rounds: RoundBatch
-    """(R,) the rounds; without names, unless a system needs them."""
+    """(R,) the rounds. They have no names, unless a system needs them."""
     waves: Ints
     """(W+1,) wave w has the rounds waves[w] : waves[w + 1]."""
     numbers: Ints
-    """(R,) which round of the season each is, from 0."""
+    """(R,) the number of each round in the season, from 0."""
 
     @classmethod
     def of(
         cls, ladder: str, players: int, rows: Ints, rounds: RoundBatch, numbers: Ints
     ) -> "Session":
-        """Rounds in the order of the season, put into waves."""
+        """A session of these rounds, which come in the order of the season, grouped in waves."""
         starts = bounds(rounds.sizes)
         waves = waves_of(starts, rows, players)
         chosen = spread(starts[waves.order], rounds.sizes[waves.order])
@@ -64,7 +65,7 @@ class Session:
         )  # fmt: skip
 
     def take(self, chosen: Ints) -> "Session":
-        """These rounds only; their indices rise."""
+        """A session of the rounds with these indices only. `chosen` is in ascending order."""
         sizes = self.rounds.sizes
         return Session(
             self.ladder, self.players, self.rows[spread(bounds(sizes)[chosen], sizes[chosen])],
@@ -73,7 +74,8 @@ class Session:
         )  # fmt: skip
 
     def rating(self, *, skip_all_tied: bool) -> tuple["Session | None", Ints]:
-        """The rounds that change ratings, or None if none does, and their indices."""
+        """A session of the informative rounds, or None if there are none, and their indices. With
+        `skip_all_tied`, rounds in which all entries tie are not informative."""
         chosen = np.flatnonzero(self.rounds.informative(np.full(len(self.rounds), skip_all_tied)))
         if len(chosen) == len(self.rounds):
             return self, chosen
@@ -87,18 +89,18 @@ def sessions_of(
     verdicts: Verdicts | None = None, validator: RecordValidator | None = None,
     only: str | None = None, named: bool = False,
 ) -> Iterator[Session]:  # fmt: skip
-    """Yield the valid rounds, a block at a time and a session for each ladder of it. `reject`
-    receives the offset and the error of each other record.
+    """Yield the valid rounds of the records, a block at a time: one session for each ladder in it.
 
-    `players`, if given, receives the index of each ladder's players, and `seen` the rounds in
-    order. Only the first `rounds` rounds are read, if that is given, and only rounds of the ladder
-    `only`. `validator` says which rounds are valid; without one those of any ladder are. The rounds
-    are without names unless `named`, which configurations need that treat some players by name
-    (`by_name`).
+    `reject` is called with the offset and the error of each invalid record. `players`, if given,
+    receives the index of each ladder's players. `seen`, if given, is called with the rounds in
+    order. If `rounds` is given, only so many of the first rounds are read. If `only` is given, the
+    rounds of other ladders are skipped. `validator` decides which rounds are valid. Without it,
+    rounds of any ladder can be valid. The rounds have no names unless `named`. Configurations that
+    treat some players by name need them (`by_name`).
 
-    Rounds are as the corrections among the records make them. A round that is left with fewer than
-    two entries is left out. `verdicts` are those on the corrections; without them a correction
-    raises Unjudged.
+    The corrections among the records are applied to the rounds. A round that is left with fewer
+    than two entries is skipped. `verdicts` are the verdicts on the corrections. Without them, a
+    correction raises Unjudged.
     """
     players, number = {} if players is None else players, 0
     log = EditedLog(ANY_LADDER, window, verdicts=verdicts, validator=validator)
@@ -121,7 +123,7 @@ def sessions_of(
 
 
 def by_name(configs: Iterable[RatingConfig]) -> bool:
-    """Whether any of these treats some players by name."""
+    """Whether any of these configurations treats some players by name."""
     return any(map(fixed_players, configs))
 
 
@@ -148,7 +150,7 @@ def singly(sessions: Iterable[Session]) -> list[Session]:
 
 
 def before(sessions: Iterable[Session], number: int) -> list[Session]:
-    """The rounds before the one of this number."""
+    """Sessions with only the rounds whose number is less than `number`."""
     found = []
     for session in sessions:
         chosen = np.flatnonzero(session.numbers < number)
@@ -158,7 +160,8 @@ def before(sessions: Iterable[Session], number: int) -> list[Session]:
 
 
 def in_blocks(sessions: Iterable[Session]) -> Iterator[Session]:
-    """Sessions of one round and one ladder, joined: as a file's would be."""
+    """Join sessions of one round each, all of one ladder, into sessions of up to BLOCK_ROUNDS
+    rounds, which resemble those of a file."""
     held: list[Session] = []
     for session in sessions:
         held.append(session)
@@ -180,8 +183,8 @@ def _joined(sessions: Sequence[Session]) -> Session:
 def split(session: Session, size: int, rng: np.random.Generator) -> Session:
     """A copy of a session whose rounds are split at random into rounds of at most `size` entries.
 
-    Entries keep their order (paper, section 6.5). A rest of fewer than two entries is left out.
-    Rounds with teams cannot be split. The parts of a round have its number.
+    Entries keep their order (paper, section 6.5). A remainder of fewer than two entries is dropped.
+    The parts of a round have its number. A round with teams cannot be split: it fails an assertion.
     """
 
     def deal(whole: RoundBatch, dealt: Ints) -> Iterator[tuple[Ints, RoundBatch]]:
@@ -196,9 +199,10 @@ def split(session: Session, size: int, rng: np.random.Generator) -> Session:
 def deal_teams(session: Session, size: int, rng: np.random.Generator) -> Session:
     """A copy of a session whose rounds are dealt at random into rounds of two teams of `size`.
 
-    The team whose members' places among all of them add up to less is better; members who tie have
-    the mean of their places. A rest too small for two teams is left out. Rounds with teams cannot
-    be dealt. The parts of a round have its number.
+    The 2 * `size` players of a new round are ranked among themselves. Players who tie share the
+    mean of their ranks. The team with the lower sum of ranks is better, and equal sums are a draw.
+    A remainder too small for two teams is dropped. The parts of a round have its number. A round
+    with teams cannot be dealt: it fails an assertion.
     """
 
     def deal(whole: RoundBatch, dealt: Ints) -> Iterator[tuple[Ints, RoundBatch]]:
@@ -214,8 +218,8 @@ def deal_teams(session: Session, size: int, rng: np.random.Generator) -> Session
 
 
 Deal = Callable[[RoundBatch, Ints], Iterator[tuple[Ints, RoundBatch]]]
-"""Makes rounds of one round, without teams, and its entries in a random order; tells whose they
-are."""
+"""Takes a round without teams, and its entries in a random order. Yields the entries of each new
+round, and that round."""
 
 
 def _dealt(session: Session, deal: Deal, rng: np.random.Generator) -> Session:
@@ -233,7 +237,8 @@ def _dealt(session: Session, deal: Deal, rng: np.random.Generator) -> Session:
 
 
 def _doubled_ranks(place: Places) -> Ints:
-    """Twice the rank of each of these places among them, so that the mean of a tie is whole."""
+    """Twice the rank of each place among these places. A tie has the mean rank, of which twice is
+    an integer."""
     place = np.where(place == DID_NOT_FINISH, LAST, place)
     less = (place[:, None] > place[None, :]).sum(axis=1)
     equal = (place[:, None] == place[None, :]).sum(axis=1)
@@ -242,7 +247,8 @@ def _doubled_ranks(place: Places) -> Ints:
 
 
 def _of_two_teams(whole: RoundBatch, place: Places, entries: Ints) -> RoundBatch:
-    """One round, without names, of these players in two teams of the same size."""
+    """One round, without names, between two teams of the same size. `entries` has the players of
+    the better team, then those of the other one."""
     return structs.replace(
         whole, entries=np.array([2]), sizes=np.array([len(entries)]), place=place,
         members=np.full(2, len(entries) // 2), share=whole.share[entries],
@@ -252,7 +258,8 @@ def _of_two_teams(whole: RoundBatch, place: Places, entries: Ints) -> RoundBatch
 def _in_parts(
     session: Session, rows: list[Ints], rounds: list[RoundBatch], parts: list[int]
 ) -> Session:
-    """The session with these rounds instead; `parts` has the bounds of those of each round."""
+    """The session with each of its R rounds replaced by parts. The parts of round r have the
+    indices parts[r] : parts[r + 1] in `rounds`."""
     ends = np.array(parts)
     return replace(
         session, rows=np.concatenate(rows) if rows else session.rows[:0],
@@ -262,7 +269,7 @@ def _in_parts(
 
 
 def _with_entries(whole: RoundBatch, entries: Ints) -> RoundBatch:
-    """One round, without teams and names, reduced to these entries."""
+    """A round without teams and names, reduced to these entries."""
     size = np.array([len(entries)])
     return structs.replace(
         whole, entries=size, sizes=size, place=whole.place[entries],

@@ -1,4 +1,4 @@
-"""Work on many items in several processes, with something large that all of it needs."""
+"""Processes many items in several processes that all need the same large object."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -8,11 +8,11 @@ from multiprocessing import get_context
 from typing import Any
 
 Share = Callable[[Callable[[Any, Any], Any], Iterable[Any]], Iterator[Any]]
-"""Takes a function of a module and items; gives what it makes of the shared thing and each item,
-in their order."""
+"""Takes a function at the top level of a module, and items. Calls the function with the shared
+object and each item, and yields the results in the order of the items."""
 
 _shared: list[Any] = []
-"""In a worker process: the thing. It is sent once, not with each item."""
+"""The shared object of a worker process, in a list. It is sent once, not with each item."""
 
 
 def _receive(thing: Any) -> None:
@@ -25,7 +25,8 @@ def _call(work: Callable[[Any, Any], Any], item: Any) -> Any:
 
 @contextmanager
 def sharing(thing: Any, workers: int) -> Iterator[Share]:
-    """`workers` processes that all have this thing; with one, this process."""
+    """Start `workers` processes that all have `thing`, and give a function that shares work among
+    them. With one worker, the work is done in this process."""
     if workers <= 1:
         yield lambda work, items: (work(thing, each) for each in items)
         return

@@ -1,18 +1,20 @@
-"""What a rating system believes of the sides of each round before it, scored in one way for all.
+"""The beliefs of a rating system about the sides of each round before it, and their scores.
 
-A system, ours or another package's, gives each side of a round a mean and a variance of its
-performance, and says whether differences of performances are normal or logistic. The scores follow
-from these alone (`accuracy`), so that every system is measured by the same code:
+A system, our own or another package's, gives each side of a round a mean and a variance of its
+performance. It also declares whether differences of performances are normal or logistic. The scores
+depend on these alone (`accuracy`), so that every system is measured by the same code:
 
-- a pair is foretold with p = F((mu_i - mu_j) / sqrt(factor (variance_i + variance_j))); pairs that
-  drew are left out of the scores of every system, those with a draw margin, too;
-- the calibration error is taken over the pairs not tied in place: they are sorted by the
-  favourite's p, cut into BINS bins of equal count, and the distances between the mean p of a bin
-  and the part of it that the favourites won are averaged. In rounds of more than `accuracy.EXACT`
-  sides the pairs are those that `accuracy` scores.
+- the predicted probability of a pair is
+  p = F((mu_i - mu_j) / sqrt(factor (variance_i + variance_j))). Pairs that drew are left out for
+  every system, even for one with a draw margin;
+- the calibration error is computed over the pairs that are not tied in place. They are sorted by
+  the favourite's p and cut into BINS bins of equal count. The error is the average distance between
+  the mean p of a bin and the share of its pairs that the favourites won. In rounds of more than
+  `accuracy.EXACT` sides the pairs are those that `accuracy` scores.
 
-The *total loss* of rounds is the sum of n / 2 times a round's mean loss of a pair, n being its
-number of sides: so many of its pairs share no side. Of a round of two it is its log loss.
+The *total loss* is the sum over rounds of n / 2 times the mean loss of the round's pairs, where n
+is the number of its sides: n / 2 pairs of a round can be chosen so that none share a side. The
+total loss of a round of two sides is its log loss.
 """
 
 from collections.abc import Iterable
@@ -40,11 +42,11 @@ from stream_rater.rounds.ragged import Ragged
 
 BINS = 10
 REFITS = 9
-"""How often the variance factor is fitted during the rounds that are scored."""
+"""The number of times that the variance factor is fitted during the rounds that are scored."""
 
 
 class Sides(Ragged, gc=False):
-    """What was believed of the sides of R rounds before each, E sides in all."""
+    """The beliefs about the sides of R rounds before each round. There are E sides in all."""
 
     per_player: ClassVar = ("place", "mu", "variance", "played")
 
@@ -53,13 +55,14 @@ class Sides(Ragged, gc=False):
     sizes: Ints
     """(R,) the number of sides of each round."""
     place: Places
-    """(E,) in order of place within a round."""
+    """(E,) the place of each side. The sides of a round are in order of place."""
     mu: Floats
-    """(E,) mean performance."""
+    """(E,) the mean of each side's performance."""
     variance: Floats
-    """(E,) of the performance, in the square of the unit of `mu`."""
+    """(E,) the variance of each side's performance, in the square of the unit of `mu`."""
     played: Ints
-    """(E,) rounds before; of a team, those of the member with the fewest."""
+    """(E,) the number of rounds that each side played before. For a team, it is the number of the
+    member with the fewest."""
 
     @property
     def starts(self) -> Ints:
@@ -72,34 +75,35 @@ Sides.nothing = Sides(_NONE, _NONE, _NO_PLACES, _NO_NUMBERS, _NO_NUMBERS, _NONE)
 
 
 class Run(NamedTuple):
-    """A system's way through a season."""
+    """A system's beliefs and time during a season."""
 
     sides: Sides
     gaussian: bool
-    """Whether differences of performances are normal; else logistic."""
+    """Whether differences of performances are normal. If not, they are logistic."""
     seconds: float
-    """Spent on rating."""
+    """Seconds spent on rating."""
     results: int
-    """Players of all rounds that were rated."""
+    """The number of results of the rated rounds: one for each player of each round."""
     failed: int = 0
-    """Rounds that the system could not rate. They changed nothing."""
+    """The number of rounds that the system could not rate. They changed no rating."""
 
     def before(self, boundary: int) -> "Run":
-        """With the rounds before the one of this number alone."""
+        """A copy with only the rounds before the round numbered `boundary`."""
         return self._replace(sides=self.sides.take(np.flatnonzero(self.sides.number < boundary)))
 
     def after(self, boundary: int) -> "Run":
-        """With the round of this number and later ones alone."""
+        """A copy with only the round numbered `boundary` and later rounds."""
         return self._replace(sides=self.sides.take(np.flatnonzero(self.sides.number >= boundary)))
 
     def less_sure(self, factors: Floats) -> "Run":
-        """With the variances of each round's sides times its (R,) factor."""
+        """A copy in which the variances of each round's sides are multiplied by the round's factor.
+        `factors` is (R,)."""
         variance = self.sides.variance * np.repeat(factors, self.sides.sizes)
         return self._replace(sides=structs.replace(self.sides, variance=variance))
 
 
 def of_ours(sessions: Iterable[Session], config: RatingConfig) -> Run:
-    """A season by one of our systems."""
+    """Rate a season with one of our systems."""
     contender, chances = Contender(config), chances_of(config)
     found, results = list[Sides](), 0
     for session, indices, wave in contender.rate(sessions):
@@ -116,8 +120,8 @@ def of_ours(sessions: Iterable[Session], config: RatingConfig) -> Run:
 
 
 def scores_of(run: Run, factor: float = 1.0) -> Floats:
-    """(R, OF_PAIRS) the scores of the rounds, with this variance factor. Raises ArithmeticError
-    where beliefs are no numbers."""
+    """(R, OF_PAIRS) the scores of the rounds, with this variance factor. Raises ArithmeticError if
+    a mean or a variance is not finite."""
     sides = run.sides
     if not (np.isfinite(sides.mu).all() and np.isfinite(sides.variance).all()):
         raise ArithmeticError("beliefs are no numbers")
@@ -130,8 +134,8 @@ def scores_of(run: Run, factor: float = 1.0) -> Floats:
 
 
 def total_loss(scores: Floats, measure: str) -> float | None:
-    """The total loss of rounds by (R, OF_PAIRS) scores: by `log_loss`, in nats, or by a measure of
-    pairs in the right order, in pairs in the wrong one. None where nothing was scored."""
+    """The total loss of rounds with these (R, OF_PAIRS) scores. By `log_loss` it is in nats. By a
+    pair inversion it is a number of pairs in the wrong order. It is None if nothing was scored."""
     weight = scores[:, FIELDS.index(WEIGHT_OF[measure])]
     value = scores[:, FIELDS.index(measure)]
     if not weight.any():
@@ -145,8 +149,8 @@ def total_loss(scores: Floats, measure: str) -> float | None:
 
 @kernel
 def _pairs(starts: Ints, place: Places, mu: Floats, variance: Floats) -> tuple[Floats, Ints]:
-    """(P,) how many standard deviations the better placed side of each pair is better by, and (P,)
-    the round of each pair. The pairs are those that `accuracy` scores."""
+    """(P,) the difference of means of each pair in standard deviations, the better placed side
+    first, and (P,) the index of each pair's round. The pairs are those that `accuracy` scores."""
     total = 0
     for r in range(len(starts) - 1):
         n = starts[r + 1] - starts[r]
@@ -166,7 +170,7 @@ def _pairs(starts: Ints, place: Places, mu: Floats, variance: Floats) -> tuple[F
 
 
 def pairs_of(run: Run) -> tuple[Floats, Ints]:
-    """(P,) the standardised differences of the pairs, the better placed side first, and (P,) the
+    """(P,) the standardised difference of each pair, the better placed side first, and (P,) the
     index of each pair's round."""
     sides = run.sides
     z, of_round = _pairs(sides.starts, sides.place, sides.mu, sides.variance)
@@ -174,7 +178,8 @@ def pairs_of(run: Run) -> tuple[Floats, Ints]:
 
 
 def _log_below(z: Floats, *, gaussian: bool) -> Floats:
-    """The logarithm of the distribution function of variance 1."""
+    """The logarithm of the normal or logistic distribution function of variance 1 at z, clipped to
+    that of [SURE, 1 - SURE]. Raises MissingExtra without SciPy."""
     with lab_extra():
         from scipy.special import log_ndtr
     found: Floats = log_ndtr(z) if gaussian else -np.logaddexp(0.0, -C * z)
@@ -182,8 +187,8 @@ def _log_below(z: Floats, *, gaussian: bool) -> Floats:
 
 
 def variance_factor(run: Run) -> float:
-    """The most probable variance factor by the total log loss of these rounds (see `sureness`).
-    Raises MissingExtra without SciPy."""
+    """The most probable variance factor by the total log loss of these rounds (see the module
+    `variance_factor`). It is 1 if there are no pairs. Raises MissingExtra without SciPy."""
     z, of_round = pairs_of(run)
     if not len(z):
         return 1.0
@@ -195,9 +200,11 @@ def variance_factor(run: Run) -> float:
 
 
 def factors_of(run: Run, boundary: int) -> Floats:
-    """(R,) the variance factor of each round from the one numbered `boundary` on. They are parted
-    into REFITS parts, and each part's factor is fitted on all rounds before it. Raises MissingExtra
-    without SciPy."""
+    """(R,) the variance factor of each round from the one numbered `boundary` on.
+
+    These rounds are divided into REFITS parts. The factor of a part is fitted on all rounds before
+    the part. Raises MissingExtra without SciPy.
+    """
     rest = run.after(boundary).sides.number
     order = np.argsort(rest, kind="stable")
     factors = np.ones(len(rest))
@@ -208,7 +215,8 @@ def factors_of(run: Run, boundary: int) -> Floats:
 
 
 def calibration_error(run: Run) -> float | None:
-    """The calibration error, from 0 to 1; None without pairs."""
+    """The calibration error, from 0 to 1, or None if there are no pairs. Raises MissingExtra
+    without SciPy."""
     z, _ = pairs_of(run)
     if not len(z):
         return None

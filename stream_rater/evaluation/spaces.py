@@ -1,18 +1,18 @@
 """The search spaces of `tune`: the hyperparameters of each system, their ranges and first guesses.
 
-A dimension has the name of a field of the configuration, or a name that `configuration` translates:
-newcomers' weights come from a factor and its fading, and Elo-R's sigma_limit from its share of
-delta, because it is less than delta.
+The name of a dimension is the name of a field of the configuration, or a name that `configuration`
+translates. The weights of newcomers are computed from a factor and its fade. The sigma_limit of
+Elo-R is computed from its share of delta, because it must be less than delta.
 
-Most systems, Elo-MMR among them, depend on ratios only. If all points are doubled (initial_sigma,
-sigma_limit, beta, drift), or all ratings are shifted, the predictions stay the same. So
-initial_sigma is fixed while the others vary, and initial_mu varies only where a system has levels
-of its own (Topcoder weighs less above 2000 and 2500). Kerby's systems have no sigma: their `scale`
-is fixed as in chess, and the learning rate varies.
+Most systems, Elo-MMR among them, depend on ratios only. The predictions stay the same if all
+parameters in points are doubled (initial_sigma, sigma_limit, beta, drift), or if all ratings are
+shifted. So initial_sigma is fixed while the others vary. initial_mu varies only where a system has
+fixed levels of ratings (Topcoder reduces weights above 2000 and 2500). Kerby's systems have no
+sigma: their `scale` is fixed as in chess, and the learning rate varies.
 
-`WIDE` has more for them: the first rating, the anchor, a table of learning rates, and the floor,
-without which they stand below what his note makes of them. The table begins at 1500, as his begins
-at 0, and has a rate for one and for two units of `scale` above.
+`WIDE` has more dimensions for Kerby's systems: the first rating, the anchor, a table of learning
+rates, and the floor. Without these the systems perform worse than in his note. The table begins at
+1500, where his begins at 0, and has a rate for one and for two units of `scale` above.
 """
 
 import math
@@ -23,7 +23,7 @@ from typing import Any, Literal
 from stream_rater.rating.parameters import RatingConfig, from_builtins
 
 DIGITS = 4
-"""Significant digits of a tuned value. More would only be noise."""
+"""The number of significant digits of a tuned value. More digits would only be noise."""
 
 NEWCOMER_ROUNDS = 12
 
@@ -37,7 +37,8 @@ class Dimension:
     high: float
     start: float
     scale: Literal["log", "linear", "square"] = "log"
-    """`square`: even in the square root, for a variance that may be 0."""
+    """`square`: points at equal distances have equal distances in the square root of the value
+    above `low`. It suits a variance that may be 0."""
 
     def at(self, part: float) -> float:
         """The value at this fraction of the range, 0 to 1."""
@@ -52,10 +53,11 @@ class Dimension:
 
 
 GOOD_WEIGHT, GOOD_SIGMA = 0.1, 80.0
-"""First guesses that are good everywhere: of a grid of both, they foretell the game that they
-foretell worst the least badly, compared with what suits it. The games were those of cwl,
-formula-one, map-rando and codeforces. Games of teams and races suffer most from more weight: there
-a result says less."""
+"""First guesses that are good for all games. They were chosen from a grid of both values. For each
+pair of values, the worst game was the one whose predictions lose most against the values that suit
+it best. The chosen pair has the smallest such loss. The games were those of cwl, formula-one,
+map-rando and codeforces. More weight harms games of teams and races most, where a result is less
+informative."""
 
 
 def _evolving(*more: Dimension) -> tuple[Dimension, ...]:
@@ -72,11 +74,12 @@ def _evolving(*more: Dimension) -> tuple[Dimension, ...]:
 BETA = Dimension("beta", 30.0, 1500.0, 300.0)
 DRIFT = Dimension("sigma_drift", 1.0, 200.0, 35.0)
 NEWCOMERS, LEVEL_PART = Dimension("newcomer_offset", -400.0, 200.0, -150.0, "linear"), 0.8
-"""Where newcomers begin: how far off their field, and how much of its level they have."""
+"""The rating at which newcomers begin: its offset from their field, and the part of the field's
+level that it takes over."""
 
 CLIMBING = Dimension("learning_rate", 0.1, 1000.0, 20.0)
-"""The learning rate of systems that sum over all pairs of a round; STEPPING is that of systems that
-average over each entry's pairs."""
+"""The learning rate of systems that sum over all pairs of a round. STEPPING is the learning rate of
+systems that average over each entry's pairs."""
 STEPPING = Dimension("learning_rate", 1.0, 5000.0, 200.0)
 
 SPACES: dict[str, tuple[Dimension, ...]] = {
@@ -119,14 +122,15 @@ KERBYS = (
     Dimension("rate_far_above", 0.05, 2.0, 1.0),
     Dimension("floor", 1000.0, 2000.0, 1000.0, "linear"),
 )
-"""Of all his systems. At the low ends there is no anchor and no floor. The rates are parts of the
-learning rate, one and two units above FIRST_RATING."""
+"""The additional dimensions of all of Kerby's systems. At the low end of its range, the anchor or
+the floor is absent. The rates are fractions of the learning rate, for one and for two units above
+FIRST_RATING."""
 
 WIDE = {
     system: (*space, *KERBYS) if space in ((CLIMBING,), (STEPPING,)) else space
     for system, space in SPACES.items()
 }
-"""The dimensions that `tune` searches for a file."""
+"""The dimensions that `tune` searches for the rounds of a file."""
 
 CHESS = {"scale": UNIT}
 
@@ -151,7 +155,8 @@ def configuration(system: str, values: Mapping[str, float]) -> RatingConfig:
 
 
 def _climbing(table: dict[str, Any]) -> dict[str, Any]:
-    """Kerby's dimensions as his systems' parameters."""
+    """The table with Kerby's dimensions replaced by the parameters of his systems. `table` itself
+    is changed."""
     for each in KERBYS:
         if each.name in ("anchor", "floor") and table.get(each.name) == each.low:
             del table[each.name]
@@ -168,7 +173,8 @@ def _climbing(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def newcomer_weights(factor: float, fade: float) -> list[float]:
-    """Weights that begin at `factor` and approach 1; each round leaves `fade` of the distance."""
+    """Weights that begin at `factor` and approach 1. After each round, the distance to 1 is
+    multiplied by `fade`."""
     weights = (1.0 + (factor - 1.0) * fade**k for k in range(NEWCOMER_ROUNDS))
     rounded = (float(f"{weight:.{DIGITS}g}") for weight in weights)
     return [weight for weight in rounded if weight != 1.0]
@@ -180,7 +186,8 @@ def start(space: Sequence[Dimension]) -> dict[str, float]:
 
 
 def place(dimension: Dimension, value: float) -> float:
-    """The fraction of the range, 0 to 1, at which a value lies: the inverse of `at`."""
+    """The fraction of the range, 0 to 1, that corresponds to a value. It is the inverse of
+    `Dimension.at`."""
     if value <= dimension.low:
         return 0.0
     low, high = 0.0, 1.0

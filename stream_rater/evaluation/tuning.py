@@ -1,9 +1,10 @@
 """Tunes hyperparameters: searches for those that predict the first part of a season best.
 
-SciPy does the optimising. Differential evolution comes first: the measures are piecewise constant
-in the parameters, so there is no gradient; they have several valleys; and a whole population can be
-tried at once on all cores. Nelder and Mead's simplex starts from the best point, because it needs
-fewer trials near the end.
+SciPy does the optimisation, in two stages. Differential evolution is the first, for three reasons.
+The measures are piecewise constant in the parameters, so there is no gradient. They have several
+local minima. And a whole population can be tried at once on all cores. The second is the simplex
+method of Nelder and Mead. It starts from the best point, because it needs fewer trials near the
+optimum.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,9 +31,10 @@ FOR_EVOLUTION = 0.7
 UNDEFINED = 1e9
 """The cost of a trial whose measure has no value."""
 PRIOR = 0.15
-"""Standard deviation of a parameter around its first guess, in parts of its range."""
+"""The standard deviation of a parameter around its first guess, as a fraction of its range."""
 END = 0.01
-"""A parameter is at an end of its range if it is no further from it, in parts of the range."""
+"""A parameter is at an end of its range if it is at most this far from it, as a fraction of the
+range."""
 
 
 class MissingExtra(Exception):
@@ -41,7 +43,8 @@ class MissingExtra(Exception):
 
 @contextmanager
 def lab_extra() -> Iterator[None]:
-    """For imports of what the extra `lab` brings: MissingExtra where one fails."""
+    """A context for imports of packages of the extra `lab`. Raises MissingExtra if an import
+    fails."""
     try:
         yield
     except ImportError as error:
@@ -64,7 +67,8 @@ class Problem:
         )
 
     def cost(self, point: Sequence[float]) -> float:
-        """The cost at a point: the measure, signed so that less is better."""
+        """The cost at a point of the unit cube: the measure, negated if a higher value is better.
+        It is UNDEFINED if the measure has no finite value."""
         most = MOST_SIDES if self.measure.startswith("winner") else 0
         outcome = evaluate(self.sessions, self.config(point), most_sides=most)
         value = averages(outcome.scores)[self.measure]
@@ -79,20 +83,21 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A problem with a prior: its most probable parameters, not those that fit best.
+    """A problem with a prior. The search finds its most probable parameters, not those that fit
+    best.
 
-    What is minimised is the total loss by the measure and the prior's part, as in `games`. A round
-    of n entries counts as n / 2 pairs, which is how many of its pairs share no entry, or once if
-    its winner is what is foretold.
+    The search minimises the total loss by the measure plus the prior's penalty, as in `games`. A
+    round of n entries counts as n / 2 pairs, because n / 2 of its pairs can be chosen so that none
+    share an entry. If the measure is about winners, a round counts once.
     """
 
     problem: Problem
     count: float
-    """What the total loss is of: so many pairs, or rounds."""
+    """The number of pairs, or of rounds, that the total loss is a sum over."""
 
     @classmethod
     def of(cls, problem: Problem) -> "Held":
-        """`problem` with as many pairs or rounds as its first guess is scored on."""
+        """`problem` with the number of pairs, or of rounds, on which its first guess is scored."""
         measure = problem.measure
         most = MOST_SIDES if measure.startswith("winner") else 0
         scores = evaluate(problem.sessions, problem.config(problem.start()), most_sides=most).scores
@@ -103,7 +108,7 @@ class Held:
 
     @property
     def space(self) -> tuple[Dimension, ...]:
-        """That of the problem."""
+        """The dimensions of the problem."""
         return self.problem.space
 
     def start(self) -> list[float]:
@@ -111,7 +116,8 @@ class Held:
         return self.problem.start()
 
     def cost(self, point: Sequence[float]) -> float:
-        """The total loss at a point, and the prior's part; less is better."""
+        """The total loss at a point plus the prior's penalty. Less is better. It is UNDEFINED if
+        the problem's cost is."""
         cost = self.problem.cost(point)
         if cost == UNDEFINED:
             return UNDEFINED
@@ -120,14 +126,15 @@ class Held:
 
 
 def penalty(point: Sequence[float], start: Sequence[float], prior: float) -> float:
-    """Minus the logarithm of the prior's density at a point: normal, around the first guess."""
+    """Minus the logarithm of the prior's density at a point, up to a constant. The prior is normal
+    around the first guess, with the standard deviation `prior`."""
     gaps = np.array(point) - np.array(start)
     return float(gaps @ gaps) / (2.0 * prior**2)
 
 
 def at_ends(space: Sequence[Dimension], point: Sequence[float]) -> tuple[str, ...]:
-    """The parameters that ended at an end of their range and did not begin there: what suits the
-    rounds may lie outside, or the rounds may say too little."""
+    """The names of the parameters that ended at an end of their range and did not begin there. The
+    best value may lie outside the range, or the rounds may not be informative enough."""
     found = []
     for each, x in zip(space, point, strict=True):
         begun = place(each, each.start)
@@ -137,7 +144,7 @@ def at_ends(space: Sequence[Dimension], point: Sequence[float]) -> tuple[str, ..
 
 
 class Searched(Protocol):
-    """What a search needs to know."""
+    """The interface of a problem that `search` can solve."""
 
     @property
     def space(self) -> tuple[Dimension, ...]:
@@ -151,7 +158,7 @@ class Searched(Protocol):
 
 
 Costs = Callable[[Iterable[Sequence[float]]], Iterable[float]]
-"""Of many points, in their order."""
+"""Takes many points. Returns their costs in the same order."""
 
 
 class _Trials:
@@ -180,18 +187,19 @@ class _Trials:
 def tune(
     problem: Problem, trials: int, workers: int, tell: Callable[[], None] = lambda: None
 ) -> RatingConfig:
-    """The best configuration found in about `trials` trials; never worse than the first guess.
-    Raises MissingExtra without SciPy."""
+    """The best configuration that is found in about `trials` trials. It is never worse than the
+    first guess. `workers` and `tell` are those of `search`. Raises MissingExtra without SciPy."""
     return problem.config(search(problem, trials, workers, tell))
 
 
 def search(
     problem: Searched, trials: int, workers: int, tell: Callable[[], None] = lambda: None
 ) -> list[float]:
-    """The best point found in about `trials` trials; never worse than the one to begin with.
+    """The best point of the unit cube that is found in about `trials` trials. It is never worse
+    than the point that the search begins with.
 
-    The result depends on the number of trials, not on `workers`, the number of processes that share
-    the work. `tell` is called after each trial. Raises MissingExtra without SciPy.
+    `workers` processes share the work. The result depends on the number of trials, not on the
+    number of processes. `tell` is called after each trial. Raises MissingExtra without SciPy.
     """
     with lab_extra():
         from scipy import optimize
@@ -222,8 +230,8 @@ def _unused(_: Floats) -> float:
 
 
 def _simplex(best: Floats) -> Floats:
-    """The best point, and for each dimension a point a tenth of the range away from it, inside the
-    range."""
+    """(dimensions + 1, dimensions) the best point, and for each dimension a point that is a tenth
+    of the range away from it and inside the range."""
     step = np.where(best < 0.5, 0.1, -0.1)
     return np.vstack([best, best + np.diag(step)])
 
@@ -233,7 +241,7 @@ def _cost(problem: Searched, point: Sequence[float]) -> float:
 
 
 def without_defaults(config: RatingConfig) -> dict[str, Any]:
-    """A configuration as a table, with its system and without values that equal their default."""
+    """The configuration as a table. It has the system, but no values that equal their default."""
     defaults = {each.encode_name: each.default for each in msgspec.structs.fields(config)}
     table: dict[str, Any] = msgspec.to_builtins(config)
     return {

@@ -1,13 +1,13 @@
-"""How sure predictions may be: the variance factor of a configuration, by its record.
+"""Fits the variance factor of a configuration to how well it predicted past rounds.
 
-The factor multiplies the variance of every side's performance (`rating.prediction.wins`). It
-changes no rating, so one pass over the rounds serves all factors. The factor chosen is the most
-probable one: it minimises
+The factor multiplies the variance of every side's performance (`rating.prediction.wins`), so it
+determines how confident predictions are. It changes no rating, so the rounds are rated once for all
+factors. The factor that is chosen is the most probable one: it minimises
 
     total log loss of the winners + (ln factor)^2 / (2 PRIOR^2)
 
 where the second term is a normal prior of ln factor around 0. A few rounds hardly move the factor
-from 1; some hundred decide by themselves.
+from 1. With some hundred rounds the prior hardly matters.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,33 +26,33 @@ from stream_rater.rating.prediction.chances import draw_margin_of
 from stream_rater.rating.prediction.wins import Performances, of_rounds, performances_of
 
 PRIOR = 0.5
-"""Standard deviation of ln factor before anything was seen."""
+"""The prior standard deviation of ln factor."""
 WIDEST = 32.0
-"""The factor lies between its inverse and this."""
+"""The largest factor. The least factor is its inverse."""
 MOST_SIDES = 300_000
-"""Of the last rounds; more would only take longer."""
+"""The most sides, in the last rounds, that the factor is fitted to. More would only take longer."""
 
 
 class _Wave(NamedTuple):
-    """Rounds that were foretold together."""
+    """Rounds that were predicted together."""
 
     starts: Ints
     place: Places
     sides: Performances
-    """With a factor of 1."""
+    """The performances of the sides, with a variance factor of 1."""
 
 
 def variance_factor(sessions: Iterable[Session], config: RatingConfig) -> float:
-    """The most probable factor by these rounds, each foretold before it was rated. Raises
-    MissingExtra without SciPy."""
+    """The most probable factor by the last of these rounds. Each round is predicted before it is
+    rated. Raises MissingExtra without SciPy."""
     waves = _last(_waves(sessions, config))
     draws = draw_margin_of(config) > 0.0
     return most_probable(lambda factor: sum(_loss(each, factor, draws=draws) for each in waves))
 
 
 def most_probable(loss: Callable[[float], float]) -> float:
-    """The factor with the least loss and prior, by the total loss at each. Raises MissingExtra
-    without SciPy."""
+    """The factor that minimises the sum of `loss` and the prior's penalty. `loss` gives the total
+    loss at a factor, in nats. Raises MissingExtra without SciPy."""
     with lab_extra():
         from scipy.optimize import minimize_scalar
 
@@ -82,7 +82,7 @@ def _last(waves: Iterable[_Wave]) -> Sequence[_Wave]:
 
 
 def _loss(wave: _Wave, factor: float, *, draws: bool) -> float:
-    """The log loss of the winners of all rounds."""
+    """The sum of the log losses of the winners over all rounds of a wave."""
     spread: Floats = wave.sides.sigma * np.sqrt(factor)
     win = of_rounds(wave.starts, wave.sides._replace(sigma=spread))
     return float(winners.score(wave.starts, wave.place, win, draws)[:, 1].sum())

@@ -1,8 +1,9 @@
-"""Times without what happens only once: compiling kernels, loading them, touching pages first.
+"""Keeps costs that occur only once out of measured times: compiling kernels, loading them, and the
+first access to pages of memory.
 
 A kernel is compiled, or loaded from the cache, when it is first called with arguments of some
-types. So a configuration plays a few rounds of each kind before its time counts (`warm`); and where
-a run was the first one of a kernel all the same, it is run again (`timed`).
+types. So a configuration rates a few rounds of each kind before its time is measured (`warm`). If a
+kernel was nevertheless compiled or loaded during a measured run, the run is repeated (`timed`).
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +23,8 @@ MOST_RUNS = 3
 
 
 def samples(sessions: Sequence[Session]) -> list[Session]:
-    """A few rounds of each kind: the first ones, the smallest and the largest, one with a team."""
+    """A few rounds of each kind: the first two, the smallest, the largest, and the one whose teams
+    have the most members. There is a session for each kind."""
     if not sessions:
         return []
     found = [sessions[0].take(np.arange(min(2, len(sessions[0].rounds))))]
@@ -51,13 +53,15 @@ def warm(
     config: RatingConfig, sessions: Sequence[Session], *, most_sides: int, draws: bool,
     shown: bool = False,
 ) -> None:  # fmt: skip
-    """Play a few of these rounds twice, so that all kernels are there, and forget it."""
+    """Evaluate a few of these rounds twice, so that all kernels are compiled and loaded. The result
+    is dropped."""
     some = samples(sessions)
     evaluate([*some, *some], config, most_sides=most_sides, draws=draws, shown=shown)
 
 
 class _Compiled(Watcher):
-    """Counts what is compiled."""
+    """Counts the kernels that are compiled here or that another process is waited for to
+    compile."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -70,8 +74,8 @@ class _Compiled(Watcher):
 
 
 def timed(run: Callable[[], T]) -> T:
-    """What a run gives in which no kernel was compiled or first loaded: it is run again if one was,
-    MOST_RUNS times at most."""
+    """The result of a run in which no kernel was compiled or first loaded. If one was, `run` is
+    called again, up to MOST_RUNS times in all. The result of the last call is returned."""
     watcher = _Compiled()
     watchers.append(watcher)
     try:

@@ -1,15 +1,16 @@
-"""Measures how well the probabilities to win foretell who wins a round, of sides of any size.
+"""Measures how well the probabilities to win predict the winner of a round. Sides can be of any
+size.
 
 Each side is given a probability to be better than all others (`wins`). The winner of a round is the
 side that has the first place alone. Where draws are outcomes (`alike`), a shared first place is one
-more outcome. Elsewhere a round whose first place is shared is left out.
+more outcome. Otherwise a round whose first place is shared is left out.
 
-- log loss of the winner: -ln p of what happened;
-- Brier score of the winner: half the sum of (p - happened)^2 over all outcomes; with two sides it
-  is (1 - p)^2 of the winner.
+- log loss of the winner: -ln p, where p is the probability of the outcome that happened;
+- Brier score of the winner: half the sum of (p - happened)^2 over all outcomes. With two sides it
+  is (1 - p)^2, where p is the probability of the winner.
 
-Both weigh all rounds the same. The calibration compares probabilities with what happened: of all
-sides that were given about p, a part of p should win.
+Both weigh all rounds the same. The calibration compares probabilities with outcomes: among all
+sides with a probability of about p, the share that wins should be p.
 """
 
 from typing import NamedTuple
@@ -24,29 +25,30 @@ from stream_rater.rating.model import Places
 from stream_rater.rating.prediction.wins import ANY
 
 SURE = 1e-9
-"""Lesser probabilities of what happened count as this much: `wins` is no more exact."""
+"""A smaller probability of the outcome that happened counts as this one, because `wins` is not more
+accurate."""
 EDGES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""Of the bins of probability. Rounds of many sides have most of theirs near 0."""
+"""The edges of the bins of probability. In rounds of many sides, most probabilities are near 0."""
 Z_95 = 1.959964
-"""A normal value is within so many standard deviations with probability 95 %."""
+"""A normal value is within this many standard deviations of its mean with probability 95 %."""
 
 
 class Foretold(NamedTuple):
-    """What was foretold of S sides of scored rounds, and what happened."""
+    """The predictions for S sides of scored rounds, and the outcomes."""
 
     round: Ints
     """(S,) the round's number in the season."""
     win: Floats
-    """(S,) the probability to win."""
+    """(S,) the predicted probability to win."""
     won: Flags
-    """(S,)"""
+    """(S,) whether the side won."""
 
     def from_round(self, first: int) -> "Foretold":
-        """Without the rounds before this one."""
+        """A copy without the rounds before the round numbered `first`."""
         return self.of(self.round >= first)
 
     def of(self, kept: Flags) -> "Foretold":
-        """Without the sides that are not `kept` (S,)."""
+        """A copy with only the sides that are `kept` (S,)."""
         return Foretold(self.round[kept], self.win[kept], self.won[kept])
 
 
@@ -57,19 +59,22 @@ class Bin(msgspec.Struct, frozen=True):
     high: float
     sides: int
     foretold: float
-    """The mean of their probabilities."""
+    """The mean of the sides' predicted probabilities to win."""
     won: float
-    """The part of them that won."""
+    """The share of the sides that won."""
     won_low: float
+    """The low end of Wilson's 95 % interval of `won`, as if the sides were independent."""
     won_high: float
-    """Its 95 % interval (Wilson), as if the sides were independent."""
+    """The high end of that interval."""
 
 
 @kernel
 def score(round_starts: Ints, place: Places, win: Floats, draws: bool, most: int = ANY) -> Floats:
-    """(R, 3) the scores of the rounds of a wave: 1, log loss, Brier score; or zeros of a round that
-    has no winner, or more than `most` sides. `win` (E,) are the probabilities of the entries, which
-    come in order of place.
+    """(R, 3) the scores of the rounds of a wave: 1, log loss, Brier score.
+
+    A round that is not scored has zeros: one with fewer than two entries or more than `most`, or
+    one whose first place is shared unless `draws` are outcomes. `win` (E,) has the predicted
+    probability of each entry to win. The entries of a round come in order of place.
     """
     out = np.zeros((len(round_starts) - 1, 3))
     for r in range(len(out)):
@@ -86,8 +91,8 @@ def score(round_starts: Ints, place: Places, win: Floats, draws: bool, most: int
 
 
 def foretold(round_starts: Ints, place: Places, win: Floats, scored: Flags) -> Foretold:
-    """What was foretold of the entries of a wave, and what happened. `scored` (R,) are its rounds
-    with a score; the numbers given are those in the wave."""
+    """The predictions for the entries of a wave's scored rounds, and the outcomes. `scored` (R,) is
+    whether each round has a score. The round numbers of the result are indices in the wave."""
     sizes = np.diff(round_starts)
     number = np.repeat(np.arange(len(sizes)), sizes)
     won = np.zeros(len(win), bool)
@@ -98,7 +103,7 @@ def foretold(round_starts: Ints, place: Places, win: Floats, scored: Flags) -> F
 
 
 def calibration(of: Foretold) -> list[Bin]:
-    """The bins that have a side, in order of probability."""
+    """The bins that have at least one side, in order of probability."""
     chosen = np.digitize(of.win, EDGES[1:-1])
     count = len(EDGES) - 1
     sides = np.bincount(chosen, minlength=count).tolist()
@@ -112,7 +117,7 @@ def calibration(of: Foretold) -> list[Bin]:
 
 
 def _interval(part: float, n: int) -> tuple[float, float]:
-    """Wilson's, of a part of n."""
+    """Wilson's 95 % interval of the share `part` of n."""
     square = Z_95**2 / n
     centre = (part + 0.5 * square) / (1.0 + square)
     half = (part * (1.0 - part) * square + 0.25 * square**2) ** 0.5 / (1.0 + square)

@@ -1,12 +1,13 @@
 """Repeats the experiments of the Elo-MMR paper: accuracy, time, farming and small rounds.
 
-Each part is computed here; `figures` writes it as Markdown and pictures.
+This module computes each part. `figures` writes it as Markdown and pictures.
 
-- *accuracy* (Table 2) and *time* (Table 3): each system is tuned on the first TRAIN of each data
-  set and scored on the rest. It is tuned once, by pair inversion; the paper tunes it for each
-  measure. As in `games`, the most probable parameters are taken: those that fit best follow the
-  noise of a short first part to the ends of their ranges. All systems are scored on the same rounds
-  and outcomes (`alike`), and all kernels are there before a time counts (`warming`).
+- *accuracy* (Table 2) and *time* (Table 3): each system is tuned on the first TRAIN, a fraction, of
+  each data set and scored on the rest. It is tuned once, by pair inversion, while the paper tunes
+  it for each measure. As in `games`, the most probable parameters are chosen. The parameters that
+  fit best would follow the noise of a short first part to the ends of their ranges. All systems are
+  scored on the same rounds and outcomes (`alike`). All kernels are compiled and loaded before a
+  time is measured (`warming`).
 - *farming* (Figure 2): `farming`, on a given data set and player.
 - *sizes* (Figure 3): the rounds of the largest data set, split at random into small rounds.
 """
@@ -38,14 +39,14 @@ MEASURE = "pair_inversion"
 """The measure to tune by. It includes newcomers where nobody has played enough rounds yet, as in
 synth-large."""
 REFERENCE = "elo-mmr"
-"""The system with which the others are compared."""
+"""The name of the system that the others are compared with."""
 SEED = 1
 
 FARMING_SYSTEMS: dict[str, RatingConfig] = {
     "topcoder": Topcoder(),
     "elo-mmr": EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=1.0),
 }
-"""The default parameters of the paper, whose name for this Elo-MMR is Elo-MMR(1)."""
+"""The default parameters of the paper, which calls this Elo-MMR "Elo-MMR(1)"."""
 
 MADE_UP_FARM = Kind(players=200, rounds=120, per_round=200)
 MADE_UP_THRESHOLD = 2200.0
@@ -56,7 +57,8 @@ class Effort:
     """The size of an experiment."""
 
     rounds: int | None
-    """The number of first rounds of each data set; None for all."""
+    """The number of rounds of each data set that are used, from its first round on. None for
+    all."""
     trials: int
     """The number of configurations tried for each system and data set."""
     sizes: tuple[int, ...]
@@ -65,7 +67,7 @@ class Effort:
 
 
 THE_PAPERS = {"synth-small": synthetic.SMALL, "synth-large": synthetic.LARGE}
-"""The synthetic seasons that the paper has figures for."""
+"""The synthetic seasons for which the paper has figures."""
 
 FULL = Effort(None, 150, (5, 10, 20, 50, 100, 200, 500, 1000), THE_PAPERS)
 QUICK = Effort(
@@ -83,7 +85,7 @@ class DataSet:
 
     @property
     def rounds(self) -> int:
-        """How many."""
+        """The number of rounds."""
         return sum(len(session.rounds) for session in self.sessions)
 
     def sizes(self) -> list[int]:
@@ -100,9 +102,10 @@ class Entry:
     outcome: Outcome
     measures: Mapping[str, float | None]
     against: Difference | None
-    """The pair inversion minus that of the reference."""
+    """The pair inversion minus that of the reference. None for the reference itself, without a
+    reference, or if undefined."""
     of: Counted
-    """What is scored: the same of all systems."""
+    """The counts of the pairs and rounds that are scored, which all systems share."""
     at_ends: tuple[str, ...] = ()
     """The parameters that ended at an end of their range."""
 
@@ -124,7 +127,7 @@ def first_guess(system: str) -> RatingConfig:
 
 
 class Tuned(NamedTuple):
-    """A system after tuning."""
+    """The result of tuning a system."""
 
     config: RatingConfig
     at_ends: tuple[str, ...]
@@ -132,7 +135,7 @@ class Tuned(NamedTuple):
 
 
 def tuned(data: DataSet, system: str, trials: int, workers: int) -> Tuned:
-    """A system after tuning on the first part of a data set."""
+    """Tune a system on the first part of a data set. Raises MissingExtra without SciPy."""
     first = before(data.sessions, trained(data.rounds, TRAIN))
     problem = Fit(Ours(system), first, MEASURE)
     point = search(problem, trials, workers)
@@ -142,7 +145,8 @@ def tuned(data: DataSet, system: str, trials: int, workers: int) -> Tuned:
 def accuracy(
     data: DataSet, systems: Sequence[str], effort: Effort, workers: int, say: Say
 ) -> list[Entry]:
-    """Tables 2 and 3: evaluate every system on a data set."""
+    """Tables 2 and 3: tune and evaluate every system on a data set. `say` is called with the name
+    of each step. Raises MissingExtra without SciPy."""
     found: dict[str, Tuned] = {}
     for system in systems:
         say(f"{data.name}: {system}")
@@ -168,7 +172,8 @@ def accuracy(
 
 
 def _played(data: DataSet, config: RatingConfig, *, draws: bool) -> Outcome:
-    """A season by one configuration, whose time has no compiling in it."""
+    """Evaluate a season with one configuration. The measured time does not include compiling
+    kernels."""
     warm(config, data.sessions, most_sides=MOST_SIDES, draws=draws)
     return timed(lambda: evaluate(data.sessions, config, draws=draws))
 
@@ -176,7 +181,8 @@ def _played(data: DataSet, config: RatingConfig, *, draws: bool) -> Outcome:
 def sizes(
     data: DataSet, configs: Mapping[str, RatingConfig], effort: Effort, say: Say
 ) -> dict[str, list[float | None]]:
-    """Figure 3: the pair inversion of each system, for each size of rounds."""
+    """Figure 3: the pair inversion, in %, of each system for each size of rounds. The inner lists
+    are in the order of `effort.sizes`."""
     found: dict[str, list[float | None]] = {system: [] for system in configs}
     for size in effort.sizes:
         rng = np.random.default_rng(SEED)
@@ -188,7 +194,7 @@ def sizes(
 
 
 def farm(data: DataSet, row: int, threshold: float) -> dict[str, Careers]:
-    """Figure 2: the honest and the farmed careers of the player in this row."""
+    """Figure 2: the honest and the farmed career of the player in this row, by system."""
     return farming.compare(data.sessions, row, FARMING_SYSTEMS, threshold)
 
 

@@ -1,10 +1,10 @@
-"""Simulates volatility farming (paper, section 5.1 and Figure 2): can a player gain by losing on
-purpose?
+"""Simulates volatility farming, to find out whether a player can gain by losing on purpose (paper,
+section 5.1 and Figure 2).
 
-A strong player plays HONEST rounds as they happened. In the next FARMED rounds the player comes
-last whenever the Topcoder rating is above a threshold, which raises the volatility. The last
-HARVEST rounds are played as they happened. Topcoder's ratings make this schedule. Each system then
-rates both careers, the honest one and the farmed one.
+A strong player plays HONEST rounds with the real results. In the next FARMED rounds the player
+comes last whenever the Topcoder rating is above a threshold, which raises the volatility. The last
+HARVEST rounds again have the real results. The ratings by Topcoder determine in which rounds the
+player comes last. Each system then rates both careers, the honest one and the farmed one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,12 +33,13 @@ class Careers:
 
     @property
     def gain(self) -> float:
-        """The points that farming gained in the end."""
+        """The farmed rating minus the honest one after the last round, in points."""
         return self.farmed[-1] - self.honest[-1]
 
 
 def last(session: Session, row: int) -> Session:
-    """A copy of a session in which the player in this row finished last of all who finished."""
+    """A copy of a session of one round in which the player in this row is last among all entries
+    that finished. The round must have no teams."""
     rounds = session.rounds
     assert len(rounds) == 1, "a session of one round"
     assert len(rounds.place) == len(rounds.share), "a round with teams cannot be farmed"
@@ -56,7 +57,7 @@ def last(session: Session, row: int) -> Session:
 
 
 def until(sessions: Iterable[Session], row: int, rounds: int) -> list[Session]:
-    """The sessions of a season up to the player's round of this number."""
+    """The sessions of a season up to the one in which the player has played `rounds` rounds."""
     kept, played = [], 0
     for session in sessions:
         kept.append(session)
@@ -67,21 +68,22 @@ def until(sessions: Iterable[Session], row: int, rounds: int) -> list[Session]:
 
 
 def career(sessions: Iterable[Session], row: int, config: RatingConfig) -> list[float]:
-    """The player's mu after each of their rounds."""
+    """The player's mu after each of the player's rounds."""
     return [rating for _, rating in _career(sessions, row, config, None)]
 
 
 def farmed(
     sessions: Iterable[Session], row: int, config: RatingConfig, threshold: float
 ) -> list[Session]:
-    """The season with the farmer's results. They depend on the ratings that they lead to."""
+    """The season with the farmer's results. Each result depends on the rating after the farmer's
+    earlier results."""
     return [session for session, _ in _played(sessions, row, config, threshold)]
 
 
 def _career(
     sessions: Iterable[Session], row: int, config: RatingConfig, threshold: float | None
 ) -> Iterator[tuple[Session, float]]:
-    """The player's own rounds, with the rating after each."""
+    """Yield the sessions in which the player took part, with the player's mu after each."""
     for session, rating in _played(sessions, row, config, threshold):
         if rating is not None:
             yield session, rating
@@ -90,7 +92,8 @@ def _career(
 def _played(
     sessions: Iterable[Session], row: int, config: RatingConfig, threshold: float | None
 ) -> Iterator[tuple[Session, float | None]]:
-    """Each session as it was played, with the player's mu after it if they took part."""
+    """Yield each session as it was played, with the player's mu after it, or None if the player did
+    not take part. With a threshold, the player farms."""
     pool = Pool(Ladder(rating=config))
     rounds, rating = 0, config.initial_mu
     for session in sessions:
@@ -111,7 +114,9 @@ def compare(
     sessions: Sequence[Session], row: int, systems: Mapping[str, RatingConfig],
     threshold: float = THRESHOLD, schedule: RatingConfig | None = None,
 ) -> dict[str, Careers]:  # fmt: skip
-    """The honest and the farmed career by each system, over HONEST + FARMED + HARVEST rounds."""
+    """The honest and the farmed career by each system, over HONEST + FARMED + HARVEST rounds.
+    `schedule` is the system whose ratings determine when the player comes last; by default it is
+    Topcoder."""
     season = until(singly(sessions), row, HONEST + FARMED + HARVEST)
     with_farmer = farmed(season, row, schedule or Topcoder(), threshold)
     return {

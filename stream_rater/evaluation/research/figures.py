@@ -1,4 +1,4 @@
-"""Writes the repeated experiments as Markdown tables and pictures."""
+"""Writes the results of the repeated experiments as Markdown tables and pictures."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,26 +17,26 @@ PAPER = {
     "synth-small": {"codeforces": (83.4, 15.2), "topcoder": (83.4, 15.2),
                     "trueskill": (83.3, 15.3), "elo-mmx": (83.6, 15.0), "elo-mmr": (83.7, 15.0)},
 }  # fmt: skip
-"""The paper's Table 2 for synthetic seasons made in the same way: pair inversion and rank
-deviation, %."""
+"""The figures of the paper's Table 2 for synthetic seasons of the same kind: pair inversion and
+rank deviation, both in %, by data set and system."""
 
 CHOSEN = (
     "The two-moment filter, its noise, and the first guesses of it and of Elo-MMR were chosen by "
     "the files cwl, formula-one, map-rando and codeforces: on these they are no test."
 )
-"""Which files had a part in choosing what is compared."""
+"""A note for reports: the files by which systems, noise and first guesses were chosen."""
 
 Lines = Iterable[str]
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A Markdown table."""
+    """The lines of a Markdown table."""
     lines = [headings, ["---"] * len(headings), *rows]
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
 def number(value: float | None, digits: int) -> str:
-    """A number, or a dash where there is none."""
+    """The value with this number of decimals, or a dash for None."""
     return "–" if value is None else f"{value:.{digits}f}"
 
 
@@ -50,8 +50,8 @@ def datasets(data: Sequence[DataSet]) -> list[str]:
 
 
 def accuracy(entries: Sequence[Entry], *, beside_paper: bool) -> list[str]:
-    """Table 2 with differences from the reference, the paper's figures if `beside_paper`, and the
-    tuned parameters."""
+    """Table 2, with differences from the reference and the tuned parameters. With `beside_paper` it
+    has the paper's figures, too."""
     rows, parameters, of = [], [], dict[str, str]()
     for entry in entries:
         of[entry.data] = entry.of.told()
@@ -85,7 +85,7 @@ def accuracy(entries: Sequence[Entry], *, beside_paper: bool) -> list[str]:
 
 
 def papers(entry: Entry) -> str:
-    """The paper's figures for a system on a data set of this name."""
+    """The paper's figures for an entry's system and data set, or a dash if it has none."""
     paper = PAPER.get(entry.data, {}).get(entry.system)
     return "–" if paper is None else f"{paper[0]} / {paper[1]}"
 
@@ -102,7 +102,8 @@ def times(entries: Sequence[Entry]) -> list[str]:
 
 
 def farming(careers: Mapping[str, Careers], out: Path, whose: str) -> list[str]:
-    """Figure 2: the honest and the farmed ratings."""
+    """Figure 2: the honest and the farmed ratings. Writes `farming.png` to the folder `out`. Raises
+    MissingExtra and OSError."""
     plots = pyplot()
     figure, axes = plots.subplots(1, len(careers), figsize=(5.5 * len(careers), 4), squeeze=False)
     for ax, (system, career) in zip(axes[0], careers.items(), strict=True):
@@ -128,7 +129,9 @@ def farming(careers: Mapping[str, Careers], out: Path, whose: str) -> list[str]:
 
 def by_size(found: Mapping[str, Sequence[float | None]], at: Sequence[int], out: Path,
             name: str, *, tuned: bool) -> list[str]:  # fmt: skip
-    """Figure 3: the pair inversion by size of the rounds. `tuned`: the systems were, on these."""
+    """Figure 3: the pair inversion by the size of the rounds. Writes `sizes.png` to the folder
+    `out`. `tuned` is whether the systems were tuned on this data set. Raises MissingExtra and
+    OSError."""
     plots = pyplot()
     figure, ax = plots.subplots(figsize=(6, 4))
     for system, values in found.items():
@@ -147,12 +150,12 @@ def by_size(found: Mapping[str, Sequence[float | None]], at: Sequence[int], out:
 
 
 LEAST_SIDES = 20
-"""A bin with fewer sides says too little to be drawn."""
+"""The fewest sides of a bin that is drawn. A bin with fewer sides is not informative enough."""
 
 
 def reliability(rows: Sequence[Row], out: Path) -> None:
-    """A reliability diagram for each file: how often sides won, by their probability to win, with
-    95 % intervals. Raises MissingExtra and OSError."""
+    """Write a reliability diagram for each file to one picture: the share of sides that won, by
+    their probability to win, with 95 % intervals. Raises MissingExtra and OSError."""
     plots = pyplot()
     files = list(dict.fromkeys(row.file for row in rows))
     figure, axes = plots.subplots(1, len(files), figsize=(5 * len(files), 5), squeeze=False)
@@ -175,7 +178,8 @@ def reliability(rows: Sequence[Row], out: Path) -> None:
 
 
 def pyplot() -> Any:
-    """The module matplotlib.pyplot, set up without a display. Raises MissingExtra."""
+    """The module matplotlib.pyplot, set up to work without a display. Raises MissingExtra if
+    Matplotlib is not installed."""
     with lab_extra():
         import matplotlib as mpl
 
