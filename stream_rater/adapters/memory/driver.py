@@ -102,9 +102,8 @@ class MemoryDriver:
         if self._generation == self.group.generation:
             return Polled(self.now_s)
         owned = self.group.owned_by(self)
-        slept = (
-            self.group.generation > self._generation + 1
-        )  # other members may have owned these since then
+        # After more than one new generation, other members may have owned these meanwhile.
+        slept = self.group.generation > self._generation + 1
         lost = self._owned if slept else self._owned - owned
         gained = owned if slept else owned - self._owned
         self._generation = self.group.generation
