@@ -14,34 +14,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from msgspec import structs
 
 from stream_rater.evaluation import sides, spaces
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import Run
-from stream_rater.evaluation.spaces import CHESS, DIGITS, Dimension, place
 from stream_rater.evaluation.tuning import without_defaults
-from stream_rater.rating.parameters import Climbing, EloMMR, EloR, Evolving, RatingConfig
-
-USUAL_SIGMA = 350.0
-"""Of a newcomer, in points, where the ranges of `spaces` hold."""
+from stream_rater.rating.parameters import Climbing, RatingConfig
+from stream_rater.rating.systems.dimension import Dimension, place
 
 FOR_NEWCOMERS = "initial_mu"
-
-POINTS = {
-    "beta": 1, "delta": 1, "draw_margin": 1, "learning_rate": 1, "newcomer_offset": 1,
-    "sigma_drift": 1, "sigma_limit": 1, "drift_per_day": 2,
-    "newcomer_factor": 0, "newcomer_fade": 0, "newcomer_weight": 0, "rho": 0, "sigma_part": 0,
-    "weight": 0, "weight_limit": 0,
-}  # fmt: skip
-"""The power of points that each dimension is measured in."""
-
-FIELDS = {
-    "newcomer_factor": "newcomer_weights", "newcomer_fade": "newcomer_weights",
-    "sigma_part": "sigma_limit",
-}  # fmt: skip
-"""The parameter that a dimension of another name decides."""
 
 
 def system_of(config: RatingConfig) -> str:
@@ -63,18 +45,18 @@ class Present:
     @property
     def space(self) -> tuple[Dimension, ...]:
         """What can be tuned, from the present values on."""
-        values, points = _values(self.rating), _points(self.rating)
+        values, point = self.rating.dimensions(), self.rating.point
         return tuple(
-            _around(each, values.get(each.name), points ** POINTS[each.name])
+            _around(each, values.get(each.name), point**each.points)
             for each in spaces.SPACES[self.name] if each.name != FOR_NEWCOMERS
         )  # fmt: skip
 
     def config(self, values: Mapping[str, float]) -> Any:
         """The present parameters but for these values of the dimensions."""
         found = spaces.configuration(self.name, values)
-        changed = {name: getattr(found, name) for name in (FIELDS.get(x, x) for x in values)}
-        if isinstance(self.rating, Evolving):
-            changed |= {"beta": None, "gamma": None}
+        decides = {each.name: each.parameter or each.name for each in found.space}
+        changed = {name: getattr(found, name) for name in (decides[x] for x in values)}
+        changed |= dict.fromkeys(found.replaced)
         if isinstance(self.rating, Climbing) and len(self.rating.rates) > 1:
             (rate,) = (each for each in self.space if each.name == "learning_rate")
             factor = changed["learning_rate"] / rate.at(place(rate, rate.start))
@@ -88,33 +70,6 @@ class Present:
     def told(self, config: Any) -> dict[str, Any]:
         """A configuration as a table."""
         return without_defaults(config)
-
-
-def _points(config: RatingConfig) -> float:
-    """How many of the ladder's points are one of those that `spaces` has."""
-    if isinstance(config, Climbing):
-        return config.scale / CHESS["scale"]
-    return config.initial_sigma / USUAL_SIGMA
-
-
-def _values(config: RatingConfig) -> dict[str, Any]:
-    """The present values by dimension, as far as they can be expressed."""
-    found = structs.asdict(config)
-    if isinstance(config, Evolving):
-        found["weight_limit"], found["sigma_limit"] = config.limits
-        first, *later = config.newcomer_weights or (1.0,)
-        found["newcomer_factor"] = first
-        if later and first != 1.0 and 0.0 <= (fade := (later[0] - 1.0) / (first - 1.0)) < 1.0:
-            found["newcomer_fade"] = fade
-    if isinstance(config, EloMMR):
-        found["rho"] = config.momentum
-    if isinstance(config, EloR):
-        found["sigma_part"] = config.sigma_limit / config.delta
-    if isinstance(config, Climbing):
-        ratings, rates = zip(*config.rates, strict=True)
-        rate = float(np.interp(config.initial_mu, ratings, rates))
-        found["learning_rate"] = rate if len(rates) == 1 else float(f"{rate:.{DIGITS}g}")
-    return found
 
 
 def _around(dimension: Dimension, value: float | None, points: float) -> Dimension:
