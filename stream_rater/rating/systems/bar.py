@@ -2,14 +2,7 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from stream_rater.rating.systems.common import (
-    NO_DRIFT,
-    Chances,
-    Fraction,
-    NotNegative,
-    PlacingNewcomers,
-    Positive,
-)
+from stream_rater.rating.systems.common import Fraction, PlacingNewcomers
 from stream_rater.rating.systems.dimension import DRIFT, Dimension
 
 if TYPE_CHECKING:
@@ -20,8 +13,6 @@ class Bar(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=Tru
           tag_field="system", tag="bar"):  # fmt: skip
     """BAR: Bayesian approximation for rankings."""
 
-    beta: Positive
-    sigma_drift: NotNegative
     kappa: Fraction = 1e-4
 
     space: ClassVar[tuple[Dimension, ...]] = (
@@ -43,10 +34,3 @@ class Bar(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=Tru
                 r.place, r.mu, r.sigma, r.weight, self.beta, self.sigma_drift, self.kappa
             ),
         )  # fmt: skip
-
-    @property
-    def chances(self) -> Chances:
-        return Chances(False, 1.0, self.beta**2 + self.sigma_drift**2)
-
-    def cautions(self) -> list[str]:
-        return [] if self.sigma_drift > 0.0 else [NO_DRIFT]

@@ -291,22 +291,31 @@ class Ordering(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
             raise ValueError(f"dnf: {system} has {TIED_LAST!r} only")
 
 
-NO_DRIFT = (
-    "sigma_drift: 0 lets sigma only fall, so ratings come to rest. Give it some points if skills "
-    "change"
-)
-
-
 class PlacingNewcomers(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Newcomers begin at the level of the field that they play in, plus `newcomer_offset` points
     for all newcomers of a side together. `newcomer_field` is the part of that level that counts
-    (see `newcomer_level`). Sigma grows by `sigma_drift` in a round."""
+    (see `newcomer_level`). `beta` is the spread of performances, and sigma grows by `sigma_drift`
+    in a round."""
 
     newcomer_offset: Finite = 0.0
     newcomer_field: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    beta: Positive
+    sigma_drift: NotNegative
 
     newer: ClassVar[tuple[str, ...]] = ("dnf", "newcomer_offset", "newcomer_field")
 
     @property
+    def chances(self) -> Chances:
+        return Chances(False, 1.0, self.beta**2 + self.sigma_drift**2)
+
+    @property
     def places_newcomers(self) -> bool:
         return self.newcomer_offset != 0.0 or self.newcomer_field != 0.0
+
+    def cautions(self) -> list[str]:
+        if self.sigma_drift > 0.0 or self.drifts_by_time:
+            return []
+        return [
+            "sigma_drift: 0 lets sigma only fall, so ratings come to rest. Give it some points if "
+            "skills change"
+        ]

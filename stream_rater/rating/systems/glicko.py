@@ -2,13 +2,7 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from stream_rater.rating.systems.common import (
-    NO_DRIFT,
-    Chances,
-    NotNegative,
-    PlacingNewcomers,
-    Positive,
-)
+from stream_rater.rating.systems.common import Chances, PlacingNewcomers
 from stream_rater.rating.systems.dimension import BETA, DRIFT, Dimension
 
 if TYPE_CHECKING:
@@ -18,9 +12,6 @@ if TYPE_CHECKING:
 class Glicko(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
              tag_field="system", tag="glicko"):  # fmt: skip
     """Glicko for n players."""
-
-    beta: Positive
-    sigma_drift: NotNegative
 
     space: ClassVar[tuple[Dimension, ...]] = (BETA, DRIFT)
 
@@ -41,6 +32,3 @@ class Glicko(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=
     def chances(self) -> Chances:
         """Glickman's, with both uncertainties."""
         return Chances(False, 1.0, 0.5 * self.beta**2 + self.sigma_drift**2)
-
-    def cautions(self) -> list[str]:
-        return [] if self.sigma_drift > 0.0 else [NO_DRIFT]

@@ -4,13 +4,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import Meta
 
-from stream_rater.rating.systems.common import (
-    NO_DRIFT,
-    Chances,
-    NotNegative,
-    PlacingNewcomers,
-    Positive,
-)
+from stream_rater.rating.systems.common import Chances, PlacingNewcomers, Positive
 from stream_rater.rating.systems.dimension import BETA, DRIFT, Dimension
 
 if TYPE_CHECKING:
@@ -21,8 +15,6 @@ class TrueSkill(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
                 tag_field="system", tag="trueskill"):  # fmt: skip
     """TrueSkill, the St Petersburg variant; draw_margin is its epsilon."""
 
-    beta: Positive
-    sigma_drift: NotNegative
     draw_margin: Positive
     tolerance: Annotated[float, Meta(ge=1e-12, le=1e-2)] = 1e-6
 
@@ -56,6 +48,3 @@ class TrueSkill(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
     def draw_width(self) -> float:
         """Each performance of a draw lies within `draw_margin` of the place that they share."""
         return 2.0 * self.draw_margin
-
-    def cautions(self) -> list[str]:
-        return [] if self.sigma_drift > 0.0 else [NO_DRIFT]

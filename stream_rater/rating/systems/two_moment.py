@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from msgspec import Meta
 
 from stream_rater.rating.systems.common import (
-    NO_DRIFT,
     Chances,
     Finite,
     NotNegative,
@@ -55,11 +54,8 @@ class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
     @property
     def chances(self) -> Chances:
         """Only nearly the system's own: its noise is skewed, and members of a team drift less."""
-        return Chances(False, 1.0, self.beta**2 + self.sigma_drift**2)
+        return super().chances
 
     @property
     def drifts_by_time(self) -> bool:
         return self.drift_per_day > 0.0
-
-    def cautions(self) -> list[str]:
-        return [] if self.sigma_drift > 0.0 or self.drifts_by_time else [NO_DRIFT]
