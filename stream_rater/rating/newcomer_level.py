@@ -57,14 +57,13 @@ def _place(
                     mu[p] = single(level) if kept > 0 else level
 
 
-def place(config: RatingConfig, wave: Wave) -> None:
+def place(config: PlacingNewcomers, wave: Wave) -> None:
     """Write into the wave's `mu` where its newcomers begin."""
-    if isinstance(config, PlacingNewcomers) and config.places_newcomers:
-        _place(
-            wave.round_starts, wave.entry_starts, wave.share, wave.mu, wave.sigma, wave.rounds,
-            config.initial_mu, config.initial_sigma, config.newcomer_offset, config.newcomer_field,
-            config.kept,
-        )  # fmt: skip
+    _place(
+        wave.round_starts, wave.entry_starts, wave.share, wave.mu, wave.sigma, wave.rounds,
+        config.initial_mu, config.initial_sigma, config.newcomer_offset, config.newcomer_field,
+        config.kept,
+    )  # fmt: skip
 
 
 def of_one_round(
@@ -86,9 +85,7 @@ def of_one_round(
     return found
 
 
-def noted(config: RatingConfig, wave: Wave, evidence: Evidence) -> Evidence:
-    """The evidence of a wave whose newcomers are placed, with a fourth column where the system
-    places them: where each newcomer began, and NaN for all others."""
-    if not config.places_newcomers:
-        return evidence
+def noted(wave: Wave, evidence: Evidence) -> Evidence:
+    """The evidence (P, 3) of a wave whose newcomers are placed, with a fourth column: where each
+    newcomer began, and NaN for all others."""
     return np.column_stack((evidence, np.where(wave.rounds == 0, wave.mu, np.nan)))

@@ -35,6 +35,7 @@ from stream_rater.rating.parameters import (
     Common,
     EloMMR,
     MinusSigma,
+    PlacingNewcomers,
     RatingConfig,
     Season,
     fingerprint,
@@ -144,8 +145,10 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
     Where the system places newcomers, their `mu` in the wave becomes what the round began with.
     """
     wave = compared(config, wave)
+    if not (isinstance(config, PlacingNewcomers) and config.places_newcomers):
+        return config.estimate(wave)
     newcomer_level.place(config, wave)
-    return newcomer_level.noted(config, wave, config.estimate(wave))
+    return newcomer_level.noted(wave, config.estimate(wave))
 
 
 def _model(config: EloMMR) -> EloMMRModel:

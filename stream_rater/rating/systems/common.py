@@ -126,11 +126,6 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         system has no draws."""
         return 0.0
 
-    @property
-    def places_newcomers(self) -> bool:
-        """Whether newcomers begin elsewhere than at the initial rating (see `newcomer_level`)."""
-        return False
-
     def cautions(self) -> list[str]:
         """What these parameters do to ratings in the long run, where that may surprise: a line
         each. It is shown once at the start of `run` and `rate`, and when a `Ladder` is made."""
@@ -310,6 +305,7 @@ class PlacingNewcomers(Ordering, frozen=True, forbid_unknown_fields=True, kw_onl
 
     @property
     def places_newcomers(self) -> bool:
+        """Whether newcomers begin elsewhere than at the initial rating."""
         return self.newcomer_offset != 0.0 or self.newcomer_field != 0.0
 
     def cautions(self) -> list[str]:
