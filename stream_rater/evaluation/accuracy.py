@@ -40,9 +40,9 @@ from stream_rater.evaluation.measures import FIELDS, MEASURES, OF_PAIRS, WEIGHT_
 from stream_rater.evaluation.ranks import by_rating, inversions
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.elo_mmr.performance import C, team
+from stream_rater.rating.kernels.places import tie_bounds
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.normal import below
-from stream_rater.rating.systems.places import tie_bounds
 
 LEAST_ROUNDS = 5
 EXACT = 64

@@ -24,7 +24,6 @@ from stream_rater.evaluation.measures import FIELDS, WEIGHT_OF
 from stream_rater.evaluation.season import Session
 from stream_rater.rating.model import DID_NOT_FINISH
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.prediction.chances import draw_margin_of
 
 WEIGHTS = tuple(dict.fromkeys(WEIGHT_OF.values()))
 """The columns that are weights of measures."""
@@ -35,7 +34,7 @@ DRAWN, UNFINISHED = FIELDS.index("pairs_drawn"), FIELDS.index("pairs_unfinished"
 
 def draws_of(configs: Iterable[RatingConfig]) -> bool:
     """Whether all of these configurations predict how likely a draw is."""
-    return all(draw_margin_of(each) > 0.0 for each in configs)
+    return all(each.draw_width > 0.0 for each in configs)
 
 
 def rounds_before(rows: Ints, before: Ints) -> Ints:

@@ -9,8 +9,8 @@ import msgspec
 from stream_rater.evaluation import peers, sides, spaces
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import Run
-from stream_rater.evaluation.spaces import Dimension
 from stream_rater.evaluation.tuning import without_defaults
+from stream_rater.rating.systems.dimension import LEVEL_PART, NEWCOMERS, Dimension
 
 
 class System(Protocol):
@@ -57,11 +57,11 @@ class Ours:
     def space(self) -> tuple[Dimension, ...]:
         """The dimensions that can be tuned."""
         own = spaces.SPACES[self.system]
-        return (*own, spaces.NEWCOMERS) if self.placing else own
+        return (*own, NEWCOMERS) if self.placing else own
 
     def config(self, values: Mapping[str, float]) -> Any:
         """The configuration with these values of the dimensions."""
-        fixed = {"newcomer_field": spaces.LEVEL_PART} if self.placing else {}
+        fixed = {"newcomer_field": LEVEL_PART} if self.placing else {}
         return spaces.configuration(self.system, {**fixed, **values})
 
     def play(self, sessions: Sequence[Session], config: Any) -> Run:

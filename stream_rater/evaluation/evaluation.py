@@ -22,7 +22,6 @@ from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.winners import Foretold
 from stream_rater.rating.model import Wave
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.prediction.chances import chances_of, draw_margin_of
 from stream_rater.rating.prediction.wins import of_rounds, performances_of
 from stream_rater.rating.stages import rule_of
 from stream_rater.replay.pool import Pool
@@ -90,7 +89,7 @@ class Contender:
     @property
     def margin(self) -> float:
         """The most by which two performances differ in a draw, or 0 if draws are no outcomes."""
-        return 0.0 if self.draws is False else draw_margin_of(self.config)
+        return 0.0 if self.draws is False else self.config.draw_width
 
     def rate(self, sessions: Iterable[Session]) -> Iterator[tuple[Session, Ints, Wave | None]]:
         """Rate each session. Yields the session, the indices of its rounds that were rated, and the
@@ -131,7 +130,7 @@ class Contender:
     def score(self, wave: Wave) -> tuple[Floats, Foretold]:
         """(R, len(FIELDS)) the scores of the rounds of a wave by the ratings before them, and the
         predicted probability to win of each side. Its round numbers are indices in the wave."""
-        gaussian, sigmas, noise = chances_of(self.config, self.variance_factor)
+        gaussian, sigmas, noise = self.config.chances.times(self.variance_factor)
         pairs = accuracy.score(
             wave.round_starts, wave.place, wave.entry_starts, wave.share, wave.mu, wave.sigma,
             wave.rounds, self.config.initial_mu, noise, sigmas, gaussian, self.margin,

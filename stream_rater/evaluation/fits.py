@@ -15,9 +15,9 @@ from stream_rater.evaluation.contestants import Peer, System
 from stream_rater.evaluation.game import Game
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import Run, factors_of, scores_of, total_loss, variance_factor
-from stream_rater.evaluation.spaces import Dimension, place
 from stream_rater.evaluation.tuning import PRIOR, UNDEFINED, at_ends, penalty, search
 from stream_rater.evaluation.warming import timed
+from stream_rater.rating.systems.dimension import Dimension, place
 
 LOG_LOSS, ORDER, ORDER_OF_ALL = "log_loss", "pair_inversion", "pair_inversion_all"
 """The measures to tune by. The last one replaces the second where nobody has played enough rounds

@@ -29,8 +29,8 @@ import numpy as np
 
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import Run, Sides
-from stream_rater.evaluation.spaces import Dimension
 from stream_rater.rating.model import DID_NOT_FINISH, LAST
+from stream_rater.rating.systems.dimension import Dimension
 
 PEERS = Path(sys.prefix) / "peers"
 """The folder in which the project's own benchmarks install the peers."""

@@ -36,7 +36,6 @@ from stream_rater.evaluation.variance_factor import most_probable
 from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.model import Places
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.prediction.chances import chances_of
 from stream_rater.rating.prediction.wins import performances_of
 from stream_rater.rounds.ragged import Ragged
 
@@ -104,7 +103,7 @@ class Run(NamedTuple):
 
 def of_ours(sessions: Iterable[Session], config: RatingConfig) -> Run:
     """Rate a season with one of our systems."""
-    contender, chances = Contender(config), chances_of(config)
+    contender, chances = Contender(config), config.chances
     found, results = list[Sides](), 0
     for session, indices, wave in contender.rate(sessions):
         if wave is None:

@@ -22,8 +22,9 @@ from stream_rater.evaluation.evaluation import MOST_SIDES, evaluate
 from stream_rater.evaluation.measures import FIELDS, OF_HUNDRED, WEIGHT_OF, better
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sharing import sharing
-from stream_rater.evaluation.spaces import Dimension, configuration, place
+from stream_rater.evaluation.spaces import configuration
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.systems.dimension import Dimension, place
 
 SEED = 1
 FOR_EVOLUTION = 0.7

@@ -22,7 +22,6 @@ from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.tuning import lab_extra
 from stream_rater.rating.model import Places
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.prediction.chances import draw_margin_of
 from stream_rater.rating.prediction.wins import Performances, of_rounds, performances_of
 
 PRIOR = 0.5
@@ -46,7 +45,7 @@ def variance_factor(sessions: Iterable[Session], config: RatingConfig) -> float:
     """The most probable factor by the last of these rounds. Each round is predicted before it is
     rated. Raises MissingExtra without SciPy."""
     waves = _last(_waves(sessions, config))
-    draws = draw_margin_of(config) > 0.0
+    draws = config.draw_width > 0.0
     return most_probable(lambda factor: sum(_loss(each, factor, draws=draws) for each in waves))
 
 

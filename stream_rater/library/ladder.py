@@ -55,10 +55,9 @@ class Ladder:
         rating = rating_of(system, parameters)
         self._load()
         from stream_rater.library.rater import Rater
-        from stream_rater.rating.cautions import cautions
 
-        for told in cautions(rating):
-            warnings.warn(told, stacklevel=2)
+        for caution in rating.cautions():
+            warnings.warn(caution, stacklevel=2)
 
         self._rater = Rater(rating)
 

@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
+from stream_rater.columns.intrinsics import fma
 from stream_rater.columns.kernels import kernel
-from stream_rater.rating.fused import fma
 
 TAYLOR = tuple(1.0 / math.factorial(n) for n in range(14))
 """The Taylor coefficients of e^r."""

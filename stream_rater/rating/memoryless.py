@@ -1,46 +1,39 @@
-"""Stage 1 of the memoryless systems: it computes each player's new mu and sigma at once.
+"""Rates the rounds of a wave one by one, for systems that know only rounds without teams.
 
-The columns of the evidence are the performance, the new mu and the new sigma. A team enters as one
-player whose rating is the initial rating plus the members' deviations (section 3.3). What the team
-learns is distributed to the members as in a linear Gaussian model, in proportion to their parts of
-its variance.
+A team enters as one player whose rating is the initial rating plus the members' deviations (section
+3.3). What the team learns is distributed to the members as in a linear Gaussian model, in
+proportion to their parts of its variance.
 """
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.rating.model import Evidence, Places, Wave
-from stream_rater.rating.parameters import (
-    Bar,
-    Climbing,
-    Codeforces,
-    EloMMX,
-    Glicko,
-    Memoryless,
-    Topcoder,
-    TrueSkill,
-    TwoMoment,
-)
-from stream_rater.rating.systems import (
-    bar,
-    codeforces,
-    elo_mmx,
-    glicko,
-    kerby,
-    topcoder,
-    trueskill,
-    two_moment,
-)
 
 
-def estimate(config: Memoryless, wave: Wave) -> Evidence:
-    """Evidence (P, 3) for every player of a wave, round by round."""
-    if isinstance(config, EloMMX):
-        return elo_mmx.estimate(config, wave)
-    if isinstance(config, TwoMoment):
-        return two_moment.estimate(config, wave)
-    if isinstance(config, Climbing):
-        return kerby.estimate(config, wave)
+class Round(NamedTuple):
+    """A round without teams, of n entries in order of place."""
+
+    place: Places
+    """(n,) as in Wave."""
+    mu: Floats
+    """(n,) before the round, as the next two."""
+    sigma: Floats
+    rounds: Ints
+    """(n,) the number of rounds played."""
+    weight: float
+    ceiling: float
+    """The cap on performances; infinite for none."""
+
+
+def rate_each_round(wave: Wave, initial_mu: float, rate: Callable[[Round], Floats]) -> Evidence:
+    """Evidence (P, 3) for every player of a wave: the performance, the new mu and the new sigma.
+
+    `rate` gives these for the n entries of a round, (n, 3).
+    """
     out = np.empty((len(wave.mu), 3))
     for r in range(len(wave.weight)):
         first, end = wave.round_starts[r], wave.round_starts[r + 1]
@@ -50,13 +43,13 @@ def estimate(config: Memoryless, wave: Wave) -> Evidence:
         place = wave.place[first:end]
         weight, ceiling = float(wave.weight[r]), float(wave.ceiling[r])
         if len(mu) == len(place):
-            out[a:b] = _rate(config, place, mu, sigma, rounds, weight, ceiling)
+            out[a:b] = rate(Round(place, mu, sigma, rounds, weight, ceiling))
             continue
         share, own = wave.share[a:b], starts[:-1] - a
-        team_mu = config.initial_mu + np.add.reduceat(share * (mu - config.initial_mu), own)
+        team_mu = initial_mu + np.add.reduceat(share * (mu - initial_mu), own)
         team_sigma = np.sqrt(np.add.reduceat((share * sigma) ** 2, own))
         played = np.maximum.reduceat(rounds, own)
-        rated = _rate(config, place, team_mu, team_sigma, played, weight, ceiling)
+        rated = rate(Round(place, team_mu, team_sigma, played, weight, ceiling))
         of = np.repeat(np.arange(len(place)), np.diff(starts))
         gain = share * (sigma / team_sigma[of]) ** 2
         shrink = (rated[of, 2] / team_sigma[of]) ** 2 - 1.0
@@ -64,33 +57,3 @@ def estimate(config: Memoryless, wave: Wave) -> Evidence:
         out[a:b, 1] = mu + gain * (rated[of, 1] - team_mu[of])
         out[a:b, 2] = sigma * np.sqrt(1.0 + gain * share * shrink)
     return out
-
-
-def _rate(
-    config: Memoryless, place: Places, mu: Floats, sigma: Floats, rounds: Ints, weight: float,
-    ceiling: float,
-) -> Floats:  # fmt: skip
-    """(n, 3) evidence of one round without teams."""
-    found: Floats
-    match config:
-        case Codeforces():
-            found = codeforces.rate(place, mu, sigma, weight, config.beta, config.weight)
-        case Topcoder():
-            found = topcoder.rate(
-                place, mu, sigma, rounds, weight, ceiling,
-                config.newcomer_weight, config.weight_limit,
-            )  # fmt: skip
-        case Glicko():
-            found = glicko.rate(place, mu, sigma, weight, config.beta, config.sigma_drift)
-        case Bar():
-            found = bar.rate(
-                place, mu, sigma, weight, config.beta, config.sigma_drift, config.kappa
-            )
-        case TrueSkill():
-            found = trueskill.rate(
-                place, mu, sigma, weight, config.beta, config.sigma_drift,
-                config.draw_margin, config.tolerance,
-            )  # fmt: skip
-        case _:
-            raise AssertionError(f"{config} has no rule for one round")
-    return found

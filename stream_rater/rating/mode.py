@@ -12,9 +12,9 @@ than others, and adds nothing.
 import math
 
 from stream_rater.columns.arrays import Floats
+from stream_rater.columns.intrinsics import fma
 from stream_rater.columns.kernels import inlined
 from stream_rater.rating.elementary import quick_tanh, rough_tanh, tanh
-from stream_rater.rating.fused import fma
 from stream_rater.rating.roots import MAX_STEPS, householder, safeguard
 
 P, A, R = 0, 1, 2

@@ -57,22 +57,13 @@ def _place(
                     mu[p] = single(level) if kept > 0 else level
 
 
-def places(config: RatingConfig) -> bool:
-    """Whether newcomers begin elsewhere than at the initial rating."""
-    return isinstance(config, PlacingNewcomers) and (
-        config.newcomer_offset != 0.0 or config.newcomer_field != 0.0
-    )
-
-
-def place(config: RatingConfig, wave: Wave) -> None:
+def place(config: PlacingNewcomers, wave: Wave) -> None:
     """Write into the wave's `mu` where its newcomers begin."""
-    if places(config):
-        assert isinstance(config, PlacingNewcomers)
-        _place(
-            wave.round_starts, wave.entry_starts, wave.share, wave.mu, wave.sigma, wave.rounds,
-            config.initial_mu, config.initial_sigma, config.newcomer_offset, config.newcomer_field,
-            config.kept,
-        )  # fmt: skip
+    _place(
+        wave.round_starts, wave.entry_starts, wave.share, wave.mu, wave.sigma, wave.rounds,
+        config.initial_mu, config.initial_sigma, config.newcomer_offset, config.newcomer_field,
+        config.kept,
+    )  # fmt: skip
 
 
 def of_one_round(
@@ -84,9 +75,8 @@ def of_one_round(
     `rounds` (P,) are their parts of the round, what was believed of them before, in rating points,
     and how many rounds they played.
     """
-    if not places(config):
+    if not (isinstance(config, PlacingNewcomers) and config.places_newcomers):
         return mu
-    assert isinstance(config, PlacingNewcomers)
     found = np.array(mu, np.float64)
     _place(
         np.array([0, len(starts) - 1]), starts, share, found, sigma, rounds, config.initial_mu,
@@ -95,9 +85,7 @@ def of_one_round(
     return found
 
 
-def noted(config: RatingConfig, wave: Wave, evidence: Evidence) -> Evidence:
-    """The evidence of a wave whose newcomers are placed, with a fourth column where the system
-    places them: where each newcomer began, and NaN for all others."""
-    if not places(config):
-        return evidence
+def noted(wave: Wave, evidence: Evidence) -> Evidence:
+    """The evidence (P, 3) of a wave whose newcomers are placed, with a fourth column: where each
+    newcomer began, and NaN for all others."""
     return np.column_stack((evidence, np.where(wave.rounds == 0, wave.mu, np.nan)))

@@ -13,8 +13,8 @@ near the root, rounding may put a good last step outside the bracket.
 import math
 
 from stream_rater.columns.arrays import Floats
+from stream_rater.columns.intrinsics import fma
 from stream_rater.columns.kernels import inlined, kernel
-from stream_rater.rating.fused import fma
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 
 SIXTH = 1.0 / 6.0

@@ -33,10 +33,10 @@ from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.rating import factor, mode
 from stream_rater.rating.elo_mmr import belief
+from stream_rater.rating.kernels import elo_r
 from stream_rater.rating.model import Beliefs, Factors, Table
 from stream_rater.rating.rounding import power_of_two, single
 from stream_rater.rating.stages import RatingRule
-from stream_rater.rating.systems import elo_r
 
 MOST = 2**16 - 1
 """The most seasons of a ladder that a record can count."""

@@ -17,7 +17,6 @@ import numpy as np
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.rating import newcomer_level
-from stream_rater.rating.elo_mmr import belief, performance
 from stream_rater.rating.elo_mmr import fold as kernels
 from stream_rater.rating.elo_mmr.fold import EloMMRModel, Noted, Posteriors
 from stream_rater.rating.model import (
@@ -26,26 +25,22 @@ from stream_rater.rating.model import (
     LAST,
     Beliefs,
     Evidence,
-    Variances,
     Wave,
     look_up,
     note_rounds,
 )
 from stream_rater.rating.parameters import (
     NOT_COMPARED,
-    Climbing,
-    Codeforces,
+    SYSTEMS,
+    Common,
     EloMMR,
-    EloR,
-    Evolving,
     MinusSigma,
+    PlacingNewcomers,
     RatingConfig,
     Season,
-    TwoMoment,
     fingerprint,
 )
 from stream_rater.rating.rounding import single
-from stream_rater.rating.systems import elo_r
 
 
 class RatingRule(msgspec.Struct, frozen=True, array_like=True):
@@ -106,9 +101,8 @@ def ratings(rules: Sequence[RatingRule], rule: Ints, mu: Floats, sigma: Floats) 
 def rule_of(config: RatingConfig, seasons: tuple[Season, ...] = ()) -> RatingRule:
     """The rule of a configuration, on a ladder where these seasons have started: what stage 2 and
     the events need of them."""
-    sigmas, offset = 2.0, config.limits[1] if isinstance(config, Evolving | EloR) else 0.0
-    by_mu = isinstance(config, Codeforces | Climbing) or has_drift_by_time(config)
-    if config.display == "mu" or (config.display is None and by_mu):
+    sigmas, offset = 2.0, config.sigma_offset
+    if config.display == "mu" or (config.display is None and config.displays_mu):
         sigmas, offset = 0.0, 0.0
     elif isinstance(config.display, MinusSigma):
         sigmas, offset = config.display.minus_sigma, 0.0
@@ -116,10 +110,10 @@ def rule_of(config: RatingConfig, seasons: tuple[Season, ...] = ()) -> RatingRul
         system=str(config.__struct_config__.tag),
         kernel=KERNEL_VERSION,
         config=fingerprint(config),
-        rho=_rho(config),
+        rho=-1.0 if math.isinf(config.momentum) else config.momentum,
         kept=config.kept,
-        initial_mu=_held(config, config.initial_mu),
-        initial_sigma=_held(config, config.initial_sigma),
+        initial_mu=_as_stored(config, config.initial_mu),
+        initial_sigma=_as_stored(config, config.initial_sigma),
         shown_sigmas=sigmas,
         shown_sigma_offset=offset,
         floor=config.floor,
@@ -128,22 +122,9 @@ def rule_of(config: RatingConfig, seasons: tuple[Season, ...] = ()) -> RatingRul
     )
 
 
-def has_drift_by_time(config: RatingConfig) -> bool:
-    """Whether sigma rises between rounds, by the days that pass. The rise is charged with the next
-    round: if what is shown fell with sigma, a victory after a pause could lower it. So mu is shown.
-    """
-    return isinstance(config, Evolving | TwoMoment) and config.drift_per_day > 0.0
-
-
-def _held(config: RatingConfig, x: float) -> float:
-    """x as a belief holds it: rounded to float32 if the belief is a record."""
+def _as_stored(config: RatingConfig, x: float) -> float:
+    """x as a belief stores it: rounded to float32 if the belief is a record."""
     return single(x) if config.kept else x
-
-
-def _rho(config: RatingConfig) -> float:
-    if not isinstance(config, EloMMR):
-        return 0.0
-    return -1.0 if config.rho == "inf" else config.momentum
 
 
 def compared(config: RatingConfig, wave: Wave) -> Wave:
@@ -164,27 +145,15 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
     Where the system places newcomers, their `mu` in the wave becomes what the round began with.
     """
     wave = compared(config, wave)
-    if isinstance(config, EloR):
-        return elo_r.estimate(config, wave)
-    if not isinstance(config, EloMMR):
-        from stream_rater.rating import memoryless  # imports all baselines: 13 ms that few need
-
-        newcomer_level.place(config, wave)
-        return newcomer_level.noted(config, wave, memoryless.estimate(config, wave))
-    evidence: Evidence = np.empty((len(wave.mu), 3))
-    model = _model(config)
-    performance.estimate(wave, model.variances, model.initial_mu, model.tie, evidence)
-    return evidence
+    if not (isinstance(config, PlacingNewcomers) and config.places_newcomers):
+        return config.estimate(wave)
+    newcomer_level.place(config, wave)
+    return newcomer_level.noted(wave, config.estimate(wave))
 
 
 def _model(config: EloMMR) -> EloMMRModel:
-    weights = np.array(config.newcomer_weights, dtype=np.float64)
     return EloMMRModel(
-        variances=Variances(*config.limits, config.drift_per_day, config.drift_in_beta, weights),
-        initial_mu=config.initial_mu,
-        tie=1.0 if config.ties == "full" else 0.5,
-        rho=math.inf if config.rho == "inf" else config.momentum,
-        kept=config.kept,
+        config.variances, config.initial_mu, config.tie, config.momentum, config.kept
     )
 
 
@@ -192,7 +161,7 @@ def update(
     beliefs: Beliefs, rows: Ints, evidence: Evidence, rules: list[RatingRule], rule: Ints
 ) -> None:
     """Stage 2, in place, for the players in `rows`; rule[i] is the index of row i's rule."""
-    ways = [_WAYS.get(each.system, _replace) for each in rules]
+    ways = [SYSTEMS.get(each.system, Common).update for each in rules]
     rho = np.array([each.momentum for each in rules])[rule]
     kept = np.array([each.kept for each in rules], dtype=np.int64)[rule]
     for way in set(ways):
@@ -201,26 +170,6 @@ def update(
         else:
             own = np.array([each is way for each in ways])[rule]
             way(beliefs, rows[own], evidence[own], rho[own], kept[own])
-
-
-def _update_mmr(beliefs: Beliefs, rows: Ints, evidence: Evidence, rho: Floats, kept: Ints) -> None:
-    assert not kept.any() if beliefs.in_full else kept.all(), (
-        "codes need a bounded history, and numbers a full one"
-    )
-    belief.update(beliefs.header, beliefs.factors, rows, evidence, rho, kept)
-
-
-def _update_r(beliefs: Beliefs, rows: Ints, evidence: Evidence, _: Floats, kept: Ints) -> None:
-    elo_r.update(beliefs.header, beliefs.factors, rows, evidence, kept)
-
-
-def _replace(beliefs: Beliefs, rows: Ints, evidence: Evidence, _: Floats, kept: Ints) -> None:
-    belief.replace(beliefs.header, rows, evidence, kept)
-
-
-_WAYS = {"elo-mmr": _update_mmr, "elo-r": _update_r}
-"""Stage 2 of the systems whose beliefs keep logistic factors. All other systems store mu and
-sigma."""
 
 
 def fold(

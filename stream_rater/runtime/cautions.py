@@ -1,7 +1,6 @@
-"""Warnings about the ladders' rating parameters, for the start of a process (`rating.cautions`)."""
+"""Warnings about the ladders' rating parameters (`cautions` of their systems), at the start."""
 
 from stream_rater.config.ladders import Ladders
-from stream_rater.rating.cautions import cautions
 
 
 def cautions_of(ladders: Ladders) -> list[str]:
@@ -10,6 +9,6 @@ def cautions_of(ladders: Ladders) -> list[str]:
     for name, each in ladders.ladders.items():
         changed = [change.rating for change in each.changes if change.rating is not None]
         for rating in (each.rating, *changed):
-            for text in cautions(rating):
+            for text in rating.cautions():
                 found.setdefault(text, f"ladder {name!r}: {text}")
     return list(found.values())

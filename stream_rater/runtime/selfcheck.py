@@ -28,24 +28,8 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.config.errors import OtherBits
 from stream_rater.config.ladders import Ladder, one_ladder
 from stream_rater.contract.record import Record
-from stream_rater.rating import seasons
-from stream_rater.rating.parameters import (
-    Bar,
-    Codeforces,
-    Elo,
-    EloMMR,
-    EloMMX,
-    EloR,
-    Glicko,
-    PairwiseElo,
-    PlackettLuce,
-    RatingConfig,
-    Season,
-    Thurstone,
-    Topcoder,
-    TrueSkill,
-    TwoMoment,
-)
+from stream_rater.rating import parameters, seasons
+from stream_rater.rating.parameters import EloMMR, RatingConfig, Season
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds import depth
 from stream_rater.rounds.decoder import RoundDecoder
@@ -56,20 +40,8 @@ EXPECTED = "ee64110e779aa1cd"
 rounds."""
 
 
-SYSTEMS: Final[tuple[RatingConfig, ...]] = (
-    EloMMR(weight_limit=0.2, sigma_limit=80.0),
-    EloR(),
-    EloMMX(weight_limit=0.2, sigma_limit=80.0),
-    Codeforces(beta=200.0, weight=0.2),
-    Topcoder(),
-    Glicko(beta=200.0, sigma_drift=35.0),
-    Bar(beta=200.0, sigma_drift=35.0),
-    TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=1.0),
-    TwoMoment(),
-    Elo(learning_rate=32.0, scale=174.0),
-    PairwiseElo(learning_rate=32.0, scale=174.0),
-    PlackettLuce(learning_rate=32.0, scale=174.0),
-    Thurstone(learning_rate=32.0, scale=174.0),
+SYSTEMS: Final[tuple[RatingConfig, ...]] = tuple(
+    each.sample() for each in parameters.SYSTEMS.values()
 )
 """A configuration of each rating system. Its other parameters do not affect the kernels."""
 

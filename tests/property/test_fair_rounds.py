@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.rating.cautions import RISE, cautions
 from stream_rater.rating.parameters import (
     Climbing,
     Codeforces,
@@ -25,6 +24,7 @@ from stream_rater.rating.parameters import (
     TwoMoment,
     from_builtins,
 )
+from stream_rater.rating.systems.codeforces import RISE
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.fair_rounds import FULL, PLAYERS, SIZES, Season, Size
 
@@ -218,14 +218,14 @@ def test_ratings_can_still_move(system: str) -> None:
         season.rate(SIZES["duel"], np.array([0, 1 + number % (PLAYERS - 1)]), np.array([0, 1]))
     rise = float(season.mu[0]) - before
     if isinstance(config, Topcoder):
-        assert rise < 1.0 and "no longer move" in cautions(config)[0]
+        assert rise < 1.0 and "no longer move" in config.cautions()[0]
     else:
         assert rise > max(2.0 * spread, 50.0)
 
 
 def test_what_is_told_at_the_start() -> None:
     """Of the defaults, Topcoder and Codeforces; of any, no drift at all."""
-    told = {str(each.__struct_config__.tag) for each in SYSTEMS if cautions(each)}
+    told = {str(each.__struct_config__.tag) for each in SYSTEMS if each.cautions()}
     assert told == {"topcoder", "codeforces"}
     for table in (
         {"system": "glicko", "beta": 200, "sigma_drift": 0},
@@ -233,9 +233,9 @@ def test_what_is_told_at_the_start() -> None:
         {"system": "trueskill", "beta": 200, "sigma_drift": 0, "draw_margin": 1},
         {"system": "two-moment", "sigma_drift": 0, "drift_per_day": 0},
     ):
-        (text,) = cautions(from_builtins(table))
+        (text,) = from_builtins(table).cautions()
         assert "ratings come to rest" in text and "\n" not in text
-    assert not cautions(TwoMoment(sigma_drift=0.0))
+    assert not TwoMoment(sigma_drift=0.0).cautions()
     season = Season(Glicko(beta=200.0, sigma_drift=0.0))
     season.play(SIZES["duel"], 20_000, np.random.default_rng(1))
     assert season.sigma.max() < 20.0

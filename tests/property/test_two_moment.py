@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.ladders import Ladder
 from stream_rater.rating import stages
+from stream_rater.rating.kernels import two_moment
 from stream_rater.rating.model import BEGAN, Wave
 from stream_rater.rating.parameters import TwoMoment
-from stream_rater.rating.systems import two_moment
 from stream_rater.replay.pool import Pool
 from tests import two_moment_oracle as oracle
 from tests.rounds import day, read

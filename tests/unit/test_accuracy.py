@@ -13,7 +13,6 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import accuracy
 from stream_rater.evaluation.accuracy import averages, score
 from stream_rater.evaluation.measures import FIELDS, MEASURES, OF_PAIRS
-from stream_rater.rating.memoryless import estimate
 from stream_rater.rating.model import DID_NOT_FINISH, Wave
 from stream_rater.rating.parameters import (
     Bar,
@@ -26,7 +25,6 @@ from stream_rater.rating.parameters import (
     TrueSkill,
     from_builtins,
 )
-from stream_rater.rating.prediction.chances import chances_of
 
 NOISE = 200.0**2
 
@@ -209,8 +207,8 @@ LIMITS = {"weight_limit": 0.2, "sigma_limit": 80.0}
     ids=lambda case: getattr(type(case), "__name__", ""),
 )
 def test_each_system_has_a_model_of_a_match_of_two(config: Any, expected: Any) -> None:
-    """The table of `chances`."""
-    assert chances_of(config) == pytest.approx(expected)
+    """Its distribution, and the parts of its variance."""
+    assert config.chances == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("system", ["elo", "pairwise-elo", "plackett-luce", "thurstone"])
@@ -221,7 +219,7 @@ def test_the_model_of_two_is_what_a_climbing_system_climbs(system: str, model: s
     if system in ("elo", "pairwise-elo"):
         table["model"] = model
     config: Any = from_builtins(table)
-    gaussian, sigmas, noise = chances_of(config)
+    gaussian, sigmas, noise = config.chances
     assert sigmas == 0.0
 
     def surprise(winner: float) -> float:
@@ -233,7 +231,7 @@ def test_the_model_of_two_is_what_a_climbing_system_climbs(system: str, model: s
         np.array([0, 2]), one, one * np.inf, np.zeros(1, np.int64), np.array([1, 2], np.int32),
         np.arange(3), np.ones(2), np.array([-100.0, 30.0]), np.ones(2), *np.zeros((2, 2), np.int64),
     )  # fmt: skip
-    performance = estimate(config, wave)[0, 0]  # mu + scale^2 d ln P / d mu
+    performance = config.estimate(wave)[0, 0]  # mu + scale^2 d ln P / d mu
     slope = (surprise(-101.0) - surprise(-99.0)) / 2.0
     assert (performance + 100.0) / 150.0**2 == pytest.approx(slope, rel=1e-4)
 

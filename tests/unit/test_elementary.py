@@ -10,6 +10,7 @@ import numba
 import numpy as np
 import pytest
 
+from stream_rater.columns.intrinsics import fma
 from stream_rater.columns.kernels import OPTIONS
 from stream_rater.rating.elementary import (
     EXP_LIMIT,
@@ -24,7 +25,6 @@ from stream_rater.rating.elementary import (
     single_exp,
     tanh,
 )
-from stream_rater.rating.fused import fma
 
 EXACT = Context(prec=40)
 """Decimal's exp and ln are correctly rounded: 40 digits are exact next to a float's 17."""

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.rating import factor, rounding
+from stream_rater.rating.kernels import elo_r
 from stream_rater.rating.model import HEADER, Beliefs, Codes, newcomers
-from stream_rater.rating.systems import elo_r
 
 WIDTHS = rounding.small_floats(rounding.WIDTH_BITS, rounding.WIDTH_LOW, rounding.WIDTH_TOP)
 

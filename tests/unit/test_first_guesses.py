@@ -8,9 +8,10 @@ import pytest
 from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.game import Game, games_of
 from stream_rater.evaluation.sides import of_ours, scores_of
-from stream_rater.evaluation.spaces import GOOD_SIGMA, GOOD_WEIGHT, configuration
+from stream_rater.evaluation.spaces import configuration
 from stream_rater.operations.evidence import load
 from stream_rater.operations.input_file import Mistakes
+from stream_rater.rating.systems.common import GOOD_SIGMA, GOOD_WEIGHT
 from tests.benchmarks.measure import Skipped
 from tests.benchmarks.offline import shared
 

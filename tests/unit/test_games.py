@@ -31,8 +31,8 @@ from stream_rater.evaluation.research.evidence import QUICK
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session, deal_teams
 from stream_rater.evaluation.sides import Run
-from stream_rater.evaluation.spaces import Dimension
 from stream_rater.evaluation.tuning import search
+from stream_rater.rating.systems.dimension import Dimension
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
 

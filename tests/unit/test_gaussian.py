@@ -11,10 +11,9 @@ from scipy.special import erfcx
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.rating.elo_mmr import oracle
+from stream_rater.rating.kernels.gaussian import SMALL, performances
 from stream_rater.rating.model import DID_NOT_FINISH, Places, Wave
 from stream_rater.rating.parameters import EloMMX
-from stream_rater.rating.systems import elo_mmx
-from stream_rater.rating.systems.gaussian import SMALL, performances
 
 POINTS = 1e-4
 """What the issue asks of every performance; up to a few hundred entries it is far less:"""
@@ -166,7 +165,7 @@ def test_a_team_is_credited_with_what_its_members_lack() -> None:
     team, both = 1500.0 + 200.0 - 50.0, 1.25 * (prior + beta2)
     delta = [math.sqrt(both), math.sqrt(prior + beta2)]
     p = oracle.gaussian_performance([1, 2], [team, 1600.0], delta, 0, False)
-    evidence = elo_mmx.estimate(config, wave)
+    evidence = config.estimate(wave)
     for i in range(2):
         found = mu[i] + (p - team) / share[i]
         noise = both / share[i] ** 2 - prior

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import erfcx
 from scipy.stats import norm
 
-from stream_rater.rating.systems.hazards import chance_below, tails, taylor
+from stream_rater.rating.kernels.hazards import chance_below, tails, taylor
 
 RELATIVE = 1e-13
 """The fit's error, and some rounding; SciPy's own error is below 1e-15."""

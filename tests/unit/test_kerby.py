@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_rater.rating import stages
+from stream_rater.rating.kernels.climb import interpolate
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.normal import hazard
 from stream_rater.rating.parameters import BadParameters, RatingConfig, fixed_players, from_builtins
-from stream_rater.rating.systems.kerby import interpolate
 from stream_rater.rounds.batch import wave_of
 from tests.rounds import ranked, read
 

@@ -18,9 +18,10 @@ from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.research.evidence import DataSet
 from stream_rater.evaluation.research.kerby import METHODS, seasons
 from stream_rater.evaluation.research.synthetic import Kind, season
-from stream_rater.evaluation.spaces import FIXED, KERBYS, SPACES, UNIT, WIDE, configuration, start
+from stream_rater.evaluation.spaces import SPACES, WIDE, configuration, start
 from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.rating.parameters import Climbing, Elo, PlackettLuce, from_builtins
+from stream_rater.rating.systems.kerby import KERBYS, UNIT
 from stream_rater.replay.pool import Pool
 from tests.rounds import Reader, event, ranked
 from tests.tables import kendall_tau
@@ -120,7 +121,7 @@ def test_the_notes_best_is_among_what_is_searched() -> None:
     for each in KERBYS:
         assert each.low <= values[each.name] <= each.high
     found: Any = configuration("plackett-luce", values)
-    assert found.scale == FIXED["plackett-luce"]["scale"] == pytest.approx(400 / math.log(10))
+    assert found.scale == PlackettLuce.tuned["scale"] == pytest.approx(400 / math.log(10))
     rounds = list(season(Kind(20, COUNT, 6), 4))
     taus = [
         averages(evaluate(rounds, each).scores)["kendall_tau"]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from stream_rater.columns.arrays import Floats
+from stream_rater.rating.kernels import codeforces, glicko, pairwise_elo
+from stream_rater.rating.kernels.odds import FEW, table_of
+from stream_rater.rating.kernels.places import tie_bounds
 from stream_rater.rating.model import DID_NOT_FINISH, Places
-from stream_rater.rating.systems import codeforces, glicko, pairwise_elo
-from stream_rater.rating.systems.odds import FEW, table_of
-from stream_rater.rating.systems.places import tie_bounds
 
 POINTS = 1e-6
 """Of every performance and rating, at a beta of 200."""

@@ -11,8 +11,8 @@ from scipy.integrate import quad, solve_ivp
 from scipy.stats import norm
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.rating.systems import plackett_luce, thurstone
-from stream_rater.rating.systems.kerby import EXPONENTIAL, GAUSSIAN, order_gradient
+from stream_rater.rating.kernels import plackett_luce, thurstone
+from stream_rater.rating.kernels.climb import EXPONENTIAL, GAUSSIAN, order_gradient
 
 
 class Exponential:

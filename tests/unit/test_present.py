@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from stream_rater.evaluation.present import Present, system_of
-from stream_rater.evaluation.spaces import SPACES, place
+from stream_rater.evaluation.spaces import SPACES
 from stream_rater.rating.parameters import (
     Elo,
     EloMMR,
@@ -16,6 +16,7 @@ from stream_rater.rating.parameters import (
     Topcoder,
     TrueSkill,
 )
+from stream_rater.rating.systems.dimension import place
 from stream_rater.runtime.selfcheck import SYSTEMS
 
 MMR = EloMMR(weight_limit=0.2, sigma_limit=80.0)

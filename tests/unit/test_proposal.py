@@ -24,9 +24,9 @@ from stream_rater.evaluation.proposal import (
 )
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.spaces import place
 from stream_rater.evaluation.tuning import search
 from stream_rater.rating.parameters import Codeforces, EloMMR, RatingConfig
+from stream_rater.rating.systems.dimension import place
 
 SEASON = list(season(Kind(players=25, rounds=160, per_round=6), 11))
 POOR = Codeforces(beta=200.0, weight=0.002, floor=100.0)

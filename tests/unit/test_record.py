@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from stream_rater.rating import record
 from stream_rater.rating.elo_mmr import belief
 from stream_rater.rating.factor import factors_of
+from stream_rater.rating.kernels import elo_r
 from stream_rater.rating.model import NEVER, Beliefs, newcomers
 from stream_rater.rating.record import (
     FACTOR_SIZE,
@@ -21,7 +22,6 @@ from stream_rater.rating.record import (
     UnknownRecord,
     Unrecordable,
 )
-from stream_rater.rating.systems import elo_r
 
 HEADER = struct.Struct("<BbB3s5s5s5s4f2HB")
 HISTORY = struct.Struct("<4f")

@@ -6,21 +6,13 @@ from typing import Any
 
 import pytest
 
-from stream_rater.evaluation import spaces
 from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.contestants import Ours
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.fits import Fit
 from stream_rater.evaluation.measures import MEASURES, better
 from stream_rater.evaluation.research.synthetic import Kind, season
-from stream_rater.evaluation.spaces import (
-    SPACES,
-    Dimension,
-    configuration,
-    newcomer_weights,
-    place,
-    start,
-)
+from stream_rater.evaluation.spaces import SPACES, configuration, start
 from stream_rater.evaluation.tuning import (
     PRIOR,
     Held,
@@ -31,6 +23,8 @@ from stream_rater.evaluation.tuning import (
     without_defaults,
 )
 from stream_rater.rating.parameters import EloMMR, TwoMoment, from_builtins
+from stream_rater.rating.systems.common import newcomer_weights
+from stream_rater.rating.systems.dimension import LEVEL_PART, Dimension, place
 
 SEASON = list(season(Kind(players=25, rounds=150, per_round=6), 11))
 
@@ -95,7 +89,7 @@ def test_every_point_of_every_space_is_a_configuration(system: str, at: float) -
 def test_the_first_guess_of_two_moment_is_its_default() -> None:
     """So `default` in the games' tables is what a ladder has that says nothing."""
     assert configuration("two-moment", start(SPACES["two-moment"])) == TwoMoment()
-    assert TwoMoment().newcomer_field == spaces.LEVEL_PART
+    assert TwoMoment().newcomer_field == LEVEL_PART
 
 
 @pytest.mark.parametrize("dimension", [d for space in SPACES.values() for d in space])

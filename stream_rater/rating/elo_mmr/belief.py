@@ -24,14 +24,14 @@ import math
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.columns.intrinsics import LINE, prefetch
+from stream_rater.columns.intrinsics import LINE, aligned, prefetch
 from stream_rater.columns.kernels import giving, inlined, kernel
 from stream_rater.rating.elementary import exp, log, tanh
 from stream_rater.rating.elo_mmr import sketch
 from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.elo_mmr.sketch import KEPT, NEW_A, NEW_P, NEW_R
 from stream_rater.rating.elo_mmr.sketch import ROWS as USED
-from stream_rater.rating.history import insert
+from stream_rater.rating.factor import insert
 from stream_rater.rating.mode import (
     CENTER,
     COUNT,
@@ -51,7 +51,6 @@ from stream_rater.rating.mode import (
 )
 from stream_rater.rating.model import HEADER, Codes, Evidence, Factors, History, Table
 from stream_rater.rating.rounding import growth, power_of_two, single
-from stream_rater.rating.vectors import aligned
 
 PERFORMANCE, BETA2, GAMMA2, RHO = range(USED, USED + 4)
 """More rows of `lanes`, after those of `mode` and `sketch`: the evidence, and the inverse

@@ -7,6 +7,7 @@ checks it: the balances of the first and of the last group must change their sig
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.intrinsics import VECTOR, fma
 from stream_rater.columns.kernels import inlined
 from stream_rater.rating.elementary import log, quick_exp
 from stream_rater.rating.elo_mmr.sum_table import (
@@ -30,9 +31,7 @@ from stream_rater.rating.elo_mmr.sums import (
     terms,
 )
 from stream_rater.rating.elo_mmr.sums import WIDEST as WIDEST_U
-from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Places
-from stream_rater.rating.vectors import VECTOR
 
 MARGIN = 0.25
 """The margin added to likely bounds, in units of the narrowest 1/u. A step from a usual guess

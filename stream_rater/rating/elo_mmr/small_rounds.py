@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints, Singles
+from stream_rater.columns.intrinsics import aligned, fma
 from stream_rater.columns.kernels import giving, inlined, kernel
 from stream_rater.rating.elementary import ONE, quick_exp, quick_log, single_exp
 from stream_rater.rating.elo_mmr import sums
@@ -25,10 +26,8 @@ from stream_rater.rating.elo_mmr.sums import (
     find_odds,
     likely,
 )
-from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Places
 from stream_rater.rating.roots import householder
-from stream_rater.rating.vectors import aligned
 
 SMALL = 30
 """The largest size of these rounds; above it, `large_rounds` is faster."""

@@ -25,11 +25,10 @@ import math
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
+from stream_rater.columns.intrinsics import fma, whole
 from stream_rater.columns.kernels import inlined
 from stream_rater.rating.elementary import exp, log, quick_exp, quick_log
-from stream_rater.rating.fused import fma
 from stream_rater.rating.model import Places
-from stream_rater.rating.vectors import whole
 
 BLOCK = 128
 """The number of entries that are solved together: enough for any vector, and most blocks need one

@@ -31,7 +31,6 @@ from stream_rater.columns.kernels import giving, inlined, kernel
 from stream_rater.rating.elementary import log
 from stream_rater.rating.normal import below, density, mills
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.prediction.chances import chances_of, draw_margin_of
 
 ANY = 2**31 - 1
 """Of sides: no limit."""
@@ -79,11 +78,11 @@ def performances_of(
     `starts` (S+1,) has the first player of each side, and P. `share`, `mu` and `sigma` (P,) are the
     players' parts of the round and their ratings before it, in rating points.
     """
-    chances, initial_mu = chances_of(config, variance_factor), config.initial_mu
+    chances, initial_mu = config.chances.times(variance_factor), config.initial_mu
     deviation = np.add.reduceat(share * (mu - initial_mu), starts[:-1])
     variance = share**2 * (chances.sigmas * sigma**2 + chances.noise)
     spread = np.maximum(np.sqrt(np.add.reduceat(variance, starts[:-1])), LEAST_SIGMA)
-    return Performances(initial_mu + deviation, spread, draw_margin_of(config))
+    return Performances(initial_mu + deviation, spread, config.draw_width)
 
 
 def win_probabilities(sides: Performances) -> Floats:

@@ -1,12 +1,7 @@
-"""The memoryless rating systems, which Elo-MMR is compared with and which can rate ladders as well.
+"""The rating systems, a file each (Kerby's four share one): what can be set, stage 1, stage 2 if
+the system keeps a history, the model of a match, and what `tune` searches.
 
-A memoryless system keeps mu and sigma and no history, so stage 1 computes the new rating at once
-and stage 2 only stores it. A system that rates each round by itself has a function `rate`:
-
-    place (n,)   as in Wave, in order, unfinished last
-    mu, sigma (n,)   before the round
-    weight       of the round
-    returns (n, 3): performance, new mu, new sigma
-
-Formulas and symbols are those of the paper that each module names.
+A system is the struct of its parameters. `common` has what systems share, and what a system must
+say of itself; `rating.parameters` lists all systems. These files import no kernel before a round is
+rated, because a process that only reads a configuration must not wait for numba.
 """

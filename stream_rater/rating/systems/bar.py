@@ -1,50 +1,36 @@
-"""BAR, the Bayesian approximation for rankings (Weng and Lin): a mean over pairs."""
+"""BAR, the Bayesian approximation for rankings (Weng and Lin)."""
 
-import math
+from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
+from stream_rater.rating.systems.common import Fraction, PlacingNewcomers
+from stream_rater.rating.systems.dimension import DRIFT, Dimension
 
-from stream_rater.columns.arrays import Floats
-from stream_rater.columns.kernels import kernel
-from stream_rater.rating.elementary import exp
-from stream_rater.rating.model import Places
-from stream_rater.rating.systems.places import tie_bounds
-
-C = math.pi / math.sqrt(3.0)
+if TYPE_CHECKING:
+    from stream_rater.rating.model import Evidence, Wave
 
 
-@kernel
-def _pushes(
-    own_mu: float, own_variance: float, lo: int, hi: int, mu: Floats, variance: Floats,
-    pushes: Floats,
-) -> None:  # fmt: skip
-    """Compute each opponent's contribution, in a loop that a processor can run for several at
-    once."""
-    for j in range(len(mu)):
-        c = np.sqrt(own_variance + variance[j])
-        p = 1.0 / (1.0 + exp((mu[j] - own_mu) * C / c))
-        outcome = 0.5 if lo <= j <= hi else (1.0 if j > hi else 0.0)
-        pushes[j] = (outcome - p) / c
+class Bar(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
+          tag_field="system", tag="bar"):  # fmt: skip
+    """BAR: Bayesian approximation for rankings."""
 
+    kappa: Fraction = 1e-4
 
-@kernel
-def rate(
-    place: Places, mu: Floats, sigma: Floats, weight: float, beta: float, drift: float, kappa: float
-) -> Floats:
-    """(n, 3) evidence of one round. `kappa` bounds how much a round may shrink the variance."""
-    n = len(mu)
-    b2 = beta * beta / weight
-    variance = sigma * sigma + drift * drift
-    lo, hi = tie_bounds(place)
-    out = np.empty((n, 3))
-    pushes = np.empty(n)
-    for i in range(n):
-        _pushes(mu[i], variance[i] + 2.0 * b2, lo[i], hi[i], mu, variance, pushes)
-        push = 0.0
-        for j in range(n):
-            push += pushes[j]
-        shrink = 0.25 * variance[i] / (variance[i] + 2.0 * b2)
-        out[i, 1] = mu[i] + variance[i] * push / n
-        out[i, 0] = out[i, 1]
-        out[i, 2] = np.sqrt(variance[i] * max(kappa, 1.0 - shrink))
-    return out
+    space: ClassVar[tuple[Dimension, ...]] = (
+        Dimension("beta", 1.0, 1500.0, 300.0, points=1),
+        DRIFT,
+    )
+
+    @classmethod
+    def sample(cls) -> "Bar":
+        return cls(beta=200.0, sigma_drift=35.0)
+
+    def estimate(self, wave: "Wave") -> "Evidence":
+        from stream_rater.rating.kernels import bar
+        from stream_rater.rating.memoryless import rate_each_round
+
+        return rate_each_round(
+            wave, self.initial_mu,
+            lambda r: bar.rate(
+                r.place, r.mu, r.sigma, r.weight, self.beta, self.sigma_drift, self.kappa
+            ),
+        )  # fmt: skip

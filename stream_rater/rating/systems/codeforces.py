@@ -1,60 +1,54 @@
-"""Codeforces, as the Elo-MMR paper evaluates it: the performance has a rank between the expected
-and the actual one.
+"""Codeforces, as the Elo-MMR paper evaluates it: no uncertainty, the same weight for everyone."""
 
-All opponents have the same scale, so the expected rank at x is n + 1/2 - n P / (P + Q). So the
-rating at which a given rank is expected is where the log odds L have a given value (`odds`).
-"""
+from typing import TYPE_CHECKING, ClassVar
 
-import math
+from stream_rater.rating.systems.common import Chances, Ordering, Positive
+from stream_rater.rating.systems.dimension import BETA, Dimension
 
-import numpy as np
+if TYPE_CHECKING:
+    from stream_rater.rating.model import Evidence, Wave
 
-from stream_rater.columns.arrays import Floats
-from stream_rater.columns.kernels import kernel
-from stream_rater.rating.elementary import log
-from stream_rater.rating.model import Places
-from stream_rater.rating.roots import MAX_STEPS, safeguard
-from stream_rater.rating.systems.odds import chance, log_odds, table_of
-from stream_rater.rating.systems.places import tie_bounds
-
-C = math.pi / math.sqrt(3.0)
+RISE = 0.0255
+"""The mean performance of a duel of equals is this many beta above their rating. The performance is
+where the expected rank is the geometric mean of two ranks, which is below their arithmetic mean.
+With logistic(z) = 1/(1 + exp(-C z)), expected rank 3/2 and the ranks 1 and 2, RISE is the mean of
+ln(2/(G - 1/2) - 1)/C over G = sqrt(3/2) and sqrt(3)."""
 
 
-@kernel
-def _performance(
-    rank: float, x: float, mu: Floats, u: Floats, c: Floats, begin: float, h: float, low: float,
-    high: float,
-) -> float:  # fmt: skip
-    """The rating in [low, high] whose expected rank is `rank`, searched from x."""
-    level = log((len(mu) + 0.5 - rank) / (rank - 0.5))
-    below, above, last = low, high, math.inf
-    for _ in range(MAX_STEPS):
-        value, slope = log_odds(x, mu, u, c, begin, h)
-        step = (level - value) / slope
-        if abs(step) * u[0] <= 1e-9:
-            return x + step
-        x, below, above, last = safeguard(x, value - level, step, below, above, last)
-    return x
+class Codeforces(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
+                 tag_field="system", tag="codeforces"):  # fmt: skip
+    """Codeforces: no uncertainty, the same weight for everyone."""
 
+    beta: Positive
+    weight: Positive
 
-@kernel
-def rate(place: Places, mu: Floats, sigma: Floats, weight: float, beta: float, w: float) -> Floats:
-    """(n, 3) evidence of one round. `beta` is the spread of performances, `w` the weight of a
-    round's performance."""
-    n = len(mu)
-    u = np.full(n, C * np.sqrt(weight) / beta)
-    reach = (log(2.0 * n) + 1.0) / u[0]  # the best rank is 1, with odds of n to 1/2
-    low, high = np.min(mu) - reach, np.max(mu) + reach
-    c, begin, h = table_of(mu, u, low, high)
-    lo, hi = tie_bounds(place)
-    out = np.empty((n, 3))
-    for i in range(n):
-        value, _ = log_odds(mu[i], mu, u, c, begin, h)
-        expected = 0.5 + n * chance(-value)
-        actual = 0.5 * (lo[i] + hi[i] + 2)
-        rank = np.sqrt(actual * expected)
-        performance = _performance(rank, mu[i], mu, u, c, begin, h, low, high)
-        out[i, 0] = performance
-        out[i, 1] = (mu[i] + w * weight * performance) / (1.0 + w * weight)
-        out[i, 2] = sigma[i]
-    return out
+    space: ClassVar[tuple[Dimension, ...]] = (BETA, Dimension("weight", 0.01, 2.0, 0.3))
+
+    @classmethod
+    def sample(cls) -> "Codeforces":
+        return cls(beta=200.0, weight=0.2)
+
+    def estimate(self, wave: "Wave") -> "Evidence":
+        from stream_rater.rating.kernels import codeforces
+        from stream_rater.rating.memoryless import rate_each_round
+
+        return rate_each_round(
+            wave, self.initial_mu,
+            lambda r: codeforces.rate(r.place, r.mu, r.sigma, r.weight, self.beta, self.weight),
+        )  # fmt: skip
+
+    @property
+    def chances(self) -> Chances:
+        return Chances(False, 0.0, 0.5 * self.beta**2)
+
+    @property
+    def displays_mu(self) -> bool:
+        return True
+
+    def cautions(self) -> list[str]:
+        rise = RISE * self.beta * self.weight / (1.0 + self.weight)
+        return [
+            f"system codeforces: all ratings rise, by {rise:.2g} points a player in each even duel "
+            "with these parameters, and by more in larger rounds. Compare ranks, not ratings of "
+            "different years"
+        ]

@@ -1,41 +1,34 @@
-"""Glicko for n players: a round counts as one fully informative match.
+"""Glicko for n players."""
 
-An opponent's g and u are proportional, so the expected score, the sum of g_j s_j(x), is the
-fraction P / (P + Q) of the sum of all g (`odds`).
-"""
+from typing import TYPE_CHECKING, ClassVar
 
-import math
+from stream_rater.rating.systems.common import Chances, PlacingNewcomers
+from stream_rater.rating.systems.dimension import BETA, DRIFT, Dimension
 
-import numpy as np
-
-from stream_rater.columns.arrays import Floats
-from stream_rater.columns.kernels import kernel
-from stream_rater.rating.model import Places
-from stream_rater.rating.systems.odds import chance, log_odds, table_of
-from stream_rater.rating.systems.places import scores, tie_bounds
-
-C = math.pi / math.sqrt(3.0)
+if TYPE_CHECKING:
+    from stream_rater.rating.model import Evidence, Wave
 
 
-@kernel
-def rate(
-    place: Places, mu: Floats, sigma: Floats, weight: float, beta: float, drift: float
-) -> Floats:
-    """(n, 3) evidence of one round. `drift` is the growth of sigma between rounds."""
-    n = len(mu)
-    b2 = beta * beta / weight
-    variance = sigma * sigma + drift * drift
-    g = 1.0 / np.sqrt(1.0 + variance / b2)
-    u = C / np.sqrt(variance + b2)
-    c, low, h = table_of(mu, u, np.min(mu), np.max(mu))
-    lo, hi = tie_bounds(place)
-    actual, total = scores(lo, hi, g)
-    out = np.empty((n, 3))
-    for i in range(n):
-        value, _ = log_odds(mu[i], mu, u, c, low, h)
-        surprise = actual[i] - total * chance(value)
-        after = 1.0 / (1.0 / variance[i] + 0.25 * C * C / b2)
-        out[i, 1] = mu[i] + C / np.sqrt(b2) * after * surprise / n
-        out[i, 0] = mu[i] + (out[i, 1] - mu[i]) * (1.0 + b2 / variance[i])
-        out[i, 2] = np.sqrt(after)
-    return out
+class Glicko(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
+             tag_field="system", tag="glicko"):  # fmt: skip
+    """Glicko for n players."""
+
+    space: ClassVar[tuple[Dimension, ...]] = (BETA, DRIFT)
+
+    @classmethod
+    def sample(cls) -> "Glicko":
+        return cls(beta=200.0, sigma_drift=35.0)
+
+    def estimate(self, wave: "Wave") -> "Evidence":
+        from stream_rater.rating.kernels import glicko
+        from stream_rater.rating.memoryless import rate_each_round
+
+        return rate_each_round(
+            wave, self.initial_mu,
+            lambda r: glicko.rate(r.place, r.mu, r.sigma, r.weight, self.beta, self.sigma_drift),
+        )  # fmt: skip
+
+    @property
+    def chances(self) -> Chances:
+        """Glickman's, with both uncertainties."""
+        return Chances(False, 1.0, 0.5 * self.beta**2 + self.sigma_drift**2)

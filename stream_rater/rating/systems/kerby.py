@@ -1,198 +1,213 @@
-"""Kerby's systems: one number per player, which climbs the gradient of the result's log-likelihood.
+"""Kerby's four systems: one number per player, which climbs the gradient of the result's
+log-likelihood (B. Kerby, "Multiplayer generalizations of Elo rating system", 2025).
 
-"Kerby" is B. Kerby, "Multiplayer generalizations of Elo rating system", 2025. A round has a
-likelihood P(result | x) in ratings x, counted in units of `scale` points; then (section 3)
-
-    rating += learning rate * round weight * d ln P / dx,
-
-where the learning rate is that at the player's rating before the round (section 5.2). No rating
-falls below the floor. All four systems have in common:
-
-- **Did not finish**: worse than all who finished; the order among them is not observed (section
-  4). If the ladder ties them for last instead, they are tied entries as others. Together with an
-  anchor both rules are the same.
-- **Anchor** (section 5.1): a dummy of constant rating, tied for last. It is one more entry that did
-  not finish. If all entries finished, the order of the anchor and of the entries in the last place
-  is not observed.
-- **Ties** of other entries: half a win and half a loss, as a draw in chess. If P is of a whole
-  order (Plackett-Luce, Thurstone), the gradient is the mean of two orders: tied entries by rating,
-  once rising and once falling. Equally rated ones share their mean. The note has no such ties.
-- **Teams**: a team's rating is the initial rating plus its members' deviations, each times the
-  share of the round played. So a member's gradient is the team's times the share.
-- **Fixed** players take part, but their ratings never change.
-
-The `performance` of the evidence is the rating plus `scale` times the gradient: for Thurstone's
-model, the mean of the performance given the result.
+The four differ in the likelihood. `rating.kernels.climb` has what they have in common.
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-import numpy as np
+from msgspec import structs
 
-from stream_rater.columns.arrays import Flags, Floats, Ints
-from stream_rater.columns.kernels import kernel
-from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Places, Wave
-from stream_rater.rating.parameters import (
-    Climbing,
-    Elo,
-    PairwiseElo,
-    PlackettLuce,
-    Thurstone,
+from stream_rater.rating.systems.common import (
+    NOT_COMPARED,
+    C,
+    Chances,
+    Common,
+    Finite,
+    NotNegative,
+    Positive,
+    Unfinished,
 )
-from stream_rater.rating.systems import pairwise_elo, plackett_luce, thurstone
-from stream_rater.rating.systems.places import tie_bounds
+from stream_rater.rating.systems.dimension import Dimension, rounded
 
-PAIRS, EXPONENTIAL, GAUSSIAN = 0, 1, 2
-"""The likelihood: of all pairs, or of the whole order by an exponential or a Gaussian model."""
-
-
-@kernel
-def _of_order(x: Floats, order: Ints, ranked: int, likelihood: int, out: Floats) -> None:
-    """Add half the gradient of an order (indices of entries, best first) to `out`."""
-    g = np.empty(len(x))
-    if likelihood == EXPONENTIAL:
-        plackett_luce.gradient(x[order], ranked, g)
-    else:
-        thurstone.gradient(x[order], ranked, g)
-    for k in range(len(x)):
-        out[order[k]] += 0.5 * g[k]
+if TYPE_CHECKING:
+    from stream_rater.rating.model import Evidence, Wave
 
 
-@kernel
-def _share_alike(x: Floats, order: Ints, lo: Ints, ranked: int, g: Floats) -> None:
-    """Give tied entries of equal rating, which are neighbours in `order`, the mean of their
-    gradients."""
-    first = 0
-    while first < ranked:
-        end, total = first, 0.0
-        while end < ranked and lo[end] == lo[first] and x[order[end]] == x[order[first]]:
-            total += g[order[end]]
-            end += 1
-        for k in range(first, end):
-            g[order[k]] = total / (end - first)
-        first = end
+class Likelihood(NamedTuple):
+    """How likely a result is, as kernels take it."""
 
-
-@kernel
-def order_gradient(x: Floats, lo: Ints, hi: Ints, ranked: int, likelihood: int) -> Floats:
-    """(n,) d ln P(order) / dx, where ties among the first `ranked` entries are half and half."""
-    falling, rising = np.arange(len(x)), np.arange(len(x))
-    tied = False
-    for i in range(ranked):
-        if lo[i] == i and hi[i] > i:
-            tied = True
-            group = i + np.argsort(x[i : hi[i] + 1], kind="mergesort")
-            rising[i : hi[i] + 1] = group
-            falling[i : hi[i] + 1] = group[::-1]
-    g = np.zeros(len(x))
-    _of_order(x, falling, ranked, likelihood, g)
-    if not tied:
-        return 2.0 * g
-    _of_order(x, rising, ranked, likelihood, g)
-    _share_alike(x, rising, lo, ranked, g)
-    return g
-
-
-@kernel
-def gradient(
-    place: Places, x: Floats, anchor: float, likelihood: int, gaussian: bool, average: bool
-) -> Floats:
-    """(n,) d ln P / dx of a round. Entries are in order of place; `anchor` is NaN for none."""
-    n = len(x)
-    lo, hi = tie_bounds(place)
-    ranked = n
-    while ranked > 0 and place[ranked - 1] == DID_NOT_FINISH:
-        ranked -= 1
-    entries = x
-    if not np.isnan(anchor):
-        entries = np.append(x, anchor)
-        if ranked == n:
-            ranked = lo[n - 1]
-    if ranked == 0:
-        return np.zeros(n)
-    if likelihood == PAIRS:
-        return pairwise_elo.gradient(entries, hi, ranked, gaussian, average)[:n]
-    return order_gradient(entries, lo, hi, ranked, likelihood)[:n]
-
-
-@kernel
-def interpolate(at: float, knots: Floats, values: Floats) -> float:
-    """Linear interpolation between rising knots, constant outside."""
-    value: float = values[0]
-    for k in range(len(knots) - 1):
-        part = (at - knots[k]) / (knots[k + 1] - knots[k])
-        if part > 0.0:
-            value = values[k] + min(part, 1.0) * (values[k + 1] - values[k])
-    return value
-
-
-class Climb(NamedTuple):
-    """How ratings climb the gradient of a round's likelihood."""
-
-    knots: Floats
-    rates: Floats
-    """Learning rate at each of these ratings; linear between."""
-    scale: float
-    """Points per unit of x."""
-    initial_mu: float
-    anchor: float
-    """Rating of the dummy player who is tied for last; NaN: none."""
-    floor: float
-    """No rating falls below; -inf: no floor."""
-    likelihood: int
+    kind: Literal["pairs", "exponential", "gaussian"]
+    """Of all pairs, or of the whole order by an exponential or a Gaussian model."""
     gaussian: bool
-    average: bool
+    """Whether performances, or the pairs' chances, are normal; else they are logistic."""
+    average: bool = False
+    """Whether the gradient is the mean over an entry's pairs, and not their sum."""
 
 
-@kernel
-def _rounds(wave: Wave, fixed: Flags, climb: Climb) -> Floats:
-    round_starts, entry_starts, share = wave.round_starts, wave.entry_starts, wave.share
-    mu, scale, initial_mu = wave.mu, climb.scale, climb.initial_mu
-    out = np.empty((len(mu), 3))
-    for r in range(len(wave.weight)):
-        first, end = round_starts[r], round_starts[r + 1]
-        x = np.zeros(end - first)
-        for e in range(first, end):
-            for i in range(entry_starts[e], entry_starts[e + 1]):
-                x[e - first] += share[i] * (mu[i] - initial_mu) / scale
-        g = gradient(
-            wave.place[first:end], x, (climb.anchor - initial_mu) / scale, climb.likelihood,
-            climb.gaussian, climb.average,
+Rates = tuple[tuple[Finite, NotNegative], ...]
+"""[[rating, rate], ...]: a learning rate that is linear between these ratings and constant
+outside."""
+
+FIRST_RATING = 1500.0
+UNIT = 400.0 / math.log(10.0)
+"""Points in a unit of Kerby's models, as in chess. `tune` keeps `scale` there."""
+
+KERBYS = (
+    Dimension("initial_mu", 1000.0, 2000.0, FIRST_RATING, "linear", points=1),
+    Dimension("anchor", 1000.0, 2200.0, 1000.0, "linear", points=1),
+    Dimension("rate_above", 0.05, 2.0, 1.0),
+    Dimension("rate_far_above", 0.05, 2.0, 1.0),
+    Dimension("floor", 1000.0, 2000.0, 1000.0, "linear", points=1),
+)
+"""What `tune` varies besides in a file of rounds: the first rating, the anchor, a table of learning
+rates, and the floor. Without them the systems are worse than his note makes them. At the low ends
+there is no anchor and no floor. The rates are parts of the learning rate, one and two units above
+FIRST_RATING, where his table begins at 0."""
+
+SUMMED = Dimension("learning_rate", 0.1, 1000.0, 20.0, points=1)
+"""The learning rate of systems that sum over all pairs of a round."""
+AVERAGED = Dimension("learning_rate", 1.0, 5000.0, 200.0, points=1)
+"""The learning rate of systems that average over each entry's pairs."""
+
+
+class Climbing(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The parameters of Kerby's systems: ratings climb the gradient of the result's log-likelihood.
+
+    `scale` is the number of rating points in the model's unit (1 in the paper, 400 / ln 10 in
+    chess). A learning rate is in points. Unlike in other systems, `floor` limits the rating itself,
+    not only the displayed one.
+    """
+
+    learning_rate: Positive | Rates
+    scale: Positive = 1.0
+    anchor: Finite | None = None
+    fixed: tuple[str, ...] = ()
+    dnf: Unfinished = NOT_COMPARED
+
+    space: ClassVar[tuple[Dimension, ...]] = (SUMMED,)
+    more_space: ClassVar[tuple[Dimension, ...]] = KERBYS
+    tuned: ClassVar[dict[str, Any]] = {"scale": UNIT}
+    """Parameters that `tune` keeps at these values."""
+
+    def __post_init__(self) -> None:
+        ratings = [rating for rating, _ in self.rates]
+        if not ratings or any(a >= b for a, b in pairwise(ratings)):
+            raise ValueError("learning_rate: its ratings must rise from pair to pair")
+        if self.floor is not None and self.initial_mu < self.floor:
+            raise ValueError("initial_mu is below the floor")
+
+    @property
+    def rates(self) -> Rates:
+        """The learning rate as a table, from whichever form was given."""
+        given = self.learning_rate
+        return given if isinstance(given, tuple) else ((self.initial_mu, given),)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """The system's own likelihood of a result."""
+        raise NotImplementedError
+
+    def estimate(self, wave: "Wave") -> "Evidence":
+        from stream_rater.rating.kernels import climb
+
+        return climb.estimate(
+            wave, self.rates, self.scale, self.initial_mu, self.anchor, self.floor, self.likelihood
         )  # fmt: skip
-        for e in range(first, end):
-            for i in range(entry_starts[e], entry_starts[e + 1]):
-                slope = share[i] * g[e - first]
-                rate = wave.weight[r] * interpolate(mu[i], climb.knots, climb.rates)
-                out[i, 0] = mu[i] + scale * slope
-                out[i, 1] = mu[i] if fixed[i] else max(mu[i] + rate * slope, climb.floor)
-                out[i, 2] = wave.sigma[i]
-    return out
+
+    @property
+    def chances(self) -> Chances:
+        """A difference of one `scale` means odds of e in a logistic model."""
+        gaussian = self.likelihood.gaussian
+        return Chances(gaussian, 0.0, self.scale**2 * (1.0 if gaussian else 0.5 * C**2))
+
+    @property
+    def displays_mu(self) -> bool:
+        return True
+
+    @classmethod
+    def from_dimensions(cls, values: Mapping[str, float]) -> dict[str, Any]:
+        table: dict[str, Any] = {**cls.tuned, **values}
+        for each in KERBYS:
+            if each.name in ("anchor", "floor") and table.get(each.name) == each.low:
+                del table[each.name]
+        if (floor := table.get("floor")) is not None:
+            table["floor"] = min(floor, table.get("initial_mu", FIRST_RATING))
+        above, far = table.pop("rate_above", 1.0), table.pop("rate_far_above", 1.0)
+        if (above, far) != (1.0, 1.0):
+            rate = table["learning_rate"]
+            table["learning_rate"] = [
+                [rounded(FIRST_RATING + k * UNIT), rounded(rate * part)]
+                for k, part in enumerate((1.0, above, far))
+            ]
+        return table
+
+    def dimensions(self) -> dict[str, Any]:
+        import numpy as np
+
+        ratings, rates = zip(*self.rates, strict=True)
+        rate = float(np.interp(self.initial_mu, ratings, rates))
+        found = structs.asdict(self)
+        found["learning_rate"] = rate if len(rates) == 1 else rounded(rate)
+        return found
+
+    @property
+    def point(self) -> float:
+        return self.scale / UNIT
 
 
-def _likelihood(config: Climbing) -> tuple[int, bool, bool]:
-    """The likelihood, whether pairs are Gaussian, and whether they are averaged."""
-    match config:
-        case PlackettLuce():
-            return EXPONENTIAL, False, False
-        case Thurstone():
-            return GAUSSIAN, True, False
-        case PairwiseElo():
-            return PAIRS, config.model == "gaussian", config.pairs == "average"
-        case Elo():
-            return PAIRS, config.model == "gaussian", False
-        case _:
-            raise AssertionError(f"{config} has no likelihood")
+class Elo(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
+          tag_field="system", tag="elo"):  # fmt: skip
+    """Elo for two players. A larger round is rated as all its pairs."""
+
+    model: Literal["logistic", "gaussian"] = "logistic"
+
+    @classmethod
+    def sample(cls) -> "Elo":
+        return cls(learning_rate=32.0, scale=174.0)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        return Likelihood("pairs", self.model == "gaussian")
 
 
-def estimate(config: Climbing, wave: Wave) -> Evidence:
-    """Evidence (P, 3): performance, new mu, and the unchanged sigma."""
-    fixed = wave.fixed if len(wave.fixed) else np.zeros(len(wave.mu), np.bool_)
-    table = np.array(config.rates, np.float64)
-    climb = Climb(
-        table[:, 0].copy(), table[:, 1].copy(), config.scale, config.initial_mu,
-        math.nan if config.anchor is None else config.anchor,
-        -math.inf if config.floor is None else config.floor, *_likelihood(config),
-    )  # fmt: skip
-    evidence: Evidence = _rounds(wave, fixed, climb)
-    return evidence
+class PairwiseElo(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
+                  tag_field="system", tag="pairwise-elo"):  # fmt: skip
+    """Elo between all pairs of a round. `pairs`: their sum, or each player's mean."""
+
+    model: Literal["logistic", "gaussian"] = "logistic"
+    pairs: Literal["sum", "average"] = "sum"
+
+    space: ClassVar[tuple[Dimension, ...]] = (AVERAGED,)
+    tuned: ClassVar[dict[str, Any]] = {"pairs": "average", "dnf": "tied-last", "scale": UNIT}
+
+    @classmethod
+    def sample(cls) -> "PairwiseElo":
+        return cls(learning_rate=32.0, scale=174.0)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        return Likelihood("pairs", self.model == "gaussian", self.pairs == "average")
+
+
+class PlackettLuce(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
+                   tag_field="system", tag="plackett-luce"):  # fmt: skip
+    """Plackett-Luce: performances are exponential, and the last one eliminated wins."""
+
+    @classmethod
+    def sample(cls) -> "PlackettLuce":
+        return cls(learning_rate=32.0, scale=174.0)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        return Likelihood("exponential", False)
+
+
+class Thurstone(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
+                tag_field="system", tag="thurstone"):  # fmt: skip
+    """Thurstone: performances are normal with variance 1."""
+
+    @classmethod
+    def sample(cls) -> "Thurstone":
+        return cls(learning_rate=32.0, scale=174.0)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        return Likelihood("gaussian", True)
+
+
+Kerby = Elo | PairwiseElo | PlackettLuce | Thurstone
+"""The systems of B. Kerby's note."""

@@ -25,8 +25,8 @@ import numpy as np
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import kernel
 from stream_rater.rating.elementary import exp, log
+from stream_rater.rating.kernels.plackett_luce import log_add
 from stream_rater.rating.normal import INVERSE_SQRT_2_PI, density, hazard, mills
-from stream_rater.rating.systems.plackett_luce import log_add
 
 REACH = 8.0
 """How far the grid extends beyond the lowest and the highest rating."""

@@ -25,9 +25,9 @@ import numpy as np
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import inlined
 from stream_rater.rating.elementary import exp, log
+from stream_rater.rating.kernels.series import LANES, ORDER, Work, cross, expand, solve
 from stream_rater.rating.model import Places
 from stream_rater.rating.roots import safeguard
-from stream_rater.rating.systems.series import LANES, ORDER, Work, cross, expand, solve
 
 TOLERANCE, LARGE_TOLERANCE = 2e-8, 1.5e-7
 """The largest accepted estimate of a performance's error, in units of the cell's width h: for up to

@@ -11,9 +11,9 @@ that a processor works on several players at once.
 
 import numpy as np
 
+from stream_rater.columns.intrinsics import fma
 from stream_rater.columns.kernels import kernel
 from stream_rater.rating.elementary import LN2_HIGH, LN2_LOW, LOG2_E
-from stream_rater.rating.fused import fma
 from stream_rater.rating.normal import INVERSE_SQRT_2_PI
 
 ROUND = 1.5 * 2.0**52

@@ -15,8 +15,8 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import kernel
+from stream_rater.rating.kernels.odds import chance, log_odds, table_of
 from stream_rater.rating.normal import hazard
-from stream_rater.rating.systems.odds import chance, log_odds, table_of
 
 INVERSE_SQRT_2 = 1.0 / math.sqrt(2.0)
 

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.columns.intrinsics import aligned, fma
 from stream_rater.columns.kernels import inlined, kernel
-from stream_rater.rating.fused import fma
-from stream_rater.rating.systems.hazards import tails, taylor
-from stream_rater.rating.vectors import aligned
+from stream_rater.rating.kernels.hazards import tails, taylor
 
 LANES = 32
 """The players in a row, which are processed together."""

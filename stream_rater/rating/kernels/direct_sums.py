@@ -5,11 +5,11 @@ Each entry has a lane with its current x. Each pass computes the first four Tayl
 """
 
 from stream_rater.columns.arrays import Floats
+from stream_rater.columns.intrinsics import fma
 from stream_rater.columns.kernels import inlined
 from stream_rater.rating.elementary import log
-from stream_rater.rating.fused import fma
+from stream_rater.rating.kernels.hazards import tails
 from stream_rater.rating.model import Places
-from stream_rater.rating.systems.hazards import tails
 
 MOST = 32
 """The number of lanes."""

@@ -1,0 +1,186 @@
+"""Kerby's systems: one number per player, which climbs the gradient of the result's log-likelihood.
+
+"Kerby" is B. Kerby, "Multiplayer generalizations of Elo rating system", 2025. A round has a
+likelihood P(result | x) in ratings x, counted in units of `scale` points; then (section 3)
+
+    rating += learning rate * round weight * d ln P / dx,
+
+where the learning rate is that at the player's rating before the round (section 5.2). No rating
+falls below the floor. All four systems have in common:
+
+- **Did not finish**: worse than all who finished; the order among them is not observed (section
+  4). If the ladder ties them for last instead, they are tied entries as others. Together with an
+  anchor both rules are the same.
+- **Anchor** (section 5.1): a dummy of constant rating, tied for last. It is one more entry that did
+  not finish. If all entries finished, the order of the anchor and of the entries in the last place
+  is not observed.
+- **Ties** of other entries: half a win and half a loss, as a draw in chess. If P is of a whole
+  order (Plackett-Luce, Thurstone), the gradient is the mean of two orders: tied entries by rating,
+  once rising and once falling. Equally rated ones share their mean. The note has no such ties.
+- **Teams**: a team's rating is the initial rating plus its members' deviations, each times the
+  share of the round played. So a member's gradient is the team's times the share.
+- **Fixed** players take part, but their ratings never change.
+
+The `performance` of the evidence is the rating plus `scale` times the gradient: for Thurstone's
+model, the mean of the performance given the result.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_rater.columns.arrays import Flags, Floats, Ints
+from stream_rater.columns.kernels import kernel
+from stream_rater.rating.kernels import pairwise_elo, plackett_luce, thurstone
+from stream_rater.rating.kernels.places import tie_bounds
+from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Places, Wave
+
+PAIRS, EXPONENTIAL, GAUSSIAN = 0, 1, 2
+"""The likelihood: of all pairs, or of the whole order by an exponential or a Gaussian model."""
+
+LIKELIHOODS = {"pairs": PAIRS, "exponential": EXPONENTIAL, "gaussian": GAUSSIAN}
+
+
+@kernel
+def _of_order(x: Floats, order: Ints, ranked: int, likelihood: int, out: Floats) -> None:
+    """Add half the gradient of an order (indices of entries, best first) to `out`."""
+    g = np.empty(len(x))
+    if likelihood == EXPONENTIAL:
+        plackett_luce.gradient(x[order], ranked, g)
+    else:
+        thurstone.gradient(x[order], ranked, g)
+    for k in range(len(x)):
+        out[order[k]] += 0.5 * g[k]
+
+
+@kernel
+def _share_alike(x: Floats, order: Ints, lo: Ints, ranked: int, g: Floats) -> None:
+    """Give tied entries of equal rating, which are neighbours in `order`, the mean of their
+    gradients."""
+    first = 0
+    while first < ranked:
+        end, total = first, 0.0
+        while end < ranked and lo[end] == lo[first] and x[order[end]] == x[order[first]]:
+            total += g[order[end]]
+            end += 1
+        for k in range(first, end):
+            g[order[k]] = total / (end - first)
+        first = end
+
+
+@kernel
+def order_gradient(x: Floats, lo: Ints, hi: Ints, ranked: int, likelihood: int) -> Floats:
+    """(n,) d ln P(order) / dx, where ties among the first `ranked` entries are half and half."""
+    falling, rising = np.arange(len(x)), np.arange(len(x))
+    tied = False
+    for i in range(ranked):
+        if lo[i] == i and hi[i] > i:
+            tied = True
+            group = i + np.argsort(x[i : hi[i] + 1], kind="mergesort")
+            rising[i : hi[i] + 1] = group
+            falling[i : hi[i] + 1] = group[::-1]
+    g = np.zeros(len(x))
+    _of_order(x, falling, ranked, likelihood, g)
+    if not tied:
+        return 2.0 * g
+    _of_order(x, rising, ranked, likelihood, g)
+    _share_alike(x, rising, lo, ranked, g)
+    return g
+
+
+@kernel
+def gradient(
+    place: Places, x: Floats, anchor: float, likelihood: int, gaussian: bool, average: bool
+) -> Floats:
+    """(n,) d ln P / dx of a round. Entries are in order of place; `anchor` is NaN for none."""
+    n = len(x)
+    lo, hi = tie_bounds(place)
+    ranked = n
+    while ranked > 0 and place[ranked - 1] == DID_NOT_FINISH:
+        ranked -= 1
+    entries = x
+    if not np.isnan(anchor):
+        entries = np.append(x, anchor)
+        if ranked == n:
+            ranked = lo[n - 1]
+    if ranked == 0:
+        return np.zeros(n)
+    if likelihood == PAIRS:
+        return pairwise_elo.gradient(entries, hi, ranked, gaussian, average)[:n]
+    return order_gradient(entries, lo, hi, ranked, likelihood)[:n]
+
+
+@kernel
+def interpolate(at: float, knots: Floats, values: Floats) -> float:
+    """Linear interpolation between rising knots, constant outside."""
+    value: float = values[0]
+    for k in range(len(knots) - 1):
+        part = (at - knots[k]) / (knots[k + 1] - knots[k])
+        if part > 0.0:
+            value = values[k] + min(part, 1.0) * (values[k + 1] - values[k])
+    return value
+
+
+class Climb(NamedTuple):
+    """How ratings climb the gradient of a round's likelihood."""
+
+    knots: Floats
+    rates: Floats
+    """Learning rate at each of these ratings; linear between."""
+    scale: float
+    """Points per unit of x."""
+    initial_mu: float
+    anchor: float
+    """Rating of the dummy player who is tied for last; NaN: none."""
+    floor: float
+    """No rating falls below; -inf: no floor."""
+    likelihood: int
+    gaussian: bool
+    average: bool
+
+
+@kernel
+def _rounds(wave: Wave, fixed: Flags, climb: Climb) -> Floats:
+    round_starts, entry_starts, share = wave.round_starts, wave.entry_starts, wave.share
+    mu, scale, initial_mu = wave.mu, climb.scale, climb.initial_mu
+    out = np.empty((len(mu), 3))
+    for r in range(len(wave.weight)):
+        first, end = round_starts[r], round_starts[r + 1]
+        x = np.zeros(end - first)
+        for e in range(first, end):
+            for i in range(entry_starts[e], entry_starts[e + 1]):
+                x[e - first] += share[i] * (mu[i] - initial_mu) / scale
+        g = gradient(
+            wave.place[first:end], x, (climb.anchor - initial_mu) / scale, climb.likelihood,
+            climb.gaussian, climb.average,
+        )  # fmt: skip
+        for e in range(first, end):
+            for i in range(entry_starts[e], entry_starts[e + 1]):
+                slope = share[i] * g[e - first]
+                rate = wave.weight[r] * interpolate(mu[i], climb.knots, climb.rates)
+                out[i, 0] = mu[i] + scale * slope
+                out[i, 1] = mu[i] if fixed[i] else max(mu[i] + rate * slope, climb.floor)
+                out[i, 2] = wave.sigma[i]
+    return out
+
+
+def estimate(
+    wave: Wave, rates: Sequence[tuple[float, float]], scale: float, initial_mu: float,
+    anchor: float | None, floor: float | None, likelihood: tuple[str, bool, bool],
+) -> Evidence:  # fmt: skip
+    """Evidence (P, 3): performance, new mu, and the unchanged sigma.
+
+    The parameters are those of `systems.kerby.Climbing`. `likelihood` is the name of one of
+    LIKELIHOODS, whether it is Gaussian, and whether it is averaged over an entry's pairs.
+    """
+    fixed = wave.fixed if len(wave.fixed) else np.zeros(len(wave.mu), np.bool_)
+    table, (kind, gaussian, average) = np.array(rates, np.float64), likelihood
+    climb = Climb(
+        table[:, 0].copy(), table[:, 1].copy(), scale, initial_mu,
+        math.nan if anchor is None else anchor, -math.inf if floor is None else floor,
+        LIKELIHOODS[kind], gaussian, average,
+    )  # fmt: skip
+    evidence: Evidence = _rounds(wave, fixed, climb)
+    return evidence
