@@ -1,4 +1,4 @@
-"""Two instructions that numba does not offer, `prefetch` and `fma`, and arrays of whole vectors.
+"""Two instructions that numba does not offer: `prefetch` and `fma`.
 
 `prefetch` tells the processor that a row of an array will be read soon. Beliefs lie far apart in
 memory, and a cache miss takes as long as hundreds of operations. The hint changes no bit of any
@@ -9,10 +9,6 @@ alternating runs).
 machine. It is one instruction if the processor has it (x86-64-v3, ARM), and otherwise a function of
 the C library that takes nanoseconds. The kernels name it where they want it. LLVM fuses nothing by
 itself (see `columns.kernels`).
-
-`whole` and `aligned` make arrays that consist of whole vectors and begin at a cache line. A vector
-across two cache lines costs two accesses, and the rest of a loop after its last whole vector runs
-one element at a time.
 """
 
 from collections.abc import Callable
@@ -20,8 +16,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
-from stream_rater.columns.arrays import Floats
-from stream_rater.columns.kernels import kernel  # first, because it imports numba without ballast
+import stream_rater.columns.kernels  # noqa: F401 - first, because it imports numba without ballast
 
 # isort: split
 from llvmlite import ir
@@ -80,21 +75,3 @@ def _fused(_: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 fma = cast(_FusedMultiplyAdd, intrinsic(_fused))
-
-
-VECTOR = 8
-"""The number of floats in a cache line, and in the widest vector."""
-
-
-@kernel
-def whole(n: int) -> int:
-    """n rounded up to whole vectors."""
-    return (n + VECTOR - 1) // VECTOR * VECTOR
-
-
-@kernel
-def aligned(n: int) -> Floats:
-    """(n,) uninitialised floats, the first of which begins a cache line."""
-    room = np.empty(n + VECTOR - 1)
-    first = -(room.ctypes.data // 8) % VECTOR
-    return room[first : first + n]

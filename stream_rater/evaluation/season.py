@@ -17,7 +17,7 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.record import Record
 from stream_rater.rating.model import DID_NOT_FINISH, LAST, Places
-from stream_rater.rating.parameters import RatingConfig, fixed_players
+from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.edited_log import EditedLog, RecordValidator, Verdicts
 from stream_rater.replay.edits import places_by
 from stream_rater.replay.player_index import PlayerIndex
@@ -124,7 +124,7 @@ def sessions_of(
 
 def by_name(configs: Iterable[RatingConfig]) -> bool:
     """Whether any of these configurations treats some players by name."""
-    return any(map(fixed_players, configs))
+    return any(each.fixed_players for each in configs)
 
 
 def _sessions(

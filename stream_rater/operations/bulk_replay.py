@@ -18,7 +18,7 @@ from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.strings import StringColumn, put
 from stream_rater.rating import record, seasons, stages
 from stream_rater.rating.model import Evidence, newcomers
-from stream_rater.rating.parameters import RatingConfig, Season, fixed_players
+from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.rating.stages import RatingRule
 from stream_rater.replay.edited_log import LoggedRounds
 from stream_rater.replay.player_index import PlayerIndex
@@ -135,7 +135,7 @@ class BulkReplay(BeliefTable):
         header[new] = newcomers(1, 0, rule.initial_mu, rule.initial_sigma).header
         same = np.zeros(len(rows), np.int64)
         before = seasons.draw([rule], same, self._beliefs, rows)
-        evidence = stages.estimate(rating, rounds.wave(header, rows, fixed_players(rating)))
+        evidence = stages.estimate(rating, rounds.wave(header, rows, rating.fixed_players))
         stages.update(self._beliefs, rows, evidence, [rule], same)
         times = np.repeat(rounds.time, rounds.sizes)
         stages.note_round(self._beliefs, rows, wave.offsets, times)

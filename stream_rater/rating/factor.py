@@ -1,9 +1,21 @@
-"""Encodes a logistic factor as a 40-bit integer, as records and rounded beliefs hold it.
+"""Rounds a belief's numbers to what its record holds exactly, and encodes its logistic factors.
 
-From the lowest bit on: the performance (20 bits, two's complement, in steps of the grid), the
-relative weight (15) and the excess width (5). The last two are small floats (see `rounding`). The
-slope follows from the excess width and the narrowest width. If the narrowest width is 0 (Elo-R),
-the slope is the weight.
+In the service, a belief *is* its record: it is rounded after each round, and the next round starts
+from the rounded numbers. So nothing depends on whether a belief was stored in between.
+
+- mu, sigma, the Gaussian factor and the scale of the weights are float32.
+- A performance lies on a fixed grid around zero with GRID_BITS bits: 1/16 point for a ladder that
+  starts at 1500 with a sigma of 350.
+- A factor's weight (relative to the belief's scale) and its excess width (what merging added to the
+  standard deviation of the narrowest factor, relative to that) are small floats: a few bits of
+  mantissa and exponent, with gradual underflow as in IEEE 754.
+
+Decay changes only the scale, so a weight is rounded when it is set and never again.
+
+A factor's code has 40 bits. From the lowest bit on, these are the performance (20 bits, two's
+complement, in steps of the grid), the relative weight (15) and the excess width (5). The slope
+follows from the excess width and the narrowest width. If the narrowest width is 0 (Elo-R), the
+slope is the weight.
 """
 
 import math
@@ -13,18 +25,93 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import inlined, kernel
-from stream_rater.rating import rounding
 from stream_rater.rating.model import Beliefs, Codes, Table
-from stream_rater.rating.rounding import (
-    GRID_BITS,
-    WEIGHT_BITS,
-    WEIGHT_LOW,
-    WEIGHT_TOP,
-    WIDTH_BITS,
-    WIDTH_LOW,
-    WIDTH_TOP,
-    power_of_two,
-)
+
+GRID_BITS = 20
+"""The bits of a performance, which lies within 2^19 steps of zero."""
+
+WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP = 13, -2, 2**15 - 1
+"""A weight's mantissa bits, exponent of the least normal number, and greatest code: from 2^-15 to
+below 2.
+
+What matters is how a weight compares with the greatest weight, so a nearly absolute error is fine.
+"""
+
+WIDTH_BITS, WIDTH_LOW, WIDTH_TOP = 1, -5, 2**5 - 1
+"""The excess width's mantissa bits, exponent of the least normal number, and greatest code: from
+1/64 of the narrowest width to 768 times it."""
+
+BIAS, MANTISSA = 1023, 52
+"""The exponent bias and the mantissa bits of a float64."""
+
+
+@kernel
+def single(x: float) -> float:
+    """x rounded to the nearest float32."""
+    rounded: float = np.float64(np.float32(x))
+    return rounded
+
+
+@kernel
+def power_of_two(exponent: Any) -> float:
+    """2**exponent, for exponents of normal numbers."""
+    x: float = np.int64(np.int64(exponent + BIAS) << MANTISSA).view(np.float64)
+    return x
+
+
+@kernel
+def growth(weight: float) -> float:
+    """The power of two by which a scale must grow so that this weight, relative to it, is below
+    2."""
+    exponent = (np.float64(weight).view(np.int64) >> MANTISSA) - BIAS
+    return power_of_two(exponent) if weight >= 2.0 else 1.0
+
+
+@kernel
+def small_code(x: float, bits: int, low: int, top: int) -> int:
+    """The code of the small float nearest to x >= 0, at most `top`."""
+    pattern = np.float64(x).view(np.int64) + (1 << (MANTISSA - bits - 1))
+    normal = int(pattern >> (MANTISSA - bits)) - ((BIAS + low - 1) << bits)
+    below = int(x * power_of_two(bits - low) + 0.5)
+    return min(below if x < power_of_two(low) else normal, top)
+
+
+@kernel
+def small_float(code: int, bits: int, low: int) -> float:
+    """The small float with this code: the lesser of its value as a normal number and the straight
+    line of the subnormal numbers."""
+    pattern = np.int64(code + ((BIAS + low - 1) << bits))
+    normal: float = np.int64(pattern << (MANTISSA - bits)).view(np.float64)
+    return min(normal, 2.0 * normal - power_of_two(low))
+
+
+def small_floats(bits: int, low: int, top: int) -> list[float]:
+    """All small floats by code, computed without a kernel."""
+    steps = range(1 << bits)
+    below = [math.ldexp(step, low - bits) for step in steps]
+    count = (top + 1) // len(steps) - 1
+    normal = [
+        math.ldexp(len(steps) + step, low - bits + exponent)
+        for exponent in range(count)
+        for step in steps
+    ]
+    return below + normal
+
+
+@kernel
+def weight(x: float) -> float:
+    """x rounded to a relative weight, 0 <= x < 2."""
+    return small_float(small_code(x, WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP), WEIGHT_BITS, WEIGHT_LOW)
+
+
+@kernel
+def grid_code(p: float, per_point: float) -> int:
+    """The grid point nearest to p, clipped to the grid, which has `per_point` steps a point."""
+    most = float(2 ** (GRID_BITS - 1) - 1)
+    return int(min(max(np.floor(p * per_point + 0.5), -most), most))
+
+
+# --- a logistic factor as a code ------------------------------------------------------------------
 
 PERFORMANCE_BITS = (1 << GRID_BITS) - 1
 WEIGHT_SHIFT = GRID_BITS
@@ -32,7 +119,7 @@ WIDTH_SHIFT = WEIGHT_SHIFT + 15
 ABOVE_GRID = 64 - GRID_BITS
 """The bits of an int64 above the performance."""
 
-SLOPES = 1.0 / np.sqrt(1.0 + np.square(rounding.small_floats(WIDTH_BITS, WIDTH_LOW, WIDTH_TOP)))
+SLOPES = 1.0 / np.sqrt(1.0 + np.square(small_floats(WIDTH_BITS, WIDTH_LOW, WIDTH_TOP)))
 """The slope for each code of the excess width, for a narrowest slope of 1."""
 
 LOGISTIC_VARIANCE = math.pi**2 / 12.0
@@ -57,16 +144,16 @@ def steepest(narrowest: float) -> float:
 @inlined
 def code_of(p: float, r: float, excess: float, per_point: float) -> int:
     """The code nearest to a factor. The grid has `per_point` steps a point."""
-    performance = rounding.grid_code(p, per_point) & PERFORMANCE_BITS
-    weight = rounding.small_code(r, WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP)
-    width = rounding.small_code(excess, WIDTH_BITS, WIDTH_LOW, WIDTH_TOP)
+    performance = grid_code(p, per_point) & PERFORMANCE_BITS
+    weight = small_code(r, WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP)
+    width = small_code(excess, WIDTH_BITS, WIDTH_LOW, WIDTH_TOP)
     return int(performance | (weight << WEIGHT_SHIFT) | (width << WIDTH_SHIFT))
 
 
 @inlined
 def lighter(code: int, part: float) -> int:
     """The code of a factor whose weight is multiplied by `part`, at most 1."""
-    weight = rounding.small_code(weight_of(code) * part, WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP)
+    weight = small_code(weight_of(code) * part, WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP)
     return int((code & ~(WEIGHT_TOP << WEIGHT_SHIFT)) | (weight << WEIGHT_SHIFT))
 
 
@@ -85,14 +172,14 @@ def performance_of(code: int, step: float) -> float:
 @inlined
 def moved(code: int, steps: float) -> int:
     """The code of a factor whose performance is moved by whole steps of the grid, up to its end."""
-    performance = rounding.grid_code(performance_of(code, 1.0) + steps, 1.0)
+    performance = grid_code(performance_of(code, 1.0) + steps, 1.0)
     return int((code & ~PERFORMANCE_BITS) | (performance & PERFORMANCE_BITS))
 
 
 @inlined
 def weight_of(code: int) -> float:
     """The weight of a factor, relative to the belief's scale."""
-    return rounding.small_float((code >> WEIGHT_SHIFT) & WEIGHT_TOP, WEIGHT_BITS, WEIGHT_LOW)
+    return small_float((code >> WEIGHT_SHIFT) & WEIGHT_TOP, WEIGHT_BITS, WEIGHT_LOW)
 
 
 @inlined

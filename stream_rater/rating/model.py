@@ -5,6 +5,7 @@ An *entry* is what a round ranks: a player or a team of players. A *wave* is a s
 share no player, so that all of them can be rated in one call.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,7 +14,6 @@ import numpy.typing as npt
 
 from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.kernels import inlined, kernel
-from stream_rater.rating.rounding import grid_of
 
 Codes = npt.NDArray[np.int64]
 """(n, capacity) logistic factors, each encoded as in a record: see `factor`."""
@@ -27,7 +27,7 @@ Table = npt.NDArray[Any]
 
 DID_NOT_FINISH = 0
 """The place of an entry that did not finish. It is worse than every ranked entry. How such entries
-are compared with each other is the ladder's `dnf` rule (`systems.compared`)."""
+are compared with each other is the ladder's `dnf` rule (`stages.compared`)."""
 
 LAST = 2**31 - 1
 """A place behind that of every ranked entry: the one that entries that did not finish share if they
@@ -64,6 +64,15 @@ season is the first of a round, `previous_*` are those before the belief was dra
 A logistic factor is a row (p, a, r), or a code. With o = scale * r, its term in the log-posterior's
 derivative is o * tanh((x - p) * a), so its weight is w = 2 a o / C^2 (C = pi / sqrt 3).
 """
+
+
+@inlined
+def count_ranked(place: Places) -> int:
+    """The number of entries that finished, which come first."""
+    ranked = len(place)
+    while ranked > 0 and place[ranked - 1] == DID_NOT_FINISH:
+        ranked -= 1
+    return ranked
 
 
 class Variances(NamedTuple):
@@ -155,6 +164,15 @@ class Beliefs:
         """Whether the factors are unrounded numbers, as in a full history, which no record can
         hold."""
         return self.factors.ndim > 2
+
+
+def grid_of(initial_mu: float, initial_sigma: float) -> int:
+    """The exponent of the grid's step: fine relative to sigma, and wide enough for any performance.
+
+    The grid reaches beyond 4 |mu| and beyond 60 sigma.
+    """
+    part, exponent = math.frexp(max(initial_sigma / 2.0**13, abs(initial_mu) / 2.0**17))
+    return exponent - 1 if part == 0.5 else exponent
 
 
 def newcomers(

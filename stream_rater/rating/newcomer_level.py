@@ -1,14 +1,14 @@
 """Where newcomers begin: at the level of the field that they play in.
 
-A round says something of its newcomers before it is played: whom they were matched with, or in what
-contest they dared to take part. So a newcomer's mean is
+A round is evidence about its newcomers before it is played: they were matched with these players,
+or chose to take part in this contest. So a newcomer's mean is
 
     initial_mu + newcomer_offset / max(1, A) + newcomer_field * sum x_i (mu_i - initial_mu)
                                                                 / (1 + sum x_i)
 
 where the sums are over those of the round's players who played before, and x_i = max(0, 1 -
 sigma_i^2 / initial_sigma^2) is what is known of player i. The 1 stands for one player at the
-initial rating, so that a field of a few players says less. A is the sum of the shares of the
+initial rating, so that a field of a few players counts less. A is the sum of the shares of the
 newcomers on the newcomer's own side.
 
 A side's mean is the sum of its members' deviations, each times the share. So the newcomers of a
@@ -25,9 +25,9 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import kernel
+from stream_rater.rating.factor import single
 from stream_rater.rating.model import Evidence, Wave
 from stream_rater.rating.parameters import PlacingNewcomers, RatingConfig
-from stream_rater.rating.rounding import single
 
 
 @kernel
@@ -36,7 +36,7 @@ def _place(
     initial_mu: float, initial_sigma: float, offset: float, field: float, kept: int,
 ) -> None:  # fmt: skip
     """Write the means of the newcomers among the players of some rounds into `mu` (P,), rounded to
-    float32 unless `kept` is 0: their events tell it, from a record."""
+    float32 unless `kept` is 0, because their events show it as a record holds it."""
     for r in range(len(round_starts) - 1):
         first, end = round_starts[r], round_starts[r + 1]
         total, known = 0.0, 1.0

@@ -15,12 +15,11 @@ from stream_rater.rating.systems.common import (
     NOT_COMPARED,
     TIED_LAST,
     Common,
-    Evolving,
     MinusSigma,
     Ordering,
     PlacingNewcomers,
 )
-from stream_rater.rating.systems.elo_mmr import EloMMR
+from stream_rater.rating.systems.elo_mmr import EloMMR, Evolving
 from stream_rater.rating.systems.elo_mmx import EloMMX
 from stream_rater.rating.systems.elo_r import EloR
 from stream_rater.rating.systems.glicko import Glicko
@@ -65,7 +64,6 @@ __all__ = [
     "TrueSkill",
     "TwoMoment",
     "fingerprint",
-    "fixed_players",
     "for_fingerprint",
     "from_builtins",
     "from_json",
@@ -95,11 +93,6 @@ class Season(msgspec.Struct, frozen=True, array_like=True):
     """What is kept of mu's distance from the initial rating; 1 keeps mu."""
     sigma: float
     """Sigma is at least this afterwards; 0 keeps sigma."""
-
-
-def fixed_players(config: RatingConfig) -> tuple[str, ...]:
-    """The ids of the players whose ratings the configuration keeps as they are."""
-    return config.fixed if isinstance(config, Climbing) else ()
 
 
 def from_json(data: bytes) -> RatingConfig:

@@ -11,7 +11,7 @@ The layout is fixed and little-endian, without a checksum (the store's task):
 If there are logistic factors, center, precision, scale and width follow (4 float32), then the 40
 bits of each factor's code (see `factor`).
 
-Beliefs are rounded to this after each round (see `rounding`), so encoding and decoding changes
+Beliefs are rounded to this after each round (see `factor`), so encoding and decoding changes
 nothing. A record of an unknown version, or of a length that does not fit its count, is refused.
 """
 

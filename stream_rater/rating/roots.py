@@ -1,4 +1,4 @@
-"""Safeguarded steps towards the root of an increasing function.
+"""Finds roots of increasing functions: safeguarded steps, and the modes of many beliefs at once.
 
 Every root in this package is unique (the functions are strictly monotone: Lemma 3.1 of the paper)
 and bracketed beforehand. Newton's or Halley's step is taken where it makes progress; otherwise the
@@ -15,7 +15,7 @@ import math
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.intrinsics import fma
 from stream_rater.columns.kernels import inlined, kernel
-from stream_rater.rating.model import DID_NOT_FINISH, Places
+from stream_rater.rating.elementary import quick_tanh, rough_tanh, tanh
 
 SIXTH = 1.0 / 6.0
 
@@ -57,50 +57,162 @@ def safeguard(
     return target, low, high, step
 
 
+# --- the modes of many beliefs: the zero of Algorithm 3's function -------------------------------
+#
+# The derivative of a log-posterior, w_0 (x - center) + scale * sum over k of r_k tanh((x - p_k)
+# a_k), rises strictly, so it has one zero. The zero lies between the center and the outermost
+# performances.
+#
+# Each belief has a *lane*: `held` (3 or more, K, n) holds p, a and r of factor k of belief i at
+# held[:3, k, i]; `lanes` (ROWS, n) holds a number of belief i at lanes[ROW, i]. The compiler turns
+# a loop over i into vector instructions. FILL stands for missing factors of beliefs that have fewer
+# than others, and adds nothing.
+
+P, A, R = 0, 1, 2
+"""Rows of `held`: performance, slope, and weight relative to the belief's scale."""
+
+FILL = 1e300
+"""The p of a missing factor, whose a and r are 0."""
+
+MU, SIGMA, CENTER, PRECISION, SCALE, NARROWEST, COUNT, GRID = range(8)
+"""Rows of `lanes` with values of the header; GRID is the step of the grid, not its exponent."""
+X, LOW, HIGH, LAST, ENOUGH, PULL, SLOPE, BEND, TWIST, WHO = range(8, 18)
+"""Rows of `lanes` for the search: its position, its bracket, its last step, the step that ends it,
+the sum over the factors with three derivatives, and the index of the belief."""
+FREE = 18
+"""The first row that other modules may use."""
+
+TOLERANCE = 3e-3
+"""A step shorter than this fraction of the narrowest width ends the search. The error left is a
+small fraction of its fourth power, some 1e-10 points."""
+
+ROUNDED_TOLERANCE = 2e-2
+"""The tolerance where the mode is rounded to float32, as in a record; the error left is some 1e-4
+points."""
+
+WIDTH = 8
+"""The number of lanes is rounded up to a multiple of this."""
+
+
 @inlined
-def count_ranked(place: Places) -> int:
-    """The number of entries that finished, which come first."""
-    ranked = len(place)
-    while ranked > 0 and place[ranked - 1] == DID_NOT_FINISH:
-        ranked -= 1
-    return ranked
-
-
-@kernel
-def has_open(found: Floats, first: int, end: int) -> bool:
-    """Whether any of found[first:end] is NaN, because a search left it open."""
-    left = 0
-    for i in range(first, end):
-        left += found[i] != found[i]
-    return left > 0
-
-
-@kernel
-def _just_below(x: float) -> float:
-    return x - abs(x) * 2.0**-52 - 1e-300
+def filled(n: int) -> int:
+    """n rounded up to a multiple of WIDTH."""
+    return (n + WIDTH - 1) // WIDTH * WIDTH
 
 
 @inlined
-def falls(place: Places, found: Floats, first: int, end: int) -> bool:
-    """Whether the entries [first, end) of a round are as `let_fall` leaves them, and none is
-    NaN."""
-    wrong = 0 if found[first] == found[first] else 1
-    for i in range(first + 1, end):
-        limit = found[i - 1] if place[i] == place[i - 1] else _just_below(found[i - 1])
-        wrong += 0 if found[i] <= limit else 1
-    return wrong == 0
+def _begin(held: Floats, lanes: Floats, n: int, most: int, tolerance: float) -> None:
+    """Set up the bracket and the tolerance of each search, and clip X to the bracket."""
+    for i in range(n):
+        lanes[LAST, i] = 1.0 / lanes[SIGMA, i]
+    for k in range(most):
+        for i in range(n):
+            lanes[LAST, i] = max(lanes[LAST, i], held[A, k, i])
+    for i in range(n):
+        first, last = held[P, 0, i], held[P, int(lanes[COUNT, i]) - 1, i]
+        low, high = min(lanes[CENTER, i], first), max(lanes[CENTER, i], last)
+        lanes[LOW, i], lanes[HIGH, i], lanes[X, i] = low, high, min(max(lanes[X, i], low), high)
+        lanes[ENOUGH, i], lanes[LAST, i] = tolerance / lanes[LAST, i], math.inf
+        lanes[WHO, i] = i
 
 
-@kernel
-def let_fall(place: Places, found: Floats, first: int, end: int) -> None:
-    """Enforce Theorem 5.2 to the last bit: a worse place means a worse performance.
+@inlined
+def _clear(lanes: Floats, n: int) -> None:
+    for i in range(n):
+        lanes[PULL, i] = lanes[SLOPE, i] = lanes[BEND, i] = lanes[TWIST, i] = 0.0
 
-    Two roots that are closer than a search's tolerance may come out in the wrong order. The worse
-    one is then set just below the better one. (An entry that did not finish is only below all
-    ranked ones.) The entries [first, end) are those of one round.
+
+@inlined
+def _add(lanes: Floats, i: int, a: float, r: float, t: float) -> None:
+    """Add a factor with t = tanh((X - p) a) to PULL = sum r t and its first three derivatives.
+
+    BEND and TWIST are half of these.
     """
-    limit = math.inf
-    for i in range(first, end):
-        if i > first and place[i] != place[i - 1]:
-            limit = _just_below(found[i - 1])
-        found[i] = min(found[i], limit)
+    steepness = r * a * fma(-t, t, 1.0)
+    bend = steepness * a
+    lanes[PULL, i] = fma(r, t, lanes[PULL, i])
+    lanes[SLOPE, i] += steepness
+    lanes[BEND, i] = fma(-bend, t, lanes[BEND, i])
+    lanes[TWIST, i] = fma(bend * a, fma(3.0 * t, t, -1.0), lanes[TWIST, i])
+
+
+@inlined
+def _sum(held: Floats, lanes: Floats, n: int, most: int, rounded: bool) -> None:
+    """Compute PULL and its derivatives at X."""
+    _clear(lanes, n)
+    for k in range(most):
+        for i in range(n):
+            y = (lanes[X, i] - held[P, k, i]) * held[A, k, i]
+            t = quick_tanh(y) if rounded else tanh(y)
+            _add(lanes, i, held[A, k, i], held[R, k, i], t)
+
+
+@inlined
+def _sum_roughly(held: Floats, lanes: Floats, n: int, most: int) -> None:
+    """Compute PULL and its derivatives at X to three digits, without an exponential."""
+    _clear(lanes, n)
+    for k in range(most):
+        for i in range(n):
+            t = rough_tanh((lanes[X, i] - held[P, k, i]) * held[A, k, i])
+            _add(lanes, i, held[A, k, i], held[R, k, i], t)
+
+
+@inlined
+def _step(lanes: Floats, n: int) -> None:
+    """Write the function at X into PULL, and Householder's third-order step towards its zero into
+    SLOPE."""
+    for i in range(n):
+        precision, scale = lanes[PRECISION, i], lanes[SCALE, i]
+        f = fma(precision, lanes[X, i] - lanes[CENTER, i], scale * lanes[PULL, i])
+        f1 = fma(scale, lanes[SLOPE, i], precision)
+        f2, f3 = 2.0 * scale * lanes[BEND, i], 2.0 * scale * lanes[TWIST, i]
+        lanes[PULL, i], lanes[SLOPE, i] = f, householder(f, f1, f2, f3)
+
+
+@inlined
+def _close_up(held: Floats, lanes: Floats, i: int, to: int, most: int) -> None:
+    """Move the search in lane i to lane `to`."""
+    if i == to:
+        return
+    for k in range(most):
+        for c in range(3):
+            held[c, k, to] = held[c, k, i]
+    for row in range(FREE):
+        lanes[row, to] = lanes[row, i]
+
+
+@inlined
+def find_modes(
+    held: Floats, lanes: Floats, n: int, most: int, rounded: bool, found: Floats
+) -> None:  # fmt: skip
+    """Find the modes of n beliefs with up to `most` factors, searched from X, into `found`.
+
+    `rounded`: to the precision of float32; else to the last digits that matter. Every belief must
+    have a factor. `held` and `lanes` are overwritten. When a search ends, its lane is given to an
+    unfinished one, so that the bits of a belief do not depend on the others.
+    """
+    tolerance = ROUNDED_TOLERANCE if rounded else TOLERANCE
+    _begin(held, lanes, filled(n), most, tolerance)
+    _sum_roughly(held, lanes, filled(n), most)
+    _step(lanes, filled(n))
+    for i in range(filled(n)):
+        lanes[X, i] = min(max(lanes[X, i] + lanes[SLOPE, i], lanes[LOW, i]), lanes[HIGH, i])
+    for _ in range(MAX_STEPS):
+        _sum(held, lanes, filled(n), most, rounded)
+        _step(lanes, filled(n))
+        left = 0
+        for i in range(n):
+            x, f, step = lanes[X, i], lanes[PULL, i], lanes[SLOPE, i]
+            who, last = int(lanes[WHO, i]), lanes[LAST, i]
+            if abs(step) <= lanes[ENOUGH, i]:
+                found[who] = x + step
+                continue
+            x, low, high, last = safeguard(x, f, step, lanes[LOW, i], lanes[HIGH, i], last)
+            found[who] = x
+            if abs(last) > lanes[ENOUGH, i] * 1e-6:
+                lanes[X, i], lanes[LOW, i], lanes[HIGH, i], lanes[LAST, i] = x, low, high, last
+                _close_up(held, lanes, i, left, most)
+                left += 1
+        n = left
+        if n == 0:
+            break

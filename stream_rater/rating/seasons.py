@@ -7,20 +7,20 @@ A season has two numbers, `keep` and `sigma`. It draws a belief so:
 As an operation on the posterior: all factors, the Gaussian's center and the performances, move by
 the same amount, so the mode moves with them. Then the belief is diffused as before a round (by
 `belief.diffuse`, or Elo-R's widening), by gamma^2 = (the season's sigma)^2 - sigma^2 if that is
-positive. The memoryless systems keep mu and sigma only.
+positive. The beliefs of other systems are mu and sigma only, so there is nothing to diffuse.
 
 Nothing is rewritten when a season starts. A belief holds how many seasons had started at its last
-round. Those that it lacks are applied one after the other before its next round. Who only reads a
-belief applies them to mu and sigma alone (`seen`). It holds that
+round. Those that it lacks are applied one after the other before its next round. A reader applies
+them to mu and sigma alone (`seen`). The rules are:
 
 - a draw is a function of the belief alone. Stage 1 knows nothing but headers, so `_drawn` computes
   from numbers that stand there, and both stages have the same bits;
 - performances that are codes lie on a grid, so all factors and the mode move by whole steps of it.
   Only a code at the end of the grid stays there;
 - what is drawn need not be what a record can hold: the round that follows rounds it;
-- newcomers, who have played no round, are not drawn;
-- the previous mu, sigma and season of a belief are those before the draw: what was last told of the
-  player. Who reads them as a prior draws again.
+- newcomers have played no round, and are not drawn;
+- the previous mu, sigma and season of a belief are those before the draw, which were published last
+  for the player. A reader that takes them as a prior applies the seasons again.
 """
 
 from collections.abc import Sequence
@@ -31,27 +31,24 @@ import numpy as np
 
 from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.kernels import inlined, kernel
-from stream_rater.rating import factor, mode
+from stream_rater.rating import factor
 from stream_rater.rating.elo_mmr import belief
+from stream_rater.rating.factor import power_of_two, single
 from stream_rater.rating.kernels import elo_r
 from stream_rater.rating.model import Beliefs, Factors, Table
-from stream_rater.rating.rounding import power_of_two, single
+from stream_rater.rating.parameters import SYSTEMS
 from stream_rater.rating.stages import RatingRule
+from stream_rater.rating.systems.common import DIFFUSES, WIDENS, Common
 
 MOST = 2**16 - 1
 """The most seasons of a ladder that a record can count."""
-
-MEMORYLESS, DIFFUSED, WIDENED = range(3)
-"""How sigma grows."""
-
-_WAYS = {"elo-mmr": DIFFUSED, "elo-r": WIDENED}
 
 
 class Draws(NamedTuple):
     """How some rules draw beliefs, as kernels take it: L rules, with S seasons in all."""
 
     way: Ints
-    """(L,) how sigma grows."""
+    """(L,) how a belief's sigma grows, DIFFUSES or WIDENS; KEEPS if it has no factors."""
     rho: Floats
     """(L,) the inverse momentum; may be infinite."""
     kept: Ints
@@ -136,18 +133,6 @@ def _move(head: Any, factors: Factors, shift: float, step: float) -> None:
 
 
 @kernel
-def _diffuse(head: Any, sigma: float, rho: float) -> None:
-    """Diffuse a belief until it has this greater sigma."""
-    lanes = np.empty((belief.ROWS, 1))
-    lanes[mode.MU, 0], lanes[mode.SIGMA, 0], lanes[belief.RHO, 0] = head.mu, head.sigma, rho
-    lanes[mode.CENTER, 0], lanes[mode.PRECISION, 0] = head.center, head.precision
-    lanes[mode.SCALE, 0], lanes[belief.GAMMA2, 0] = head.scale, sigma * sigma - head.sigma**2
-    belief.diffuse(lanes, 1)
-    head.center, head.precision = lanes[mode.CENTER, 0], lanes[mode.PRECISION, 0]
-    head.scale, head.sigma = lanes[mode.SCALE, 0], sigma
-
-
-@kernel
 def _draw_one(head: Any, factors: Factors, rule: int, draws: Draws) -> None:
     """Draw a belief with its factors, in place, by all seasons of a rule that it lacks."""
     kept, way = draws.kept[rule], draws.way[rule]
@@ -158,9 +143,9 @@ def _draw_one(head: Any, factors: Factors, rule: int, draws: Draws) -> None:
         )
         _move(head, factors, shift, step)
         head.mu = mu
-        if sigma > head.sigma and way == DIFFUSED:
-            _diffuse(head, sigma, draws.rho[rule])
-        elif sigma > head.sigma and way == WIDENED:
+        if sigma > head.sigma and way == DIFFUSES:
+            belief.diffuse_one(head, sigma, draws.rho[rule])
+        elif sigma > head.sigma and way == WIDENS:
             elo_r.widen(head, factors, sigma, kept > 0)
         head.sigma = sigma
 
@@ -192,7 +177,7 @@ def _draws_of(rules: tuple[RatingRule, ...]) -> Draws:
     assert all(len(each.seasons) <= MOST for each in rules)
     all_seasons = [season for each in rules for season in each.seasons]
     return Draws(
-        way=np.array([_WAYS.get(each.system, MEMORYLESS) for each in rules], np.int64),
+        way=np.array([SYSTEMS.get(each.system, Common).season_growth for each in rules], np.int64),
         rho=np.array([each.momentum for each in rules], np.float64),
         kept=np.array([each.kept for each in rules], np.int64),
         initial_mu=np.array([each.initial_mu for each in rules], np.float64),

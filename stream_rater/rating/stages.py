@@ -19,6 +19,7 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.rating import newcomer_level
 from stream_rater.rating.elo_mmr import fold as kernels
 from stream_rater.rating.elo_mmr.fold import EloMMRModel, Noted, Posteriors
+from stream_rater.rating.factor import single
 from stream_rater.rating.model import (
     BEGAN,
     DID_NOT_FINISH,
@@ -40,7 +41,7 @@ from stream_rater.rating.parameters import (
     Season,
     fingerprint,
 )
-from stream_rater.rating.rounding import single
+from stream_rater.rating.systems.elo_mmr import variances_of
 
 
 class RatingRule(msgspec.Struct, frozen=True, array_like=True):
@@ -64,8 +65,8 @@ class RatingRule(msgspec.Struct, frozen=True, array_like=True):
     floor: float | None
     provisional_rounds: int
     seasons: tuple[Season, ...] = ()
-    """Those that have started on the ladder, in order. Parts of older releases end before this
-    field."""
+    """The seasons that have started on the ladder, in order. Parts of older releases end before
+    this field."""
 
     @property
     def momentum(self) -> float:
@@ -153,19 +154,23 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
 
 def _model(config: EloMMR) -> EloMMRModel:
     return EloMMRModel(
-        config.variances, config.initial_mu, config.tie, config.momentum, config.kept
+        variances_of(config), config.initial_mu, config.tie, config.momentum, config.kept
     )
+
+
+_STAGE_2 = {name: system.update for name, system in SYSTEMS.items()}
 
 
 def update(
     beliefs: Beliefs, rows: Ints, evidence: Evidence, rules: list[RatingRule], rule: Ints
 ) -> None:
     """Stage 2, in place, for the players in `rows`; rule[i] is the index of row i's rule."""
-    ways = [SYSTEMS.get(each.system, Common).update for each in rules]
+    ways = [_STAGE_2.get(each.system, Common.update) for each in rules]
     rho = np.array([each.momentum for each in rules])[rule]
     kept = np.array([each.kept for each in rules], dtype=np.int64)[rule]
-    for way in set(ways):
-        if len(set(ways)) == 1:
+    different = set(ways)
+    for way in different:
+        if len(different) == 1:
             way(beliefs, rows, evidence, rho, kept)
         else:
             own = np.array([each is way for each in ways])[rule]

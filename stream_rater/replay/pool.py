@@ -18,7 +18,7 @@ from stream_rater.rating import record, seasons, stages
 from stream_rater.rating.elo_mmr.fold import Posteriors
 from stream_rater.rating.factor import factors_of
 from stream_rater.rating.model import Beliefs, Evidence, Table, Wave, newcomers
-from stream_rater.rating.parameters import RatingConfig, Season, fixed_players
+from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.rating.seasons import Before
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.rounds.batch import RoundBatch, Standings
@@ -230,7 +230,7 @@ class Pool(BeliefTable):
             capacity = self._beliefs.factors.shape[1]
             if factors >= capacity:
                 self.lengthen(max(factors, 2 * capacity - 1))
-        wave, drawn = rounds.unseen_wave(fixed_players(self.rating)), self._draw(rows)
+        wave, drawn = rounds.unseen_wave(self.rating.fixed_players), self._draw(rows)
         evidence, after = stages.fold(self.rating, self._beliefs, rows, wave, waves, offset)
         told = Posteriors(wave.mu, wave.sigma)
         if drawn is not None:

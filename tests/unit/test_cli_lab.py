@@ -269,7 +269,7 @@ def test_the_laboratory_starts_without_clients() -> None:
     code = (
         "import sys, stream_rater.cli.app, stream_rater.operations.evaluate\n"
         "import stream_rater.operations.rate\n"
-        "from stream_rater.rating.rounding import single; single(1.0)\n"
+        "from stream_rater.rating.factor import single; single(1.0)\n"
         f"print(*set('{heavy}'.split()) & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

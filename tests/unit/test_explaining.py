@@ -8,9 +8,9 @@ import pytest
 
 from stream_rater.rating import record
 from stream_rater.rating.factor import WIDTH_SHIFT, factors_of
-from stream_rater.rating.mode import TOLERANCE
 from stream_rater.rating.model import Beliefs
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.roots import TOLERANCE
 from stream_rater.rating.stages import rule_of
 from stream_rater.runtime.selfcheck import SYSTEMS
 from stream_rater.serve.answers import ExplainAnswer

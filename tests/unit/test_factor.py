@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.rating import factor, rounding
+from stream_rater.rating import factor
 from stream_rater.rating.kernels import elo_r
 from stream_rater.rating.model import HEADER, Beliefs, Codes, newcomers
 
-WIDTHS = rounding.small_floats(rounding.WIDTH_BITS, rounding.WIDTH_LOW, rounding.WIDTH_TOP)
+WIDTHS = factor.small_floats(factor.WIDTH_BITS, factor.WIDTH_LOW, factor.WIDTH_TOP)
 
 any_code = st.integers(0, 2**40 - 1).filter(lambda code: code % 2**20 != 2**19)
 grids = st.integers(-20, 10)
@@ -34,7 +34,7 @@ def test_a_lighter_factor(code: int, halvings: int) -> None:
     found = factor.lighter(code, part)
     weight = factor.weight_of(code) * part
     assert abs(factor.weight_of(found) - weight) <= 2.0**-16  # half of the least step
-    others = ~(rounding.WEIGHT_TOP << factor.WEIGHT_SHIFT)
+    others = ~(factor.WEIGHT_TOP << factor.WEIGHT_SHIFT)
     assert code & others == found & others
 
 

@@ -13,7 +13,7 @@ from stream_rater.rating import stages
 from stream_rater.rating.kernels.climb import interpolate
 from stream_rater.rating.model import newcomers
 from stream_rater.rating.normal import hazard
-from stream_rater.rating.parameters import BadParameters, RatingConfig, fixed_players, from_builtins
+from stream_rater.rating.parameters import BadParameters, RatingConfig, from_builtins
 from stream_rater.rounds.batch import wave_of
 from tests.rounds import ranked, read
 
@@ -39,7 +39,7 @@ def rate(conf: RatingConfig, standings: list[Any], mu: dict[str, float], **field
     found = read(conf, *standings, **fields)
     header = newcomers(len(found.players), 0, conf.initial_mu, conf.initial_sigma).header
     header["mu"] = [mu.get(player, conf.initial_mu) for player in found.players]
-    evidence = stages.estimate(conf, wave_of([found], header, fixed=fixed_players(conf)))
+    evidence = stages.estimate(conf, wave_of([found], header, fixed=conf.fixed_players))
     return dict(zip(found.players, evidence[:, 1].tolist(), strict=True))
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.rating import rounding
+from stream_rater.rating import factor, model
 
 KINDS = {
-    "weight": (rounding.WEIGHT_BITS, rounding.WEIGHT_LOW, rounding.WEIGHT_TOP),
-    "width": (rounding.WIDTH_BITS, rounding.WIDTH_LOW, rounding.WIDTH_TOP),
+    "weight": (factor.WEIGHT_BITS, factor.WEIGHT_LOW, factor.WEIGHT_TOP),
+    "width": (factor.WIDTH_BITS, factor.WIDTH_LOW, factor.WIDTH_TOP),
 }
 kinds = pytest.mark.parametrize("kind", KINDS)
 
@@ -20,7 +20,7 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 def every(kind: str) -> list[float]:
     """All small floats of a kind, by code."""
     bits, low, top = KINDS[kind]
-    return [rounding.small_float(code, bits, low) for code in range(top + 1)]
+    return [factor.small_float(code, bits, low) for code in range(top + 1)]
 
 
 @kinds
@@ -30,7 +30,7 @@ def test_codes_are_in_order(kind: str) -> None:
     numbers = every(kind)
     assert numbers[0] == 0.0
     assert all(a < b for a, b in itertools.pairwise(numbers))
-    codes = [rounding.small_code(x, bits, low, top) for x in numbers]
+    codes = [factor.small_code(x, bits, low, top) for x in numbers]
     assert codes == list(range(top + 1))
 
 
@@ -38,7 +38,7 @@ def test_codes_are_in_order(kind: str) -> None:
 def test_all_of_a_kind(kind: str) -> None:
     """small_floats gives what the kernel gives, code by code."""
     bits, low, top = KINDS[kind]
-    assert rounding.small_floats(bits, low, top) == every(kind)
+    assert factor.small_floats(bits, low, top) == every(kind)
 
 
 def test_ranges() -> None:
@@ -54,17 +54,17 @@ def test_rounding_finds_the_nearest(kind: str, data: st.DataObject) -> None:
     """No small float is nearer than the one found."""
     numbers = np.array(every(kind))
     x = data.draw(st.floats(0.0, 1.5 * numbers[-1]))
-    found = numbers[rounding.small_code(x, *KINDS[kind])]
+    found = numbers[factor.small_code(x, *KINDS[kind])]
     assert abs(found - x) == np.abs(numbers - x).min()
     if kind == "weight":
-        assert rounding.weight(x) == found
+        assert factor.weight(x) == found
 
 
 @given(st.integers(-40, 40), st.floats(-1e9, 1e9))
 def test_a_performance_goes_to_the_nearest_grid_point(grid: int, p: float) -> None:
     """Within half a step, or to the end of the grid."""
     step = 2.0**grid
-    point = rounding.grid_code(p, 1.0 / step) * step
+    point = factor.grid_code(p, 1.0 / step) * step
     end = (2**19 - 1) * step
     assert abs(point) <= end
     assert abs(point - min(max(p, -end), end)) <= step / 2.0
@@ -73,7 +73,7 @@ def test_a_performance_goes_to_the_nearest_grid_point(grid: int, p: float) -> No
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
 def test_the_grid_is_fine_and_wide(mu: float, sigma: float) -> None:
     """It reaches beyond 60 sigma and 4 |mu|, and one step coarser would be needless."""
-    step = 2.0 ** rounding.grid_of(mu, sigma)
+    step = 2.0 ** model.grid_of(mu, sigma)
     reach = (2**19 - 1) * step
     assert reach > 60.0 * sigma
     assert reach > 3.99 * abs(mu)
@@ -82,20 +82,20 @@ def test_the_grid_is_fine_and_wide(mu: float, sigma: float) -> None:
 
 def test_the_grid_of_the_paper() -> None:
     """A ladder at 1500 with sigma 350 rounds performances to 1/16 point."""
-    assert rounding.grid_of(1500.0, 350.0) == -4
-    assert rounding.grid_of(25.0, 25.0 / 3.0) == -9
+    assert model.grid_of(1500.0, 350.0) == -4
+    assert model.grid_of(25.0, 25.0 / 3.0) == -9
 
 
 @pytest.mark.parametrize("exponent", [-1022, -4, 0, 19, 1023])
 def test_powers_of_two(exponent: int) -> None:
     """Exact over all normal numbers."""
-    assert rounding.power_of_two(exponent) == math.ldexp(1.0, exponent)
+    assert factor.power_of_two(exponent) == math.ldexp(1.0, exponent)
 
 
 @given(st.floats(1e-300, 1e300))
 def test_a_scale_grows_until_a_weight_is_under_two(weight: float) -> None:
     """By a power of two, and no more than needed."""
-    times = rounding.growth(weight)
+    times = factor.growth(weight)
     assert math.frexp(times)[0] == 0.5
     assert weight / times < 2.0
     assert times == 1.0 or weight / times >= 1.0

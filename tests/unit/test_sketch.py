@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.rating import factor, mode, rounding
+from stream_rater.rating import factor, roots
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.elo_mmr import belief, sketch
 from stream_rater.rating.factor import LOGISTIC_DEVIATION, LOGISTIC_VARIANCE
@@ -19,8 +19,8 @@ from stream_rater.rating.model import Beliefs, Codes, newcomers
 C = math.pi / math.sqrt(3.0)
 STEP, NARROWEST = 2.0**-4, 200.0
 
-WEIGHTS = rounding.small_floats(rounding.WEIGHT_BITS, rounding.WEIGHT_LOW, rounding.WEIGHT_TOP)
-WIDTHS = rounding.small_floats(rounding.WIDTH_BITS, rounding.WIDTH_LOW, rounding.WIDTH_TOP)
+WEIGHTS = factor.small_floats(factor.WEIGHT_BITS, factor.WEIGHT_LOW, factor.WEIGHT_TOP)
+WIDTHS = factor.small_floats(factor.WIDTH_BITS, factor.WIDTH_LOW, factor.WIDTH_TOP)
 
 factors = st.builds(
     lambda step, weight, width: factor.code_of(step * STEP, weight, width, 1.0 / STEP),
@@ -43,8 +43,8 @@ def in_lanes(given_codes: list[int], kept: int) -> tuple[Codes, Codes, Floats]:
     codes = np.full((len(given_codes) + 2, 2), -1, np.int64)
     codes[: len(given_codes)] = np.array(given_codes, np.int64)[:, None]
     lanes = np.zeros((sketch.ROWS, 2))
-    lanes[mode.COUNT], lanes[mode.SCALE], lanes[sketch.KEPT] = len(given_codes), 1.0, (kept, 64)
-    lanes[mode.GRID], lanes[mode.NARROWEST] = STEP, NARROWEST
+    lanes[roots.COUNT], lanes[roots.SCALE], lanes[sketch.KEPT] = len(given_codes), 1.0, (kept, 64)
+    lanes[roots.GRID], lanes[roots.NARROWEST] = STEP, NARROWEST
     return codes, np.zeros(2, np.int64), lanes
 
 
@@ -53,7 +53,7 @@ def merged(given_codes: list[int]) -> tuple[list[int], int, Floats]:
     count = len(given_codes)
     codes, new, lanes = in_lanes(given_codes, kept=count - 1)
     sketch.merge(codes, new, lanes, 2, count)
-    assert lanes[mode.COUNT].tolist() == [count - 1, count]
+    assert lanes[roots.COUNT].tolist() == [count - 1, count]
     assert codes[:count, 1].tolist() == given_codes
     return codes[: count - 1, 0].tolist(), int(lanes[sketch.PLACE, 0]), lanes
 
@@ -129,7 +129,7 @@ def test_what_gets_too_heavy_is_weighed_on_a_larger_scale() -> None:
     pair = [factor.code_of(p, 1.5, 0.0, 1.0 / STEP) for p in (1400.0, 1401.0)]
     codes, _, lanes = merged([*pair, factor.code_of(2500.0, 0.5, 0.0, 1.0 / STEP)])
     assert [factor.weight_of(code) for code in codes] == [1.5, 0.25]
-    assert lanes[mode.SCALE].tolist() == [2.0, 1.0]
+    assert lanes[roots.SCALE].tolist() == [2.0, 1.0]
 
 
 @given(st.lists(factors, max_size=12), factors)
@@ -141,7 +141,7 @@ def test_insertion_keeps_the_order(some: list[int], new_code: int) -> None:
     sketch.insert(codes, new, lanes, 2, len(ordered))
     place = sum(performance(code) <= performance(new_code) for code in ordered)
     expected = [*ordered[:place], new_code, *ordered[place:]]
-    assert lanes[mode.COUNT].tolist() == [len(expected)] * 2
+    assert lanes[roots.COUNT].tolist() == [len(expected)] * 2
     assert codes[: len(expected)].T.tolist() == [expected, expected]
 
 
@@ -167,9 +167,9 @@ class Plain:
         if self.scale == 0.0:
             self.held = []
         if not self.held:
-            self.scale, self.narrowest = rounding.single(u), rounding.single(beta)
+            self.scale, self.narrowest = factor.single(u), factor.single(beta)
         elif beta < self.narrowest * sketch.NARROWER:
-            narrower = rounding.single(beta)
+            narrower = factor.single(beta)
             self.held = [(p, self.width(self.slope(e), narrower), r) for p, e, r in self.held]
             self.narrowest = narrower
         self.lighten(u / self.scale)
@@ -239,7 +239,7 @@ def test_the_sketch_is_what_it_is_in_plain_numbers(
         plain.scale *= kappa * (0.0 if rho == math.inf else exp(rho * log(kappa)))
         belief.update(beliefs.header, beliefs.factors, one, evidence, one + rho, one + kept)
         plain.join(p, math.sqrt(evidence[0, 1]), kept)
-        plain.scale = rounding.single(plain.scale)
+        plain.scale = factor.single(plain.scale)
         assert (plain.scale, plain.narrowest) == (header["scale"], header["width"])
         assert [[p, plain.slope(e), r] for p, e, r in plain.held] == held_by(beliefs)
 

@@ -23,8 +23,8 @@ from stream_rater.evaluation.tuning import (
     without_defaults,
 )
 from stream_rater.rating.parameters import EloMMR, TwoMoment, from_builtins
-from stream_rater.rating.systems.common import newcomer_weights
 from stream_rater.rating.systems.dimension import LEVEL_PART, Dimension, place
+from stream_rater.rating.systems.elo_mmr import newcomer_weights
 
 SEASON = list(season(Kind(players=25, rounds=150, per_round=6), 11))
 

@@ -30,7 +30,7 @@ from stream_rater.pipeline.ports import Priors
 from stream_rater.pipeline.updater import stage_2
 from stream_rater.rating import record, stages
 from stream_rater.rating.model import BEGAN, HEADER, Table
-from stream_rater.rating.parameters import RatingConfig, Season, fixed_players
+from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.rating.seasons import draw_headers
 from stream_rater.rating.stages import RatingRule
@@ -257,7 +257,7 @@ def estimate(
         _rate_newcomers(own, rules[number].initial_mu, rules[number].initial_sigma)
         draw_headers(rules[number], own)
         place[rows] = np.repeat(mine.rounds.place, mine.rounds.members)
-        found = stages.estimate(rating, mine.rounds.wave(own, fixed=fixed_players(rating)))
+        found = stages.estimate(rating, mine.rounds.wave(own, fixed=rating.fixed_players))
         if found.shape[1] > evidence.shape[1]:
             evidence = np.column_stack((evidence, np.full(len(priors), np.nan)))
         evidence[rows, : found.shape[1]] = found

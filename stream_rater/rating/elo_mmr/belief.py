@@ -11,7 +11,7 @@ r). Its mode is the rating mu. A round changes it in three steps:
 2. The round's performance p joins as a logistic factor of variance beta^2 and weight 1/beta^2.
 3. The new mode is found (the zero of Algorithm 3), and sigma^-2 grows by beta^-2.
 
-If factors are merged, numbers are rounded as in `rounding` before the mode is sought, so that mu is
+If factors are merged, numbers are rounded as in `factor` before the mode is sought, so that mu is
 the mode of exactly the belief that the record holds.
 
 The total weight w_0 + sum w_k always equals sigma^-2 (Equation 10), and is computed from sigma. So
@@ -20,19 +20,21 @@ has merged factors.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.columns.intrinsics import LINE, aligned, prefetch
+from stream_rater.columns.intrinsics import LINE, prefetch
 from stream_rater.columns.kernels import giving, inlined, kernel
-from stream_rater.rating.elementary import exp, log, tanh
+from stream_rater.rating.elementary import aligned, exp, log, tanh
 from stream_rater.rating.elo_mmr import sketch
 from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.elo_mmr.sketch import KEPT, NEW_A, NEW_P, NEW_R
 from stream_rater.rating.elo_mmr.sketch import ROWS as USED
-from stream_rater.rating.factor import insert
-from stream_rater.rating.mode import (
+from stream_rater.rating.factor import growth, insert, power_of_two, single
+from stream_rater.rating.model import HEADER, Codes, Evidence, Factors, History, Table
+from stream_rater.rating.roots import (
     CENTER,
     COUNT,
     FILL,
@@ -49,11 +51,9 @@ from stream_rater.rating.mode import (
     filled,
     find_modes,
 )
-from stream_rater.rating.model import HEADER, Codes, Evidence, Factors, History, Table
-from stream_rater.rating.rounding import growth, power_of_two, single
 
 PERFORMANCE, BETA2, GAMMA2, RHO = range(USED, USED + 4)
-"""More rows of `lanes`, after those of `mode` and `sketch`: the evidence, and the inverse
+"""More rows of `lanes`, after those of `roots` and `sketch`: the evidence, and the inverse
 momentum."""
 BETA, U = USED + 4, USED + 5
 """beta, and C / beta."""
@@ -82,6 +82,18 @@ def diffuse(lanes: Floats, n: int) -> None:
         lanes[CENTER, i] += blend * (lanes[MU, i] - lanes[CENTER, i])
         lanes[PRECISION, i] = kappa * (gaussian + moved)
         lanes[SCALE, i] *= kappa * stays
+
+
+@kernel
+def diffuse_one(head: Any, sigma: float, rho: float) -> None:
+    """Diffuse one belief until it has this greater sigma."""
+    lanes = np.empty((ROWS, 1))
+    lanes[MU, 0], lanes[SIGMA, 0], lanes[RHO, 0] = head.mu, head.sigma, rho
+    lanes[CENTER, 0], lanes[PRECISION, 0] = head.center, head.precision
+    lanes[SCALE, 0], lanes[GAMMA2, 0] = head.scale, sigma * sigma - head.sigma**2
+    diffuse(lanes, 1)
+    head.center, head.precision = lanes[CENTER, 0], lanes[PRECISION, 0]
+    head.scale, head.sigma = lanes[SCALE, 0], sigma
 
 
 @inlined
@@ -277,7 +289,7 @@ def replace(header: Table, rows: Ints, evidence: Evidence, kept: Ints) -> None:
     """Stage 2 of a memoryless system, in place: evidence[:, 1:] are the new mu and sigma.
 
     They are rounded to float32, as a record holds them, unless `kept` is 0. The previous mu of a
-    newcomer whom the system placed is where the round began: nothing was told before.
+    newcomer whom the system placed is where the round began: nothing was published before.
     """
     rounded = np.where(kept[:, None] > 0, evidence[:, 1:].astype(np.float32), evidence[:, 1:])
     before = header["mu"][rows]

@@ -7,9 +7,9 @@ checks it: the balances of the first and of the last group must change their sig
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.columns.intrinsics import VECTOR, fma
+from stream_rater.columns.intrinsics import fma
 from stream_rater.columns.kernels import inlined
-from stream_rater.rating.elementary import log, quick_exp
+from stream_rater.rating.elementary import VECTOR, log, quick_exp
 from stream_rater.rating.elo_mmr.sum_table import (
     COARSE,
     LEVELS,

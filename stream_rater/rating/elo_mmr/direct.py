@@ -14,8 +14,8 @@ import numpy as np
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import kernel
 from stream_rater.rating.elementary import exp, log
-from stream_rater.rating.model import Places
-from stream_rater.rating.roots import MAX_STEPS, count_ranked, safeguard
+from stream_rater.rating.model import Places, count_ranked
+from stream_rater.rating.roots import MAX_STEPS, safeguard
 
 TOLERANCE = 1e-4
 """A Halley step shorter than this fraction of the narrowest 1/u ends the search. The error left is

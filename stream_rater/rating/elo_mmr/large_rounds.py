@@ -9,9 +9,9 @@ import math
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.columns.intrinsics import aligned, fma
+from stream_rater.columns.intrinsics import fma
 from stream_rater.columns.kernels import inlined, kernel
-from stream_rater.rating.elementary import log, quick_exp, quick_log
+from stream_rater.rating.elementary import aligned, log, quick_exp, quick_log
 from stream_rater.rating.elo_mmr.bounds import (
     BEYOND,
     ENDS,
@@ -56,8 +56,8 @@ from stream_rater.rating.elo_mmr.sums import (
     step_ranked,
     terms,
 )
-from stream_rater.rating.model import Places
-from stream_rater.rating.roots import MAX_STEPS, count_ranked, safeguard
+from stream_rater.rating.model import Places, count_ranked
+from stream_rater.rating.roots import MAX_STEPS, safeguard
 
 TOLERANCE = 1e-2
 """A step shorter than this fraction of the narrowest 1/u ends the search. The error left is of the

@@ -13,7 +13,7 @@ or by half ("split", c = 1/2). `sums` explains how the equation is solved; `smal
 
 All tied entries share one performance. Entries whose place is DID_NOT_FINISH are worse than all
 ranked ones and are not compared with each other, so each has its own performance. (Where a ladder
-ties them for last, no place is DID_NOT_FINISH here: see `systems.compared`.)
+ties them for last, no place is DID_NOT_FINISH here: see `stages.compared`.)
 """
 
 import math
@@ -26,7 +26,6 @@ from stream_rater.rating.elementary import inverse_root
 from stream_rater.rating.elo_mmr import direct, large_rounds, small_rounds
 from stream_rater.rating.elo_mmr.sums import HIGH, KNOWN, LOW, round_bounds
 from stream_rater.rating.model import DID_NOT_FINISH, Places, Variances, Wave
-from stream_rater.rating.roots import falls, has_open, let_fall
 
 C = math.pi / math.sqrt(3.0)
 """A logistic distribution with variance delta^2 has scale delta / C."""
@@ -259,3 +258,46 @@ def estimate(wave: Wave, variances: Variances, initial_mu: float, tie: float, ou
         j = wave.entry_starts[wave.round_starts[end]]
         _estimate(some_rounds(wave, first, end), variances, initial_mu, tie, out[i:j])
         first = end
+
+
+# --- the order of performances: Theorem 5.2 to the last bit --------------------------------------
+
+
+@kernel
+def has_open(found: Floats, first: int, end: int) -> bool:
+    """Whether any of found[first:end] is NaN, because a search left it open."""
+    left = 0
+    for i in range(first, end):
+        left += found[i] != found[i]
+    return left > 0
+
+
+@kernel
+def _just_below(x: float) -> float:
+    return x - abs(x) * 2.0**-52 - 1e-300
+
+
+@inlined
+def falls(place: Places, found: Floats, first: int, end: int) -> bool:
+    """Whether the entries [first, end) of a round are as `let_fall` leaves them, and none is
+    NaN."""
+    wrong = 0 if found[first] == found[first] else 1
+    for i in range(first + 1, end):
+        limit = found[i - 1] if place[i] == place[i - 1] else _just_below(found[i - 1])
+        wrong += 0 if found[i] <= limit else 1
+    return wrong == 0
+
+
+@kernel
+def let_fall(place: Places, found: Floats, first: int, end: int) -> None:
+    """Enforce Theorem 5.2 to the last bit: a worse place means a worse performance.
+
+    Two roots that are closer than a search's tolerance may come out in the wrong order. The worse
+    one is then set just below the better one. (An entry that did not finish is only below all
+    ranked ones.) The entries [first, end) are those of one round.
+    """
+    limit = math.inf
+    for i in range(first, end):
+        if i > first and place[i] != place[i - 1]:
+            limit = _just_below(found[i - 1])
+        found[i] = min(found[i], limit)

@@ -9,8 +9,8 @@ A factor (p, a, r) contributes r * tanh((x - p) a), times the belief's scale, to
 log-derivative. Merging keeps the sum of r (the pull from afar), the r-weighted mean of p, and the
 variance of the mixture.
 
-Each belief has a lane, as in `mode`, and its result does not depend on the other lanes. `codes` (K,
-n) holds the factors of belief i at codes[:COUNT, i], as in its record (see `factor`); the codes
+Each belief has a lane, as in `roots`, and its result does not depend on the other lanes. `codes`
+(K, n) holds the factors of belief i at codes[:COUNT, i], as in its record (see `factor`); the codes
 after them are meaningless.
 """
 
@@ -25,16 +25,17 @@ from stream_rater.rating.factor import (
     LOGISTIC_VARIANCE,
     code_of,
     excess_width,
+    growth,
     lighter,
     performance_of,
+    single,
     slope_of,
     steepest,
     steps_of,
     weight_of,
 )
-from stream_rater.rating.mode import COUNT, FILL, FREE, GRID, NARROWEST, SCALE, A, P, R
 from stream_rater.rating.model import Codes
-from stream_rater.rating.rounding import growth, single
+from stream_rater.rating.roots import COUNT, FILL, FREE, GRID, NARROWEST, SCALE, A, P, R
 
 NEW_P, NEW_A, NEW_R = range(FREE, FREE + 3)
 """Rows of `lanes`: the new factor."""
@@ -230,7 +231,8 @@ def merge(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
 
 @inlined
 def read(codes: Codes, held: Floats, lanes: Floats, n: int, most: int) -> None:
-    """Decode up to `most` factors of each belief, with FILL after them, as `mode` needs them."""
+    """Decode up to `most` factors of each belief, with FILL after them, as `find_modes` needs
+    them."""
     for i in range(n):
         lanes[A2, i] = steepest(lanes[NARROWEST, i])
     for k in range(most):

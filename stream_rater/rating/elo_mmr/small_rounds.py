@@ -14,9 +14,9 @@ import math
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints, Singles
-from stream_rater.columns.intrinsics import aligned, fma
+from stream_rater.columns.intrinsics import fma
 from stream_rater.columns.kernels import giving, inlined, kernel
-from stream_rater.rating.elementary import ONE, quick_exp, quick_log, single_exp
+from stream_rater.rating.elementary import ONE, aligned, quick_exp, quick_log, single_exp
 from stream_rater.rating.elo_mmr import sums
 from stream_rater.rating.elo_mmr.sums import (
     FLAT,

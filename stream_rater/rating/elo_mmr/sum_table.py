@@ -11,9 +11,9 @@ eighth power of the distance h of nodes: it is about (h u / 2 pi)^8 / 8 of 1/u.
 import math
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.columns.intrinsics import VECTOR, fma, whole
+from stream_rater.columns.intrinsics import fma
 from stream_rater.columns.kernels import inlined
-from stream_rater.rating.elementary import quick_exp
+from stream_rater.rating.elementary import VECTOR, quick_exp, whole
 from stream_rater.rating.elo_mmr.sums import bend_of_slope, excess
 from stream_rater.rating.roots import SIXTH
 

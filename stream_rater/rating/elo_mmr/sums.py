@@ -25,9 +25,9 @@ import math
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.columns.intrinsics import fma, whole
+from stream_rater.columns.intrinsics import fma
 from stream_rater.columns.kernels import inlined
-from stream_rater.rating.elementary import exp, log, quick_exp, quick_log
+from stream_rater.rating.elementary import exp, log, quick_exp, quick_log, whole
 from stream_rater.rating.model import Places
 
 BLOCK = 128

@@ -1,13 +1,14 @@
-"""The kernels of the rating systems but Elo-MMR's (`rating.elo_mmr`): stage 1 of each, and sums and
-tables that several share.
+"""The kernels of all rating systems except Elo-MMR (`rating.elo_mmr`): stage 1 of each system, and
+the sums and tables that several systems share.
 
-A system that rates each round by itself (`memoryless.rate_each_round`) has a function `rate`:
+A system that knows only rounds without teams has a function `rate` of one round, which
+`memoryless.rate_each_round` calls for each round of a wave:
 
-    place (n,)   as in Wave, in order, unfinished last
+    place (n,)       as in Wave: in order, unfinished entries last
     mu, sigma (n,)   before the round
-    weight       of the round
+    weight           of the round
     returns (n, 3): performance, new mu, new sigma
 
-The others take a whole wave (`rate_rounds`). Formulas and symbols are those of the paper that each
-module names.
+The other systems rate a whole wave in one call (`rate_rounds`). Formulas and symbols are those of
+the paper that each module names.
 """

@@ -31,7 +31,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import inlined, kernel
-from stream_rater.rating import factor, mode
+from stream_rater.rating import factor, roots
 from stream_rater.rating.elementary import exp, log, tanh
 from stream_rater.rating.elo_mmr.performance import (
     credit_members,
@@ -40,7 +40,7 @@ from stream_rater.rating.elo_mmr.performance import (
     player_variances,
     team,
 )
-from stream_rater.rating.factor import copy, insert
+from stream_rater.rating.factor import copy, grid_code, growth, insert, power_of_two, single, weight
 from stream_rater.rating.kernels.places import tie_bounds
 from stream_rater.rating.model import (
     DID_NOT_FINISH,
@@ -52,7 +52,6 @@ from stream_rater.rating.model import (
     Wave,
 )
 from stream_rater.rating.roots import MAX_STEPS, safeguard
-from stream_rater.rating.rounding import grid_code, growth, power_of_two, single, weight
 
 STAND_STILL = 1e-12
 """A step shorter than this fraction of 1/u ends the search for a tied player's performance."""
@@ -236,16 +235,16 @@ def widen(belief: Any, factors: Factors, sigma: float, coded: bool) -> None:
 def _mode(belief: Any, held: Floats) -> float:
     """The mode of the belief, searched from its mu."""
     count = belief.count + 0
-    columns, found = np.empty((3, count, mode.WIDTH)), np.empty(1)
-    lanes = np.empty((mode.FREE, mode.WIDTH))
-    for i in range(mode.WIDTH):
-        lanes[mode.X, i], lanes[mode.SIGMA, i] = belief.mu, belief.sigma
-        lanes[mode.CENTER, i], lanes[mode.PRECISION, i] = belief.center, belief.precision
-        lanes[mode.SCALE, i], lanes[mode.COUNT, i] = belief.scale, count
+    columns, found = np.empty((3, count, roots.WIDTH)), np.empty(1)
+    lanes = np.empty((roots.FREE, roots.WIDTH))
+    for i in range(roots.WIDTH):
+        lanes[roots.X, i], lanes[roots.SIGMA, i] = belief.mu, belief.sigma
+        lanes[roots.CENTER, i], lanes[roots.PRECISION, i] = belief.center, belief.precision
+        lanes[roots.SCALE, i], lanes[roots.COUNT, i] = belief.scale, count
         for k in range(count):
             for c in range(3):
                 columns[c, k, i] = held[k, c]
-    mode.find_modes(columns, lanes, 1, count, False, found)
+    roots.find_modes(columns, lanes, 1, count, False, found)
     return float(found[0])
 
 

@@ -17,14 +17,13 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.columns.intrinsics import aligned
 from stream_rater.columns.kernels import inlined, kernel
-from stream_rater.rating.elementary import log
+from stream_rater.rating.elementary import aligned, log
+from stream_rater.rating.elo_mmr.performance import falls, let_fall
 from stream_rater.rating.kernels.direct_sums import ROOM, small_performances
 from stream_rater.rating.kernels.expansion import ranked_performances, unfinished_performances
 from stream_rater.rating.kernels.series import LANES, Work, new_work
 from stream_rater.rating.model import DID_NOT_FINISH, Places
-from stream_rater.rating.roots import falls, let_fall
 
 FEW = 8
 """The least number of ranks that are examined together. Ranks beyond the end of a cell are examined

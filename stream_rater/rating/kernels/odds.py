@@ -10,9 +10,8 @@ either tail.
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.columns.intrinsics import aligned
 from stream_rater.columns.kernels import kernel
-from stream_rater.rating.elementary import exp, log
+from stream_rater.rating.elementary import aligned, exp, log
 from stream_rater.rating.elo_mmr.sum_table import INVERSE, LEVELS, WIDEST, look_up, room, tabulate
 
 FEW = 32

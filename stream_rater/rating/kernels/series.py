@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
-from stream_rater.columns.intrinsics import aligned, fma
+from stream_rater.columns.intrinsics import fma
 from stream_rater.columns.kernels import inlined, kernel
+from stream_rater.rating.elementary import aligned
 from stream_rater.rating.kernels.hazards import tails, taylor
 
 LANES = 32

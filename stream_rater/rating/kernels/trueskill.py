@@ -5,7 +5,7 @@ Each entry's performance t_i (skill plus noise) is within epsilon of its place's
 consecutive places are more than 2 epsilon apart. The beliefs are found by expectation propagation.
 Each of these factors sends Gaussian messages (precision, precision times mean) to its two
 variables, computed from the exact moments of their truncated difference, until no message changes
-any more. Entries that did not finish share the last place (see `systems.compared`).
+any more. Entries that did not finish share the last place (see `stages.compared`).
 """
 
 import math

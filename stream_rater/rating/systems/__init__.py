@@ -1,7 +1,9 @@
-"""The rating systems, a file each (Kerby's four share one): what can be set, stage 1, stage 2 if
-the system keeps a history, the model of a match, and what `tune` searches.
+"""The rating systems, each in its own file (Kerby's four share one).
 
-A system is the struct of its parameters. `common` has what systems share, and what a system must
-say of itself; `rating.parameters` lists all systems. These files import no kernel before a round is
-rated, because a process that only reads a configuration must not wait for numba.
+A file has the system's parameters, stage 1, stage 2 if the system keeps a history, the chances of a
+win, and the search space of `tune`. `common` has what systems share and the list of what each must
+have. `rating.parameters` lists all systems.
+
+These files import no kernel before a round is rated, because numba takes long to import and a
+process that only reads a configuration does not need it (`common.Later`).
 """

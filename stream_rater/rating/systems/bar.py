@@ -2,11 +2,16 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from stream_rater.rating.systems.common import Fraction, PlacingNewcomers
+from stream_rater.rating.systems.common import Fraction, Later, PlacingNewcomers
 from stream_rater.rating.systems.dimension import DRIFT, Dimension
 
 if TYPE_CHECKING:
+    from stream_rater.rating import memoryless
+    from stream_rater.rating.kernels import bar
     from stream_rater.rating.model import Evidence, Wave
+else:
+    memoryless = Later("stream_rater.rating.memoryless")
+    bar = Later("stream_rater.rating.kernels.bar")
 
 
 class Bar(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
@@ -25,10 +30,7 @@ class Bar(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         return cls(beta=200.0, sigma_drift=35.0)
 
     def estimate(self, wave: "Wave") -> "Evidence":
-        from stream_rater.rating.kernels import bar
-        from stream_rater.rating.memoryless import rate_each_round
-
-        return rate_each_round(
+        return memoryless.rate_each_round(
             wave, self.initial_mu,
             lambda r: bar.rate(
                 r.place, r.mu, r.sigma, r.weight, self.beta, self.sigma_drift, self.kappa

@@ -2,11 +2,16 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from stream_rater.rating.systems.common import Chances, Ordering, Positive
+from stream_rater.rating.systems.common import Chances, Later, Ordering, Positive
 from stream_rater.rating.systems.dimension import BETA, Dimension
 
 if TYPE_CHECKING:
+    from stream_rater.rating import memoryless
+    from stream_rater.rating.kernels import codeforces
     from stream_rater.rating.model import Evidence, Wave
+else:
+    memoryless = Later("stream_rater.rating.memoryless")
+    codeforces = Later("stream_rater.rating.kernels.codeforces")
 
 RISE = 0.0255
 """The mean performance of a duel of equals is this many beta above their rating. The performance is
@@ -29,10 +34,7 @@ class Codeforces(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True
         return cls(beta=200.0, weight=0.2)
 
     def estimate(self, wave: "Wave") -> "Evidence":
-        from stream_rater.rating.kernels import codeforces
-        from stream_rater.rating.memoryless import rate_each_round
-
-        return rate_each_round(
+        return memoryless.rate_each_round(
             wave, self.initial_mu,
             lambda r: codeforces.rate(r.place, r.mu, r.sigma, r.weight, self.beta, self.weight),
         )  # fmt: skip

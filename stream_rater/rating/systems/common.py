@@ -1,29 +1,51 @@
-"""What all rating systems share: common parameters, and what a system says of itself.
+"""What all rating systems share: the common parameters, and what each system has besides them.
 
-A system is a struct of parameters, distinguished in configuration files by `system`, its tag.
-Besides its fields it has these, which the type checker asks of every system in `rating.parameters`:
+A system is a struct of parameters. Its tag is the `system` in configuration files. The type checker
+asks for these members of every system that `rating.parameters` lists:
 
-    estimate(wave)   stage 1: evidence (P, 3) for the players of a wave (see `rating.model`)
-    chances          the distribution of the difference of two performances
+    estimate(wave)   stage 1: the evidence (P, 3) for the players of a wave (see `rating.model`)
+    chances          the distribution of the difference between two performances
     space            the dimensions that `tune` varies
     sample()         a configuration, for the check that all machines compute the same bits
 
-`Common` has what a system may say otherwise: stage 2, what is displayed, cautions. Unknown names
-and values out of range are refused with their place (msgspec names the field).
+`Common` has defaults for the rest: stage 2, what is displayed, cautions. msgspec rejects unknown
+names and values out of range, and names the field.
 """
 
 import math
 from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta, structs
 
-from stream_rater.rating.systems.dimension import Dimension, rounded
+from stream_rater.rating.systems.dimension import Dimension
+
+
+class Later:
+    """A module that is imported when one of its names is first used.
+
+    Importing numba takes 0.3 s, and a process that only reads a configuration needs no kernel. An
+    import statement in `estimate` would take 5 % of the time in which a lobby of five is rated.
+    """
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        """Python asks for a name only once: it is stored as an attribute."""
+        value = getattr(import_module(self._module), name)
+        setattr(self, name, value)
+        return value
+
 
 if TYPE_CHECKING:
     from stream_rater.columns.arrays import Floats, Ints
-    from stream_rater.rating.model import Beliefs, Evidence, Variances
+    from stream_rater.rating.elo_mmr import belief
+    from stream_rater.rating.model import Beliefs, Evidence
+else:
+    belief = Later("stream_rater.rating.elo_mmr.belief")
 
 DEFAULT_KEPT = 20
 """The number of logistic factors kept in a record, unless `history` says otherwise."""
@@ -39,30 +61,41 @@ Unfinished = Literal["tied-last", "not-compared"]
 """How entries that did not finish are compared with each other: they all tie for last, or they are
 not compared. Either way they are worse than all entries that finished."""
 
+KEEPS, DIFFUSES, WIDENS = range(3)
+"""How a season raises the sigma of a belief (see `seasons`): it changes sigma alone, diffuses the
+factors as Elo-MMR does before a round, or widens them as Elo-R does."""
+
 C = math.pi / math.sqrt(3.0)
 """A logistic distribution with variance delta^2 has scale delta / C."""
 
 USUAL_SIGMA = 350.0
-"""A newcomer's sigma in the points for which the search spaces are made."""
+"""The sigma of a newcomer, in points, for which the search spaces are made."""
 
 
 class Chances(NamedTuple):
-    """The distribution of the difference of two performances, by a system's own model.
+    """The distribution of the difference between two performances, by a system's own model of a
+    match of two.
 
-    It is around the difference of the ratings, and its variance is the sum of `sigmas` sigma^2 +
-    `noise` over the two entries. Weights of rounds and of newcomers and drift by time are left out.
+    Its mean is the difference of the ratings. Its variance is the sum of `sigmas` sigma^2 + `noise`
+    over the two entries. It ignores round weights, newcomers' weights and drift by time.
     """
 
     gaussian: bool
-    """Whether it is normal; else it is logistic."""
+    """Whether the distribution is normal. Otherwise it is logistic."""
     sigmas: float
     noise: float
     """In points^2."""
 
     def times(self, variance_factor: float) -> "Chances":
-        """With another variance: a factor of more than 1 makes predictions less sure. Ratings do
-        not depend on it."""
+        """The distribution with its variance multiplied. A factor of more than 1 makes predictions
+        less sure. Ratings do not depend on it."""
         return Chances(self.gaussian, variance_factor * self.sigmas, variance_factor * self.noise)
+
+
+def chances_of_limits(limits: tuple[float, float], *, gaussian: bool) -> Chances:
+    """The chances by (weight_limit, sigma_limit): the noise is beta^2 + gamma^2."""
+    weight, sigma = limits
+    return Chances(gaussian, 1.0, (1.0 + 1.0 / weight + weight) * sigma**2)
 
 
 class MinusSigma(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,12 +117,14 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     dnf: Unfinished = TIED_LAST
 
     more_space: ClassVar[tuple[Dimension, ...]] = ()
-    """The dimensions that `tune` varies besides, for a file of rounds."""
+    """Dimensions that `tune` varies in addition to `space` for the rounds of a file."""
     replaced: ClassVar[tuple[str, ...]] = ()
-    """Parameters that the dimensions stand in for. They become None when a system is tuned."""
+    """Parameters that are another form of what `space` varies. They are None in a tuned system."""
     newer: ClassVar[tuple[str, ...]] = ("dnf",)
-    """Parameters that are newer than the first release of the system. The fingerprint leaves them
-    out where they have their default, so that workers of older releases agree."""
+    """Parameters that are newer than the system's first release. The fingerprint omits them where
+    they have their defaults, so that it equals the one that workers of older releases compute."""
+    season_growth: ClassVar[int] = KEEPS
+    """How a season raises the sigma of a belief."""
 
     @property
     def kept(self) -> int:
@@ -98,7 +133,7 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def momentum(self) -> float:
-        """The inverse momentum that stage 2 needs (Elo-MMR's rho), may be infinite."""
+        """The inverse momentum that stage 2 needs (Elo-MMR's rho); may be infinite."""
         return 0.0
 
     @property
@@ -122,13 +157,18 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def draw_width(self) -> float:
-        """The largest difference of two performances that is a draw, in rating points; 0 where the
-        system has no draws."""
+        """The largest difference between two performances that is a draw, in rating points; 0 if
+        the system has no draws."""
         return 0.0
 
+    @property
+    def fixed_players(self) -> tuple[str, ...]:
+        """The ids of the players whose ratings never change."""
+        return ()
+
     def cautions(self) -> list[str]:
-        """What these parameters do to ratings in the long run, where that may surprise: a line
-        each. It is shown once at the start of `run` and `rate`, and when a `Ladder` is made."""
+        """Warnings about surprising effects of these parameters in the long run, a line each. They
+        are shown once at the start of `run` and `rate`, and when a `Ladder` is made."""
         return []
 
     @staticmethod
@@ -137,148 +177,26 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ) -> None:
         """Stage 2, in place, for the players in `rows` (P,): store the new mu and sigma of the
         evidence (P, 3 or 4). `rho` and `kept` (P,) are the momentum and `kept` of their rules."""
-        from stream_rater.rating.elo_mmr import belief
-
         belief.replace(beliefs.header, rows, evidence, kept)
 
     @classmethod
     def from_dimensions(cls, values: Mapping[str, float]) -> dict[str, Any]:
-        """The parameters with these values of the dimensions, as a table."""
+        """The parameters for these values of the dimensions, as a table."""
         return dict(values)
 
     def dimensions(self) -> dict[str, Any]:
-        """The values of the dimensions by name, as far as they can be expressed: the inverse of
-        `from_dimensions`. There are other parameters among them."""
+        """The present value of each dimension that can express it, by name. It is the inverse of
+        `from_dimensions`. The table may have other parameters, too."""
         return structs.asdict(self)
 
     @property
     def point(self) -> float:
-        """How many of this configuration's rating points are one of those of the search space."""
+        """The number of the ladder's rating points that equal one point of the search space."""
         return self.initial_sigma / USUAL_SIGMA
 
 
-NEWCOMER_ROUNDS = 12
-
-
-def newcomer_weights(factor: float, fade: float) -> list[float]:
-    """Weights that begin at `factor` and approach 1; each round leaves `fade` of the distance."""
-    weights = (rounded(1.0 + (factor - 1.0) * fade**k) for k in range(NEWCOMER_ROUNDS))
-    return [weight for weight in weights if weight != 1.0]
-
-
-def match_of_limits(limits: tuple[float, float], *, gaussian: bool) -> Chances:
-    """A match of two by (weight_limit, sigma_limit): the noise is beta^2 + gamma^2."""
-    weight, sigma = limits
-    return Chances(gaussian, 1.0, (1.0 + 1.0 / weight + weight) * sigma**2)
-
-
-class Evolving(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How skills change and performances scatter, in Elo-MMR and Elo-MMx.
-
-    (weight_limit, sigma_limit) and (beta, gamma) are two forms of the same pair. After many rounds
-    a player's uncertainty approaches sigma_limit, and each round then has weight_limit times the
-    weight of all rounds before.
-    """
-
-    weight_limit: Positive | None = None
-    sigma_limit: Positive | None = None
-    beta: Positive | None = None
-    gamma: Positive | None = None
-    ties: Literal["full", "split"] = "full"
-    drift_per_day: NotNegative = 0.0
-    newcomer_weights: tuple[Annotated[float, Meta(ge=1e-6, le=1000)], ...] = ()
-
-    replaced: ClassVar[tuple[str, ...]] = ("beta", "gamma")
-
-    def __post_init__(self) -> None:
-        by_limit = self.weight_limit is not None and self.sigma_limit is not None
-        by_spread = self.beta is not None and self.gamma is not None
-        given = sum(x is not None for x in (self.weight_limit, self.sigma_limit))
-        spread = sum(x is not None for x in (self.beta, self.gamma))
-        if by_limit == by_spread or given + spread != 2:
-            raise ValueError("give either weight_limit and sigma_limit, or beta and gamma")
-
-    @property
-    def drift_in_beta(self) -> float:
-        """The part of `drift_per_day` that is in beta^2 at weight 1.
-
-        It is all of it, so that weight_limit is the weight of a round also where rounds come daily.
-        It is none where beta itself was given.
-        """
-        return self.drift_per_day if self.beta is None else 0.0
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        """(weight_limit, sigma_limit), from whichever form was given.
-
-        gamma^2 = w s^2 and beta^2 = (1 + 1/w) s^2 give s^4 + gamma^2 s^2 = gamma^2 beta^2.
-        """
-        if self.weight_limit is not None and self.sigma_limit is not None:
-            return self.weight_limit, self.sigma_limit
-        assert self.beta is not None and self.gamma is not None
-        drift = self.gamma**2
-        root = math.sqrt(1.0 + 4.0 * self.beta**2 / drift)
-        variance = 2.0 * self.beta**2 / (root + 1.0)  # drift (root - 1) / 2, without cancellation
-        return drift / variance, math.sqrt(variance)
-
-    @property
-    def variances(self) -> "Variances":
-        """What beta^2 and gamma^2 are computed from, as kernels take it."""
-        import numpy as np
-
-        from stream_rater.rating.model import Variances
-
-        weights = np.array(self.newcomer_weights, dtype=np.float64)
-        return Variances(*self.limits, self.drift_per_day, self.drift_in_beta, weights)
-
-    @property
-    def sigma_offset(self) -> float:
-        return self.limits[1]
-
-    @property
-    def drifts_by_time(self) -> bool:
-        return self.drift_per_day > 0.0
-
-    @classmethod
-    def from_dimensions(cls, values: Mapping[str, float]) -> dict[str, Any]:
-        table: dict[str, Any] = dict(values)
-        factor, fade = table.pop("newcomer_factor", 1.0), table.pop("newcomer_fade", 0.0)
-        if factor != 1.0:
-            table["newcomer_weights"] = newcomer_weights(factor, fade)
-        return table
-
-    def dimensions(self) -> dict[str, Any]:
-        found = structs.asdict(self)
-        found["weight_limit"], found["sigma_limit"] = self.limits
-        first, *later = self.newcomer_weights or (1.0,)
-        found["newcomer_factor"] = first
-        if later and first != 1.0 and 0.0 <= (fade := (later[0] - 1.0) / (first - 1.0)) < 1.0:
-            found["newcomer_fade"] = fade
-        return found
-
-
-GOOD_WEIGHT, GOOD_SIGMA = 0.1, 80.0
-"""First guesses that are good everywhere.
-
-Each pair of a grid was judged by the game that it predicts worst, compared with what suits that
-game. This pair was best. The games were those of cwl, formula-one, map-rando and codeforces. Games
-of teams and races suffer most from more weight, because a result says less there."""
-
-
-def evolving_space(*more: Dimension) -> tuple[Dimension, ...]:
-    """The dimensions of `Evolving`, with a system's own."""
-    return (
-        Dimension("weight_limit", 0.01, 2.0, GOOD_WEIGHT),
-        Dimension("sigma_limit", 10.0, 300.0, GOOD_SIGMA, points=1),
-        *more,
-        Dimension("drift_per_day", 0.0, 100.0, 0.0, "square", points=2),
-        Dimension("newcomer_factor", 0.3, 6.0, 1.0, parameter="newcomer_weights"),
-        Dimension("newcomer_fade", 0.2, 0.95, 0.7, "linear", parameter="newcomer_weights"),
-    )
-
-
 class Ordering(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The parameters that systems share in which entries that did not finish tie for last."""
+    """The parameters of systems in which entries that did not finish always tie for last."""
 
     def __post_init__(self) -> None:
         if self.dnf != TIED_LAST:
@@ -301,6 +219,7 @@ class PlacingNewcomers(Ordering, frozen=True, forbid_unknown_fields=True, kw_onl
 
     @property
     def chances(self) -> Chances:
+        """A logistic distribution, unless the system says otherwise."""
         return Chances(False, 1.0, self.beta**2 + self.sigma_drift**2)
 
     @property

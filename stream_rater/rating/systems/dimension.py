@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 DIGITS = 4
-"""Significant digits of a tuned value. More would only be noise."""
+"""The number of significant digits of a tuned value. More digits would only be noise."""
 
 
 def rounded(value: float) -> float:
@@ -21,11 +21,13 @@ class Dimension:
     high: float
     start: float
     scale: Literal["log", "linear", "square"] = "log"
-    """`square`: even in the square root, for a variance that may be 0."""
+    """`square`: points at equal distances have equal distances in the square root of the value
+    above `low`. It suits a variance that may be 0."""
     points: int = 0
-    """The power of rating points that the parameter is measured in."""
+    """The unit, as a power of rating points: 0 is without unit, 1 is points, 2 is points
+    squared."""
     parameter: str = ""
-    """The parameter that it decides, if that has another name."""
+    """The parameter that the dimension determines, if it has another name than the dimension."""
 
     def at(self, part: float) -> float:
         """The value at this fraction of the range, 0 to 1."""
@@ -40,7 +42,8 @@ class Dimension:
 
 
 def place(dimension: Dimension, value: float) -> float:
-    """The fraction of the range, 0 to 1, at which a value lies: the inverse of `at`."""
+    """The fraction of the range, 0 to 1, that corresponds to a value. It is the inverse of
+    `Dimension.at`."""
     if value <= dimension.low:
         return 0.0
     low, high = 0.0, 1.0
@@ -51,9 +54,10 @@ def place(dimension: Dimension, value: float) -> float:
 
 
 BETA = Dimension("beta", 30.0, 1500.0, 300.0, points=1)
+"""The spread of performances, as several systems have it."""
 DRIFT = Dimension("sigma_drift", 1.0, 200.0, 35.0, points=1)
-"""The spread of performances, and the growth of sigma in a round, of several systems."""
+"""The growth of sigma in a round, as several systems have it."""
 
-NEWCOMERS = Dimension("newcomer_offset", -400.0, 200.0, -150.0, "linear", points=1)
-LEVEL_PART = 0.8
-"""Where newcomers begin: how far off their field, and how much of its level they have."""
+NEWCOMERS, LEVEL_PART = Dimension("newcomer_offset", -400.0, 200.0, -150.0, "linear", points=1), 0.8
+"""The rating at which newcomers begin: its offset from their field, and the part of the field's
+level that it takes over."""

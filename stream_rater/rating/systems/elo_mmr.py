@@ -1,24 +1,148 @@
 """Elo-MMR(rho), sections 3 and 4 of the paper: the system that the service was made for.
 
 Its kernels are in `rating.elo_mmr`. A belief keeps a player's logistic factors, so stage 2 computes
-the posterior anew after each round.
+the posterior anew after each round. `Evolving` has what Elo-MMR and Elo-MMx share.
 """
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta, structs
 
 from stream_rater.rating.systems.common import (
+    DIFFUSES,
     Chances,
-    Evolving,
+    Common,
+    Later,
     NotNegative,
-    evolving_space,
-    match_of_limits,
+    Positive,
+    chances_of_limits,
 )
-from stream_rater.rating.systems.dimension import Dimension
+from stream_rater.rating.systems.dimension import Dimension, rounded
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from stream_rater.columns.arrays import Floats, Ints
-    from stream_rater.rating.model import Beliefs, Evidence, Wave
+    from stream_rater.rating import model
+    from stream_rater.rating.elo_mmr import belief, performance
+    from stream_rater.rating.model import Beliefs, Evidence, Variances, Wave
+else:
+    np, model = Later("numpy"), Later("stream_rater.rating.model")
+    belief = Later("stream_rater.rating.elo_mmr.belief")
+    performance = Later("stream_rater.rating.elo_mmr.performance")
+
+GOOD_WEIGHT, GOOD_SIGMA = 0.1, 80.0
+"""First guesses that are good for all games. They were chosen from a grid of both values. For each
+pair of values, the worst game was the one whose predictions lose most against the values that suit
+it best. The chosen pair has the smallest such loss. The games were those of cwl, formula-one,
+map-rando and codeforces. More weight harms games of teams and races most, where a result is less
+informative."""
+
+NEWCOMER_ROUNDS = 12
+
+
+def newcomer_weights(factor: float, fade: float) -> list[float]:
+    """Weights that begin at `factor` and approach 1. After each round, the distance to 1 is
+    multiplied by `fade`."""
+    weights = (rounded(1.0 + (factor - 1.0) * fade**k) for k in range(NEWCOMER_ROUNDS))
+    return [weight for weight in weights if weight != 1.0]
+
+
+def evolving_space(*more: Dimension) -> tuple[Dimension, ...]:
+    """The dimensions of `Evolving`, and those of one system."""
+    return (
+        Dimension("weight_limit", 0.01, 2.0, GOOD_WEIGHT),
+        Dimension("sigma_limit", 10.0, 300.0, GOOD_SIGMA, points=1),
+        *more,
+        Dimension("drift_per_day", 0.0, 100.0, 0.0, "square", points=2),
+        Dimension("newcomer_factor", 0.3, 6.0, 1.0, parameter="newcomer_weights"),
+        Dimension("newcomer_fade", 0.2, 0.95, 0.7, "linear", parameter="newcomer_weights"),
+    )
+
+
+class Evolving(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How skills change and performances scatter, in Elo-MMR and Elo-MMx.
+
+    (weight_limit, sigma_limit) and (beta, gamma) are two forms of the same pair. After many rounds
+    a player's uncertainty approaches sigma_limit, and each round then has weight_limit times the
+    weight of all rounds before.
+    """
+
+    weight_limit: Positive | None = None
+    sigma_limit: Positive | None = None
+    beta: Positive | None = None
+    gamma: Positive | None = None
+    ties: Literal["full", "split"] = "full"
+    drift_per_day: NotNegative = 0.0
+    newcomer_weights: tuple[Annotated[float, Meta(ge=1e-6, le=1000)], ...] = ()
+
+    replaced: ClassVar[tuple[str, ...]] = ("beta", "gamma")
+
+    def __post_init__(self) -> None:
+        by_limit = self.weight_limit is not None and self.sigma_limit is not None
+        by_spread = self.beta is not None and self.gamma is not None
+        given = sum(x is not None for x in (self.weight_limit, self.sigma_limit))
+        spread = sum(x is not None for x in (self.beta, self.gamma))
+        if by_limit == by_spread or given + spread != 2:
+            raise ValueError("give either weight_limit and sigma_limit, or beta and gamma")
+
+    @property
+    def drift_in_beta(self) -> float:
+        """The part of `drift_per_day` that is in beta^2 at weight 1.
+
+        It is all of it, so that weight_limit is the weight of a round also where rounds come daily.
+        It is none where beta itself was given.
+        """
+        return self.drift_per_day if self.beta is None else 0.0
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """(weight_limit, sigma_limit), from whichever form was given.
+
+        gamma^2 = w s^2 and beta^2 = (1 + 1/w) s^2 give s^4 + gamma^2 s^2 = gamma^2 beta^2.
+        """
+        if self.weight_limit is not None and self.sigma_limit is not None:
+            return self.weight_limit, self.sigma_limit
+        assert self.beta is not None and self.gamma is not None
+        drift = self.gamma**2
+        root = math.sqrt(1.0 + 4.0 * self.beta**2 / drift)
+        variance = 2.0 * self.beta**2 / (root + 1.0)  # drift (root - 1) / 2, without cancellation
+        return drift / variance, math.sqrt(variance)
+
+    @property
+    def sigma_offset(self) -> float:
+        return self.limits[1]
+
+    @property
+    def drifts_by_time(self) -> bool:
+        return self.drift_per_day > 0.0
+
+    @classmethod
+    def from_dimensions(cls, values: Mapping[str, float]) -> dict[str, Any]:
+        table: dict[str, Any] = dict(values)
+        factor, fade = table.pop("newcomer_factor", 1.0), table.pop("newcomer_fade", 0.0)
+        if factor != 1.0:
+            table["newcomer_weights"] = newcomer_weights(factor, fade)
+        return table
+
+    def dimensions(self) -> dict[str, Any]:
+        found = structs.asdict(self)
+        found["weight_limit"], found["sigma_limit"] = self.limits
+        first, *later = self.newcomer_weights or (1.0,)
+        found["newcomer_factor"] = first
+        if later and first != 1.0 and 0.0 <= (fade := (later[0] - 1.0) / (first - 1.0)) < 1.0:
+            found["newcomer_fade"] = fade
+        return found
+
+
+@lru_cache(maxsize=1000)
+def variances_of(config: Evolving) -> "Variances":
+    """What beta^2 and gamma^2 are computed from, as kernels take it."""
+    weights = np.array(config.newcomer_weights, dtype=np.float64)
+    return model.Variances(*config.limits, config.drift_per_day, config.drift_in_beta, weights)
 
 
 class EloMMR(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="system",
@@ -28,6 +152,7 @@ class EloMMR(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, ta
     rho: NotNegative | Literal["inf"] = 1.0
 
     space: ClassVar[tuple[Dimension, ...]] = evolving_space(Dimension("rho", 0.001, 10.0, 1.0))
+    season_growth: ClassVar[int] = DIFFUSES
 
     @classmethod
     def sample(cls) -> "EloMMR":
@@ -44,20 +169,14 @@ class EloMMR(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, ta
         return 1.0 if self.ties == "full" else 0.5
 
     def estimate(self, wave: "Wave") -> "Evidence":
-        import numpy as np
-
-        from stream_rater.rating.elo_mmr import performance
-
         evidence: Evidence = np.empty((len(wave.mu), 3))
-        performance.estimate(wave, self.variances, self.initial_mu, self.tie, evidence)
+        performance.estimate(wave, variances_of(self), self.initial_mu, self.tie, evidence)
         return evidence
 
     @staticmethod
     def update(
         beliefs: "Beliefs", rows: "Ints", evidence: "Evidence", rho: "Floats", kept: "Ints"
     ) -> None:
-        from stream_rater.rating.elo_mmr import belief
-
         assert not kept.any() if beliefs.in_full else kept.all(), (
             "codes need a bounded history, and numbers a full one"
         )
@@ -65,7 +184,7 @@ class EloMMR(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, ta
 
     @property
     def chances(self) -> Chances:
-        return match_of_limits(self.limits, gaussian=False)
+        return chances_of_limits(self.limits, gaussian=False)
 
     def dimensions(self) -> dict[str, Any]:
         return {**super().dimensions(), "rho": self.momentum}

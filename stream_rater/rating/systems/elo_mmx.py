@@ -2,11 +2,15 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from stream_rater.rating.systems.common import Chances, Evolving, evolving_space, match_of_limits
+from stream_rater.rating.systems.common import Chances, Later, chances_of_limits
 from stream_rater.rating.systems.dimension import Dimension
+from stream_rater.rating.systems.elo_mmr import Evolving, evolving_space, variances_of
 
 if TYPE_CHECKING:
+    from stream_rater.rating.kernels import elo_mmx
     from stream_rater.rating.model import Evidence, Wave
+else:
+    elo_mmx = Later("stream_rater.rating.kernels.elo_mmx")
 
 
 class EloMMX(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="system",
@@ -20,11 +24,9 @@ class EloMMX(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, ta
         return cls(weight_limit=0.2, sigma_limit=80.0)
 
     def estimate(self, wave: "Wave") -> "Evidence":
-        from stream_rater.rating.kernels import elo_mmx
-
         split = self.ties == "split"
-        return elo_mmx.rate_rounds(wave, self.variances, self.initial_mu, split)
+        return elo_mmx.rate_rounds(wave, variances_of(self), self.initial_mu, split)
 
     @property
     def chances(self) -> Chances:
-        return match_of_limits(self.limits, gaussian=True)
+        return chances_of_limits(self.limits, gaussian=True)

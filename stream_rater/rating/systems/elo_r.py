@@ -1,16 +1,29 @@
 """Elo-R: Elo-MMR with one width for all performances; a belief keeps its logistic factors."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from msgspec import structs
 
-from stream_rater.rating.systems.common import Chances, Common, Positive, match_of_limits
+from stream_rater.rating.systems.common import (
+    WIDENS,
+    Chances,
+    Common,
+    Later,
+    Positive,
+    chances_of_limits,
+)
 from stream_rater.rating.systems.dimension import Dimension, rounded
 
 if TYPE_CHECKING:
     from stream_rater.columns.arrays import Floats, Ints
-    from stream_rater.rating.model import Beliefs, Evidence, Wave
+    from stream_rater.rating import model
+    from stream_rater.rating.kernels import elo_r
+    from stream_rater.rating.model import Beliefs, Evidence, Variances, Wave
+else:
+    model = Later("stream_rater.rating.model")
+    elo_r = Later("stream_rater.rating.kernels.elo_r")
 
 
 class EloR(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
@@ -26,7 +39,8 @@ class EloR(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
         Dimension("delta", 50.0, 2000.0, 250.0, points=1),
         Dimension("sigma_part", 0.05, 0.95, 0.4, "linear", parameter="sigma_limit"),
     )
-    """`sigma_part` is sigma_limit as a fraction of delta, because it is less than delta."""
+    """`sigma_part` is sigma_limit as a fraction of delta, because it must be less than delta."""
+    season_growth: ClassVar[int] = WIDENS
 
     def __post_init__(self) -> None:
         if self.delta <= self.sigma_limit:
@@ -47,23 +61,17 @@ class EloR(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
         return self.sigma_limit
 
     def estimate(self, wave: "Wave") -> "Evidence":
-        from stream_rater.rating.kernels import elo_r
-        from stream_rater.rating.model import Variances
-
-        variances = Variances(*self.limits, 0.0, 0.0, elo_r.NO_WEIGHTS)
-        return elo_r.rate_rounds(wave, variances, self.initial_mu, self.ties == "split")
+        return elo_r.rate_rounds(wave, _variances_of(self), self.initial_mu, self.ties == "split")
 
     @staticmethod
     def update(
         beliefs: "Beliefs", rows: "Ints", evidence: "Evidence", rho: "Floats", kept: "Ints"
     ) -> None:
-        from stream_rater.rating.kernels import elo_r
-
         elo_r.update(beliefs.header, beliefs.factors, rows, evidence, kept)
 
     @property
     def chances(self) -> Chances:
-        return match_of_limits(self.limits, gaussian=False)
+        return chances_of_limits(self.limits, gaussian=False)
 
     @classmethod
     def from_dimensions(cls, values: Mapping[str, float]) -> dict[str, Any]:
@@ -74,3 +82,9 @@ class EloR(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
 
     def dimensions(self) -> dict[str, Any]:
         return {**structs.asdict(self), "sigma_part": self.sigma_limit / self.delta}
+
+
+@lru_cache(maxsize=1000)
+def _variances_of(config: EloR) -> "Variances":
+    """delta^2 and eta^2 as beta^2 and gamma^2, as kernels take them."""
+    return model.Variances(*config.limits, 0.0, 0.0, elo_r.NO_WEIGHTS)

@@ -17,6 +17,7 @@ from stream_rater.rating.systems.common import (
     Chances,
     Common,
     Finite,
+    Later,
     NotNegative,
     Positive,
     Unfinished,
@@ -24,18 +25,23 @@ from stream_rater.rating.systems.common import (
 from stream_rater.rating.systems.dimension import Dimension, rounded
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from stream_rater.rating.kernels import climb
     from stream_rater.rating.model import Evidence, Wave
+else:
+    np, climb = Later("numpy"), Later("stream_rater.rating.kernels.climb")
 
 
 class Likelihood(NamedTuple):
-    """How likely a result is, as kernels take it."""
+    """The likelihood of a result, as kernels take it."""
 
     kind: Literal["pairs", "exponential", "gaussian"]
-    """Of all pairs, or of the whole order by an exponential or a Gaussian model."""
+    """The likelihood of all pairs, or of the whole order by an exponential or a Gaussian model."""
     gaussian: bool
-    """Whether performances, or the pairs' chances, are normal; else they are logistic."""
+    """Whether performances, or the pairs' chances, are normal. Otherwise they are logistic."""
     average: bool = False
-    """Whether the gradient is the mean over an entry's pairs, and not their sum."""
+    """Whether the gradient is the mean over an entry's pairs instead of their sum."""
 
 
 Rates = tuple[tuple[Finite, NotNegative], ...]
@@ -44,7 +50,7 @@ outside."""
 
 FIRST_RATING = 1500.0
 UNIT = 400.0 / math.log(10.0)
-"""Points in a unit of Kerby's models, as in chess. `tune` keeps `scale` there."""
+"""Points in a unit of Kerby's models, as in chess. `tune` fixes `scale` at this."""
 
 KERBYS = (
     Dimension("initial_mu", 1000.0, 2000.0, FIRST_RATING, "linear", points=1),
@@ -53,10 +59,10 @@ KERBYS = (
     Dimension("rate_far_above", 0.05, 2.0, 1.0),
     Dimension("floor", 1000.0, 2000.0, 1000.0, "linear", points=1),
 )
-"""What `tune` varies besides in a file of rounds: the first rating, the anchor, a table of learning
-rates, and the floor. Without them the systems are worse than his note makes them. At the low ends
-there is no anchor and no floor. The rates are parts of the learning rate, one and two units above
-FIRST_RATING, where his table begins at 0."""
+"""The additional dimensions of all of Kerby's systems, for the rounds of a file: the first rating,
+the anchor, a table of learning rates, and the floor. Without these the systems perform worse than
+in his note. At the low end of its range, the anchor or the floor is absent. The rates are fractions
+of the learning rate, for one and for two units above FIRST_RATING. His table begins at 0."""
 
 SUMMED = Dimension("learning_rate", 0.1, 1000.0, 20.0, points=1)
 """The learning rate of systems that sum over all pairs of a round."""
@@ -81,7 +87,7 @@ class Climbing(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
     space: ClassVar[tuple[Dimension, ...]] = (SUMMED,)
     more_space: ClassVar[tuple[Dimension, ...]] = KERBYS
     tuned: ClassVar[dict[str, Any]] = {"scale": UNIT}
-    """Parameters that `tune` keeps at these values."""
+    """Parameters that `tune` fixes at these values."""
 
     def __post_init__(self) -> None:
         ratings = [rating for rating, _ in self.rates]
@@ -102,8 +108,6 @@ class Climbing(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
         raise NotImplementedError
 
     def estimate(self, wave: "Wave") -> "Evidence":
-        from stream_rater.rating.kernels import climb
-
         return climb.estimate(
             wave, self.rates, self.scale, self.initial_mu, self.anchor, self.floor, self.likelihood
         )  # fmt: skip
@@ -117,6 +121,10 @@ class Climbing(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
     @property
     def displays_mu(self) -> bool:
         return True
+
+    @property
+    def fixed_players(self) -> tuple[str, ...]:
+        return self.fixed
 
     @classmethod
     def from_dimensions(cls, values: Mapping[str, float]) -> dict[str, Any]:
@@ -136,8 +144,6 @@ class Climbing(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return table
 
     def dimensions(self) -> dict[str, Any]:
-        import numpy as np
-
         ratings, rates = zip(*self.rates, strict=True)
         rate = float(np.interp(self.initial_mu, ratings, rates))
         found = structs.asdict(self)

@@ -2,11 +2,16 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from stream_rater.rating.systems.common import Chances, Fraction, Ordering
+from stream_rater.rating.systems.common import Chances, Fraction, Later, Ordering
 from stream_rater.rating.systems.dimension import Dimension
 
 if TYPE_CHECKING:
+    from stream_rater.rating import memoryless
+    from stream_rater.rating.kernels import topcoder
     from stream_rater.rating.model import Evidence, Wave
+else:
+    memoryless = Later("stream_rater.rating.memoryless")
+    topcoder = Later("stream_rater.rating.kernels.topcoder")
 
 
 class Topcoder(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
@@ -28,10 +33,7 @@ class Topcoder(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
         return cls()
 
     def estimate(self, wave: "Wave") -> "Evidence":
-        from stream_rater.rating.kernels import topcoder
-        from stream_rater.rating.memoryless import rate_each_round
-
-        return rate_each_round(
+        return memoryless.rate_each_round(
             wave, self.initial_mu,
             lambda r: topcoder.rate(
                 r.place, r.mu, r.sigma, r.rounds, r.weight, r.ceiling, self.newcomer_weight,

@@ -4,11 +4,16 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import Meta
 
-from stream_rater.rating.systems.common import Chances, PlacingNewcomers, Positive
+from stream_rater.rating.systems.common import Chances, Later, PlacingNewcomers, Positive
 from stream_rater.rating.systems.dimension import BETA, DRIFT, Dimension
 
 if TYPE_CHECKING:
+    from stream_rater.rating import memoryless
+    from stream_rater.rating.kernels import trueskill
     from stream_rater.rating.model import Evidence, Wave
+else:
+    memoryless = Later("stream_rater.rating.memoryless")
+    trueskill = Later("stream_rater.rating.kernels.trueskill")
 
 
 class TrueSkill(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
@@ -29,10 +34,7 @@ class TrueSkill(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
         return cls(beta=200.0, sigma_drift=35.0, draw_margin=1.0)
 
     def estimate(self, wave: "Wave") -> "Evidence":
-        from stream_rater.rating.kernels import trueskill
-        from stream_rater.rating.memoryless import rate_each_round
-
-        return rate_each_round(
+        return memoryless.rate_each_round(
             wave, self.initial_mu,
             lambda r: trueskill.rate(
                 r.place, r.mu, r.sigma, r.weight, self.beta, self.sigma_drift, self.draw_margin,
@@ -46,5 +48,5 @@ class TrueSkill(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
 
     @property
     def draw_width(self) -> float:
-        """Each performance of a draw lies within `draw_margin` of the place that they share."""
+        """Each performance of a draw lies within `draw_margin` of the place that both share."""
         return 2.0 * self.draw_margin

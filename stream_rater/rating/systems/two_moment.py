@@ -10,6 +10,7 @@ from msgspec import Meta
 from stream_rater.rating.systems.common import (
     Chances,
     Finite,
+    Later,
     NotNegative,
     PlacingNewcomers,
     Positive,
@@ -17,7 +18,10 @@ from stream_rater.rating.systems.common import (
 from stream_rater.rating.systems.dimension import NEWCOMERS, Dimension
 
 if TYPE_CHECKING:
+    from stream_rater.rating.kernels import two_moment
     from stream_rater.rating.model import Evidence, Wave
+else:
+    two_moment = Later("stream_rater.rating.kernels.two_moment")
 
 
 class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
@@ -44,8 +48,6 @@ class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
         return cls()
 
     def estimate(self, wave: "Wave") -> "Evidence":
-        from stream_rater.rating.kernels import two_moment
-
         model = two_moment.Model(
             self.initial_mu, self.initial_sigma, self.beta, self.sigma_drift**2, self.drift_per_day
         )
@@ -53,7 +55,8 @@ class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
 
     @property
     def chances(self) -> Chances:
-        """Only nearly the system's own: its noise is skewed, and members of a team drift less."""
+        """The system's own model, except that its noise is skewed and members of a team drift
+        less."""
         return super().chances
 
     @property
