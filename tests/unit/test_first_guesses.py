@@ -11,7 +11,7 @@ from stream_rater.evaluation.sides import of_ours, scores_of
 from stream_rater.evaluation.spaces import configuration
 from stream_rater.operations.evidence import load
 from stream_rater.operations.input_file import Mistakes
-from stream_rater.rating.systems.common import GOOD_SIGMA, GOOD_WEIGHT
+from stream_rater.rating.systems.elo_mmr import GOOD_SIGMA, GOOD_WEIGHT
 from tests.benchmarks.measure import Skipped
 from tests.benchmarks.offline import shared
 
