@@ -1,4 +1,4 @@
-"""Commands judge by the ladders file of the workers, or say that they do not."""
+"""A command compares its ladders file with the workers' one, and reports a disagreement."""
 
 from types import SimpleNamespace
 from typing import Any
