@@ -27,6 +27,7 @@ from stream_rater.pipeline.ports import Apply, CommitSource, Effect, Publish, Sc
 from stream_rater.pipeline.same_history import REBUILD
 from stream_rater.pipeline.updater.updater import Updater
 
+from .transitions import StateWatch
 from .world import UnkindWorker
 
 WRITES = (
@@ -103,6 +104,8 @@ class Actor:
     machine: Generator[Effect[Any], Any, Any]
     effect: Effect[Any]
     steps: Steps
+    states: StateWatch | None = None
+    """Derives the states of the partitions or shards of the machine."""
     pieces: int = 0
     """How many pieces of the effect are done."""
     old: bool = True
@@ -145,6 +148,8 @@ class Actor:
     def go_on(self, effect: Effect[Any]) -> None:
         """Start the next effect that the machine asked for."""
         self.effect, self.steps, self.pieces = effect, self.worker.steps(effect), 0
+        if self.states is not None:
+            self.states.asked(effect)
 
     def perform(self) -> None:
         """Perform the rest of the current effect."""
@@ -160,6 +165,8 @@ class Actor:
         try:
             next(self.steps)
         except StopIteration as done:
+            if self.states is not None:
+                self.states.got(done.value, self.effect)
             self._answer(partial(self.machine.send, done.value))
         except Trouble as trouble:
             self._answer(partial(self.machine.throw, trouble))

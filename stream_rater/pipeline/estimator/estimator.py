@@ -200,7 +200,7 @@ class Estimator:
             )
         self._to_open = frozenset()
         self._admission.corrections.noted((yield from ask(NotedCorrections())))
-        self._observer.reading_back(partitions)
+        self._observer.reading_back({*partitions, *behind(self._inputs, idle=False)})
         yield from ask(Seek(offsets))
 
     def _window_start(self, c: int, log_start: int) -> int:
