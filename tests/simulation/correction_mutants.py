@@ -13,9 +13,10 @@ from stream_rater.pipeline.corrections.correction_ports import (
     Noted,
     NotedCorrection,
 )
-from stream_rater.pipeline.corrections.correction_work import QueuedCorrection, Work
+from stream_rater.pipeline.corrections.correction_work import Work
 from stream_rater.pipeline.corrections.corrections import Corrections
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
+from stream_rater.pipeline.corrections.log_context import QueuedCorrection
 from stream_rater.pipeline.estimator.admission import MakeCorrections
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import Estimator
