@@ -119,9 +119,11 @@ def use_plain_python() -> None:
     from stream_rater.columns import kernels
 
     np.seterr(over="ignore")  # hashes wrap around
-    kernels.kernel = _plain
-    kernels.inlined = kernels.giving = lambda function: function
-    numba.extending.intrinsic = lambda function: PLAIN[function.__name__]
+    patched: Any = kernels
+    patched.kernel = _plain
+    patched.inlined = patched.giving = lambda function: function
+    patched = numba.extending
+    patched.intrinsic = lambda function: PLAIN[function.__name__]
     from stream_rater.rating import model
 
     model.HEADER = np.dtype((np.record, model.HEADER))  # its fields are attributes in kernels

@@ -6,7 +6,7 @@ parts, the events, the rejections and the beliefs of both state machines, and of
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ def main(folder: Path) -> Iterator[str]:
     yield f"hash {StringColumn.of(['ann']).hashes.item()}"
     engine = streamed()
     log, store = engine.log, engine.store
-    outputs = {
+    outputs: dict[str, Sequence[object]] = {
         "parts": [[part.value for part in shard] for shard in log.parts],
         "events": log.changed,
         "rejections": log.rejected,

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import redis
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
 from local.servers import Addresses, servers
 from local.tools import REDIS_VARIABLE, given_address

@@ -174,7 +174,7 @@ def a_redis_cluster(
     """A cluster that serves every slot; gone at the end of the block."""
     with ExitStack() as stack:
         servers = [
-            stack.enter_context(start_redis(folder / str(i), settings=_settings() | settings))
+            stack.enter_context(start_redis(folder / str(i), settings={**_settings(), **settings}))
             for i in range(masters * (1 + replicas))
         ]
         cluster = RedisCluster(servers)

@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 import redis
+from confluent_kafka import Message
 
 from local.kafka_node import start_kafka
 from local.processes import Server
@@ -38,7 +39,7 @@ from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay.pool import Pool
 from tests import rounds
 from tests.integration.processes import WorkerProcess, wait_until, workers
-from tests.integration.topics import Bytes, Finished, produce, read_topic
+from tests.integration.topics import Bytes, Finished, headers_of, produce, read_topic
 from tests.rounds import Reader
 
 LADDER = "ranked-eu"
@@ -247,10 +248,9 @@ class Rehearsal:
         assert different == len(events) == 2 * told, f"{different} of {len(events)} events"
 
 
-def message_id(message: Any) -> bytes:
+def message_id(message: Message) -> bytes:
     """Of an event."""
-    found: bytes = dict(message.headers())["ce_id"]
-    return found
+    return dict(headers_of(message))["ce_id"]
 
 
 def main() -> int:

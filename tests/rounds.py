@@ -91,7 +91,9 @@ def wave_among(rounds: Sequence[Standings], mu: Floats, sigma: Floats, played: i
 def update_all(beliefs: Beliefs, evidence: Evidence, rho: float) -> None:
     """Stage 2 of one round for each of `beliefs`, in place, all factors kept."""
     rows = np.arange(len(beliefs))
-    belief.update(beliefs.header, beliefs.factors, rows, evidence, rows * 0.0 + rho, rows * 0)
+    belief.update(
+        beliefs.header, beliefs.factors, rows, evidence, np.full(len(rows), rho), rows * 0
+    )
 
 
 def logistic_weight(beliefs: Beliefs) -> Floats:

@@ -5,7 +5,7 @@ The import is quick: the modules that rate are loaded when the first ladder is m
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -28,6 +28,7 @@ from stream_rater.library.results import (
 if TYPE_CHECKING:
     from stream_rater.library.rater import Rater
     from stream_rater.rating.parameters import RatingConfig
+    from stream_rater.replay.sequential import Rated
 
 
 class Ladder:
@@ -122,16 +123,27 @@ class Ladder:
         Raises:
             InvalidRound: The round cannot be rated. The text names the place in the arguments.
         """
+        given = f"notebook-{self._rater.end}" if round_id is None else round_id
+        return self._result(
+            self._rater.rate, given, sides, ranks, shares, weight, performance_ceiling, completed_at
+        )
+
+    def _result(
+        self, rate: Callable[[bytes], "Rated | None"], round_id: str, sides: Sequence[Side],
+        ranks: Sequence[int | None] | None, shares: Sequence[Shares] | None, weight: float,
+        performance_ceiling: float | None, completed_at: datetime | str | None,
+    ) -> RoundResult:  # fmt: skip
+        """The result of a round whose message is given to `rate`. Raises InvalidRound."""
         make, rater = self._messages, self._rater
         who = make.sides_of(sides)
         standings = make.standings_of(who, ranks, shares)
         if completed_at is None:
             completed_at = self._answers.text_of(rater.latest_s)
         at = make.time_of(completed_at)
-        given = f"notebook-{rater.end}" if round_id is None else round_id
-        message = make.message_of(rater.ladder, given, at, standings, weight, performance_ceiling)
-        rated = rater.rate(message)
-        return self._answers.round_result(given, at, who, rated, rater.edits)
+        message = make.message_of(
+            rater.ladder, round_id, at, standings, weight, performance_ceiling
+        )
+        return self._answers.round_result(round_id, at, who, rate(message), rater.edits)
 
     def rate_file(self, path: str | os.PathLike[str], *, ladder: str | None = None) -> FileResult:
         """Rate the rounds of a file of JSON lines in their order. The file may be compressed by
@@ -242,14 +254,10 @@ class Ladder:
         Raises:
             InvalidRound: The round cannot be rated, as in `rate`.
         """
-        make, rater = self._messages, self._rater
-        who = make.sides_of(sides)
-        standings = make.standings_of(who, ranks, shares)
-        if completed_at is None:
-            completed_at = self._answers.text_of(rater.latest_s)
-        at, given = make.time_of(completed_at), "what-if"
-        message = make.message_of(rater.ladder, given, at, standings, weight, performance_ceiling)
-        return self._answers.round_result(given, at, who, rater.what_if(message), rater.edits)
+        rate = self._rater.what_if
+        return self._result(
+            rate, "what-if", sides, ranks, shares, weight, performance_ceiling, completed_at
+        )
 
     def balance(self, players: Sequence[str], teams: int = 2) -> list[tuple[str, ...]]:
         """Divide players into the most even teams. Some players may be newcomers.

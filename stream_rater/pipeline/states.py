@@ -2,7 +2,7 @@
 data.
 
 `mermaid` converts a table of transitions to the diagram in docs/internals/protocol.md, and a test
-compares the two.
+compares the two. The simulator checks that the machines take these transitions and no others.
 """
 
 from collections.abc import Sequence
@@ -78,6 +78,7 @@ UPDATER = (
     Transition(_S.REPLAYING, _S.REFUSED, "the mark of a rebuild, or a lost part"),
     Transition(_S.SETTLING, _S.REFUSED, "its events cannot be built again"),
     Transition(_S.WORKING, None, "shard revoked"),
+    Transition(_S.OPENING, _S.STARTING_OVER, "any failure"),
     Transition(_S.WORKING, _S.STARTING_OVER, "any failure"),
     Transition(_S.SETTLING, _S.STARTING_OVER, "any failure"),
     Transition(_S.REPLAYING, _S.STARTING_OVER, "any failure"),

@@ -75,8 +75,8 @@ def _openskill(name: str, _: Effort) -> Result:
         starts.append(len(place))
         if sides[0][1] == LAST:  # nobody finished: ours learn nothing of it, either
             continue
-        for (team, _), rated in zip(sides, model.rate(teams, ranks=ranks), strict=True):
-            ratings.update(zip(team, rated, strict=True))
+        for side, rated in zip(sides, model.rate(teams, ranks=ranks), strict=True):
+            ratings.update(zip(side[0], rated, strict=True))
     at, places, chances = np.array(starts), np.array(place, np.int32), np.array(win)
     scores = winners.score(at, places, chances, False)
     told = winners.foretold(at, places, chances, scores[:, 0] > 0.0)

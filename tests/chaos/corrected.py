@@ -24,7 +24,7 @@ from stream_rater.contract.events import (
 from stream_rater.pipeline.updater.corrected_changes import CORRECTION
 from tests.chaos.season import Season
 from tests.chaos.tally import Tally, Who
-from tests.integration.topics import Bytes, produce, read_topic
+from tests.integration.topics import Bytes, headers_of, produce, read_topic
 from tests.rounds import ranked
 from tests.simulation.oracle import Expected, replay
 from tests.simulation.truth import EventValues, How
@@ -87,7 +87,7 @@ class CorrectedSeason(Season):
         rejected = [
             (int(header(h, "source-partition")), int(header(h, "source-offset")),
              header(h, "error-code"))
-            for h in (m.headers() or () for m in read_topic(self._settings, topics.rejected))
+            for h in (headers_of(m) for m in read_topic(self._settings, topics.rejected))
         ]  # fmt: skip
         found.mistakes += unlike(rejected, expected.rejections)
         found.mistakes += strange(expected.beliefs(How.APPLIED), self._settings)

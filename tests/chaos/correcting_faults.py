@@ -95,7 +95,7 @@ def corrections_upgrade(name: str, folder: Path, quick: bool) -> Outcome:
             during(scene, season, breaks, begun=number == 0)
             worker.wait()
             newer = scene.crew.replace(worker)
-            wait_until(lambda newer=newer: newer.metric("stream_rater_owned") > 0, "it has a share")
+            wait_until(newer.has_a_share, "it has a share")
             during(scene, season, lambda: None, begun=False)
         scene.recover()  # no sooner: older workers leave the newer ones' parts alone
         return scene.outcome()

@@ -108,7 +108,7 @@ def upgrade(name: str, folder: Path, quick: bool) -> Outcome:
             worker.terminate()
             worker.wait()
             newer = scene.crew.replace(worker)
-            wait_until(lambda newer=newer: newer.metric("stream_rater_owned") > 0, "it has a share")
+            wait_until(newer.has_a_share, "it has a share")
         scene.recover()  # no sooner: older workers leave the newer ones' parts alone
         return scene.outcome()
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, TopicPartition
-from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewPartitions
 
 from stream_rater.adapters.driver import Driver
 from stream_rater.adapters.kafka import consumer
@@ -26,7 +26,7 @@ from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.ladder_history import NoteStore
 from stream_rater.pipeline.ports import Effect, Event, Poll, Publish, Seek
-from tests.integration.topics import Bytes, produce, read_topic
+from tests.integration.topics import Bytes, headers_of, produce, read_topic
 from tests.waits import HANGS_S, Watch, wait_until
 
 ESTIMATOR, UPDATER = "estimator", "updater"
@@ -340,7 +340,7 @@ class KafkaRig:
     def rejections(self) -> list[Rejected]:
         rejected = []
         for message in self._read(self._admin.topics.rejected):
-            headers = {name: value.decode() for name, value in message.headers() or ()}
+            headers = {name: value.decode() for name, value in headers_of(message)}
             assert headers["source-topic"] == self._admin.topics.rounds
             place = int(headers["source-partition"]), int(headers["source-offset"])
             said = headers["error-code"], headers["error"]

@@ -79,8 +79,9 @@ class Rig:
 
         def send(producer: Producer) -> None:
             for each in events:
-                place = each.value, each.key, [], each.shard
-                self.transactions.produce(producer, self.topic, *place)
+                self.transactions.produce(
+                    producer, self.topic, each.value, each.key, [], each.shard
+                )
 
         return send
 

@@ -231,8 +231,10 @@ def test_a_loss_is_noticed(settings: real.SettingsFactory, lost: str, noticed: s
     writer.checkpoint([5, 6])
     client = redis.Redis.from_url(at.redis)
     keys = keys_of(LADDER)
-    gone = {"all": list(contents(at)), "ladder": list(keys), "root": [ROOT]}[lost]
-    client.delete(*gone)
+    held: dict[str, list[Any]] = {
+        "all": list(contents(at)), "ladder": list(keys), "root": [ROOT],
+    }  # fmt: skip
+    client.delete(*held[lost])
     client.close()
     if noticed == "checkpoint" or lost != "root":
         with pytest.raises(IndexLost):
@@ -339,7 +341,8 @@ def test_all_pages_tell_each_who_stays_once(
 def test_a_redis_cluster(blocking: Reader, cluster_settings: Settings) -> None:
     """Ladders in different slots: written, read in every way, and deleted."""
     writer, reader = IndexWriter(cluster_settings), blocking(cluster_settings)
-    writer.check(), reader.check()
+    writer.check()
+    reader.check()
     assert writer.begin(TOPIC, 1) == [0]
     ladders = [f"ladder-{i}" for i in range(6)]
     for offset, ladder in enumerate(ladders, 1):

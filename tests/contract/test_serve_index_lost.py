@@ -141,8 +141,8 @@ def test_whatever_is_lost_no_answer_is_given(knowing: Knowing, gone: str) -> Non
     positions.all_read(ends(EVENTS))
     before, whole = answers(reader), contents(at)
     client = redis.Redis.from_url(at.redis)
-    keys = {"root": [ROOT], "all": list(whole)}.get(gone)
-    client.delete(*(keys or [getattr(keys_of(LADDER), gone)]))
+    held: dict[str, list[Any]] = {"root": [ROOT], "all": list(whole)}
+    client.delete(*(held.get(gone) or [getattr(keys_of(LADDER), gone)]))
     client.close()
     if gone != "root":
         assert answers(reader) == NOTHING
@@ -214,15 +214,16 @@ def test_a_key_that_is_lost_while_the_topic_is_read(settings: real.SettingsFacto
 
 def _lose_within(client: Any, key: str) -> None:
     """Delete the key once a write has read what there is."""
-    original = index_writer._read
+    module: Any = index_writer
+    original = module._read
 
     def lost(*given: Any) -> Any:
         found = original(*given)
-        index_writer._read = original
+        module._read = original
         client.delete(key)
         return found
 
-    index_writer._read = lost
+    module._read = lost
 
 
 # --- two processes -------------------------------------------------------------------------------
@@ -236,11 +237,11 @@ def test_what_came_behind_an_event_is_not_undone(settings: real.SettingsFactory)
     first, second = IndexWriter(at), IndexWriter(at)
     for each in (first, second):
         each.begin(TOPIC, 2)
-    story = [an_event("ann", 1), Erased(LADDER, "ann"), an_event("ann", 2, rounds=1)]
+    story: list[Any] = [an_event("ann", 1), Erased(LADDER, "ann"), an_event("ann", 2, rounds=1)]
     first.apply(story, [3, 0], [(0, 0), (0, 1), (0, 2)])
     second.apply([*story[:2], an_event("bob", 1)], [2, 1], [(0, 0), (0, 1), (1, 0)])
     assert_equal_to_newest(at, [story[2], an_event("bob", 1)])
-    gone = [an_event("eve", 3), Erased(LADDER, "eve")]
+    gone: list[Any] = [an_event("eve", 3), Erased(LADDER, "eve")]
     first.apply(gone, [5, 1], [(0, 3), (0, 4)])
     second.apply([story[2], gone[0], an_event("bob", 4)], [4, 2], [(0, 2), (0, 3), (1, 1)])
     left: list[RatingChanged] = [story[2], an_event("bob", 4)]

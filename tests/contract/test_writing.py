@@ -256,7 +256,9 @@ def test_the_time_to_send_events_counts_as_part_of_their_publish(
 
     monkeypatch.setattr(worker, "_begin", begin_in_a_second)
     call = Application(Position(2, 1), NO_BELIEFS)
-    for publishes in ([Publish(events, {0: 1})], [ShardEnds(), Publish(events, {0: 2})]):
+    groups: list[list[Effect[Any]]]
+    groups = [[Publish(events, {0: 1})], [ShardEnds(), Publish(events, {0: 2})]]
+    for publishes in groups:
         assert member.do(Apply({0: call}, events)) == {0: True}
         for each in publishes:
             member.do(each)

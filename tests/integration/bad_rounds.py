@@ -152,9 +152,9 @@ def bad_records() -> Iterator[tuple[str, Bytes]]:
     for code, values in BAD.items():
         for value in values:
             yield code, Bytes(value, KEY, partition=ELSEWHERE if code == "wrong-partition" else ANY)
-    for code, values in BAD_PACKED.items():
-        for value in values:
-            yield code, Bytes(value, KEY, PACKED)
+    for code, packed_values in BAD_PACKED.items():
+        for packed_value in packed_values:
+            yield code, Bytes(packed_value, KEY, PACKED)
 
 
 def good_record(number: int) -> Bytes:

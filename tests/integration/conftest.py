@@ -33,7 +33,9 @@ STARTED = pytest.StashKey[list[WorkerProcess]]()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the state and the log of its workers to a failed test's report."""
     report = yield
     if report.when == "call" and report.failed:

@@ -35,8 +35,10 @@ def read_all(messages: Sequence[bytes], *_: Any) -> list[PartView | None]:
     return [None] * len(messages)
 
 
-schema.encode_pieces, schema.decode = encode, decode
-decoder.read_all = read_all
+for module, name, replacement in (
+    (schema, "encode_pieces", encode), (schema, "decode", decode), (decoder, "read_all", read_all),
+):  # fmt: skip
+    setattr(module, name, replacement)
 
 if __name__ == "__main__":
     app.main()

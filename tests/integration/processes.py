@@ -97,7 +97,7 @@ class WorkerProcess:
         self._url = ""
         # Ends the worker even if the tests are killed.
         self._guard = start_guard()
-        environment = environment_of(settings) | variables
+        environment = {**environment_of(settings), **variables}
         words = command or [sys.executable, "-m", module, "run", "--role", role]
         self._process: Fork | subprocess.Popen[bytes]
         if forked and module == THIS_RELEASE and not command:
@@ -185,6 +185,10 @@ class WorkerProcess:
             for found, labelled, value in samples(self.get("/metrics")[1])
             if found == name and labels.items() <= labelled.items()
         )
+
+    def has_a_share(self) -> bool:
+        """Whether it owns a partition or shard."""
+        return self.metric("stream_rater_owned") > 0
 
     def wait_ready(self) -> None:
         """Wait until /readyz returns 200."""

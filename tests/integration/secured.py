@@ -14,7 +14,7 @@ from pathlib import Path
 
 import redis
 import trustme
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
+from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,

@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -246,7 +248,7 @@ Case = tuple[str, str]
 
 
 @pytest.fixture(scope="module")
-def attempts(castle: Castle, finished: Settings) -> Iterator[dict[Case, Callable[[], Ended]]]:
+def attempts(castle: Castle, finished: Settings) -> Iterator[dict[Case, Callable[..., Ended]]]:
     """Every case, a few at a time; each ends by itself, or is ended after a while. Rebuilds change
     what others look at: they come after those, in turn."""
     found = read_topic(finished, Topics.of(finished).parts)
@@ -280,15 +282,19 @@ def attempts(castle: Castle, finished: Settings) -> Iterator[dict[Case, Callable
 
         in_turn = pool.submit(rebuild_in_turn)
         yield {case: future.result for case, future in futures.items()} | {
-            case: lambda i=i: in_turn.result()[i] for i, case in enumerate(rebuilds)
+            case: partial(_nth, in_turn, i) for i, case in enumerate(rebuilds)
         }
         pool.shutdown(cancel_futures=True)
+
+
+def _nth(future: "Future[list[Ended]]", i: int) -> Ended:
+    return future.result()[i]
 
 
 def _prepared(castle: Castle, at: Settings, role: str, right: str) -> Settings:
     """A user who lacks this right there, which is named without its prefix."""
     named = [*map(str, least(role, NOWHERE).kafka), *rights.REDIS[role]]
-    there = [*least(role, at).kafka, *rights.REDIS[role]]
+    there: list[Any] = [*least(role, at).kafka, *rights.REDIS[role]]
     return castle.user(at, role, there[named.index(right)])
 
 

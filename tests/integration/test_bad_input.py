@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import pytest
@@ -33,7 +34,7 @@ from tests.integration.bad_rounds import (
     random_bytes,
 )
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until, workers
-from tests.integration.topics import Bytes, Finished, produce, read_topic
+from tests.integration.topics import Bytes, Finished, headers_of, produce, read_topic
 from tests.waits import STILL_S
 
 CODES = {
@@ -65,10 +66,10 @@ class Aftermath:
     """The number of events by round and player."""
 
 
-def _read_rejected(settings: Settings) -> dict[Place, list[dict[str, bytes]]]:
-    rejected: dict[Place, list[dict[str, bytes]]] = {}
+def _read_rejected(settings: Settings) -> dict[Place, list[dict[str, Any]]]:
+    rejected: dict[Place, list[dict[str, Any]]] = {}
     for message in read_topic(settings, Topics.of(settings).rejected):
-        headers = dict(message.headers() or ())
+        headers = dict[str, Any](headers_of(message))
         headers |= {"key": message.key(), "value": message.value()}
         place = int(headers["source-partition"]), int(headers["source-offset"])
         rejected.setdefault(place, []).append(headers)

@@ -8,6 +8,7 @@ its limit is larger, reports this again and again, and does not continue by itse
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, Producer
@@ -18,7 +19,7 @@ from stream_rater.config.settings import Settings
 from tests import real
 from tests.integration.bad_rounds import KEY, LADDERS, MEBIBYTE, a_round
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until
-from tests.integration.topics import Finished, make_topics, read_topic
+from tests.integration.topics import Finished, headers_of, make_topics, read_topic
 from tests.waits import STILL_S
 
 BOMB_BYTES = 100 * MEBIBYTE
@@ -98,7 +99,7 @@ def test_bombs_do_not_kill_or_stop(
     assert worker.metric("stream_rater_restarts_total") == 0, worker.log()
     sizes = [len(value) for _, values in attacks for value in values]
     rejected = read_topic(at, Topics.of(at).rejected)
-    found = [{**dict(each.headers() or ()), "value": each.value()} for each in rejected]
+    found = [{**dict[str, Any](headers_of(each)), "value": each.value()} for each in rejected]
     assert [headers["error-code"] for headers in found] == [b"too-large"] * len(sizes)
     offsets = [int(headers["source-offset"]) for headers in found]
     assert offsets == sorted(set(offsets)) and len(offsets) == len(sizes)
@@ -139,7 +140,7 @@ def test_a_large_round_is_rated_where_the_limit_is_raised(
     wait_until(Finished(at), "all is finished", every_s=0.2)
     assert worker.metric("stream_rater_restarts_total") == 0, worker.log()
     rejected = read_topic(at, Topics.of(at).rejected)
-    assert [dict(each.headers() or ())["error-code"] for each in rejected] == [b"too-large"]
+    assert [dict(headers_of(each))["error-code"] for each in rejected] == [b"too-large"]
     assert len(read_topic(at, Topics.of(at).changed)) == 2 * len(codecs)
 
 

@@ -11,7 +11,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import header
 from tests import real
 from tests.integration.processes import stream_rater
-from tests.integration.topics import read_topic
+from tests.integration.topics import headers_of, read_topic
 from tests.rounds import day, event, ranked
 
 LADDERS = [f"ladder-{number}" for number in range(6)]
@@ -33,7 +33,7 @@ def season(folder: Path) -> Path:
 def corrections(at: Settings) -> list[Message]:
     """The records that are no rounds, each partition's in order."""
     records = read_topic(at, Topics.of(at).rounds)
-    return [each for each in records if header(each.headers() or (), "event-type")]
+    return [each for each in records if header(headers_of(each), "event-type")]
 
 
 def test_corrections_lie_where_their_rounds_do(
@@ -45,7 +45,7 @@ def test_corrections_lie_where_their_rounds_do(
     sent = stream_rater("submit", str(season(tmp_path)), settings=at)
     assert (sent.returncode, sent.stderr) == (0, "30 rounds and 1 correction sent\n")
     (submitted,) = corrections(at)
-    assert header(submitted.headers() or (), "event-type") == "round-voided"
+    assert header(headers_of(submitted), "event-type") == "round-voided"
     told = {}
     for ladder in LADDERS:
         done = stream_rater("correct", "merge", ladder, "p1", "p2", settings=at)
@@ -60,7 +60,7 @@ def test_corrections_lie_where_their_rounds_do(
         assert json.loads(record.value() or b"")["ladder"] == ladder
     assert len({record.partition() for record in merges}) > 1
     for record in merges:
-        headers = record.headers() or ()
+        headers = headers_of(record)
         assert header(headers, "event-type") == header(headers, "ce_type") == "player-merged"
         ladder = (record.key() or b"").decode()
         where = f"partition {record.partition()}, offset {record.offset()}"

@@ -17,7 +17,7 @@ from stream_rater.contract.events import RatingChanged, header, joined, rating_c
 from tests import real, rounds
 from tests.integration.processes import PATIENTLY, WorkerProcess, stream_rater, wait_until
 from tests.integration.test_rebuild import flush, gone, rebuild
-from tests.integration.topics import Bytes, Finished, produce, read_topic
+from tests.integration.topics import Bytes, Finished, headers_of, produce, read_topic
 
 Start = Callable[..., WorkerProcess]
 Who = tuple[str, str]
@@ -75,7 +75,7 @@ def told(at: Settings) -> dict[Who, list[RatingChanged]]:
         assert event.event_id not in ids
         ids.add(event.event_id)
         assert message.key() == joined(event.ladder, event.player).encode()
-        assert header(message.headers() or (), "ce_id") == event.event_id
+        assert header(headers_of(message), "ce_id") == event.event_id
         found.setdefault((event.ladder, event.player), []).append(event)
     for who, events in found.items():
         assert [each.offset for each in events] == sorted({each.offset for each in events}), who

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import redis
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
 from demonstration.corner import DATABASES, NoCorner, corner, with_database
 from local.servers import Addresses

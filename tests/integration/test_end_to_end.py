@@ -93,8 +93,8 @@ def season(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Season:
     )  # fmt: skip
     assert rated.returncode == 0, rated.stderr
     beliefs = {}
-    for line in out.open():
-        row = json.loads(line)
+    for text in out.open():
+        row = json.loads(text)
         record = base64.b64decode(row["record"])
         beliefs[row["ladder"], row["player"]] = _without_offset(record)
     return Season(rounds, ladders, beliefs, results)

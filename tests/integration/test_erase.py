@@ -37,7 +37,7 @@ from tests.integration.test_corrections import (
     verified,
 )
 from tests.integration.test_rebuild import flush, rebuild
-from tests.integration.topics import TIMEOUT_S, Bytes, read_topic
+from tests.integration.topics import TIMEOUT_S, Bytes, headers_of, read_topic
 
 
 def in_redis(at: Settings) -> Iterator[bytes]:
@@ -56,7 +56,7 @@ def in_topics(at: Settings) -> Iterator[bytes]:
     """Every key, value and header's value."""
     for topic in Topics.of(at).names:
         for message in read_topic(at, topic):
-            headers: Any = message.headers() or ()
+            headers = headers_of(message)
             yield from (message.key() or b"", message.value() or b"")
             yield from (content or b"" for _, content in headers)
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -116,7 +117,8 @@ def lacking(at: Settings, case: str) -> Rights:
     """The rights without one, which is named without the prefix of the place."""
     named: Sequence[str] = [*map(str, NEEDED.kafka), *NEEDED.redis]
     there = least_at(at)
-    return there.without([*there.kafka, *there.redis][named.index(case)])
+    lost: Any = [*there.kafka, *there.redis][named.index(case)]
+    return there.without(lost)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
 from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.kafka.copier import delete_topics

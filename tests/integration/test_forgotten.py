@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
 from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.kafka.topics import Admin, Topics

@@ -1,6 +1,8 @@
 """A store that the log does not lead to, on real servers: nobody rates by it, and the way out that
 is said works."""
 
+from functools import partial
+
 import pytest
 
 from stream_rater.adapters.kafka.topics import Admin, Topics
@@ -40,6 +42,11 @@ def make_foreign(at: Settings, *, ahead: bool) -> set[int]:
     return shards
 
 
+def all_are_refused(worker: WorkerProcess, role: str, shards: set[int]) -> bool:
+    """Whether a role has refused exactly these shards."""
+    return refusing(worker, role) == shards
+
+
 def refusing(worker: WorkerProcess, role: str) -> set[int]:
     """The shards that a role has refused, with the one advice."""
     found = [each for each in worker.events("shard refused") if each["role"] == role]
@@ -65,7 +72,7 @@ def test_a_store_of_another_history_is_not_rated_by(
     worker = worker_process(at, ready=False)
     for role in ("estimator", "updater"):
         wait_until(
-            lambda role=role: refusing(worker, role) == shards, f"{role}: refused",
+            partial(all_are_refused, worker, role, shards), f"{role}: refused",
             moves=worker.moves,
         )  # fmt: skip
     stopped(worker)

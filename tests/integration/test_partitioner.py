@@ -11,7 +11,7 @@ from stream_rater.contract.events import rating_changed_from_json
 from tests import real
 from tests.integration.bad_rounds import a_round
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until
-from tests.integration.topics import Finished, read_topic
+from tests.integration.topics import Finished, headers_of, read_topic
 from tests.waits import STILL_S
 
 LADDERS = [f"ladder-{number}" for number in range(12)]
@@ -31,7 +31,7 @@ def rejected(at: real.Settings) -> dict[str, str]:
     """By ladder, why its round was rejected."""
     found = {}
     for message in read_topic(at, Topics.of(at).rejected):
-        headers = dict(message.headers() or ())
+        headers = dict(headers_of(message))
         assert headers["error-code"] == b"wrong-partition"
         found[(message.key() or b"").decode()] = headers["error"].decode()
     return found

@@ -5,10 +5,11 @@ from collections.abc import Callable
 
 import msgspec
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-from stream_rater.adapters.kafka.topics import QUIET, Admin
+from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.client import connect
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS

@@ -128,8 +128,8 @@ def test_every_number_is_the_kernels(
 
     sides = [["ann", "newcomer"], ["böb"], ["c/d", "e:{1}"]]
     question = {"sides": [{"players": side} for side in sides]}
-    question["sides"][0]["shares"] = [1.0, 0.5]  # type: ignore[assignment]
-    question["variance_factor"] = 1.5  # type: ignore[assignment]
+    question["sides"][0]["shares"] = [1.0, 0.5]
+    question["variance_factor"] = 1.5
     foretold = ask(api, f"{AT}/predict", question).json
     wanted = ladder.predict(sides, shares=[[1.0, 0.5], None, None], variance_factor=1.5)
     assert_predicted(foretold, wanted)
@@ -197,6 +197,10 @@ def test_a_player_without_rounds_leaves_the_lists(
 # --- what is lost or killed ----------------------------------------------------------------------
 
 
+def _has_read(api: WorkerProcess, events: int) -> bool:
+    return api.metric("stream_rater_serve_events_total") >= events
+
+
 def test_killed_again_and_again(
     settings: real.SettingsFactory, worker_process: Start, serve: Serve
 ) -> None:
@@ -212,9 +216,7 @@ def test_killed_again_and_again(
     wait_until(Finished(at), "all is rated")
     events = published(at)
     for api in both:
-        wait_until(
-            lambda api=api: api.metric("stream_rater_serve_events_total") >= len(events), "it read"
-        )
+        wait_until(partial(_has_read, api, len(events)), "it read")
     assert_equal_to_newest(at, events, EU)
 
 
@@ -269,6 +271,7 @@ def test_an_erased_player_is_forgotten(
     assert ask(api, f"{AT}/players/ann").status == 200
     topic = Topics.of(at).changed
     (mine,) = {m.partition() for m in read_topic(at, topic) if m.key() == b"ranked-eu:ann"}
+    assert mine is not None
     produce(at, [Bytes(None, b"ranked-eu:ann", partition=mine)], topic)
     wait_until(lambda: ask(api, f"{AT}/players/ann").status == 404, "ann is forgotten")
     (found,) = ask(api, f"{AT}/players:lookup", {"players": ["ann"]}).json["players"]

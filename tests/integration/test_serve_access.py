@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +60,7 @@ def test_the_least_rights_to_read_beliefs(castle: Castle, finished: Settings, se
         if "ladders-noted" in str(each) or "round-completed" in str(each)
     ]  # fmt: skip
     assert len(more) == 3 and len(topics) == 2
+    less: Any
     for less in (*more, *topics):
         api = serve(castle.user(finished, role, less))
         for each in of_beliefs(api):

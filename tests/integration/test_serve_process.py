@@ -3,6 +3,7 @@ outlives the other."""
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 from tests import real
@@ -19,6 +20,10 @@ def index_process(api: WorkerProcess) -> int:
     children = [pid for each in threads for pid in (each / "children").read_text().split()]
     (found,) = [pid for pid in children if "spawn_main" in _command(pid)]
     return int(found)
+
+
+def _has_ended(pid: str | int) -> bool:
+    return "spawn_main" not in _command(pid)
 
 
 def _command(pid: str | int) -> str:
@@ -39,7 +44,7 @@ def test_the_index_process_ends_with_the_other(
         index = index_process(api)
         os.kill(api.pid, number)
         assert api.wait() == (0 if number == signal.SIGTERM else -number)
-        wait_until(lambda pid=index: "spawn_main" not in _command(pid), "it has ended")
+        wait_until(partial(_has_ended, index), "it has ended")
 
 
 def test_serve_ends_if_the_index_process_is_killed(

@@ -122,7 +122,7 @@ def test_kernels_of_the_next_version(before: Settings, worker_process: Start) ->
     send(before, 0, 200)
     wait_until(lambda: len(events_of(before)) > 50, "it is under way")
     new = worker_process(before, ready=False, module=NEXT_RELEASE)
-    wait_until(lambda: new.metric("stream_rater_owned") > 0, "it has a share")
+    wait_until(new.has_a_share, "it has a share")
     send(before, 200, 200)
     old[0].terminate()
     second = worker_process(before, ready=False, module=NEXT_RELEASE)

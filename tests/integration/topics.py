@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.kafka.topic_rules import wanted
@@ -87,6 +87,13 @@ def produce(settings: Settings, records: Sequence[Bytes], topic: str = "") -> li
     assert producer.flush(TIMEOUT_S) == 0
     assert not failures, failures
     return [message for message in done if message is not None]
+
+
+def headers_of(message: Message) -> list[tuple[str, bytes]]:
+    """The headers of a message that was read. (The client's types name all forms in which it takes
+    headers.)"""
+    headers: Any = message.headers()
+    return list(headers or ())
 
 
 def read_topic(settings: Settings, topic: str) -> list[Message]:

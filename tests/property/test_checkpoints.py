@@ -175,7 +175,7 @@ def a_story(window: int = 1000) -> tuple[Story, Story]:
     plain, quick = Story(window, 0), Story(window, 1000)
     for number in range(30):
         for story in (plain, quick):
-            story.tell(*as_lines([_a_round(number)]), "")
+            story.tell(as_lines([_a_round(number)])[0], "")
         if number == 19:
             quick.checkpoint()
     return plain, quick
@@ -306,8 +306,9 @@ def test_work_that_is_done_again_ends_the_same(*, batched: bool) -> None:
     first = story.work_in(met)
     assert first[0] == [] and first[2], "it is accepted, and somebody changes"
     assert story.work_in(met) == first
-    for line in (_a_round(40), _a_round(41), a_correction("round-voided", round_id="r41")):
-        story.tell(*as_lines([line]), line.get("event_type", ""))
+    voided = a_correction("round-voided", round_id="r41")
+    for each in (_a_round(40), _a_round(41), voided):
+        story.tell(as_lines([each])[0], each.get("event_type", ""))
     assert story.begun_at[-1] == record.offset, "at the checkpoint that knows it"
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from stream_rater.contract.events import RatingChanged, joined, to_json
 from stream_rater.contract.record import Record
 from stream_rater.contract.tracecontext import Trace
 from stream_rater.pipeline.parts import decoder, schema
+from stream_rater.pipeline.parts.corrections import CorrectionPart
 from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.parts.schema import RoundInPart
 from stream_rater.pipeline.ports import Event, Position, StoredShard
@@ -22,7 +24,7 @@ from stream_rater.rating.model import Beliefs
 from stream_rater.rating.parameters import EloMMR, EloR, Glicko
 from stream_rater.rating.stages import RatingRule, rule_of
 
-SPREAD = {"weight_limit": 0.2, "sigma_limit": 80.0}
+SPREAD: dict[str, Any] = {"weight_limit": 0.2, "sigma_limit": 80.0}
 RULES = [
     rule_of(each)
     for each in (
@@ -150,7 +152,7 @@ class OfAnybody(Shard):
 
     __slots__ = ()
 
-    def _is_home(self, part: PartView, shard: int) -> bool:
+    def _is_home(self, part: PartView | CorrectionPart, shard: int) -> bool:
         return True
 
 

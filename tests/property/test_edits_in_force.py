@@ -3,12 +3,19 @@
 import random
 import tracemalloc
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_rater.contract.corrections import PlayerMerged, PlayerRemoved, SeasonStarted, name_of
+from stream_rater.contract.corrections import (
+    Correction,
+    PlayerMerged,
+    PlayerRemoved,
+    SeasonStarted,
+    name_of,
+)
 from stream_rater.contract.events import to_json
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders, LadderEdits
@@ -20,7 +27,7 @@ NAMES = "abcdefgh"
 SPANS = [(None, None), ("2026-01-02T00:00:00Z", None), (None, "2026-01-03T00:00:00Z")]
 
 
-def note(correction: msgspec.Struct, offset: int, at: int) -> NotedCorrection:
+def note(correction: Correction, offset: int, at: int) -> NotedCorrection:
     return NotedCorrection(offset, name_of(correction), msgspec.Raw(to_json(correction)), at)
 
 
@@ -64,7 +71,7 @@ def test_at_every_offset_the_edits_of_the_notes_before_hold(seed: int, size: int
     expected: list[tuple[int, Mapping[str, EntryEdit], int]] = [(-1, {}, 0)]
     """From after which offset on; the entries, and how many seasons have started."""
     for offset in range(0, 10 * size, 10):
-        correction = a_correction(rng)
+        correction: Any = a_correction(rng)
         at = max(at, offset + rng.choice([0, 0, 30]))
         entries = dict(with_one_more(entries, correction))
         expected.append((at, entries, expected[-1][2] + isinstance(correction, SeasonStarted)))

@@ -16,6 +16,7 @@ from stream_rater.contract import events
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.rounds import fallback
 from stream_rater.rounds.fastjson import runs, scan
+from stream_rater.rounds.validation import Invalid
 from tests.rounds import as_json, ranked
 
 DEPTH = 16
@@ -53,7 +54,7 @@ def taken(messages: Sequence[bytes], depth: int = DEPTH) -> list[bool]:
     """Which messages are taken."""
     rounds_, unknown, found = scan(messages, depth)
     assert len(rounds_) == len(unknown) == np.count_nonzero(found)
-    return found.tolist()  # type: ignore[no-any-return]
+    return found.tolist()
 
 
 def check(data: bytes, depth: int = DEPTH) -> bool:
@@ -125,7 +126,7 @@ def test_no_bytes_are_read_otherwise_than_by_msgspec(
         alone = check(data)
         together = taken([USUAL, data, data, USUAL])
         assert together == [True, alone, alone, True]
-    except fallback.Invalid as refused:
+    except Invalid as refused:
         raise AssertionError(f"{data!r} was taken: {refused}") from None
 
 

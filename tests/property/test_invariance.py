@@ -42,7 +42,7 @@ COLUMNS = 1e-3
 of the deviations there are."""
 
 ELO_MMR = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho=0.5, drift_per_day=3.0, history="full")
-EVOLVING = [ELO_MMR, EloMMX(beta=200.0, gamma=40.0, ties="split", history="full")]
+EVOLVING: list[Any] = [ELO_MMR, EloMMX(beta=200.0, gamma=40.0, ties="split", history="full")]
 SYSTEMS: list[RatingConfig] = [
     *EVOLVING,
     Codeforces(beta=200.0, weight=0.5, history="full"),

@@ -85,7 +85,7 @@ def by_oracle(players: dict[str, oracle.Player], config: EloMMR, standings: Stan
 @settings(max_examples=300)
 def test_ratings_equal_the_oracles(season: Season) -> None:
     """Performances, mu and sigma of every player, round by round: whatever the parameters."""
-    pool, slow = Pool(Ladder(rating=season.config)), {}
+    pool, slow = Pool(Ladder(rating=season.config)), dict[str, Any]()
     for offset, each in enumerate(season.rounds):
         standings = standings_of(season.config, each)
         performances = by_kernels(pool, standings, offset)

@@ -129,7 +129,7 @@ def assert_alike(
     decoded: DecodedRounds,
 ) -> None:  # fmt: skip
     """The rounds to the bit, and the refusals with code, text and whose they are."""
-    valid, refusals = list[ReadRound](), []
+    valid, refusals = list[ReadRound](), list[tuple[str, ...] | None]()
     for each in records:
         try:
             valid.append(oracle_reader.read(ladders, each, partitions))
@@ -155,7 +155,7 @@ def assert_alike(
 def columns(rounds: RoundBatch) -> list[Any]:
     """All of them."""
     told = [(each.round_id, each.ladder, each.completed_at) for each in rounds.heads]
-    arrays = [
+    arrays: list[Any] = [
         rounds.time, rounds.weight, rounds.ceiling, rounds.entries, rounds.sizes, rounds.place,
         rounds.members, rounds.share,
     ]  # fmt: skip

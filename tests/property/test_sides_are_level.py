@@ -123,7 +123,7 @@ def test_a_member_who_hardly_played_changes_nothing(
         config, (sizes[0], sizes[1] + 1), shares.tolist(), level.tolist(), more.tolist()
     )
     assert alone.tolist() == pytest.approx(with_them.tolist(), abs=2e-3)
-    before = learnt(config, sizes, np.ones(n), mu, rounds)
+    before = learnt(config, sizes, np.ones(n), mu, rounds.astype(np.float64))
     after = learnt(config, (sizes[0], sizes[1] + 1), shares, level, more)[:n]
     if isinstance(config, Topcoder):
         return  # its weights are by rounds played, of a side those of its oldest member

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.tracecontext import Trace
-from stream_rater.pipeline.parts import decoder, schema
+from stream_rater.pipeline.parts import decoder, schema, unpacking
 from stream_rater.pipeline.parts.decoder import PartView, rows_of
 from stream_rater.pipeline.parts.schema import (
     EVIDENCE_BYTES,
@@ -55,7 +55,7 @@ MESSAGES = [
 ]  # fmt: skip
 
 
-def told(piece: PartView) -> list[object]:
+def told(piece: PartView) -> list[Any]:
     """All that stage 2 learns of a part."""
     rows = rows_of([piece])
     ids, (times, completed) = rows.round_ids.texts(), rows.completed_at
@@ -103,11 +103,7 @@ def test_longest_forms() -> None:
     assert list(map(told, pieces)) == list(map(decoded, messages))
     assert len({id(piece.decoded) for piece in pieces}) == 3
     rows = rows_of([pieces[3], pieces[0], pieces[2]])
-    assert list(rows.players) == [
-        row[0]
-        for i in (3, 0, 2)
-        for row in told(pieces[i])  # type: ignore[index]
-    ]
+    assert list(rows.players) == [row[0] for i in (3, 0, 2) for row in told(pieces[i])]
     assert len({*rows.rules}) == len(rows.rules) == 2
 
 
@@ -196,14 +192,14 @@ def test_a_player_twice() -> None:
 
 def test_the_same_mark_is_not_the_same_player(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has another's by chance is a player still."""
-    unpack = decoder.unpacking.unpack
+    unpack = unpacking.unpack
 
-    def colliding(*arguments: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    def colliding(*arguments: Any) -> np.ndarray:
         found = unpack(*arguments)
-        found[:, decoder.unpacking.DISTINCT] = False
+        found[:, unpacking.DISTINCT] = False
         return found
 
-    monkeypatch.setattr(decoder.unpacking, "unpack", colliding)
+    monkeypatch.setattr(unpacking, "unpack", colliding)
     assert decoder.read_all(MESSAGES[:2]) == [None, None]
     assert told(decoder.read(MESSAGES[0])) == decoded(MESSAGES[0])
 

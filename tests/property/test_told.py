@@ -72,8 +72,8 @@ def test_all_differences_add_up_to_the_rating() -> None:
     accepted = engine.log.read().corrections["l"]
     assert len(accepted) >= 0.9 * CORRECTIONS
     told: dict[str, list[RatingChanged]] = {}
-    for events in engine.log.changed:
-        for event in map(rating_changed_from_json, (each.value for each in events)):
+    for published in engine.log.changed:
+        for event in map(rating_changed_from_json, (each.value for each in published)):
             told.setdefault(event.player, []).append(event)
     corrected = [each for some in told.values() for each in some if each.correction]
     assert len(corrected) > 10 * len(PLAYERS)

@@ -205,9 +205,10 @@ def test_rows_that_are_not_kept_have_the_same_bits(monkeypatch: pytest.MonkeyPat
     place = np.sort(rng.integers(1, 9, 12)).astype(np.int32)
     m, v, b2 = rng.normal(0.0, 300.0, 12), rng.uniform(1e3, 1e5, 12), np.full(12, 6e4)
     kept, anew = np.empty((12, 3)), np.empty((12, 3))
-    two_moment.rate_sides.py_func(place, m, v, b2, math.inf, kept)
+    rate_sides: Any = two_moment.rate_sides
+    rate_sides.py_func(place, m, v, b2, math.inf, kept)
     monkeypatch.setattr(two_moment, "KEPT", 0)
-    two_moment.rate_sides.py_func(place, m, v, b2, math.inf, anew)
+    rate_sides.py_func(place, m, v, b2, math.inf, anew)
     assert kept.tobytes() == anew.tobytes()
 
 
@@ -238,7 +239,8 @@ def test_whatever_ratings_are_the_new_ones_are_numbers(seed: int) -> None:
     assert np.isfinite(found[:, :BEGAN]).all()
     assert (np.isnan(found[:, BEGAN]) == (given_wave.rounds > 0)).all()
     assert (found[:, 2] > 0.0).all()
-    grid = two_moment._grid.py_func(mu, sigma * sigma, np.full(players, config.beta**2))
+    make_grid: Any = two_moment._grid
+    grid = make_grid.py_func(mu, sigma * sigma, np.full(players, config.beta**2))
     assert grid.columns <= two_moment.MOST_COLUMNS and grid.points <= two_moment.MOST_POINTS
 
 

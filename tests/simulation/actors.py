@@ -1,7 +1,7 @@
 """The actors of the simulation: machines with their workers, and calls that outlive their
 caller."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
@@ -13,23 +13,21 @@ from stream_rater.adapters.memory.servers import Group
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.contract.errors import CannotGoOn, Trouble
 from stream_rater.operations.cutoff import Cutoff
-from stream_rater.pipeline.corrections.correction_job import Corrected
 from stream_rater.pipeline.corrections.correction_ports import (
     DropCheckpoint,
     KeepCheckpoint,
     NoteCorrections,
     WritePiece,
 )
-from stream_rater.pipeline.corrections.correction_work import Work
 from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.parts.corrections import CorrectionPart
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import Apply, CommitSource, Effect, Publish, Scatter
 from stream_rater.pipeline.same_history import REBUILD
 from stream_rater.pipeline.updater.updater import Updater
 
+from .transitions import StateWatch
 from .world import UnkindWorker
 
 WRITES = (
@@ -78,18 +76,6 @@ class NextJudged(LogContext):
         return super().rules(ladder, offset) + bytes([NEXT_KERNEL])
 
 
-def _next_work(kind: type[Work]) -> type[Work]:
-    """The work on a correction by kernels of the next version."""
-
-    class NextWork(kind):  # type: ignore[misc, valid-type]
-        """Work whose parts name the next version."""
-
-        def _part(self, some: Corrected, rows: Sequence[int]) -> CorrectionPart:
-            return msgspec.structs.replace(super()._part(some, rows), kernel=NEXT_KERNEL)
-
-    return NextWork
-
-
 def upgraded(kind: type[Estimator]) -> type[Estimator]:
     """The estimator with kernels of the next version, which compute the same bits."""
 
@@ -97,11 +83,9 @@ def upgraded(kind: type[Estimator]) -> type[Estimator]:
         """An estimator of the next release."""
 
         def _forget_everything(self) -> None:
-            self._admission._log = NextJudged(*self._admission._log)
+            of = self._admission
+            of._log, of._options = NextJudged(*of._log), of._options._replace(kernel=NEXT_KERNEL)
             super()._forget_everything()
-            corrections = self._admission.corrections
-            corrections._log = self._admission._log
-            corrections.work_kind = _next_work(corrections.work_kind)
 
         def _estimate(self, *arguments: Any) -> Part:
             part = super()._estimate(*arguments)
@@ -120,6 +104,8 @@ class Actor:
     machine: Generator[Effect[Any], Any, Any]
     effect: Effect[Any]
     steps: Steps
+    states: StateWatch | None = None
+    """Derives the states of the partitions or shards of the machine."""
     pieces: int = 0
     """How many pieces of the effect are done."""
     old: bool = True
@@ -162,6 +148,8 @@ class Actor:
     def go_on(self, effect: Effect[Any]) -> None:
         """Start the next effect that the machine asked for."""
         self.effect, self.steps, self.pieces = effect, self.worker.steps(effect), 0
+        if self.states is not None:
+            self.states.asked(effect)
 
     def perform(self) -> None:
         """Perform the rest of the current effect."""
@@ -177,6 +165,8 @@ class Actor:
         try:
             next(self.steps)
         except StopIteration as done:
+            if self.states is not None:
+                self.states.got(done.value, self.effect)
             self._answer(partial(self.machine.send, done.value))
         except Trouble as trouble:
             self._answer(partial(self.machine.throw, trouble))

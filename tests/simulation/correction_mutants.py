@@ -1,19 +1,23 @@
 """Mutants of corrections, each with one rule left out."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from stream_rater.adapters.memory.driver import Steps
 from stream_rater.contract.errors import StoreTrouble
+from stream_rater.pipeline.corrections.ahead import MakeAhead
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
 from stream_rater.pipeline.corrections.correction_ports import (
     Noted,
     NotedCorrection,
 )
-from stream_rater.pipeline.corrections.correction_work import QueuedCorrection, Work
+from stream_rater.pipeline.corrections.correction_work import Work
 from stream_rater.pipeline.corrections.corrections import Corrections
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
+from stream_rater.pipeline.corrections.log_context import QueuedCorrection
+from stream_rater.pipeline.estimator.admission import MakeCorrections
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.input_partition import InputPartition
@@ -65,72 +69,68 @@ def _never_rated(record: bytes) -> bytes:
     return record[:6] + bytes(5) + record[11:]
 
 
-class _Kind(Estimator):
+def with_corrections(make: MakeCorrections) -> type[Estimator]:
     """An estimator with other rules about corrections."""
 
-    kind: type[Corrections]
+    class Altered(Estimator):
+        """An estimator that makes its corrections by `make`."""
 
-    def _forget_everything(self) -> None:
-        super()._forget_everything()
-        of = self._admission
-        of.corrections = self.kind(of._log, of._options)
+        def __init__(self, *given: Any, **options: Any) -> None:
+            super().__init__(*given, **options, make_corrections=make)
+
+    return Altered
 
 
-class LaterRoundPasses(_Kind):
+def with_job(make_job: Callable[..., CorrectionJob]) -> type[Estimator]:
+    """An estimator that works corrections in by another job."""
+    return with_corrections(partial(Corrections, make_work=partial(Work, make_job=make_job)))
+
+
+def with_ahead(make_ahead: MakeAhead) -> type[Estimator]:
+    """An estimator that judges queued corrections by other rules."""
+    return with_job(partial(CorrectionJob, make_ahead=make_ahead))
+
+
+class LaterRoundPasses(Corrections):
     """Rates rounds of a ladder while a correction before them waits."""
 
-    class kind(Corrections):  # noqa: N801
-        """Corrections for which nobody waits."""
-
-        def admit(self, pending: PendingRounds) -> tuple[PendingRounds, PendingRounds]:
-            deferred, self._deferred = self._deferred, {}
-            found = super().admit(pending)
-            self._deferred = deferred
-            return found
+    def admit(self, pending: PendingRounds) -> tuple[PendingRounds, PendingRounds]:
+        deferred, self._deferred = self._deferred, {}
+        found = super().admit(pending)
+        self._deferred = deferred
+        return found
 
 
-class CorrectsTooEarly(_Kind):
+class CorrectsTooEarly(Corrections):
     """Works a correction in while earlier rounds wait."""
 
-    class kind(Corrections):  # noqa: N801
-        """Corrections that are always due."""
-
-        def due(self, inputs: Mapping[int, InputPartition]) -> list[QueuedCorrection]:
-            return [queue[0] for queue in self._queues.values() if queue]
+    def due(self, inputs: Mapping[int, InputPartition]) -> list[QueuedCorrection]:
+        return [queue[0] for queue in self._queues.values() if queue]
 
 
-class RemovedPlayerRated(_Kind):
+class RemovedPlayerRated(Corrections):
     """Rates later rounds as they were reported."""
 
-    class kind(Corrections):  # noqa: N801
-        """Corrections without edits of later rounds."""
-
-        def edits_of(self, ladder: str, offset: int) -> Edits:
-            return NO_EDITS
+    def edits_of(self, ladder: str, offset: int) -> Edits:
+        return NO_EDITS
 
 
-class OldNameKept(_Kind):
+class OldNameKept(Corrections):
     """Rates a merged player's later rounds under the old name."""
 
-    class kind(Corrections):  # noqa: N801
-        """Corrections whose merged players keep their names."""
-
-        def edits_of(self, ladder: str, offset: int) -> Edits:
-            edits, found = super().edits_of(ladder, offset), EntryEdits()
-            for name, edit in edits.entries.items():
-                for span in edit.removed if edit.player == name else ():
-                    found.remove(name, span)
-            return Edits(found.now(), edits.voided, edits.amended, edits.seasons)
+    def edits_of(self, ladder: str, offset: int) -> Edits:
+        edits, found = super().edits_of(ladder, offset), EntryEdits()
+        for name, edit in edits.entries.items():
+            for span in edit.removed if edit.player == name else ():
+                found.remove(name, span)
+        return Edits(found.now(), edits.voided, edits.amended, edits.seasons)
 
 
-class BatchForgotten(_Kind):
+class BatchForgotten(Corrections):
     """Takes a batch for worked in as soon as that is noted."""
 
-    class kind(Corrections):  # noqa: N801
-        """Corrections that wait until `corrections-applied` is noted."""
-
-        def noted(self, noted: Noted) -> None:
-            self._edits = {ladder: _Forgetful(some) for ladder, some in noted.items()}
+    def noted(self, noted: Noted) -> None:
+        self._edits = {ladder: _Forgetful(some) for ladder, some in noted.items()}
 
 
 class _Forgetful(LadderEdits):
@@ -141,20 +141,17 @@ class _Forgetful(LadderEdits):
         return [each for each in super().waiting(before) if each not in gone]
 
 
-class CorrectedNotAwaited(_Kind):
+class CorrectedNotAwaited(Corrections):
     """Does not let corrected players await their parts."""
 
-    class kind(Corrections):  # noqa: N801
-        """Corrections whose parts are not in flight."""
-
-        def work_on(
-            self,
-            queued: QueuedCorrection,
-            in_flight: InFlightWindow,
-            now_s: float,
-            observer: Observer,
-        ) -> Step[bool]:
-            return (yield from super().work_on(queued, _Nowhere(), now_s, observer))
+    def work_on(
+        self,
+        queued: QueuedCorrection,
+        in_flight: InFlightWindow,
+        now_s: float,
+        observer: Observer,
+    ) -> Step[bool]:
+        return (yield from super().work_on(queued, _Nowhere(), now_s, observer))
 
 
 class _Nowhere(InFlightWindow):
@@ -189,20 +186,11 @@ class SeasonTwice(Estimator):
         return read
 
 
-class CheckpointAfterAnEdit(_Kind):
+class CheckpointAfterAnEdit(CorrectionJob):
     """Begins at a checkpoint though a correction that it does not know is of an earlier round."""
 
-    class kind(Corrections):  # noqa: N801
-        """Corrections with this work."""
-
-        class work_kind(Work):  # noqa: N801
-            """Work with this job."""
-
-            class job_kind(CorrectionJob):  # noqa: N801
-                """A job that takes every correction of before for one that the checkpoint knows."""
-
-                def _known_at(self, head: Head) -> set[Place]:
-                    return {each.place for each in self._before}
+    def _known_at(self, head: Head) -> set[Place]:
+        return {each.place for each in self._before}
 
 
 class CheckpointMustBeKept(UnkindWorker):
@@ -213,19 +201,10 @@ class CheckpointMustBeKept(UnkindWorker):
         raise StoreTrouble("OOM command not allowed when used memory > 'maxmemory'")
 
 
-class CheckpointWithoutWindow(_Kind):
+class CheckpointWithoutWindow(CorrectionJob):
     """Does not read the round ids before a checkpoint again."""
 
-    class kind(Corrections):  # noqa: N801
-        """Corrections with this work."""
-
-        class work_kind(Work):  # noqa: N801
-            """Work with this job."""
-
-            class job_kind(CorrectionJob):  # noqa: N801
-                """A job that begins to read at the last round of the checkpoint."""
-
-                @property
-                def _rounds_from(self) -> int:
-                    head = self._beginning.head
-                    return 0 if head is None else head.last[0]
+    @property
+    def _rounds_from(self) -> int:
+        head = self._beginning.head
+        return 0 if head is None else head.last[0]

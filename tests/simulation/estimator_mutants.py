@@ -1,8 +1,10 @@
 """Mutants of steps 1 to 7, each with one rule left out."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -164,10 +166,8 @@ class HeldFromBefore(Estimator):
     """Step 6 that goes on holding a belief from before the player's last round."""
 
     def _close(self, pending: PendingRounds) -> None:
-        cache = self._belief_cache
-        drop, cache.drop = cache.drop, lambda _: None  # type: ignore[method-assign]
-        super()._close(pending)
-        cache.drop = drop  # type: ignore[method-assign]
+        with patch.object(self._belief_cache, "drop"):
+            super()._close(pending)
 
 
 class HeldWithoutTheRound(Estimator):
@@ -203,7 +203,7 @@ class CommitsMaximum(Estimator):
         for partition, source in self._inputs.items():
             if source._finished:
                 offsets[partition] = max(source._finished) + 1
-                rejections += source._rejections.values()
+                rejections += itertools.chain.from_iterable(source._rejections.values())
                 source._unfinished.clear()
                 source._finished.clear()
                 source._rejections.clear()

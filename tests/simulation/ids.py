@@ -32,7 +32,7 @@ class IdsInStore(Estimator):
     def _window_start(self, c: int, log_start: int) -> int:
         return c
 
-    def _poll(self, timeout_s: float, *, full: bool) -> Step[frozenset[int]]:
+    def _poll(self, timeout_s: float, *, full: bool) -> Step[None]:
         polling = super()._poll(timeout_s, full=full)
         polled = yield from ask(next(polling))
         self._second = set[tuple[int, int]]()
@@ -42,8 +42,8 @@ class IdsInStore(Estimator):
                 yield from self._note(record)
         try:
             polling.send(polled)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
+        except StopIteration:
+            return
         raise AssertionError("a poll is one effect")
 
     def _note(self, record: Record) -> Step[None]:

@@ -151,22 +151,28 @@ MUTANTS = {
         "corrections that are fresh only", Machines(updater=corrected.CorrectedTwice)
     ),
     "later-round-passes": Mutant(
-        "later rounds after the correction", Machines(estimator=corrected.LaterRoundPasses)
+        "later rounds after the correction",
+        Machines(estimator=corrected.with_corrections(corrected.LaterRoundPasses)),
     ),
     "corrects-too-early": Mutant(
-        "corrections after all earlier rounds", Machines(estimator=corrected.CorrectsTooEarly)
+        "corrections after all earlier rounds",
+        Machines(estimator=corrected.with_corrections(corrected.CorrectsTooEarly)),
     ),
     "removed-player-rated": Mutant(
-        "removed players out of later rounds", Machines(estimator=corrected.RemovedPlayerRated)
+        "removed players out of later rounds",
+        Machines(estimator=corrected.with_corrections(corrected.RemovedPlayerRated)),
     ),
     "old-name-kept": Mutant(
-        "merged players under one name", Machines(estimator=corrected.OldNameKept)
+        "merged players under one name",
+        Machines(estimator=corrected.with_corrections(corrected.OldNameKept)),
     ),
     "batch-forgotten": Mutant(
-        "a batch that is noted and not sent", Machines(estimator=corrected.BatchForgotten)
+        "a batch that is noted and not sent",
+        Machines(estimator=corrected.with_corrections(corrected.BatchForgotten)),
     ),
     "corrected-not-awaited": Mutant(
-        "corrected players awaited", Machines(estimator=corrected.CorrectedNotAwaited)
+        "corrected players awaited",
+        Machines(estimator=corrected.with_corrections(corrected.CorrectedNotAwaited)),
     ),
     "untold-unnoted": Mutant(
         "notes of what was last told", Machines(updater=corrected.UntoldUnnoted)
@@ -175,7 +181,8 @@ MUTANTS = {
         "the season of the remembered prior", Machines(estimator=corrected.SeasonTwice)
     ),
     "checkpoint-after-an-edit": Mutant(
-        "checkpoints before all edited rounds", Machines(estimator=corrected.CheckpointAfterAnEdit)
+        "checkpoints before all edited rounds",
+        Machines(estimator=corrected.with_job(corrected.CheckpointAfterAnEdit)),
     ),
     "checkpoint-must-be-kept": Mutant(
         "corrections without checkpoints",
@@ -183,17 +190,23 @@ MUTANTS = {
         stuck=True,
     ),
     "checkpoint-without-window": Mutant(
-        "round ids before a checkpoint", Machines(estimator=corrected.CheckpointWithoutWindow)
+        "round ids before a checkpoint",
+        Machines(estimator=corrected.with_job(corrected.CheckpointWithoutWindow)),
     ),
     "judged-by-a-later-record": Mutant(
-        "verdicts by the log before", Machines(estimator=queued.JudgedByALaterRecord)
+        "verdicts by the log before",
+        Machines(estimator=corrected.with_ahead(queued.JudgedByALaterRecord)),
     ),
     "part-refused": Mutant(
-        "what is accepted in a batch is worked in", Machines(estimator=queued.PartRefused)
+        "what is accepted in a batch is worked in",
+        Machines(estimator=corrected.with_ahead(queued.PartRefused)),
     ),
-    "ids-lost": Mutant("ids before a checkpoint", Machines(estimator=queued.IdsLost)),
+    "ids-lost": Mutant(
+        "ids before a checkpoint", Machines(estimator=corrected.with_job(queued.IdsLost))
+    ),
     "amended-ids-lost": Mutant(
-        "amended names before a checkpoint", Machines(estimator=queued.AmendedIdsLost)
+        "amended names before a checkpoint",
+        Machines(estimator=corrected.with_job(queued.AmendedIdsLost)),
     ),
     "reaches-what-is-corrected": Mutant(
         "rebuild without corrections that wait", Machines(reach=ReachesWhatIsCorrected)

@@ -3,100 +3,47 @@
 from collections.abc import Sequence
 
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.corrections.ahead import Ahead, AllAhead
+from stream_rater.pipeline.corrections.ahead import Ahead
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
 from stream_rater.pipeline.corrections.correction_judge import Refusals, Steps
-from stream_rater.pipeline.corrections.correction_work import Work
-from stream_rater.pipeline.corrections.corrections import Corrections
 from stream_rater.pipeline.corrections.log_context import QueuedCorrection
 from stream_rater.pipeline.ports import CommitSource
 from stream_rater.replay.id_filter import IdFilter
 
-from .correction_mutants import _Kind
 from .registry import catches
 from .stage import A0, A1, Stage
 
 
-class JudgedByALaterRecord(_Kind):
+class JudgedByALaterRecord(Ahead):
     """Judges corrections that wait in any order: the last first."""
 
-    class kind(Corrections):  # noqa: N801
-        """Corrections with this work."""
-
-        class work_kind(Work):  # noqa: N801
-            """Work with this job."""
-
-            class job_kind(CorrectionJob):  # noqa: N801
-                """A job that judges so."""
-
-                class ahead_kind(AllAhead):  # noqa: N801
-                    """All queues."""
-
-                    class kind(Ahead):  # noqa: N801
-                        """One queue."""
-
-                        def reach(self, record: Record) -> Steps[None]:
-                            self.remember(record)
-                            yield from self._judge.reach(record)
-                            if record.offset == max(self._polled):
-                                for each in reversed(self._polled.values()):
-                                    yield from self._judge_polled(each)
+    def reach(self, record: Record) -> Steps[None]:
+        self.remember(record)
+        yield from self._judge.reach(record)
+        if record.offset == max(self._polled):
+            for each in reversed(self._polled.values()):
+                yield from self._judge_polled(each)
 
 
-class PartRefused(_Kind):
+class PartRefused(Ahead):
     """Refuses a batch as a whole if one of its corrections is refused."""
 
-    class kind(Corrections):  # noqa: N801
-        """Corrections with this work."""
-
-        class work_kind(Work):  # noqa: N801
-            """Work with this job."""
-
-            class job_kind(CorrectionJob):  # noqa: N801
-                """A job that judges so."""
-
-                class ahead_kind(AllAhead):  # noqa: N801
-                    """All queues."""
-
-                    class kind(Ahead):  # noqa: N801
-                        """One queue."""
-
-                        def _found(
-                            self, judged: Sequence[QueuedCorrection], refused: Refusals
-                        ) -> Refusals | None:
-                            return refused or super()._found(judged, refused)
+    def _found(self, judged: Sequence[QueuedCorrection], refused: Refusals) -> Refusals | None:
+        return refused or super()._found(judged, refused)
 
 
-class IdsLost(_Kind):
+class IdsLost(CorrectionJob):
     """Takes no id for one that may be before a checkpoint."""
 
-    class kind(Corrections):  # noqa: N801
-        """Corrections with this work."""
-
-        class work_kind(Work):  # noqa: N801
-            """Work with this job."""
-
-            class job_kind(CorrectionJob):  # noqa: N801
-                """A job with an empty filter."""
-
-                def _ids_before(self) -> IdFilter:
-                    return IdFilter()
+    def _ids_before(self) -> IdFilter:
+        return IdFilter()
 
 
-class AmendedIdsLost(_Kind):
+class AmendedIdsLost(CorrectionJob):
     """Keeps the ids of the rounds before a checkpoint only as they were reported."""
 
-    class kind(Corrections):  # noqa: N801
-        """Corrections with this work."""
-
-        class work_kind(Work):  # noqa: N801
-            """Work with this job."""
-
-            class job_kind(CorrectionJob):  # noqa: N801
-                """A job that adds no amended round to the filter."""
-
-                def _add_amended(self, ids: IdFilter) -> None:
-                    pass
+    def _add_amended(self, ids: IdFilter) -> None:
+        pass
 
 
 @catches("judged-by-a-later-record")

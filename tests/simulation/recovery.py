@@ -51,8 +51,8 @@ def rebuild(
     scattered = {p: log.estimators.committed.get(p, 0) for p in range(len(log.rounds))}
     shards = len(log.parts)
     reach = reaching(applied, scattered, shards, NEXT_KERNEL)
-    for shard in log.parts:
-        reach.note(shard[shard.start :])
+    for parts in log.parts:
+        reach.note(parts[parts.start :])
     reach.check()
     told_all = [rating_changed_from_json(each.value) for shard in log.changed for each in shard]
     if any(shard.start for shard in log.parts):
@@ -88,8 +88,8 @@ def rebuild(
         judge_all = partial(judged, again, ladders, window, len(log.rounds))
         noted = log.read().corrections
         log.write(restated_corrections(to_restate(work.verdicts, noted, judge_all)))
-    for number, shard in enumerate(log.parts):
-        store.forget_before(number, shard.start)
+    for number, parts in enumerate(log.parts):
+        store.forget_before(number, parts.start)
 
 
 def expire(log: Log, rng: random.Random) -> None:

@@ -1,20 +1,34 @@
 """The outcome of a seed, and the command that replays it."""
 
+from typing import NamedTuple
+
 from .actors import PRODUCTION, Machines
 from .faults import Faults
 from .simulator import Simulation
+from .transitions import Taken
+
+
+class Outcome(NamedTuple):
+    """The outcome of a seed."""
+
+    violations: list[str]
+    """The violations; or the exception, if the seed raised one."""
+    faults: Faults
+    """The faults that happened."""
+    taken: set[Taken]
+    """The transitions between states that the machines took."""
 
 
 def outcome_of(
     seed: int, machines: Machines = PRODUCTION, *, trace: list[str] | None = None
-) -> tuple[list[str], Faults]:
-    """The violations of a seed, or its exception; and the faults that happened."""
+) -> Outcome:
+    """Run a seed."""
     simulation = Simulation(seed, machines, trace=None if trace is None else trace.append)
     try:
         found = simulation.run()
     except Exception as error:
         found = [f"raised {error!r}"]
-    return found, simulation.faults
+    return Outcome(found, simulation.faults, simulation.taken)
 
 
 def replay_command(seed: int) -> str:

@@ -17,6 +17,7 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.errors import LogTrouble, StoreTrouble
 from stream_rater.pipeline.estimator.estimator import Estimator
+from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.updater.updater import Updater
 
 from . import oracle, recovery
@@ -38,6 +39,7 @@ from .game import (
     submissions,
     weather,
 )
+from .transitions import PartitionWatch, ShardWatch, Taken
 from .world import StoreWithPast, Unkindness
 
 WINDOW = 12
@@ -70,6 +72,8 @@ class Simulation:
         self.patience = Patience(self.rng, self.weather.patience)
         self.doubt, self.now_s = self.weather.doubt, 0.0
         self.watch = Watch()
+        self.taken: set[Taken] = set()
+        """The transitions between states that the machines have taken."""
         self.upgrading = False
         """Whether workers that start from now on have the next release and ladders file."""
         self.actors: list[Actor] = []
@@ -98,9 +102,11 @@ class Simulation:
             self.rng,
             Unkindness(self.weather.small_bites, self.weather.deaf, self.weather.stutter),
         )
-        machine = (self._estimator() if estimating else self._updater()).run()
+        states = PartitionWatch(self.taken) if estimating else ShardWatch(self.taken, self.watch)
+        machine = self._machine(states).run()
         effect = next(machine)
-        actor = Actor(role, worker, machine, effect, worker.steps(effect), pace=self._pace())
+        steps = worker.steps(effect)
+        actor = Actor(role, worker, machine, effect, steps, states, pace=self._pace())
         actor.old = not self.upgrading
         actor.skew_s = self.rng.uniform(0.0, 1e6)
         self.actors.append(actor)
@@ -110,21 +116,27 @@ class Simulation:
         self.faults["slow"] += pace < 1.0
         return pace
 
-    def _estimator(self) -> Estimator:
+    def _machine(self, states: PartitionWatch | ShardWatch) -> Estimator | Updater:
+        if isinstance(states, PartitionWatch):
+            return self._estimator(states)
+        states.updater = self._updater(states)
+        return states.updater
+
+    def _estimator(self, observer: Observer) -> Estimator:
         kind = self.machines.estimator
         return (upgraded(kind) if self.upgrading else kind)(
             self.ladders, len(self.log.parts), PARTITIONS, window=WINDOW,
             rejects_per_second=self.rejects_per_second,
             wave_players=self.weather.wave_players, rows_per_part=self.weather.rows_per_part,
             commit_every_s=self.weather.commit_every_s,
-            checkpoint_every=self.weather.checkpoint_every,
+            checkpoint_every=self.weather.checkpoint_every, observer=observer,
         )  # fmt: skip
 
-    def _updater(self) -> Updater:
+    def _updater(self, observer: Observer) -> Updater:
         return self.machines.updater(
             len(self.log.parts),
             rows_per_call=self.weather.rows_per_call,
-            observer=self.watch,
+            observer=observer,
             kernel=NEXT_KERNEL if self.upgrading else KERNEL_VERSION,
         )
 

@@ -74,11 +74,11 @@ def run(chunk: Chunk, deadline_s: float) -> tuple[str, int, list[tuple[int, str]
     violations, and all faults."""
     name, first, count = chunk
     machines = MUTANTS[name].machines if name else Machines()
-    wrong, faults = [], Faults()
+    wrong, faults = list[tuple[int, str]](), Faults()
     for done in range(count):
         if time.time() > deadline_s:
             return name, done, wrong, faults
-        found, there = outcome_of(first + done, machines)
+        found, there, _ = outcome_of(first + done, machines)
         faults += there
         if found:
             wrong.append((first + done, found[0]))

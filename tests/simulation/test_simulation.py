@@ -15,6 +15,7 @@ from stream_rater.rating.parameters import TwoMoment
 from . import game, simulator
 from .faults import KINDS, Faults
 from .seeds import outcome_of, replay_command
+from .transitions import TRANSITIONS, Taken, surprising
 
 SEEDS = 2000
 AT_ONCE = 25
@@ -33,37 +34,45 @@ CASES: list[Any] = [
 
 
 @cache
-def played(first: int) -> tuple[dict[int, list[str]], Faults]:
-    """What failed, by seed, and the faults of AT_ONCE seeds."""
-    failing, faults = {}, Faults()
+def played(first: int) -> tuple[dict[int, list[str]], Faults, set[Taken]]:
+    """What failed, by seed; and the faults and the transitions of AT_ONCE seeds."""
+    failing, faults, taken = {}, Faults(), set[Taken]()
     for seed in range(first, first + AT_ONCE):
-        found, there = outcome_of(seed)
-        faults += there
-        if found:
-            failing[seed] = found
-    return failing, faults
+        found = outcome_of(seed)
+        faults += found.faults
+        taken |= found.taken
+        if found.violations:
+            failing[seed] = found.violations
+    return failing, faults, taken
 
 
 @pytest.mark.parametrize("first", CASES)
 def test_seeds(first: int) -> None:
-    """Beliefs are byte-equal, every event and rejection comes exactly once and in order, and
-    nothing is stuck."""
-    failing, _ = played(first)
+    """Beliefs are byte-equal, every event and rejection comes exactly once and in order, nothing is
+    stuck, and the machines take no transition that the protocol's diagrams do not have."""
+    failing, _, taken = played(first)
     assert not failing, "\n".join(
         f"{replay_command(seed)}  # {found[0]:.200}" for seed, found in failing.items()
     )
+    assert surprising(taken) == []
 
 
 @pytest.mark.parametrize(
     ("first", "end"),
     [GROUPS[0], *(pytest.param(*each, marks=pytest.mark.slow) for each in GROUPS[1:])],
 )
-def test_every_kind_of_fault_happens(first: int, end: int) -> None:
-    """Among the seeds of several cases of `test_seeds`, which are not played again."""
-    faults = Faults()
+def test_every_kind_of_fault_and_transition_happens(first: int, end: int) -> None:
+    """Every kind of fault happens among the seeds of several cases of `test_seeds`, and among the
+    first of them every transition in the protocol's diagrams. A process does not run a seed twice
+    for this."""
+    faults, taken = Faults(), set[Taken]()
     for begin in range(first, end, AT_ONCE):
-        faults += played(begin)[1]
+        _, there, there_taken = played(begin)
+        faults += there
+        taken |= there_taken
     assert not KINDS.keys() - faults.keys()
+    if first == 0:
+        assert [each for each in TRANSITIONS if each not in taken] == []
 
 
 PIECES = pytest.mark.parametrize("first", range(0, ENOUGH, AT_ONCE))
@@ -104,5 +113,6 @@ def test_newcomers_at_the_level_of_their_field(monkeypatch: pytest.MonkeyPatch, 
 
 def test_same_seed_same_run() -> None:
     """A seed replays to the last byte; otherwise it would be of no use."""
-    assert outcome_of(7, trace=(first := [])) == outcome_of(7, trace=(second := []))
+    first, second = list[str](), list[str]()
+    assert outcome_of(7, trace=first) == outcome_of(7, trace=second)
     assert first == second

@@ -10,6 +10,7 @@ import numpy as np
 from stream_rater.adapters.memory.driver import Steps
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.contract.record import Record
+from stream_rater.pipeline.parts.corrections import CorrectionPart
 from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.ports import (
     REGROUPING_S,
@@ -123,7 +124,7 @@ class CutUnchecked(Updater):
 
         __slots__ = ()
 
-        def _check_cut(self, part: PartView, shard: int) -> None:
+        def _check_cut(self, part: PartView | CorrectionPart, shard: int) -> None:
             pass
 
     def __init__(self, among: int, **options: Any) -> None:

@@ -120,9 +120,10 @@ class StoreWithPast(Store):
         if self._rng.random() < 0.5:
             heads, pieces = self._rng.choice(self._were)
             self.checkpoints, self.pieces = {each: {**of} for each, of in heads.items()}, {**pieces}
-        for held in (self.pieces, *self.checkpoints.values()):
+        stored: list[dict[Any, bytes]] = [self.pieces, *self.checkpoints.values()]
+        for held in stored:
             for key in [each for each in held if self._rng.random() < 0.2]:
-                del held[key]  # type: ignore[attr-defined]
+                del held[key]
 
     def roll_back_some(self, shards: Sequence[int]) -> None:
         """Lose the last calls on some shards, or return to another old state."""

@@ -37,7 +37,10 @@ E = TypeVar("E", bound=Effect[Any])
 
 
 def part(
-    *rounds: tuple[int, str], ladder: str = "a", performance: float = 1600.0, shards: int = 0
+    *rounds: tuple[int, Sequence[str]],
+    ladder: str = "a",
+    performance: float = 1600.0,
+    shards: int = 0,
 ) -> Part:
     """Rounds of one ladder as (offset, players, a letter each), the first letter the winner; cut
     for so many shards."""

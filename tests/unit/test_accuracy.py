@@ -13,6 +13,7 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import accuracy
 from stream_rater.evaluation.accuracy import averages, score
 from stream_rater.evaluation.measures import FIELDS, MEASURES, OF_PAIRS
+from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.model import DID_NOT_FINISH, Wave
 from stream_rater.rating.parameters import (
     Bar,
@@ -143,7 +144,7 @@ def test_sampled_pairs_tell_what_all_would(monkeypatch: pytest.MonkeyPatch) -> N
     some = accuracy.chances(place, mu, variance, False)
     i, j = np.triu_indices(len(mu), 1)
     untied = place[i] != place[j]
-    p = 1.0 / (1.0 + np.exp(-accuracy.C * (mu[i] - mu[j])[untied] / math.sqrt(2 * 200.0**2)))
+    p = 1.0 / (1.0 + np.exp(-C * (mu[i] - mu[j])[untied] / math.sqrt(2 * 200.0**2)))
     assert some[2] < len(p) / 50
     assert some[0] == pytest.approx(-np.log(p).mean(), rel=0.01)
     assert some[1] == pytest.approx(((1 - p) ** 2).mean(), rel=0.01)

@@ -45,7 +45,7 @@ class Case:
     labels: Sequence[dict[str, str]] = field(default_factory=lambda: [A])
 
 
-A = {"job": "stream-rater", "instance": "a"}
+A: dict[str, str] = {"job": "stream-rater", "instance": "a"}
 JOB = {"job": "stream-rater"}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import audit
 import pytest
+from packaging.utils import canonicalize_name
 
 from local.tools import ROOT
 
@@ -30,7 +31,7 @@ def test_this_environment_is_the_locks(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     bill = json.loads((tmp_path / "sbom.cdx.json").read_text())
     assert bill["bomFormat"] == "CycloneDX"
-    named = {audit.canonicalize_name(each["name"]) for each in bill["components"]}
+    named = {canonicalize_name(each["name"]) for each in bill["components"]}
     there = audit.installed()
     assert there.keys() - {audit.PROJECT} - named == set()
     (numba,) = (each for each in bill["components"] if each["name"] == "numba")

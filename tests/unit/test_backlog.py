@@ -1,6 +1,7 @@
 """The backlog: rounds that wait keep their columns and their order, whatever comes and goes."""
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,7 +101,7 @@ def test_columns_stay_with_their_rounds(some: list[list[int]], seed: int) -> Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backlog_, "BLOCK", rng.choice([1, 8, 100]))
         patch.setattr(backlog_, "TIDY", rng.randint(0, 3))
-        backlog, held, first = Backlog(WAVE), dict[int, tuple[object, ...]](), 0
+        backlog, held, first = Backlog(WAVE), dict[int, tuple[Any, ...]](), 0
         for sizes in some:
             pending = rounds_of(sizes, first, partition=rng.randint(0, 2))
             backlog.add(pending)

@@ -183,7 +183,7 @@ def test_only_the_rows_asked_for_change() -> None:
     """A belief that is not in `rows` keeps every bit."""
     beliefs = newcomers(3, 2, 1500.0, 350.0)
     one = np.zeros(1, np.int64)
-    belief.update(beliefs.header, beliefs.factors, one + 1, row(1900.0), one + 1.0, one)
+    belief.update(beliefs.header, beliefs.factors, one + 1, row(1900.0), np.ones(1), one)
     fresh = newcomers(3, 2, 1500.0, 350.0)
     assert fresh.header[[0, 2]].tobytes() == beliefs.header[[0, 2]].tobytes()
     assert fresh.factors[[0, 2]].tobytes() == beliefs.factors[[0, 2]].tobytes()

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -176,7 +176,7 @@ def test_some_figures_are_not_written(
 
 
 @pytest.fixture
-def saved(tmp_path: Path) -> Iterator[Path]:
+def saved(tmp_path: Path) -> Path:
     path = tmp_path / "saved.jsonl"
     lines: list[dict[str, Any]] = [
         {"name": "lobby/5", "value": 0.5, "unit": "us/update", "ratio": {}, "note": ""},

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -120,8 +121,8 @@ def test_a_process_that_died_holds_no_lock(
     tmp_path: Path, told: Told, other: "subprocess.Popen[str]"
 ) -> None:
     """Whoever waited for it compiles the kernel."""
-    told.waiting = lambda _: other.kill()  # type: ignore[method-assign]
-    assert SharedCache(Cache(tmp_path), "k").load_overload((), None) is None
+    with patch.object(told, "waiting", lambda _: other.kill()):
+        assert SharedCache(Cache(tmp_path), "k").load_overload((), None) is None
     assert told.events == ["compiling k"]
 
 

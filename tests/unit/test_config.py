@@ -59,7 +59,7 @@ def test_ladders(write: Write) -> None:
     eu, other = ladders.find("ranked-eu"), ladders.find("casual")
     assert eu is not None and other is not None
     assert eu.limits == Limits(max_entries=12, max_skew_s=60)
-    assert eu.rating.rho == "inf"
+    assert isinstance(eu.rating, EloMMR) and eu.rating.rho == "inf"
     assert other == Terms(EloMMR(weight_limit=0.23, sigma_limit=54.0), Limits())
     assert ladders.limits.max_bytes == 1000
 
@@ -84,8 +84,10 @@ def test_a_ladder_changes_at_its_offsets(write: Write) -> None:
 
     def at(offset: float) -> tuple[float | None, int] | None:
         found = ladders.find("new", offset)
-        assert found is None or isinstance(found.rating, EloMMR)
-        return found and (found.rating.weight_limit, found.limits.max_entries)
+        if found is None:
+            return None
+        assert isinstance(found.rating, EloMMR)
+        return found.rating.weight_limit, found.limits.max_entries
 
     ladders = files.read_ladders(write("ladders.toml", LADDERS + CHANGING))
     assert at(99) == (0.23, 1_000_000)

@@ -58,7 +58,8 @@ def test_if_all_are_busy_the_new_one_is_closed() -> None:
         there.busy(each)
     (new,) = opened(there, "c")
     assert new.dropped and not closed(*some) and len(there) == 2
-    there.idle(new), there.busy(new)  # a closed one is not counted
+    there.idle(new)  # a closed one is not counted
+    there.busy(new)
     there.remove(some[0])
     (new,) = opened(there, "d")
     assert not new.dropped and len(there) == 2
@@ -69,7 +70,8 @@ def test_an_address_makes_room_for_itself() -> None:
     there, causes = connections(10, 2)
     some = opened(there, "b1", "a1", "a2", "c1", "a3")
     assert closed(*some) == ["a1"] and causes == ["address"]
-    there.busy(some[2]), there.busy(some[4])
+    there.busy(some[2])
+    there.busy(some[4])
     (new,) = opened(there, "a4")
     assert new.dropped and closed(*some) == ["a1"]
     there.remove(some[2])

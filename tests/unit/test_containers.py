@@ -107,7 +107,7 @@ class NoEngine(Engine):
 
     def __init__(self, labels: dict[str, str]) -> None:
         super().__init__(("podman",), {})
-        self.labels, self.asked = labels, []
+        self.labels, self.asked = labels, list[tuple[str, ...]]()
 
     def tried(self, *arguments: str, timeout_s: float = 0.0) -> CompletedProcess[str]:
         """An image is inspected, removed, or made."""

@@ -58,7 +58,8 @@ def fused(a: Any, b: Any, c: Any) -> Any:
 def test_fma_rounds_once(kind: type) -> None:
     """Where the product nearly cancels, only what a second rounding would lose is left."""
     random = np.random.default_rng(5)
-    a, b = random.normal(size=COUNT).astype(kind), random.normal(size=COUNT).astype(kind)
+    a: Any = random.normal(size=COUNT).astype(kind)
+    b: Any = random.normal(size=COUNT).astype(kind)
     for x, y in zip(a, b, strict=True):
         found = fused(x, y, -(x * y))
         assert Fraction(float(found)) == Fraction(float(x)) * Fraction(float(y)) - Fraction(
@@ -118,7 +119,7 @@ def test_quick_log_is_within_1e_10() -> None:
 
 def test_single_exp_is_within_1e_5() -> None:
     """From one end of its range to the other; beyond, it is what it is there."""
-    exact = [(each, math.exp(each)) for each in np.float32(samples(-40.0, 40.0)).tolist()]
+    exact = [(each, math.exp(each)) for each in np.array(samples(-40.0, 40.0), np.float32).tolist()]
     assert max(abs(float(single_exp(np.float32(x))) / y - 1.0) for x, y in exact) < 1e-5
     assert single_exp(np.float32(-1e6)) == single_exp(np.float32(-40.0)) > 0.0
     assert single_exp(np.float32(1e6)) == single_exp(np.float32(40.0)) < np.inf

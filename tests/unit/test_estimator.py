@@ -12,6 +12,7 @@ from stream_rater.pipeline.corrections.correction_ports import NotedCorrections
 from stream_rater.pipeline.estimator import estimator as module
 from stream_rater.pipeline.estimator import input_partition
 from stream_rater.pipeline.estimator.estimator import Estimator
+from stream_rater.pipeline.estimator.poll_backoff import READ_AHEAD
 from stream_rater.pipeline.ports import (
     NO_PLAYERS,
     CommitSource,
@@ -304,7 +305,7 @@ def test_round_that_teaches_nothing_is_done_at_once(hand: ByHand) -> None:
 def test_reading_rests_while_many_players_wait(hand: ByHand) -> None:
     """Memory is bounded: a few waves."""
     owning(hand, 0, ends=(5, 5))
-    most = module.READ_AHEAD * 4
+    most = READ_AHEAD * 4
     read(hand, *(a_round(i, "a", "b") for i in range(most // 2)))
     priors(hand)
     hand.answer(Poll, Polled(0.0), full=False)
@@ -317,7 +318,7 @@ def test_reading_rests_while_many_players_wait(hand: ByHand) -> None:
 def test_reading_rests_behind_a_round_that_never_gets_ready(hand: ByHand) -> None:
     """Though all after it is finished: nothing of that can be committed."""
     owning(hand, 0, ends=(5, 0))
-    junk = [Record(0, i, b"junk") for i in range(1, 2 + module.READ_AHEAD * 4)]
+    junk = [Record(0, i, b"junk") for i in range(1, 2 + READ_AHEAD * 4)]
     read(hand, a_round(0, ZERO[0], ZERO[1]), *junk)
     priors(hand, applied=4)
     hand.expect(Poll, full=True)

@@ -317,6 +317,7 @@ def test_what_an_event_may_have() -> None:
     cause = {"cause": "round-voided", "offset": 7}
     for more in ({"season": 2}, {"correction": cause}, {"correction": cause | {"round_id": "r"}}):
         assert payload("ratingChanged").is_valid(whole_change() | more)
+    wrong: dict[str, Any]
     for wrong in ({"correction": {}}, {"correction": {"cause": "round-voided"}}, {"offset": None}):
         assert not payload("ratingChanged").is_valid(whole_change() | wrong)
 

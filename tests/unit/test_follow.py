@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -46,7 +47,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Records]:
     admin = SimpleNamespace(topics=topics, partitions_of=lambda *_: [1])
     monkeypatch.setattr(follow, "Admin", lambda _: admin)
     monkeypatch.setattr(follow, "follow", following)
-    monkeypatch.setattr(follow.time, "monotonic", lambda: float(next(now_s)))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(now_s)))
     yield records
 
 

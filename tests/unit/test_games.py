@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.evaluation import fits, peers
+from stream_rater.evaluation import peers
 from stream_rater.evaluation.bootstrap import Difference
 from stream_rater.evaluation.contestants import Ours
 from stream_rater.evaluation.fits import (
@@ -31,7 +31,7 @@ from stream_rater.evaluation.research.evidence import QUICK
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session, deal_teams
 from stream_rater.evaluation.sides import Run
-from stream_rater.evaluation.tuning import search
+from stream_rater.evaluation.tuning import PRIOR, UNDEFINED, search
 from stream_rater.rating.systems.dimension import Dimension
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
@@ -162,7 +162,7 @@ def test_the_prior_holds_parameters_near_the_first_guess() -> None:
     """Six rounds say little: the most probable point is nearer than the likeliest one, and it
     costs more of the loss alone."""
     first = game().first
-    held, free = (Fit(MMR, first, LOG_LOSS, prior) for prior in (fits.PRIOR, None))
+    held, free = (Fit(MMR, first, LOG_LOSS, prior) for prior in (PRIOR, None))
     near, far = search(held, 60, 1), search(free, 60, 1)
     start = np.array(held.start())
     assert np.linalg.norm(near - start) < np.linalg.norm(far - start)
@@ -201,8 +201,8 @@ def test_how_sure_to_be_is_fitted_apart() -> None:
 def test_tuning_for_order_takes_all_sides_where_nobody_is_experienced() -> None:
     """Three rounds are too few for experience."""
     problem = Fit(MMR, SEASON[:3], ORDER)
-    assert problem.cost(problem.start()) < fits.UNDEFINED
-    assert Fit(MMR, [], ORDER).cost(problem.start()) == fits.UNDEFINED
+    assert problem.cost(problem.start()) < UNDEFINED
+    assert Fit(MMR, [], ORDER).cost(problem.start()) == UNDEFINED
 
 
 # --- the choice and the verdicts ------------------------------------------------------------------
@@ -234,7 +234,12 @@ def fitted(system: str, first_log_loss: float | None, log_loss: float = 0.6) -> 
 def test_two_aims_share_the_runs_of_a_point(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run takes the time; without a place to keep them, each aim has its own."""
     plays, play = list[None](), Ours.play
-    monkeypatch.setattr(Ours, "play", lambda *given: (plays.append(None), play(*given))[1])
+
+    def counted(*given: Any) -> Any:
+        plays.append(None)
+        return play(*given)
+
+    monkeypatch.setattr(Ours, "play", counted)
     for runs, due in (({}, 1), (None, 2)):
         plays.clear()
         fits_of_both = [Fit(MMR, SEASON[:60], aim, runs=runs) for aim in (LOG_LOSS, ORDER)]
@@ -262,7 +267,8 @@ def test_verdicts_have_the_right_sign() -> None:
     """Less log loss is better, and more pairs in the right order are; within the interval there
     is no difference."""
     random = np.random.default_rng(2)
-    loss, order = random.normal(0.6, 0.1, 400), 100.0 * (random.random(400) < 0.7)
+    loss = random.normal(0.6, 0.1, 400)
+    order = np.where(random.random(400) < 0.7, 100.0, 0.0)
     fewer = order * (random.random(400) < 0.8)
     more = np.maximum(order, 100.0 * (random.random(400) < 0.3))
     theirs = {

@@ -10,11 +10,11 @@ from local.go_tools import (
     HELM,
     TOOLS,
     TOXIPROXY,
-    LocalServerError,
     ensure_tools,
     find_go,
     go_version,
 )
+from local.tools import LocalServerError
 
 
 def a_go(folder: Path, answer: str) -> Path:
@@ -50,7 +50,7 @@ def test_gos_version_is_read(answer: str, version: tuple[int, int], only: Path) 
 
 def test_an_older_go_is_named(only: Path) -> None:
     """And the tools are gone without."""
-    go, said = a_go(only, "echo go1.24.4"), []
+    go, said = a_go(only, "echo go1.24.4"), list[str]()
     assert find_go() is None
     ensure_tools(said.append)
     assert said == [

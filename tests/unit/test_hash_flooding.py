@@ -15,6 +15,7 @@ from stream_rater.columns import player_map
 from stream_rater.columns import strings as names_module
 from stream_rater.columns.arrays import Hashes
 from stream_rater.columns.player_map import PlayerMap
+from stream_rater.columns.siphash import hashed
 from stream_rater.columns.strings import StringColumn, are_distinct, distinct
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.replay.player_index import PlayerIndex
@@ -110,7 +111,8 @@ def test_the_table_of_who_stands_in_a_round(hashes: Hashing, start: int) -> None
 def test_the_table_of_different_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """`distinct` compares a new name with those that it meets: with less than one, on average."""
     compared = 0
-    are_same, hashed = names_module._are_same, names_module.hashed
+    are_same: Any = names_module._are_same
+    to_distinct: Any = names_module._distinct
 
     def counting(*arguments: Any) -> bool:
         nonlocal compared
@@ -119,7 +121,7 @@ def test_the_table_of_different_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(names_module, "_are_same", counting)
     monkeypatch.setattr(names_module, "hashed", lambda *of: np.uint64(hashed(*of)))
-    monkeypatch.setattr(names_module, "_distinct", names_module._distinct.py_func)
+    monkeypatch.setattr(names_module, "_distinct", to_distinct.py_func)
     ids = colliding(1000, 19)
     assert distinct(StringColumn.of(ids))[0].texts() == ids
     assert compared < 1000

@@ -102,8 +102,8 @@ def test_the_search_begins_without_adaptations(system: str) -> None:
     for at in (*([x] * len(space) for x in (0.0, 0.37, 1.0)), *random.random((20, len(space)))):
         values = {d.name: d.at(float(x)) for d, x in zip(space, at, strict=True)}
         found: Any = configuration(system, values)
-        assert isinstance(found, Climbing)
         assert from_builtins(without_defaults(found)) == found
+        assert isinstance(found, Climbing)
         assert found.floor is None or found.floor <= found.initial_mu
 
 
@@ -113,6 +113,7 @@ def test_the_notes_best_is_among_what_is_searched() -> None:
     noted: Any = METHODS["plackett-luce, anchor, rates, floor"].config
     assert isinstance(noted, PlackettLuce)
     rates = [rate for _, rate in noted.rates]
+    assert noted.anchor is not None
     values = {
         "learning_rate": rates[0] * UNIT, "initial_mu": 1500.0 + noted.initial_mu * UNIT,
         "anchor": 1500.0 + noted.anchor * UNIT, "floor": 1500.0,

@@ -1,6 +1,7 @@
 """Stage 1 by the shared table: the same performances as with every sum taken anew."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +50,8 @@ def a_round(
 def test_the_table_gives_what_the_sums_give(n: int, tie: float) -> None:
     """With few ties and with many, and with players who did not finish."""
     rng = np.random.default_rng(n)
-    for shape in ({}, {"ties": 0.9}, {"unfinished": 0.3}, {"ties": 1.0}):
+    shapes: tuple[dict[str, Any], ...] = ({}, {"ties": 0.9}, {"unfinished": 0.3}, {"ties": 1.0})
+    for shape in shapes:
         fast, slow = both(*a_round(rng, n, **shape), tie)
         assert np.abs(fast - slow).max() < CLOSE, shape
 
@@ -58,8 +60,9 @@ def test_the_table_gives_what_the_sums_give(n: int, tie: float) -> None:
 def test_wide_fields_are_within_their_bound(n: int) -> None:
     """Ratings thousands of points apart, and a few players of great certainty."""
     rng = np.random.default_rng(n)
+    shape: dict[str, Any]
     for shape in ({"spread": 3000.0}, {"sigma": (1.0, 20.0), "spread": 2000.0}):
-        fast, slow = both(*a_round(rng, n, **shape), 1.0)  # type: ignore[arg-type]
+        fast, slow = both(*a_round(rng, n, **shape), 1.0)
         assert np.abs(fast - slow).max() < WIDE, shape
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from local import background, kafka_install, processes, system
 from local.kafka_node import FORMATTED, random_id, render_properties

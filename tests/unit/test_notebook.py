@@ -61,11 +61,13 @@ def test_sides_are_in_order_unless_ranked() -> None:
 
 def test_numbers_of_numpy_are_numbers() -> None:
     """As ranks, shares, weights and parameters."""
-    one, other = Ladder(weight_limit=np.float64(0.2), sigma_limit=np.int64(80)), Ladder()
-    one.rate(
-        [["ann", "bob"], ["cy"]], np.array([2, 1]), shares=[np.array([0.5, 1.0]), np.float32(0.5)],
-        weight=np.float32(0.5),
-    )  # fmt: skip
+    limits: dict[str, Any] = {"weight_limit": np.float64(0.2), "sigma_limit": np.int64(80)}
+    given: dict[str, Any] = {
+        "ranks": np.array([2, 1]), "shares": [np.array([0.5, 1.0]), np.float32(0.5)],
+        "weight": np.float32(0.5),
+    }  # fmt: skip
+    one, other = Ladder(**limits), Ladder()
+    one.rate([["ann", "bob"], ["cy"]], **given)
     other.rate([["ann", "bob"], ["cy"]], [2, 1], shares=[[0.5, 1], 0.5], weight=0.5)
     assert state(one) == state(other)
 

@@ -12,8 +12,8 @@ from stream_rater.adapters.memory.servers import Log, Store
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.estimator import estimator as estimating
 from stream_rater.pipeline.estimator.estimator import Estimator
+from stream_rater.pipeline.estimator.poll_backoff import READ_AHEAD
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.ports import (
@@ -137,7 +137,7 @@ def test_next_round_of_a_player_waits_for_all_pieces(hand: ByHand) -> None:
 
 def evidence(machine: ByHand, large: Record = LARGE) -> dict[str, Floats]:
     """Of all parts that are sent, by player."""
-    found = {}
+    found = dict[str, Floats]()
     read(machine, large)
     end = 0
     while not isinstance(machine.effect, CommitSource):
@@ -205,7 +205,7 @@ def test_reading_goes_on_behind_a_few(hand: ByHand) -> None:
     """Each counts as a wave of players, not as all that it has; one at a time is in hand."""
     several = [
         a_round(number, *(f"{number}-{i}" for i in range(2 * WAVE)))
-        for number in range(estimating.READ_AHEAD + 1)
+        for number in range(READ_AHEAD + 1)
     ]
     read(hand, *several[:-1])
     assert asked(priors(hand)) == {f"0-{i}" for i in range(WAVE)}

@@ -40,7 +40,8 @@ def test_limits_keep_beta_and_gamma(beta: float, gamma: float) -> None:
 
 def test_limits_as_given() -> None:
     """(weight_limit, sigma_limit) is taken as it stands."""
-    assert from_builtins(PAIR).limits == (0.23, 54.0)
+    found = from_builtins(PAIR)
+    assert isinstance(found, EloMMR) and found.limits == (0.23, 54.0)
 
 
 def test_defaults() -> None:
@@ -60,6 +61,7 @@ def test_json_and_tables_agree() -> None:
     }  # fmt: skip
     config = from_builtins(table)
     assert config == from_json(msgspec.json.encode(table))
+    assert isinstance(config, EloMMR)
     assert (config.momentum, config.kept) == (math.inf, 0)
     assert config.display == MinusSigma(minus_sigma=3.0)
 

@@ -39,7 +39,7 @@ def rounds_of(size: int, count: int = 12) -> list[Session]:
     for i in range(count):
         names = [f"p{(i * 3 + k * (1 + i % 2)) % 17}" for k in range(2 * size)]
         names = [f"{name}{k}" if names.index(name) != k else name for k, name in enumerate(names)]
-        sides = [
+        sides: list[dict[str, Any]] = [
             {"team": names[:size], "rank": 1 + i % 2}, {"team": names[size:], "rank": 2 - i % 2},
         ]  # fmt: skip
         if size == 1:

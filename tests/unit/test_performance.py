@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -153,17 +154,16 @@ def test_few_steps(size: int) -> None:
     planes = np.empty((small_rounds.PLANES, size, small_rounds.LANES))
     rows = np.empty((small_rounds.ROWS, small_rounds.LANES))
     odds, guess = np.ones(32 * size), np.zeros(32 * size)
+    kernels: Any = small_rounds
     starts = np.arange(0, 32 * size, size)
     for a in starts:
         part = slice(a, a + size)
-        small_rounds.find_odds(place[part], u[part], size, 1.0, u[part].sum(), odds[part])
+        kernels.find_odds(place[part], u[part], size, 1.0, u[part].sum(), odds[part])
     singles = np.zeros((small_rounds.SINGLE_PLANES, size, small_rounds.LANES), np.float32)
     single_rows = np.empty((small_rounds.SINGLE_ROWS, small_rounds.LANES), np.float32)
-    small_rounds._step_first(
-        size, starts, place, mu, u, odds, 1.0, True, singles, single_rows, guess
-    )
+    kernels._step_first(size, starts, place, mu, u, odds, 1.0, True, singles, single_rows, guess)
     for k, a in enumerate(starts):
-        small_rounds._enter(planes, rows, k, size, a, place, mu, u, odds, guess)
+        kernels._enter(planes, rows, k, size, a, place, mu, u, odds, guess)
     rows[small_rounds.LOW], rows[small_rounds.HIGH] = -9000.0, 9000.0
     open_after = []
     for _ in range(2):
@@ -346,7 +346,7 @@ def test_teams_by_section_3_3(field: list[Any], shares: list[float] | None) -> N
             return float(own - (u[1] - other) / 2.0)
         return float(other + (u[0] + own) / 2.0)
 
-    found = [zero(lambda x, won=won: minus_q(x, won), -9000.0, 12000.0) for won in (True, False)]
+    found = [zero(partial(minus_q, won=won), -9000.0, 12000.0) for won in (True, False)]
     expected = []
     for t in range(2):
         for i in range(2):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from stream_rater import Ladder
+from stream_rater.columns.arrays import Floats
 from stream_rater.rating.parameters import EloMMR, TrueSkill
 from stream_rater.rating.prediction.wins import (
     Performances,
@@ -22,7 +23,7 @@ CONFIG = EloMMR(beta=200.0, gamma=50.0)
 NOISE = 200.0**2 + 50.0**2
 
 
-def sides(mu: Sequence[float], sigma: Sequence[float]) -> Performances:
+def sides(mu: Sequence[float] | Floats, sigma: Sequence[float] | Floats) -> Performances:
     return Performances(np.array(mu, np.float64), np.array(sigma, np.float64))
 
 

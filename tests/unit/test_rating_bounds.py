@@ -1,5 +1,7 @@
 """Where a round's performances end is known before its table is made, or tables are made twice."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,7 @@ ROUNDS = 100
 def test_likely_ends_are_within_their_margin(n: int, tie: float) -> None:
     """In 99 of 100 rounds, among them such with ties and with players who did not finish."""
     rng = np.random.default_rng(n)
-    shapes = ({}, {"ties": 0.9}, {"unfinished": 0.3})
+    shapes: tuple[dict[str, Any], ...] = ({}, {"ties": 0.9}, {"unfinished": 0.3})
     rounds = [a_round(rng, n, **shapes[i % 3]) for i in range(ROUNDS)]
     place, mu, u = (np.concatenate(parts) for parts in zip(*rounds, strict=True))
     starts, which = np.arange(0, n * ROUNDS + 1, n), np.arange(ROUNDS)

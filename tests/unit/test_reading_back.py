@@ -58,3 +58,12 @@ def test_nothing_more_to_read_is_all_ids_read(hand: ByHand, observer: Recorder) 
     assert observer.reading == set()
     estimating.read(hand, estimating.a_round(11, "a", "b"))
     assert observer.reading == set()
+
+
+def test_another_partition_is_taken_over_meanwhile(hand: ByHand, observer: Recorder) -> None:
+    """The report names both partitions, not only the new one."""
+    hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
+    estimating.opened(hand, committed={0: 10})
+    hand.answer(Poll, Polled(0.0, gained=frozenset([1]), records=[estimating.a_round(7, "a", "b")]))
+    estimating.opened(hand, committed={1: 10})
+    assert observer.reading == {0, 1}

@@ -329,7 +329,9 @@ def test_part_that_updaters_ignore_tells_nothing() -> None:
     """It was cut for fewer shards than the mark before it names; one before the mark counts."""
     home = shards_of(["a"], 3)[0]
     found = Cutoff({home: 9}, SCATTERED, 3)
-    for offset, each in enumerate((part((5, "a"), shards=2), mark(3), part((8, "a"), shards=2))):
+    values: list[Part | bytes]
+    values = [part((5, "a"), shards=2), mark(3), part((8, "a"), shards=2)]
+    for offset, each in enumerate(values):
         found.note([record(offset, each, home)])
         assert of_a(found) == 5
     found.note([record(3, part((7, "a"), shards=3), home)])

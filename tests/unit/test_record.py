@@ -115,7 +115,7 @@ def rated(season: list[float], beta2: float = 30_000.0, kept: int = 4, rho: floa
     one = np.zeros(1, np.int64)
     for i, p in enumerate(season):
         evidence = np.array([[p, beta2 * (1 + i % 3), 900.0]])
-        belief.update(beliefs.header, beliefs.factors, one, evidence, one + rho, one + kept)
+        belief.update(beliefs.header, beliefs.factors, one, evidence, np.full(1, rho), one + kept)
     return beliefs
 
 

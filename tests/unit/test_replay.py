@@ -75,7 +75,7 @@ def test_bytes_are_the_record() -> None:
     beliefs = record.decode([rated.belief_bytes("bob")], 4, 1500.0, 350.0)
     shown = dict(rated)["bob"]
     assert shown["count"] == 4
-    fields = [name for name in shown.dtype.names if name != "version"]
+    fields = [name for name in shown.dtype.names or () if name != "version"]
     assert [shown[name] for name in fields] == [beliefs.header[name][0] for name in fields]
 
 
@@ -107,6 +107,7 @@ def test_longer_histories_than_expected() -> None:
     """A full history grows with the rounds: forty duels give the oracle's ratings."""
     rated = pool(history="full")
     duels(rated, range(40))
+    assert isinstance(rated.rating, EloMMR)
     players = [oracle.newcomer(rated.rating) for _ in range(2)]
     for offset in range(40):
         oracle.rate_round(players, [1 + offset % 2, 2 - offset % 2], rated.rating)

@@ -27,7 +27,7 @@ def sessions(*lines: bytes) -> tuple[list[Session], list[str]]:
 @given(NAMES)
 def test_rows_are_those_of_a_dict(rounds: list[list[str]]) -> None:
     """In order of first appearance, whatever the names: empty, one in another, any script."""
-    roll, known = PlayerIndex(), {}
+    roll, known = PlayerIndex(), dict[str, int]()
     for names in rounds:
         expected = [known.setdefault(name, len(known)) for name in names]
         assert roll.rows(StringColumn.of(names)).tolist() == expected

@@ -1,6 +1,7 @@
 """The release's test vector: every bit of a rating, on every machine."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -10,8 +11,10 @@ from typing import get_args
 
 import numba
 import pytest
+from llvmlite import binding as llvm
 
 from local.tools import ROOT
+from stream_rater.config.errors import OtherBits
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.runtime import selfcheck
 
@@ -29,18 +32,18 @@ def test_this_machine_computes_the_releases_bits() -> None:
 def test_other_bits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names both vectors."""
     monkeypatch.setattr(selfcheck, "EXPECTED", "0" * 16)
-    with pytest.raises(selfcheck.OtherBits, match="expects 0000000000000000"):
+    with pytest.raises(OtherBits, match="expects 0000000000000000"):
         selfcheck.check()
 
 
 def test_a_processor_without_fused_multiply_adds_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be right, and too slow for anybody: a line says why."""
-    monkeypatch.setattr(selfcheck.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     for has in (False, True):
-        monkeypatch.setattr(selfcheck.llvm, "get_host_cpu_features", lambda has=has: {"fma": has})
+        monkeypatch.setattr(llvm, "get_host_cpu_features", lambda has=has: {"fma": has})
         assert (selfcheck.warning() is None) == has
-    monkeypatch.setattr(selfcheck.platform, "machine", lambda: "aarch64")  # all of these have it
-    monkeypatch.setattr(selfcheck.llvm, "get_host_cpu_features", lambda: {"neon": True})
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")  # all of these have it
+    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: {"neon": True})
     assert selfcheck.warning() is None
 
 
@@ -51,8 +54,9 @@ def test_a_read_only_image_starts_warm(tmp_path: Path) -> None:
     selfcheck.compile_for(selfcheck.SYSTEMS[0])
     selfcheck.compile_for_full_histories()
     shipped, scratch = tmp_path / "shipped", tmp_path / "tmp"
-    kernels = shipped / Path(numba.config.CACHE_DIR).name
-    shutil.copytree(numba.config.CACHE_DIR, kernels)
+    cache = vars(numba.config)["CACHE_DIR"]
+    kernels = shipped / Path(cache).name
+    shutil.copytree(cache, kernels)
     for folder in (shipped, kernels, *kernels.iterdir()):
         folder.chmod(0o555)
     scratch.mkdir()

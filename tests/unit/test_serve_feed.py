@@ -25,10 +25,10 @@ class Followed:
 
     async def read(self) -> list[str]:
         """All that is there. An unfinished wait is kept: to cancel it would end the stream."""
-        found = []
+        found = list[str]()
         while True:
             if self._task is None:
-                self._task = asyncio.ensure_future(anext(self._stream))  # type: ignore[arg-type]
+                self._task = asyncio.ensure_future(anext(self._stream))
             for _ in range(3):
                 await asyncio.sleep(0)
             if not self._task.done():
@@ -133,7 +133,8 @@ def test_an_id_beyond_the_end_of_the_topic() -> None:
         hub.noted([10])
         assert await lost.read() == ["id:1000"]
         now[0] = HEARTBEAT_S
-        hub.noted([10]), hub.noted([10])
+        hub.noted([10])
+        hub.noted([10])
         assert await lost.read() == ["reset", "id:0"]
         assert await ahead.read() == ["id:10"]
         hub.publish(events(0, 3, 10))

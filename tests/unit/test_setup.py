@@ -24,7 +24,11 @@ def fail(reason: str) -> None:
 def test_parts_run_at_once() -> None:
     """Each part waits here until the other has begun."""
     both = threading.Barrier(2, timeout=HANGS_S)
-    steps.side_by_side(lambda: both.wait() and None, lambda: both.wait() and None)
+
+    def wait() -> None:
+        both.wait()
+
+    steps.side_by_side(wait, wait)
     assert both.broken is False
 
 

@@ -187,7 +187,8 @@ def test_part_with_a_player_twice() -> None:
 def marked(held: StoredShard, committed: int) -> Shard:
     """A shard that found this in the store, and parts of two players before and after a mark."""
     shard = Shard.found(held, committed, 1)
-    for offset, value in enumerate((part((100, "ab")), mark(7), part((102, "cd")))):
+    values: list[Part | bytes] = [part((100, "ab")), mark(7), part((102, "cd"))]
+    for offset, value in enumerate(values):
         shard.read(record(offset, value))
     return shard
 

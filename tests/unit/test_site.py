@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import docs_hooks
 import pytest
 
-from local import docs, python_env
+from local import docs, python_env, steps
 from local.tools import LocalServerError
 
 SCRIPT = b"export default 1;"
@@ -93,8 +94,8 @@ def test_a_site_that_was_built_can_be_shown(
     words: list[str], code: int, told: str, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The last line says how, if there is one to show."""
-    monkeypatch.setattr(docs.steps, "run", lambda _: 0)
+    monkeypatch.setattr(steps, "run", lambda _: 0)
     done = SimpleNamespace(returncode=code)
-    monkeypatch.setattr(docs.subprocess, "run", lambda *_, **__: done)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
     assert docs.main(words) == code
     assert capsys.readouterr().err == told

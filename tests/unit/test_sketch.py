@@ -237,7 +237,7 @@ def test_the_sketch_is_what_it_is_in_plain_numbers(
         variance = float(header["sigma"]) ** 2
         kappa = variance / (variance + 900.0)
         plain.scale *= kappa * (0.0 if rho == math.inf else exp(rho * log(kappa)))
-        belief.update(beliefs.header, beliefs.factors, one, evidence, one + rho, one + kept)
+        belief.update(beliefs.header, beliefs.factors, one, evidence, np.full(1, rho), one + kept)
         plain.join(p, math.sqrt(evidence[0, 1]), kept)
         plain.scale = factor.single(plain.scale)
         assert (plain.scale, plain.narrowest) == (header["scale"], header["width"])

@@ -1,5 +1,7 @@
 """Columns of strings: their three verbs, and their different ones."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -66,9 +68,11 @@ def test_distinct_names(names: list[str]) -> None:
 def test_names_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """By their bytes: the table is for speed alone."""
     monkeypatch.setattr(names_module, "hashed", lambda *_: np.uint64(7))
-    monkeypatch.setattr(names_module, "_are_same", names_module._are_same.py_func)
+    are_same: Any = names_module._are_same
+    to_distinct: Any = names_module._distinct
+    monkeypatch.setattr(names_module, "_are_same", are_same.py_func)
     laid_out = StringColumn.of(["a", "b", "ab", "a", "", "b"])
-    firsts, which = names_module._distinct.py_func(
+    firsts, which = to_distinct.py_func(
         laid_out.data, laid_out.starts, laid_out.ends, names_module.SECRET_KEY
     )
     assert firsts.tolist() == [0, 1, 2, 4]

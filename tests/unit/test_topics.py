@@ -69,7 +69,7 @@ REFUSED = {
     ("round-rejected", "retention.ms"): (str(DAY_MS - 1), "0"),
     ("round-rejected", "max.message.bytes"): ("1000", str(16 * 2**20 - 1)),
 }  # fmt: skip
-WARNED = {
+WARNED: dict[tuple[str, str], tuple[str, ...]] = {
     ("performance-estimated", "message.timestamp.type"): ("CreateTime",),
     ("rating-changed", "message.timestamp.type"): ("CreateTime",),
     ("round-rejected", "message.timestamp.type"): ("CreateTime",),

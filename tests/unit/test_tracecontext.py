@@ -57,7 +57,7 @@ def test_the_first_header_counts() -> None:
     twice = [*sent(PARENT.encode(), b"a=1", b"b=2"), ("traceparent", b"00")]
     assert trace_of(twice) == Trace(PARENT, "a=1")
     assert trace_of([("Traceparent", PARENT.encode())]) is None
-    assert trace_of([("traceparent", None)]) is None  # type: ignore[list-item]
+    assert trace_of([("traceparent", None)]) is None
     assert trace_of([]) is None
 
 

@@ -95,7 +95,7 @@ def test_it_proposes_a_change_of_the_ladders_file(tune: Tune, tmp_path: Path) ->
     ladders = pasted(result, tmp_path)
     (change,) = ladders.ladders["l"].changes
     assert change.rating == read_rating(out)
-    assert change.rating is not None and change.rating.floor == 100.0
+    assert change.rating.floor == 100.0
     assert change.limits is None
     assert tomllib.loads(result.stdout).keys() == {"ladders"}
     first, title, *_, last = result.stderr.splitlines()

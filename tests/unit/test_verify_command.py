@@ -1,5 +1,6 @@
 """`verify` says what it waits for, and fails at once where waiting is of no use."""
 
+import time
 from collections import Counter
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -72,7 +73,7 @@ def test_what_is_waited_for_is_told_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With how long; nothing where nobody is behind."""
-    monkeypatch.setattr(verify_live.time, "sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     verify_live._wait_until_caught_up(admin([0, 0]), 1, 1, 60.0)
     assert capsys.readouterr().err == ""
     verify_live._wait_until_caught_up(admin([3, 4, 1, 0, 0, 0]), 1, 1, 60.0)

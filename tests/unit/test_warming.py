@@ -9,12 +9,13 @@ import pytest
 from stream_rater.columns.compiling import SharedCache, Watcher, watchers
 from stream_rater.evaluation import comparison, warming
 from stream_rater.evaluation.comparison import compare
+from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.research import evidence
 from stream_rater.evaluation.research.evidence import DataSet
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.warming import MOST_RUNS, samples, timed
-from stream_rater.rating.parameters import EloMMR, Topcoder
+from stream_rater.evaluation.warming import MOST_RUNS, samples, timed, warm
+from stream_rater.rating.parameters import EloMMR, RatingConfig, Topcoder
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
 
@@ -66,9 +67,14 @@ def test_watchers_are_told_as_before() -> None:
             self.kernels.append(kernel)
 
     seen = Seen()
+
+    def compile_once() -> None:
+        for each in watchers:
+            each.compiling("a", 1, 1)
+
     watchers.append(seen)
     try:
-        timed(lambda: [each.compiling("a", 1, 1) for each in watchers])
+        timed(compile_once)
     finally:
         watchers.remove(seen)
     assert len(seen.kernels) == MOST_RUNS
@@ -77,7 +83,7 @@ def test_watchers_are_told_as_before() -> None:
 def test_table_3_has_no_compiling_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rating alone: the first run of each system takes a minute here, as compiling would."""
     played: set[str] = set()
-    usual = evidence.evaluate
+    usual = evaluate
 
     def slow_at_first(rounds: list[Session], config: Any, **options: Any) -> Any:
         outcome = usual(rounds, config, **options)
@@ -101,7 +107,7 @@ def test_evaluate_is_warm_before_its_time_counts(
 ) -> None:
     """Each configuration, alone or beside another; and no round is missed or rated twice."""
     calls: list[str] = []
-    warm, play = comparison.warm, comparison.evaluate
+    play = evaluate
 
     def warming_up(config: Any, *rest: Any, **options: Any) -> None:
         calls.append(f"warm {config.__struct_config__.tag}")
@@ -113,8 +119,9 @@ def test_evaluate_is_warm_before_its_time_counts(
 
     monkeypatch.setattr(comparison, "warm", warming_up)
     monkeypatch.setattr(comparison, "evaluate", playing)
-    configs = [("a", EloMMR(weight_limit=0.2, sigma_limit=80.0)), ("b", Topcoder())][:count]
-    rows = compare("file", iter(SEASON), configs, 0.0)
+    configs: list[tuple[str, RatingConfig]]
+    configs = [("a", EloMMR(weight_limit=0.2, sigma_limit=80.0)), ("b", Topcoder())]
+    rows = compare("file", iter(SEASON), configs[:count], 0.0)
     assert calls == ["warm elo-mmr", "play elo-mmr", "warm topcoder", "play topcoder"][: 2 * count]
     assert [row.rounds for row in rows] == [30] * count
 

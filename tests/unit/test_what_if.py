@@ -20,7 +20,8 @@ SIDES: list[Any] = [("ann", "eve"), "bob", ("cy", "newcomer")]
 def season(rating: RatingConfig) -> Ladder:
     """Some rounds, days apart."""
     ladder = ladder_of(rating)
-    for day, ranks in enumerate([[1, 2, 2, 3], [2, 1, None, 3], [1, 2, 3, 4]] * 4):
+    places: list[list[int | None]] = [[1, 2, 2, 3], [2, 1, None, 3], [1, 2, 3, 4]]
+    for day, ranks in enumerate(places * 4):
         at = f"2026-01-{day + 1:02}T12:00:00Z"
         ladder.rate(["ann", "bob", "cy", "dee"], ranks, completed_at=at)
     return ladder

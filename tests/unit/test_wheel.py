@@ -10,6 +10,7 @@ from pathlib import Path
 
 import audit
 import pytest
+from packaging.utils import canonicalize_name
 
 from local.tools import ROOT
 from tests import image, pages
@@ -77,7 +78,7 @@ def test_the_front_door_brings_no_client(installed: Path, tmp_path: Path) -> Non
     """Only what rates, and the terminal; what there is fits together."""
     python = str(installed / "bin" / "python")
     listed = run([python, "-m", "pip", "list", "--format", "freeze"], tmp_path)
-    there = {audit.canonicalize_name(line.partition("==")[0]) for line in listed.splitlines()}
+    there = {canonicalize_name(line.partition("==")[0]) for line in listed.splitlines()}
     assert there - {"pip", "setuptools"} == {
         "click", "llvmlite", "markdown-it-py", "mdurl", "msgspec", "numba", "numpy", "pygments",
         "rich", "stream-rater",

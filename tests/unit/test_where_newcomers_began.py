@@ -60,7 +60,7 @@ def test_events_files_and_notebooks_tell_the_same(config: RatingConfig) -> None:
         [["ann", "new"], ["cy", "dee", "eve"]],
         [["bob"], ["flo"], ["gus"]],
     )
-    ranks = ([1, 2], [2, 1], [1, 2, None])
+    ranks: list[list[int | None]] = [[1, 2], [2, 1], [1, 2, None]]
     for number, (teams, rank) in enumerate(zip(sides, ranks, strict=True)):
         for row in ladder.rate(teams, rank, completed_at=day(number)).to_dicts():
             assert told[f"r{number}", row["player"]] == [row[name] for name in NUMBERS]

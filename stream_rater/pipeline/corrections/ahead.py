@@ -114,15 +114,18 @@ class Ahead:
         return refused if len(refused) == len(judged) else None
 
 
+MakeAhead = Callable[[Queue, CorrectionJudge, LogContext], Ahead]
+"""A function that makes the validation of one queue."""
+
+
 class AllAhead:
     """Validates the queues of several ladders in one pass."""
 
-    kind = Ahead
-
     def __init__(
-        self, queues: Sequence[Queue], judge_of: Callable[[Queue], CorrectionJudge], log: LogContext
-    ) -> None:
-        self._ladders = {each.ladder: self.kind(each, judge_of(each), log) for each in queues}
+        self, queues: Sequence[Queue], judge_of: Callable[[Queue], CorrectionJudge],
+        log: LogContext, make: MakeAhead = Ahead,
+    ) -> None:  # fmt: skip
+        self._ladders = {each.ladder: make(each, judge_of(each), log) for each in queues}
         self._by_offset = {at: each for each in self._ladders.values() for at in each.offsets}
         self.first = min(self._by_offset, default=0)
         """The offset of the first record that the pass needs."""

@@ -22,7 +22,7 @@ import numpy as np
 from stream_rater.columns.arrays import Ints
 from stream_rater.config.ladders import Ladder
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.corrections.ahead import AllAhead, Queue
+from stream_rater.pipeline.corrections.ahead import Ahead, AllAhead, MakeAhead, Queue
 from stream_rater.pipeline.corrections.correction_judge import (
     CorrectionJudge,
     Refusals,
@@ -62,12 +62,11 @@ PLAYERS_AT_ONCE = 5000
 class CorrectionJob:
     """Applies corrections of one ladder, all at the offset `at`."""
 
-    ahead_kind = AllAhead
-
     def __init__(
         self, ladder: str, partition: int, at: int, proposed: Sequence[QueuedCorrection] | None,
         waiting: Sequence[NotedCorrection], accepted: Sequence[NotedCorrection], log: LogContext,
         queues: Sequence[Queue] = (), refusals: Refusals | None = None,
+        *, make_ahead: MakeAhead = Ahead,
     ) -> None:  # fmt: skip
         """`waiting`: corrections before `at` that are applied together with the proposed ones.
         `accepted`: the ladder's corrections that were applied before, in that order.
@@ -76,7 +75,7 @@ class CorrectionJob:
 
         `queues`: queued corrections of this ladder and of other ladders of the partition; some of
         them are validated in the same pass. `refusals`: given if it is known that all corrections
-        are rejected, and why.
+        are rejected, and why. `make_ahead` makes the validation of each queue.
         """
         self.ladder = ladder
         self.partition = partition
@@ -97,6 +96,7 @@ class CorrectionJob:
         self._log = log
         self._queues = queues
         self._refusals = refusals
+        self._make_ahead = make_ahead
         self._only_checkpoint = proposed is None
         self._every = 1 if self._only_checkpoint else log.checkpoint_every
         self._given = list(proposed or ())
@@ -293,8 +293,8 @@ class CorrectionJob:
         checkpoints."""
         all_ladders = self._beginning.head is None
         queues = [each for each in self._queues if all_ladders or each.ladder == self.ladder]
-        ahead = self.ahead_kind(queues, self._judge_of, self._log)
-        return ahead if ahead.first >= first else self.ahead_kind((), self._judge_of, self._log)
+        ahead = AllAhead(queues, self._judge_of, self._log, self._make_ahead)
+        return ahead if ahead.first >= first else AllAhead((), self._judge_of, self._log)
 
     def _judge_proposed(
         self, judge: CorrectionJudge, proposed: Sequence[QueuedCorrection]

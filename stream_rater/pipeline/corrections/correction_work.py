@@ -47,6 +47,8 @@ class PartOptions(NamedTuple):
     """The most rows in a message."""
     threshold: float = THRESHOLD
     """The threshold for events, as in CorrectionPart."""
+    kernel: int = KERNEL_VERSION
+    """The version of the kernels that rated."""
 
 
 class Parts(NamedTuple):
@@ -60,15 +62,15 @@ class Parts(NamedTuple):
 class Work:
     """The work on one correction."""
 
-    job_kind = CorrectionJob
-
     def __init__(
         self, queued: QueuedCorrection, edits: LadderEdits, log: LogContext, options: PartOptions,
         queues: Sequence[Queue] = (), refusals: Refusals | None = None,
-        behind: Sequence[QueuedCorrection] = (),
+        behind: Sequence[QueuedCorrection] = (), *,
+        make_job: Callable[..., CorrectionJob] = CorrectionJob,
     ) -> None:  # fmt: skip
         """`queues` and `refusals`: as in CorrectionJob. `behind`: later corrections that, like this
-        one, only wait or are rejected. They are finished together with it."""
+        one, only wait or are rejected. They are finished together with it. `make_job` makes a
+        CorrectionJob from its positional arguments."""
         self._queued = queued
         self.run = [queued, *behind]
         """This correction and all others that are finished together with it."""
@@ -82,7 +84,7 @@ class Work:
         """Why the ladder accepts no corrections; None if it accepts them. This is decided now, when
         all workers agree on the ladders file at this offset, and not when the correction is
         polled."""
-        self.job = self.job_kind(
+        self.job = make_job(
             correction.ladder, queued.record.partition, place, [] if applied else [queued],
             edits.waiting(place) if applied else (),
             () if self.waits else edits.accepted(place), log, queues, refusals,
@@ -153,7 +155,7 @@ class Work:
     def _part(self, some: Corrected, rows: Sequence[int]) -> CorrectionPart:
         record, correction = self._queued
         return CorrectionPart(
-            version=parts_.CORRECTION, kernel=KERNEL_VERSION, shards=self._options.shards,
+            version=parts_.CORRECTION, kernel=self._options.kernel, shards=self._options.shards,
             offset=record.offset, ladder=correction.ladder, cause=name_of(correction),
             round_id=round_in(correction), completed_at=self.job.completed_at, rule=self.job.rule,
             threshold=self._options.threshold, players=[some.players[i] for i in rows],

@@ -41,11 +41,13 @@ from stream_rater.replay.edits import NO_EDITS, Edits, edited
 class Corrections:
     """The corrections of the owned partitions, and the rounds that wait for them."""
 
-    work_kind = Work
-
-    def __init__(self, log: LogContext, options: PartOptions) -> None:
+    def __init__(
+        self, log: LogContext, options: PartOptions, make_work: Callable[..., Work] = Work
+    ) -> None:
+        """`make_work` makes a Work from its positional arguments."""
         self._log = log
         self._options = options
+        self._make_work = make_work
         self._edits: dict[str, LadderEdits] = {}
         """By ladder, the corrections with a ladder event. Ladders without one are absent."""
         self._queues: dict[int, deque[QueuedCorrection]] = {}
@@ -185,7 +187,7 @@ class Corrections:
         refusals = self._refusals_of(queued)
         judged = queued.waits or refusals is not None
         queues = () if judged else self._to_be_judged(partition, self._ahead.get(partition, {}))
-        return self.work_kind(queued, edits, self._log, self._options, queues, refusals, behind)
+        return self._make_work(queued, edits, self._log, self._options, queues, refusals, behind)
 
     def _refusals_of(self, queued: QueuedCorrection) -> Refusals | None:
         """The rejections that a correction causes, if they are known before its work begins: its

@@ -67,23 +67,29 @@ class RejectionLimiter:
         return max(0.0, level - self._per_second * (now_s - then_s))
 
 
+MakeCorrections = Callable[[LogContext, PartOptions], Corrections]
+"""A function that makes the state of the corrections, which is empty at first."""
+
+
 class Admission:
     """Validates the records of the owned partitions."""
 
     def __init__(
-        self, log: LogContext, options: PartOptions, limiter: RejectionLimiter, observer: Observer
-    ) -> None:
+        self, log: LogContext, options: PartOptions, limiter: RejectionLimiter, observer: Observer,
+        make_corrections: MakeCorrections = Corrections,
+    ) -> None:  # fmt: skip
         self.decoder = RoundDecoder(log.ladders, log.partitions)
         self._log = log
         self._options = options
         self._limiter = limiter
         self._observer = observer
+        self._make_corrections = make_corrections
         self.forget()
 
     def forget(self) -> None:
         """Forget all partitions and their corrections."""
         self.inputs: dict[int, InputPartition] = {}
-        self.corrections = Corrections(self._log, self._options)
+        self.corrections = self._make_corrections(self._log, self._options)
 
     def drop(self, partitions: frozenset[int]) -> None:
         """Drop partitions."""

@@ -38,9 +38,14 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.contract.errors import Repartitioned, Trouble
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrections
 from stream_rater.pipeline.corrections.correction_work import THRESHOLD, PartOptions
+from stream_rater.pipeline.corrections.corrections import Corrections
 from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.estimator import estimation
-from stream_rater.pipeline.estimator.admission import Admission, RejectionLimiter
+from stream_rater.pipeline.estimator.admission import (
+    Admission,
+    MakeCorrections,
+    RejectionLimiter,
+)
 from stream_rater.pipeline.estimator.agreement import Agreement
 from stream_rater.pipeline.estimator.backlog import Backlog
 from stream_rater.pipeline.estimator.estimation import NO_ROUNDS, PendingRounds
@@ -103,7 +108,7 @@ class Estimator:
         wave_players: int = 20_000, rows_per_part: int = ROWS_PER_PART,
         rejects_per_second: float = 0.0, observer: Observer | None = None, idle_s: float = IDLE_S,
         commit_every_s: float = COMMIT_EVERY_S, threshold: float = THRESHOLD,
-        checkpoint_every: int = 0,
+        checkpoint_every: int = 0, make_corrections: MakeCorrections = Corrections,
     ) -> None:  # fmt: skip
         self._agreement = Agreement(ladders)
         self._shards = shards
@@ -124,7 +129,7 @@ class Estimator:
         self._limiter = RejectionLimiter(rejects_per_second)
         log = LogContext(ladders, window, partitions, checkpoint_every)
         options = PartOptions(shards, rows_per_part, threshold)
-        self._admission = Admission(log, options, self._limiter, self._observer)
+        self._admission = Admission(log, options, self._limiter, self._observer, make_corrections)
         self._prior_reader = PriorReader(shards, self._observer)
         self._forget_everything()
 
@@ -195,7 +200,7 @@ class Estimator:
             )
         self._to_open = frozenset()
         self._admission.corrections.noted((yield from ask(NotedCorrections())))
-        self._observer.reading_back(partitions)
+        self._observer.reading_back({*partitions, *behind(self._inputs, idle=False)})
         yield from ask(Seek(offsets))
 
     def _window_start(self, c: int, log_start: int) -> int:

@@ -99,14 +99,14 @@ class Contest:
         """The figures of each load, and how those of the others compare with the first one's;
         Skipped where there are too few rounds."""
         with ExitStack() as alive:
-            crews = []
+            crews = list[Crew]()
             for number, each in enumerate(self.rivals):
                 own = folder / f"{workload.name}-{number}"
                 own.mkdir()
                 ground = alive.enter_context(a_ground(own, {**given, **each.settings}))
                 program = _null(ground, workload) if each.name == NULL else each.program
-                crew = a_crew(ground, workload, names_of(self.workers), program)
-                crews.append(alive.enter_context(crew))
+                running = a_crew(ground, workload, names_of(self.workers), program)
+                crews.append(alive.enter_context(running))
             for crew in crews:
                 crew.await_joined()
             rounds = workload.rounds()

@@ -21,6 +21,7 @@ from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
 from tests.benchmarks.stream.null import Sample
 from tests.benchmarks.stream.rounds import Round
+from tests.integration.topics import headers_of
 
 TIMEOUT_S = 60.0
 RUN = "run-"
@@ -193,7 +194,7 @@ def published(settings: Settings) -> Published:
     for some in _read(settings, Topics.of(settings).changed):
         keys.update(message.key() or b"" for message in some)
         last_ms = max(last_ms, *(message.timestamp()[1] for message in some))
-        sample = Sample(len(some[-1].value() or b""), list(some[-1].headers() or ()))
+        sample = Sample(len(some[-1].value() or b""), headers_of(some[-1]))
     admin = Admin(settings)
     ends = {topic: sum(admin.ends(topic, count)) for topic, count in admin.partitions().items()}
     topics = admin.topics

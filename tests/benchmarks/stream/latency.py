@@ -23,6 +23,7 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.config.settings import Settings
 from tests.benchmarks.stream.ground import AT_ONCE, TIMEOUT_S, a_producer
 from tests.benchmarks.stream.rounds import Round
+from tests.integration.topics import headers_of
 
 STEADY = 0.2
 """Rounds of this first part of the time are not counted."""
@@ -130,20 +131,19 @@ def feed(
 
 def _corrects(message: Message) -> bool:
     """Whether an event is of a correction: its id has four parts."""
-    event_id: bytes = dict(message.headers() or ())["ce_id"]
-    return event_id.count(b":") > 2
+    return dict(headers_of(message))["ce_id"].count(b":") > 2
 
 
 def _round_of(message: Message) -> str:
     """The id of the round that an event is of, from its own id: the null pipeline's value is no
     JSON."""
-    event_id: bytes = dict(message.headers() or ())["ce_id"]
-    return event_id.decode().split(":")[1]
+    return dict(headers_of(message))["ce_id"].decode().split(":")[1]
 
 
 def _watch(
-    kafka: str, topic: str, starts: Sequence[int], expected: int, pipe: "Connection[Seen, None]"
-) -> None:
+    kafka: str, topic: str, starts: Sequence[int], expected: int,
+    pipe: "Connection[Seen | None, None]",
+) -> None:  # fmt: skip
     """The subscriber: ends with the last event, or after a long silence."""
     consumer = Consumer(
         {

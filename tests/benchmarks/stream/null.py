@@ -175,7 +175,7 @@ def in_groups(
 
 def _ends(group: Iterable[Come]) -> dict[int, TopicPartition]:
     """The offsets that follow, by partition."""
-    last = {message.partition(): message for _, message in group}
+    last: dict[Any, Any] = {message.partition(): message for _, message in group}
     return {p: TopicPartition(m.topic(), p, m.offset() + 1) for p, m in last.items()}
 
 
@@ -237,7 +237,7 @@ def gather(settings: Settings, sample: Sample, transaction: float | None) -> Non
     topics = Topics.of(settings)
     consumer = _consumer(settings, topics.parts, UPDATERS)
     producer = _transactional(settings, UPDATERS)
-    event = _event_maker(sample)
+    event: Any = _event_maker(sample)
     groups = _polls(consumer, _decode_part)
     if transaction is not None:
         came = _coming(consumer, _decode_part)
@@ -252,7 +252,7 @@ def gather(settings: Settings, sample: Sample, transaction: float | None) -> Non
         _commit(producer, consumer, _ends(group))
 
 
-def _interleaved(group: Sequence[Come]) -> Iterator[tuple[Part, Message, slice]]:
+def _interleaved(group: Sequence[Come]) -> Iterator[tuple[Part, Any, slice]]:
     """A row of each part, then the other rows: so a transaction adds all its partitions at once, as
     the service's does."""
     for rows in slice(0, 1), slice(1, None):

@@ -38,7 +38,7 @@ class PlainTeam(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=Tru
 class PlainTeams(Round, frozen=True, kw_only=True, gc=False):
     """A round of such teams."""
 
-    standings: list[PlainTeam]  # type: ignore[assignment]
+    standings: list[PlainTeam]
 
 
 plain_teams_from_json = msgspec.json.Decoder(PlainTeams).decode

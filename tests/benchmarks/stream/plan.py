@@ -80,8 +80,8 @@ class Plan:
                 name = f"steps/{workload.name}{which}"
                 yield result(name, run.processor_us["workers"], "us/update", steps, note)
         if "rebuild" in self.measures and workload.name in REBUILD_OF:
-            rounds = limited(self._of(REBUILD_UPDATES), workload.rounds())
-            yield _rebuild(workload, rebuilt(ground, workload, rounds))
+            first = limited(self._of(REBUILD_UPDATES), workload.rounds())
+            yield _rebuild(workload, rebuilt(ground, workload, first))
         if "memory" in self.measures and workload.name == MEMORY_OF:
             yield _memory(list(soak(ground, workload, self._of(MEMORY_UPDATES))))
         if "corrections" in self.measures and workload.name == CORRECTED:
@@ -210,7 +210,7 @@ def _rates(
 ) -> Iterator[Result]:
     ours = runs[""]
     for who, run in runs.items():
-        ratio = {f"{each}_us": us for each, us in run.processor_us.items()} | run.messages
+        ratio = {**{f"{each}_us": us for each, us in run.processor_us.items()}, **run.messages}
         if run is ours:
             ratio["rounds_a_second"] = run.rounds / run.seconds
             ratio["bytes_a_player"] = run.memory

@@ -7,6 +7,7 @@ rounds, again and again.
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import cycle, islice
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,7 @@ def by_shards(ground: Ground, workload: Workload, updates: int) -> Iterator[tupl
         yield shards, _run(ground, workload, updates, shards=shards)
 
 
-def _run(ground: Ground, workload: Workload, updates: int, **settings: int) -> Run:
+def _run(ground: Ground, workload: Workload, updates: int, **settings: Any) -> Run:
     rounds = up_to(updates, workload.rounds())
     return measured(
         ground, workload, rounds, "1", before=lambda at: _fill(at, workload), **settings

@@ -1,6 +1,6 @@
 """A worker's memory while millions of ratings change: flat, once all players were seen."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ def soak(ground: Ground, workload: Workload, updates: int) -> Iterator[Sample]:
             yield Sample(done, resident_bytes(crew.workers[0].pid))
 
 
-def growth(samples: list[Sample]) -> float:
+def growth(samples: Sequence[Sample]) -> float:
     """Bytes an update that memory grew by in the second half, by least squares."""
     late = samples[len(samples) // 2 :]
     updates, resident = np.array(late, np.float64).T

@@ -36,7 +36,7 @@ class Run:
     memory: float
     """Bytes of Redis a player."""
     players: int
-    messages: dict[str, int]
+    messages: Mapping[str, int]
     """In the log: parts, and the ends of transactions that are in the partitions of events."""
     sample: Sample
     """What its events look like."""

@@ -1,4 +1,4 @@
-"""Commands judge by the ladders file of the workers, or say that they do not."""
+"""A command compares its ladders file with the workers' one, and reports a disagreement."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +14,9 @@ from stream_rater.config.ladders import ANY_LADDER, TEMPLATE, Change, Ladder, La
 from stream_rater.config.settings import Settings
 from stream_rater.operations import inspect, rebuild, verify_live
 from stream_rater.pipeline.ladder_history import LadderLog, notes
+from stream_rater.rating import record as belief_record
 from stream_rater.rating.parameters import EloMMR
+from stream_rater.runtime import malloc, selfcheck
 
 OURS = Ladder(rating=EloMMR(weight_limit=0.1, sigma_limit=60.0))
 NEWER = EloMMR(weight_limit=0.2, sigma_limit=70.0)
@@ -82,8 +84,8 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "Admin", lambda _: admin)
         monkeypatch.setattr(module, "RedisStore", lambda _: store)
     monkeypatch.setattr(ladder_events, "LadderEvents", lambda *_: log)
-    monkeypatch.setattr(rebuild.selfcheck, "check", lambda: None)
-    monkeypatch.setattr(rebuild.malloc, "keep", lambda: None)
+    monkeypatch.setattr(selfcheck, "check", lambda: None)
+    monkeypatch.setattr(malloc, "keep", lambda: None)
     monkeypatch.setattr(rebuild, "layout_of", lambda *_: {})
 
 
@@ -108,7 +110,7 @@ def test_inspect_warns_and_shows_no_rating(servers: None, monkeypatch: pytest.Mo
     """The belief itself is told: it depends on no file."""
     header = {"mu": 1500.0, "sigma": 80.0, "rounds": 1, "last": 0}
     beliefs = SimpleNamespace(header=[header])
-    monkeypatch.setattr(inspect.belief_record, "decode", lambda *_: beliefs)
+    monkeypatch.setattr(belief_record, "decode", lambda *_: beliefs)
     monkeypatch.setattr(inspect, "factors_of", lambda _: [None])
     monkeypatch.setattr(inspect, "described", lambda *_: iter(["believed"]))
     lines = inspect._player(Settings(), "blitz", "ida")
