@@ -96,7 +96,7 @@ class LoggedRounds:
     @classmethod
     def of(cls, records: Sequence[Record], decoded: DecodedRounds) -> "LoggedRounds":
         """The accepted rounds among those that were decoded from these records."""
-        read = decoded.valid(records)
+        read = [each for each, why in zip(records, decoded.refusals, strict=True) if why is None]
         return cls(
             decoded.rounds, decoded.rule, np.array([each.partition for each in read], np.int64),
             np.array([each.offset for each in read], np.int64),

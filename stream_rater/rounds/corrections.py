@@ -24,8 +24,8 @@ from stream_rater.contract.corrections import (
     RoundVoided,
     SeasonStarted,
 )
-from stream_rater.contract.events import UNDECODABLE, header, shown
-from stream_rater.contract.record import Record
+from stream_rater.contract.events import UNDECODABLE, shown
+from stream_rater.contract.record import Record, header
 from stream_rater.rounds.batch import time_mistake
 from stream_rater.rounds.fallback import LONGEST_TEXT
 from stream_rater.rounds.validation import Invalid, id_mistake, with_cure

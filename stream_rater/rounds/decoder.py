@@ -12,9 +12,7 @@ import numpy as np
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract.events import header
-from stream_rater.contract.record import Record
-from stream_rater.rating.parameters import RatingConfig
+from stream_rater.contract.record import Record, header
 from stream_rater.rounds import fallback, fastjson
 from stream_rater.rounds.batch import RoundBatch, Standings, read_heads, sort_entries
 from stream_rater.rounds.validation import Candidates, Invalid, LadderTerms, check
@@ -38,10 +36,6 @@ class DecodedRounds(NamedTuple):
     """By record, the reason why it is rejected; None where it contains the next of the valid
     rounds."""
 
-    def valid(self, records: Sequence[Record]) -> list[Record]:
-        """(R,) the record of each round."""
-        return [each for each, why in zip(records, self.refusals, strict=True) if why is None]
-
 
 class RoundDecoder:
     """Decodes the records of a topic with `partitions` partitions, which contain rounds of these
@@ -54,12 +48,9 @@ class RoundDecoder:
         self._limits = ladders.limits
         self._partitions = partitions
         self._terms = LadderTerms(ladders, partitions)
-
-    @property
-    def ratings(self) -> list[RatingConfig]:
+        self.ratings = self._terms.ratings
         """The rating configurations of the rounds decoded so far; `DecodedRounds.rule` has their
         indices."""
-        return self._terms.ratings
 
     def informative(self, rounds: RoundBatch, rule: Ints) -> Flags:
         """(R,) whether each round changes ratings by its rule, an index into `ratings`."""

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from stream_rater.adapters.memory.driver import MemoryDriver, estimator_worker
-from stream_rater.adapters.memory.servers import Log, Store
+from stream_rater.adapters.memory import Log, MemoryDriver, Store, estimator_worker
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.ladders import ANY_LADDER, Ladder, Ladders
 from stream_rater.contract.corrections import EVENT_TYPE

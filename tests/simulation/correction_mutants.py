@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from stream_rater.adapters.memory.driver import Steps
+from stream_rater.adapters.memory import Steps
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
 from stream_rater.pipeline.corrections.correction_ports import (

@@ -4,7 +4,7 @@ rejections."""
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stream_rater.adapters.memory.servers import Log, Store
+from stream_rater.adapters.memory import Log, Store
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import Correction

@@ -20,9 +20,8 @@ from stream_rater.contract.corrections import (
     name_of,
 )
 from stream_rater.contract.events import MAX_ID_BYTES, to_json
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import PARENT, STATE, STATE_LENGTH, Record, Trace
 from stream_rater.contract.sizes import LEAST_BYTES, MOST_BYTES
-from stream_rater.contract.tracecontext import PARENT, STATE, STATE_LENGTH, Trace
 from stream_rater.pipeline.corrections.correction_job import Corrected
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
 from stream_rater.pipeline.corrections.correction_work import PartOptions, Work

@@ -109,7 +109,8 @@ class Admission:
         found = [next(heads) if refusal is None else refusal for refusal in decoded.refusals]
         counts = [self._counts(*each, now_s) for each in zip(records, found, strict=True)]
         valid = [refusal is None for refusal in decoded.refusals]
-        pending = estimation.pending_rounds(decoded.valid(records), decoded, self._options.shards)
+        own = list(compress(records, valid))
+        pending = estimation.pending_rounds(own, decoded, self._options.shards)
         kept = np.flatnonzero(list(compress(counts, valid)))
         pending = pending.take(kept)
         if unknown := int(np.count_nonzero(decoded.unknown[kept])):

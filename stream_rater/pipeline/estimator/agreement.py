@@ -8,7 +8,8 @@ by the old parameters, even if it is a zombie.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 
 import numpy as np
 
@@ -27,26 +28,17 @@ class Agreement:
     events."""
 
     def __init__(self, ladders: Ladders) -> None:
-        self._ladders = ladders
-        self._own: dict[str, History] = {}
+        self._own: Callable[[str], History] = cache(ladders.history)
+        """The history of a ladder, according to the file."""
         self._odds: dict[str, float] = {}
         self._until_s = 0.0
-
-    def own(self, ladders: Iterable[str]) -> dict[str, History]:
-        """The history of each of these ladders, according to the file."""
-        asked = {}
-        for ladder in ladders:
-            if ladder not in self._own:
-                self._own[ladder] = self._ladders.history(ladder)
-            asked[ladder] = self._own[ladder]
-        return asked
 
     def compare(self, noted: Mapping[str, History], until_s: float) -> dict[str, float]:
         """Compare the file with the histories in the ladder events. Returns, by ladder, the offset
         from which on they disagree; ladders that agree are left out. The result is remembered until
         `until_s`."""
         found = {
-            ladder: allowed_before(self._own[ladder], history) for ladder, history in noted.items()
+            ladder: allowed_before(self._own(ladder), history) for ladder, history in noted.items()
         }
         at_odds = {ladder: offset for ladder, offset in found.items() if offset < math.inf}
         for ladder in found.keys() - at_odds.keys():
@@ -75,10 +67,10 @@ class Agreement:
         return offset < self._odds.get(ladder, math.inf)
 
     def _read(self, ladders: set[str], until_s: float, observer: Observer) -> Step[None]:
-        noted = yield from ask(Agree(self.own(ladders)))
+        noted = yield from ask(Agree({ladder: self._own(ladder) for ladder in ladders}))
         at_odds = self.compare(noted, until_s)
         for ladder, offset in at_odds.items():
-            why = objection(ladder, self._own[ladder], noted[ladder]) or NOT_ANNOUNCED
+            why = objection(ladder, self._own(ladder), noted[ladder]) or NOT_ANNOUNCED
             observer.ladder_refused(ladder, offset, why)
         observer.ladders_agreed(ladders - at_odds.keys())
 

@@ -20,9 +20,8 @@ from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.player_map import Fingerprints
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Record, Trace, trace_of
 from stream_rater.contract.sizes import MOST_BYTES
-from stream_rater.contract.tracecontext import Trace, trace_of
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.parts.schema import Part, RoundInPart

@@ -46,21 +46,12 @@ from stream_rater.pipeline.estimator.backlog import Backlog
 from stream_rater.pipeline.estimator.estimation import NO_ROUNDS, PendingRounds
 from stream_rater.pipeline.estimator.input_partition import (
     InputPartition,
-    behind,
     commit_finished,
     committed_by,
     finish,
     hold_much,
 )
 from stream_rater.pipeline.estimator.oversize_round import OversizeRound
-from stream_rater.pipeline.estimator.poll_backoff import (
-    COMMIT_EVERY_S,
-    IDLE_S,
-    LONGEST_IN_FLIGHT_S,
-    READ_AHEAD,
-    PollBackoff,
-    too_many,
-)
 from stream_rater.pipeline.estimator.priors import (
     BeliefCache,
     PriorReader,
@@ -68,7 +59,18 @@ from stream_rater.pipeline.estimator.priors import (
     read_positions,
     to_hold,
 )
-from stream_rater.pipeline.estimator.progress import InFlightWindow, Progress
+from stream_rater.pipeline.estimator.progress import (
+    COMMIT_EVERY_S,
+    IDLE_S,
+    LONGEST_IN_FLIGHT_S,
+    MANY_PLAYERS,
+    PLAYERS_IN_FLIGHT,
+    READ_AHEAD,
+    WAVES_IN_FLIGHT,
+    InFlightWindow,
+    PollBackoff,
+    Progress,
+)
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import (
@@ -121,6 +123,8 @@ class Estimator:
         self._to_open: frozenset[int] = frozenset()
         """The newly owned partitions, which step 1 has not opened yet."""
         self._now_s = 0.0
+        self._until_s = 0.0
+        """The time before which nothing that is refused now is tried again."""
         self._limiter = RejectionLimiter(rejects_per_second)
         log = LogContext(ladders, window, partitions, checkpoint_every)
         options = PartOptions(shards, rows_per_part, threshold)
@@ -130,6 +134,7 @@ class Estimator:
 
     def _forget_everything(self) -> None:
         self._admission.forget()
+        self._inputs = self._admission.inputs
         self._oversize: OversizeRound | None = None
         """The oversize round in progress."""
         self._backlog = Backlog(self._wave_players)
@@ -142,10 +147,6 @@ class Estimator:
         self._may_find_wave = True
         """Whether a wave may be found now, because something changed since the candidates were last
         examined."""
-
-    @property
-    def _inputs(self) -> dict[int, InputPartition]:
-        return self._admission.inputs
 
     def run(self) -> Step[NoReturn]:
         """Run steps 1 to 7 forever."""
@@ -209,7 +210,7 @@ class Estimator:
     def _read_on(self) -> Step[None]:
         """Poll once, and admit the rounds that were read."""
         timeout_s = self._backoff.timeout_s(
-            waiting=bool(self._backlog), in_flight=len(self._progress)
+            waiting=bool(self._backlog), in_flight=self._progress.rows
         )
         most = READ_AHEAD * self._wave_players
         full = self._backlog.waiting > most or hold_much(self._inputs.values(), most)
@@ -221,7 +222,7 @@ class Estimator:
         polled = yield from ask(
             Poll(timeout_s, full=full, resting=self._limiter.at_rest, gather_s=gather_s)
         )
-        self._now_s = polled.now_s
+        self._now_s, self._until_s = polled.now_s, polled.now_s + REFUSED_S
         self._progress.retry(polled.now_s)
         self._may_find_wave = self._agreement.retry(polled.now_s) or self._may_find_wave
         if polled.lost or polled.gained:
@@ -233,7 +234,8 @@ class Estimator:
         if polled.records:
             self._admit(self._admission.read(polled.records, self._now_s))
         idle = not full and not polled.records
-        self._observer.reading_back(behind(self._inputs, idle=idle))
+        behind = [p for p, source in self._inputs.items() if source.is_behind(idle=idle)]
+        self._observer.reading_back(behind)
         self._limiter.rest(self._now_s, self._observer.partitions_resting)
 
     def _drop(self, partitions: frozenset[int]) -> None:
@@ -264,7 +266,11 @@ class Estimator:
         return wave
 
     def _send_no_more(self) -> bool:
-        return too_many(self._progress, self._in_flight, self._wave_players, self._now_s)
+        """Whether parts not seen applied have so many players that no further wave is sent."""
+        if self._progress.rows > PLAYERS_IN_FLIGHT * self._wave_players:
+            return True
+        many = min(MANY_PLAYERS, WAVES_IN_FLIGHT * self._wave_players)
+        return self._in_flight.has(WAVES_IN_FLIGHT, many, self._now_s)
 
     def _ready(self, players: Fingerprints, sizes: Ints) -> Flags:
         """(R,) whether each player of a round has no pending part or has a cached belief."""
@@ -287,22 +293,14 @@ class Estimator:
             return small
         return small[self._agreement.allowed(self._backlog.take(small))]
 
-    def _agreed(self, wave: PendingRounds) -> Step[PendingRounds]:
-        """Keep the rounds of a wave whose ladder events agree with this worker's file."""
-        return (yield from self._agreement.agreed(wave, self._until_s, self._observer))
-
-    @property
-    def _until_s(self) -> float:  # until then nothing refused is tried again
-        return self._now_s + REFUSED_S
-
     # --- steps 4 to 6 ---
 
     def _rate_wave(self) -> Step[None]:
         if not self._backlog:
             return
-        self._backoff.began_turn()
-        wave = yield from self._agreed(self._wave())
+        wave = yield from self._agreement.agreed(self._wave(), self._until_s, self._observer)
         if not wave:
+            self._backoff.waited()
             yield from read_positions(self._progress)
             return
         read = yield from self._read_wave(wave)
@@ -313,6 +311,8 @@ class Estimator:
             yield from self._resume(resumed)
         if ready or resumed:
             self._backoff.progressed()
+        else:
+            self._backoff.waited()
 
     def _read_wave(self, wave: PendingRounds) -> Step[PriorsRead]:
         """Read the priors of a wave's players, from the cache where possible and else from the
@@ -371,7 +371,7 @@ class Estimator:
         if oversize is None or not oversize.is_due():
             return
         self._backoff.progressed(hurry=not oversize.is_read)
-        done = yield from self._agreed(oversize.whole)
+        done = yield from self._agreement.agreed(oversize.whole, self._until_s, self._observer)
         if done and oversize.is_read:
             yield from oversize.send(self._rows_per_part)
         elif done:

@@ -166,25 +166,6 @@ def hold_much(sources: Collection[InputPartition], most: int) -> bool:
     return rejected > REJECTED_BYTES or any(len(each) > most for each in sources)
 
 
-def behind(sources: Mapping[int, InputPartition], *, idle: bool) -> list[int]:
-    """The partitions that still read round ids before c. `idle` says that the last poll was
-    empty."""
-    return [p for p, source in sources.items() if source.is_behind(idle=idle)]
-
-
-def all_finished(sources: Mapping[int, InputPartition]) -> tuple[dict[int, int], list[Rejection]]:
-    """Call `take_finished` on every partition. Returns the new offsets by partition, and the
-    rejections before them."""
-    offsets: dict[int, int] = {}
-    rejections: list[Rejection] = []
-    for partition, source in sources.items():
-        end, rejected = source.take_finished()
-        if end is not None:
-            offsets[partition] = end
-            rejections += rejected
-    return offsets, rejections
-
-
 def commit_finished(
     inputs: Mapping[int, InputPartition], poll: Callable[[], Step[None]]
 ) -> Step[CommitSource | None]:
@@ -195,7 +176,13 @@ def commit_finished(
     Returns the effect that was committed, or None if nothing was. Raises Regrouped as `insist`
     does.
     """
-    offsets, rejections = all_finished(inputs)
+    offsets: dict[int, int] = {}
+    rejections: list[Rejection] = []
+    for partition, source in inputs.items():
+        end, rejected = source.take_finished()
+        if end is not None:
+            offsets[partition] = end
+            rejections += rejected
 
     def commit() -> CommitSource | None:
         ours = {p: offset for p, offset in offsets.items() if p in inputs}

@@ -28,7 +28,7 @@ import numpy as np
 from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION, kernel
 from stream_rater.columns.strings import StringColumn, put
-from stream_rater.contract.tracecontext import Trace
+from stream_rater.contract.record import Trace
 from stream_rater.rating.model import BEGAN, Evidence, Places
 from stream_rater.rating.stages import RatingRule
 
