@@ -28,8 +28,7 @@ from stream_rater.replay.edits import Edits
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Rated, Replay
 from stream_rater.replay.what_if import what_if
-from stream_rater.rounds.corrections import places_of
-from stream_rater.rounds.decoder import RoundDecoder
+from stream_rater.rounds.decoder import RoundDecoder, places_of
 from stream_rater.rounds.validation import Invalid
 
 UNNAMED = "notebook"

@@ -24,7 +24,7 @@ from stream_rater.contract.record import Player, Record, header
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
 from stream_rater.pipeline.ladder_history import Note, correction_notes
 from stream_rater.replay.edited_log import EditedLog, Verdicts
-from stream_rater.rounds.corrections import kind_of
+from stream_rater.rounds.decoder import kind_of
 
 Fields = dict[str, Raw]
 

@@ -21,8 +21,13 @@ from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
 from stream_rater.replay.edits import NO_EDITS, Edits, edited
 from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.corrections import kind_of, places_of, split_at_corrections
-from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
+from stream_rater.rounds.decoder import (
+    DecodedRounds,
+    RoundDecoder,
+    kind_of,
+    places_of,
+    split_at_corrections,
+)
 from stream_rater.rounds.validation import DuplicateWindow, Invalid
 
 BATCH_BYTES = 2**18

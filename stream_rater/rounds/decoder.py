@@ -2,6 +2,9 @@
 
 `fastjson` reads rounds that are written as nearly all clients write them, and `fallback` reads the
 others by msgspec. Both give the same columns. `validation` then checks the rules on these columns.
+
+Records of corrections stand among those of rounds. They are told apart by their headers here, and
+read by `corrections`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +15,7 @@ import numpy as np
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
+from stream_rater.contract.corrections import EVENT_TYPE, ROUND
 from stream_rater.contract.record import Record, header
 from stream_rater.rounds import fallback, fastjson
 from stream_rater.rounds.batch import RoundBatch, Standings, read_heads, sort_entries
@@ -69,18 +73,19 @@ class RoundDecoder:
         are rejected."""
         values = [each.value or b"" for each in records]
         refusals = self._unread(records, values)
-        found = [
-            self._checked(records, reported, refusals)
-            for some in _runs(values)
-            for reported in self._reported(records, values, some, refusals)
-        ]
+        found, first = [], 0
+        for some in fastjson.runs(values, TOGETHER_BYTES):
+            places = range(first, first + len(some))
+            for reported in self._reported(records, values, places, refusals):
+                found.append(self._checked(records, reported, refusals))
+            first += len(some)
         if len(found) == 1:
             _, rounds, rule, unknown = found[0]
             return DecodedRounds(rounds, rule, unknown, refusals)
         rounds = RoundBatch.concat([each[1] for each in found])
-        places, rule = (np.concatenate([NO_RULE, *(each[k] for each in found)]) for k in (0, 2))
+        at, rule = (np.concatenate([NO_RULE, *(each[k] for each in found)]) for k in (0, 2))
         unknown = np.concatenate([NOT_KNOWN, *(each[3] for each in found)])
-        order = np.argsort(places, kind="stable")
+        order = np.argsort(at, kind="stable")
         if (order == np.arange(len(order))).all():
             return DecodedRounds(rounds, rule, unknown, refusals)
         return DecodedRounds(rounds.take(order), rule[order], unknown[order], refusals)
@@ -155,14 +160,6 @@ class RoundDecoder:
         return places[valid], rounds.take(valid), rule[valid], unknown[valid]
 
 
-def _runs(values: Sequence[bytes]) -> Iterator[range]:
-    """Yield the places of the values that each call scans."""
-    first = 0
-    for some in fastjson.runs(values, TOGETHER_BYTES):
-        yield range(first, first + len(some))
-        first += len(some)
-
-
 def _is_packed(record: Record) -> bool:
     """Whether a record is encoded in MessagePack."""
     return "msgpack" in header(record.headers, "content-type").lower()
@@ -171,3 +168,31 @@ def _is_packed(record: Record) -> bool:
 def _reread(mistake: Callable[..., str], record: Record) -> str:
     """Call `mistake` on a record that has a mistake, to find it by decoding the record again."""
     return mistake(record.value or b"", packed=_is_packed(record))
+
+
+# --- rounds among corrections --------------------------------------------------------------------
+
+
+def kind_of(record: Record) -> str:
+    """The kind of correction that a record's header names; empty for a round."""
+    kind = header(record.headers, EVENT_TYPE) if record.headers else ""
+    return "" if kind == ROUND else kind
+
+
+def places_of(records: Sequence[Record]) -> list[int]:
+    """The places of the records whose header says that they are corrections."""
+    return [i for i, each in enumerate(records) if each.headers and kind_of(each)]
+
+
+def split_at_corrections(
+    records: Sequence[Record],
+) -> Iterator[tuple[Sequence[Record], Record | None]]:
+    """Yield, for each correction, the rounds before it together with the correction. If there are
+    rounds after the last correction, yield them with None at the end."""
+    first = 0
+    for i, each in enumerate(records):
+        if each.headers and kind_of(each):
+            yield records[first:i], each
+            first = i + 1
+    if first < len(records):
+        yield records[first:] if first else records, None

@@ -19,7 +19,7 @@ from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay import checkpoint
-from stream_rater.rounds.corrections import kind_of
+from stream_rater.rounds.decoder import kind_of
 from stream_rater.rounds.validation import Invalid
 from tests import edited_by_hand
 

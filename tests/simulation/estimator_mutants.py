@@ -13,7 +13,7 @@ from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
 from stream_rater.pipeline.estimator import estimation
-from stream_rater.pipeline.estimator.agreement import Agreement
+from stream_rater.pipeline.estimator.admission import Agreement
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.priors import PriorsRead

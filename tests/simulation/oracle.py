@@ -14,7 +14,8 @@ from stream_rater.pipeline.ports import REBUILT, Position
 from stream_rater.rating import record as belief_record
 from stream_rater.replay.edited_log import RecordValidator
 from stream_rater.replay.ledger import Ledger
-from stream_rater.rounds.corrections import decode, kind_of
+from stream_rater.rounds.corrections import decode
+from stream_rater.rounds.decoder import kind_of
 from stream_rater.rounds.validation import Invalid
 
 from .truth import EventValues, How, LadderTruth, Rated

@@ -7,7 +7,7 @@ import pytest
 
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Change, Ladder, Ladders
-from stream_rater.pipeline.estimator.agreement import Agreement
+from stream_rater.pipeline.estimator.admission import Agreement
 from stream_rater.pipeline.estimator.estimator import REFUSED_S, Estimator
 from stream_rater.pipeline.ladder_history import allowed_before, goes_on, odds
 from stream_rater.pipeline.ports import Agree, Poll, Polled, Scatter

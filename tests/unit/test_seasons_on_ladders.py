@@ -19,7 +19,7 @@ from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import Position, StoredShard
-from stream_rater.pipeline.updater import changes, stage_2
+from stream_rater.pipeline.updater import changes
 from stream_rater.pipeline.updater.shard import QueuedPart, ShardBatch
 from stream_rater.rating import record
 from stream_rater.rating.model import newcomers
@@ -266,7 +266,7 @@ def test_who_has_no_rounds_left_is_a_newcomer() -> None:
     beliefs = newcomers(1, 1, 1234.0, 77.0, coded=True)
     beliefs.header["last"], beliefs.header["season"], beliefs.header["time"] = 41, 1, 99
     (held,) = record.encode(beliefs)
-    again = stage_2.decoded([rule], np.zeros(2, np.int64), [held, None]).header
+    again = changes.decoded([rule], np.zeros(2, np.int64), [held, None]).header
     fresh = newcomers(2, 0, rule.initial_mu, rule.initial_sigma).header
     fresh["last"][0] = 41
     fresh["untold"][0], fresh["previous_mu"][0], fresh["previous_sigma"][0] = 1, 1234.0, 77.0

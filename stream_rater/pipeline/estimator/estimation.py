@@ -18,7 +18,6 @@ from msgspec import structs
 from stream_rater.columns import player_map
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.kernels import kernel
-from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.contract.record import Record, Trace, trace_of
 from stream_rater.contract.sizes import MOST_BYTES
@@ -26,7 +25,7 @@ from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.parts.schema import Part, RoundInPart
 from stream_rater.pipeline.ports import Priors
-from stream_rater.pipeline.updater import stage_2
+from stream_rater.pipeline.updater import changes
 from stream_rater.rating import record, stages
 from stream_rater.rating.model import BEGAN, HEADER, Table
 from stream_rater.rating.parameters import RatingConfig, Season, fixed_players
@@ -145,13 +144,6 @@ NO_ROUNDS = PendingRounds(
     batch.NO_ROUNDS, _NONE := np.empty(0, np.int64), _NONE, _NONE, [], np.empty(0, np.uint64), _NONE
 )
 PendingRounds.nothing = NO_ROUNDS
-
-
-def asked(pending: PendingRounds) -> dict[int, PlayerColumn]:
-    """The players of these rounds by shard, in the order of the rounds."""
-    order, cuts = pending.by_shard
-    everybody = pending.rounds.players().take(order)
-    return {shard: everybody[where] for shard, where in cuts}
 
 
 def by_shard(pending: PendingRounds) -> dict[int, Fingerprints]:
@@ -312,11 +304,11 @@ def posteriors(
     is unchanged. Raises UnknownRecord if a record cannot be read."""
     rule = pending.for_each_player([each.rule for each in part.rounds])[rows]
     offset = pending.for_each_player(pending.offsets)[rows]
-    beliefs = stage_2.decoded(part.rules, rule, records)
+    beliefs = changes.decoded(part.rules, rule, records)
     new = np.flatnonzero(beliefs.header["last"] < offset)
     time = pending.for_each_player(pending.rounds.time)[rows[new]]
     evidence = part.evidence[rows[new]]
-    stage_2.update(beliefs, new, part.rules, rule[new], evidence, offset[new], time)
+    changes.update(beliefs, new, part.rules, rule[new], evidence, offset[new], time)
     return record.encode(beliefs)
 
 

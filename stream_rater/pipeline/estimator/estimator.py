@@ -8,7 +8,7 @@ of the protocol.
    (`rounds.validation`).
 3. Choose a wave from the candidates. A candidate is a round that shares no player with an earlier
    round that is not sent yet (`backlog`), and whose ladder all workers rate by the same parameters
-   (`agreement`).
+   (`admission`).
 4. Read a shard's `applied` and the priors in one call (`priors`). If `applied` < floor[s], the
    shard is not ready. Otherwise floor[s] rises to `applied`. This lazy rule covers takeover,
    rollback and failover (`progress`).
@@ -40,24 +40,25 @@ from stream_rater.pipeline.corrections.correction_ports import NotedCorrections
 from stream_rater.pipeline.corrections.correction_work import THRESHOLD, PartOptions
 from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.estimator import estimation
-from stream_rater.pipeline.estimator.admission import Admission, RejectionLimiter
-from stream_rater.pipeline.estimator.agreement import Agreement
+from stream_rater.pipeline.estimator.admission import Admission, Agreement, RejectionLimiter
 from stream_rater.pipeline.estimator.backlog import Backlog
 from stream_rater.pipeline.estimator.estimation import NO_ROUNDS, PendingRounds
 from stream_rater.pipeline.estimator.input_partition import (
+    REJECTED_BYTES,
     InputPartition,
     commit_finished,
     committed_by,
     finish,
-    hold_much,
 )
 from stream_rater.pipeline.estimator.oversize_round import OversizeRound
 from stream_rater.pipeline.estimator.priors import (
+    FEW_PLAYERS,
+    MANY_WAIT,
+    NOBODY,
     BeliefCache,
     PriorReader,
     PriorsRead,
     read_positions,
-    to_hold,
 )
 from stream_rater.pipeline.estimator.progress import (
     COMMIT_EVERY_S,
@@ -212,8 +213,9 @@ class Estimator:
         timeout_s = self._backoff.timeout_s(
             waiting=bool(self._backlog), in_flight=self._progress.rows
         )
-        most = READ_AHEAD * self._wave_players
-        full = self._backlog.waiting > most or hold_much(self._inputs.values(), most)
+        sources, most = self._inputs.values(), READ_AHEAD * self._wave_players
+        full = self._backlog.waiting > most or any(len(each) > most for each in sources)
+        full = full or sum(each.rejected_bytes for each in sources) > REJECTED_BYTES
         yield from self._poll(timeout_s, full=full)
         yield from self._strangers.look_again(self._progress, self._now_s)
 
@@ -316,8 +318,12 @@ class Estimator:
 
     def _read_wave(self, wave: PendingRounds) -> Step[PriorsRead]:
         """Read the priors of a wave's players, from the cache where possible and else from the
-        store."""
-        rows, read = to_hold(self._backlog, wave), self._prior_reader.read_beside
+        store. Whole records are read of players for whom another round waits, if caching pays."""
+        rows = NOBODY
+        if wave.count <= FEW_PLAYERS:
+            rows = np.flatnonzero(self._backlog.has_later(wave))
+            rows = rows if len(rows) >= MANY_WAIT * wave.count else NOBODY
+        read = self._prior_reader.read_beside
         return (yield from read(wave, self._belief_cache, rows, self._progress, self._until_s))
 
     def _read_piece(self, piece: PendingRounds) -> Step[PriorsRead]:

@@ -2,7 +2,7 @@
 offsets that may be committed."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from stream_rater.contract.errors import OffsetsForgotten
@@ -21,6 +21,8 @@ from stream_rater.rounds.batch import RoundHead
 from stream_rater.rounds.validation import DuplicateWindow, Invalid
 
 REJECTED_BYTES = 64 * 2**20
+"""The estimator stops reading while the rejected records of all partitions that are not committed
+have more bytes than this."""
 
 
 class InputPartition:
@@ -157,13 +159,6 @@ def finish(inputs: Mapping[int, InputPartition], pending: PendingRounds) -> None
     for partition in partitions:
         mine = pending.partitions == partition
         inputs[partition].finish(pending.offsets[mine].tolist())
-
-
-def hold_much(sources: Collection[InputPartition], most: int) -> bool:
-    """Whether one partition has more than `most` uncommitted records in memory, or all partitions
-    together have more than REJECTED_BYTES of rejected records."""
-    rejected = sum(each.rejected_bytes for each in sources)
-    return rejected > REJECTED_BYTES or any(len(each) > most for each in sources)
 
 
 def commit_finished(

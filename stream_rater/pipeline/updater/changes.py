@@ -29,11 +29,11 @@ from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.strings import StringColumn
 from stream_rater.pipeline.parts.decoder import Rows
 from stream_rater.pipeline.ports import Application, StoredShard
-from stream_rater.pipeline.updater import stage_2
 from stream_rater.pipeline.updater.rating_events import Events, encode_events
 from stream_rater.pipeline.updater.shard import ShardBatch
-from stream_rater.rating import record
-from stream_rater.rating.model import Beliefs, Table
+from stream_rater.rating import record, seasons, stages
+from stream_rater.rating.model import Beliefs, Evidence, Table, newcomers
+from stream_rater.rating.stages import RatingRule
 
 EARLIER = np.dtype([("mu", "<f4"), ("sigma", "<f4")])
 """The belief before an earlier row. The values are exact, since beliefs store these numbers as
@@ -72,7 +72,7 @@ def computed(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, 
     change of each shard. Nothing is written. Raises UnknownRecord."""
     rows, (first, _) = batch.rows, batch.distinct
     records = list(chain.from_iterable(stored[shard].records for shard in batch.parts))
-    beliefs = stage_2.decoded(rows.rules, rows.rule_index[first], records)
+    beliefs = decoded(rows.rules, rows.rule_index[first], records)
     if len(first) < len(rows):
         return _with_repeats(batch, stored, beliefs)
     fresh: Flags = rows.offset > beliefs.header["last"]
@@ -81,7 +81,7 @@ def computed(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, 
         rows = rows.take(chosen)
         beliefs = Beliefs(beliefs.header[chosen], beliefs.factors[chosen])
     shown = last_shown(beliefs.header)
-    stage_2.update(
+    update(
         beliefs, np.arange(len(rows)), rows.rules, rows.rule_index, rows.evidence, rows.offset,
         rows.time,
     )  # fmt: skip
@@ -103,7 +103,7 @@ def _with_repeats(
     for number in range(int(nth.max(initial=-1)) + 1):
         some = np.flatnonzero(nth == number)
         own, who = rows.take(some), which[some]
-        stage_2.update(beliefs, who, own.rules, own.rule_index, own.evidence, own.offset, own.time)
+        update(beliefs, who, own.rules, own.rule_index, own.evidence, own.offset, own.time)
         header[some] = beliefs.header[who]
     changed = np.unique(which)
     players = batch.rows.players.take(first[changed])
@@ -189,6 +189,59 @@ def headers_of(records: Sequence[bytes | None]) -> Table:
     UnknownRecord."""
     nothing = bytes(record.HEADER_SIZE)
     return record.read_headers(b"".join(r[: record.HEADER_SIZE] if r else nothing for r in records))
+
+
+# --- stage 2 on stored records -------------------------------------------------------------------
+
+
+def decoded(
+    rules: Sequence[RatingRule], rule_index: Ints, records: Sequence[bytes | None]
+) -> Beliefs:
+    """Decode the records of D players. `rule_index` (D,) is the rule of each.
+
+    A player without a record starts with the initial belief of the rule. So does a player whose
+    belief has no rounds because a correction removed them. Raises UnknownRecord.
+    """
+    assert len(rule_index) == len(records)
+    capacity = max((each.kept for each in rules), default=0) + 1
+    beliefs = record.decode(records, capacity, 0.0, 1.0)
+    new = np.flatnonzero(beliefs.header["rounds"] == 0)
+    if len(new):
+        before = beliefs.header[new]
+        initial = [newcomers(1, 0, each.initial_mu, each.initial_sigma) for each in rules]
+        by_rule = np.concatenate([each.header for each in initial])
+        beliefs.header[new] = by_rule[rule_index[new]]
+        _keep_published(beliefs.header, new, before)
+    return beliefs
+
+
+def _keep_published(header: Table, new: Ints, before: Table) -> None:
+    """Copy two things from the old beliefs `before` to the initial ones in the rows `new`: their
+    `last`, and the mu and sigma that were last published. These beliefs have no rounds."""
+    header["last"][new] = before["last"]
+    corrected = np.flatnonzero(before["version"] != 0)
+    rows, old = new[corrected], before[corrected]
+    unannounced = old["untold"] != 0
+    header["previous_mu"][rows] = np.where(unannounced, old["previous_mu"], old["mu"])
+    header["previous_sigma"][rows] = np.where(unannounced, old["previous_sigma"], old["sigma"])
+    header["untold"][rows] = 1
+
+
+def update(
+    beliefs: Beliefs, which: Ints, rules: Sequence[RatingRule], rule_index: Ints,
+    evidence: Evidence, offset: Ints, time: Ints,
+) -> None:  # fmt: skip
+    """Apply n fresh rows to the beliefs `which` (n,), in place. No two rows are of one player.
+
+    `rule_index` (n,) is the index of each row's rule, and `evidence` (n, 3) or (n, 4) is the
+    evidence of stage 1. `offset` (n,) and `time` (n,), in Unix seconds, are those of each row's
+    round.
+    """
+    rules = list(rules)
+    before = seasons.draw(rules, rule_index, beliefs, which)
+    stages.update(beliefs, which, evidence, rules, rule_index)
+    stages.note_round(beliefs, which, offset, time)
+    seasons.remember(beliefs, before)
 
 
 # --- the notes of a call -------------------------------------------------------------------------

@@ -272,8 +272,7 @@ class Updater:
     # --- steps 10, 12 and 13 ---
 
     def _work(self) -> Step[None]:
-        batches = next_batches(self._shards, self._rows_per_call)
-        if batches:
+        if batches := next_batches(self._shards, self._rows_per_call):
             with self._observer.at_work(traced(batches)):
                 yield from self._update(batches)
 
