@@ -8,7 +8,6 @@ read by `corrections`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,21 +23,10 @@ from stream_rater.rounds.validation import Candidates, Invalid, LadderTerms, che
 TOGETHER_BYTES = 2**20
 """The most bytes of the records that one call scans."""
 
-NO_RULE, NOT_KNOWN = np.empty(0, np.int64), np.empty(0, np.bool_)
+NO_PLACES = np.empty(0, np.int64)
 
-
-class DecodedRounds(NamedTuple):
-    """The rounds in records that were decoded together."""
-
-    rounds: RoundBatch
-    """The R valid rounds, in the order of their records."""
-    rule: Ints
-    """(R,) index of the rating configuration of each round, among the decoder's `ratings`."""
-    unknown: Flags
-    """(R,) whether each round has unknown fields, or an entry with both a rank and `dnf`."""
-    refusals: list[Invalid | None]
-    """By record, the reason why it is rejected; None where it contains the next of the valid
-    rounds."""
+Refusals = list[Invalid | None]
+"""By record, the reason why it is rejected; None where it contains the next of the valid rounds."""
 
 
 class RoundDecoder:
@@ -53,46 +41,42 @@ class RoundDecoder:
         self._partitions = partitions
         self._terms = LadderTerms(ladders, partitions)
         self.ratings = self._terms.ratings
-        """The rating configurations of the rounds decoded so far; `DecodedRounds.rule` has their
+        """The rating configurations of the rounds decoded so far; `RoundBatch.rule` has their
         indices."""
 
-    def informative(self, rounds: RoundBatch, rule: Ints) -> Flags:
-        """(R,) whether each round changes ratings by its rule, an index into `ratings`."""
+    def informative(self, rounds: RoundBatch) -> Flags:
+        """(R,) whether each round changes ratings by its rule."""
         skip = np.array([each.skip_all_tied for each in self.ratings], np.bool_)
-        return rounds.informative(skip[rule])
+        return rounds.informative(skip[rounds.rule])
 
     def read(self, record: Record) -> Standings:
         """Decode the round in one record. Raises Invalid."""
-        decoded = self.decode([record])
-        if (refusal := decoded.refusals[0]) is not None:
+        rounds, (refusal,) = self.decode([record])
+        if refusal is not None:
             raise refusal
-        return Standings(decoded.rounds)
+        return Standings(rounds)
 
-    def decode(self, records: Sequence[Record]) -> DecodedRounds:
-        """Decode the rounds in these records. The result also has the reasons why the other records
-        are rejected."""
+    def decode(self, records: Sequence[Record]) -> tuple[RoundBatch, Refusals]:
+        """The valid rounds in these records, in the order of the records, and the reasons why the
+        other records are rejected."""
         values = [each.value or b"" for each in records]
         refusals = self._unread(records, values)
         found, first = [], 0
         for some in fastjson.runs(values, TOGETHER_BYTES):
-            places = range(first, first + len(some))
-            for reported in self._reported(records, values, places, refusals):
-                found.append(self._checked(records, reported, refusals))
+            run = range(first, first + len(some))
+            for places, rounds in self._reported(records, values, run, refusals):
+                found.append(self._checked(records, places, rounds, refusals))
             first += len(some)
         if len(found) == 1:
-            _, rounds, rule, unknown = found[0]
-            return DecodedRounds(rounds, rule, unknown, refusals)
-        rounds = RoundBatch.concat([each[1] for each in found])
-        at, rule = (np.concatenate([NO_RULE, *(each[k] for each in found)]) for k in (0, 2))
-        unknown = np.concatenate([NOT_KNOWN, *(each[3] for each in found)])
-        order = np.argsort(at, kind="stable")
-        if (order == np.arange(len(order))).all():
-            return DecodedRounds(rounds, rule, unknown, refusals)
-        return DecodedRounds(rounds.take(order), rule[order], unknown[order], refusals)
+            return found[0][1], refusals
+        rounds = RoundBatch.concat([each for _, each in found])
+        order = np.argsort(np.concatenate([NO_PLACES, *(at for at, _ in found)]), kind="stable")
+        in_order = (order == np.arange(len(order))).all()
+        return (rounds if in_order else rounds.take(order)), refusals
 
-    def _unread(self, records: Sequence[Record], values: Sequence[bytes]) -> list[Invalid | None]:
+    def _unread(self, records: Sequence[Record], values: Sequence[bytes]) -> Refusals:
         """By record, the reason why it is not decoded at all; None if it is decoded."""
-        most, refusals = self._limits.max_bytes, list[Invalid | None]()
+        most, refusals = self._limits.max_bytes, Refusals()
         for each, value in zip(records, values, strict=True):
             why = each.unreadable
             if not why and len(value) > most:
@@ -101,21 +85,17 @@ class RoundDecoder:
         return refusals
 
     def _reported(
-        self, records: Sequence[Record], values: Sequence[bytes], some: range,
-        refusals: list[Invalid | None],
-    ) -> Iterator[tuple[Ints, RoundBatch, Flags]]:  # fmt: skip
-        """Yield, for each of the two readers, the places of the records that it read, their rounds
-        as reported, and whether each round has unknown fields. `some` are the places of the records
-        to read."""
+        self, records: Sequence[Record], values: Sequence[bytes], some: range, refusals: Refusals
+    ) -> Iterator[tuple[Ints, RoundBatch]]:
+        """Yield, for each of the two readers, the places of the records that it read, and their
+        rounds as reported. `some` are the places of the records to read."""
         left = [i for i in some if refusals[i] is None]
         packed = {i for i in left if records[i].headers and _is_packed(records[i])}
         if len(left) > len(packed):
             usual = [i for i in left if i not in packed] if packed else left
-            rounds, unknown, taken = fastjson.scan(
-                [values[i] for i in usual], self._limits.max_depth
-            )
+            rounds, taken = fastjson.scan([values[i] for i in usual], self._limits.max_depth)
             if len(rounds):
-                yield np.array(usual, np.int64)[taken], rounds, unknown
+                yield np.array(usual, np.int64)[taken], rounds
             others = [usual[i] for i in np.flatnonzero(~taken).tolist()]
             left = sorted([*others, *packed])
         decoded, places = list[fallback.Decoded](), list[int]()
@@ -128,21 +108,18 @@ class RoundDecoder:
                 decoded.append(each)
                 places.append(i)
         if decoded:
-            yield np.array(places, np.int64), *fallback.columns_of(decoded)
+            yield np.array(places, np.int64), fallback.columns_of(decoded)
 
     def _checked(
-        self, records: Sequence[Record], reported: tuple[Ints, RoundBatch, Flags],
-        refusals: list[Invalid | None],
-    ) -> tuple[Ints, RoundBatch, Ints, Flags]:  # fmt: skip
+        self, records: Sequence[Record], places: Ints, rounds: RoundBatch, refusals: Refusals
+    ) -> tuple[Ints, RoundBatch]:
         """Validate rounds that `_reported` yields. Returns, for the valid ones, the places of their
-        records, the rounds, their rules, and whether they have unknown fields."""
-        places, rounds, unknown = reported
+        records, and the rounds."""
         own = records if len(places) == len(records) else [records[i] for i in places.tolist()]
-        rule, limits = self._terms.of(rounds.heads, [each.offset for each in own])
+        rounds.rule[:], limits = self._terms.of(rounds.heads, [each.offset for each in own])
         read_heads(rounds)
         candidates = Candidates(
             rounds=rounds,
-            unknown=unknown,
             bounds=limits,
             received_s=np.array([each.received_s for each in own], np.float64),
             partition=np.array([each.partition for each in own], np.int64),
@@ -153,11 +130,11 @@ class RoundDecoder:
         found = check(candidates)
         sort_entries(rounds)
         if not any(found):
-            return places, rounds, rule, unknown
+            return places, rounds
         for i, refusal in zip(places.tolist(), found, strict=True):
             refusals[i] = refusal
         valid = np.flatnonzero([refusal is None for refusal in found])
-        return places[valid], rounds.take(valid), rule[valid], unknown[valid]
+        return places[valid], rounds.take(valid)
 
 
 def _is_packed(record: Record) -> bool:

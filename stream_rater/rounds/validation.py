@@ -109,8 +109,6 @@ class Candidates(NamedTuple):
     rounds: RoundBatch
     """The rounds, with entries in the order of their message. A place may be OUT_OF_RANGE or
     NO_RANK, a time may be UNUSUAL, and an entry may have no players."""
-    unknown: Flags
-    """(R,) whether a round has unknown fields, or an entry with both a rank and `dnf`."""
     bounds: Bounds
     received_s: Floats
     """(R,) when the log received the round, Unix seconds."""
@@ -319,7 +317,7 @@ RULES = (
     Rule("unknown-ladder", lambda c: c.bounds.known == 0, _unknown_message),
     Rule(
         "malformed",
-        lambda c: c.unknown & (c.bounds.strict != 0),
+        lambda c: c.rounds.unknown & (c.bounds.strict != 0),
         lambda c, i: c.unknown_field(i),
     ),
     Rule("bad-time", lambda c: c.rounds.time == timestamps.UNUSUAL, _time_message),

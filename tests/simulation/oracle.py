@@ -80,13 +80,12 @@ def _well_formed(
 
 
 def _rate(record: Record, judge: RecordValidator, expected: Expected) -> None:
-    decoded = judge.decode([record])
-    (refusal,) = decoded.refusals
+    rounds, (refusal,) = judge.decode([record])
     if refusal is not None:
         expected.rejections.append((record.partition, record.offset, refusal.code))
         return
-    (standings,) = decoded.rounds
-    rating = judge.round_decoder.ratings[int(decoded.rule[0])]
+    (standings,) = rounds
+    rating = judge.round_decoder.ratings[int(rounds.rule[0])]
     expected.ladders[standings.ladder].rate(Rated(standings, rating, record))
 
 

@@ -75,8 +75,8 @@ def pending(rounds: int, players: int, ladders: Ladders = ANY_LADDER) -> Pending
         )
         for i in range(rounds)
     ]  # fmt: skip
-    decoded = RoundDecoder(ladders).decode(records)
-    assert decoded.refusals == [None] * rounds
+    decoded, refusals = RoundDecoder(ladders).decode(records)
+    assert refusals == [None] * rounds
     return estimation.pending_rounds(records, decoded, 1)
 
 
@@ -119,7 +119,7 @@ def test_parts_of_many_ladders_with_many_seasons() -> None:
     }
     ratings = [Elo(learning_rate=32.0)]
     rounds = pending(300, 2, ladders)
-    rounds.rule[:] = 0
+    rounds.rounds.rule[:] = 0
     found = sent(rounds, ROWS_PER_PART, ratings=ratings, seasons=lambda each, _: started[each])
     assert len(found) > 1
     assert max(map(len, found)) <= MOST_BYTES

@@ -110,16 +110,15 @@ class Admission:
 
     def _rounds(self, records: Sequence[Record], now_s: float) -> PendingRounds:
         """Validate records that are not corrections."""
-        decoded = self.decoder.decode(records)
-        heads = iter(decoded.rounds.heads)
-        found = [next(heads) if refusal is None else refusal for refusal in decoded.refusals]
+        rounds, refusals = self.decoder.decode(records)
+        heads = iter(rounds.heads)
+        found = [next(heads) if refusal is None else refusal for refusal in refusals]
         counts = [self._counts(*each, now_s) for each in zip(records, found, strict=True)]
-        valid = [refusal is None for refusal in decoded.refusals]
+        valid = [refusal is None for refusal in refusals]
         own = list(compress(records, valid))
-        pending = estimation.pending_rounds(own, decoded, self._options.shards)
-        kept = np.flatnonzero(list(compress(counts, valid)))
-        pending = pending.take(kept)
-        if unknown := int(np.count_nonzero(decoded.unknown[kept])):
+        pending = estimation.pending_rounds(own, rounds, self._options.shards)
+        pending = pending.take(np.flatnonzero(list(compress(counts, valid))))
+        if unknown := int(np.count_nonzero(pending.rounds.unknown)):
             self._observer.unknown_fields(unknown)
         self._observer.rounds_accepted(list(compress(records, counts)), pending.rounds.heads)
         return self.informative(*self.corrections.admit(pending))
@@ -127,7 +126,7 @@ class Admission:
     def informative(self, pending: PendingRounds, done: PendingRounds) -> PendingRounds:
         """Return the rounds in `pending` that change ratings. The others, and the rounds in `done`,
         count as done."""
-        informative = self.decoder.informative(pending.rounds, pending.rule)
+        informative = self.decoder.informative(pending.rounds)
         finish(self.inputs, done)
         finish(self.inputs, pending.take(np.flatnonzero(~informative)))
         return pending.take(np.flatnonzero(informative))

@@ -34,7 +34,6 @@ from stream_rater.rating.seasons import draw_headers
 from stream_rater.rating.stages import RatingRule
 from stream_rater.rounds import batch
 from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.decoder import DecodedRounds
 from stream_rater.rounds.ragged import Ragged, rows_of
 
 SeasonsOf = Callable[[str, int], tuple[Season, ...]]
@@ -70,8 +69,6 @@ class PendingRounds(Ragged, gc=True, dict=True):
     per_player: ClassVar = ("fingerprints",)
 
     rounds: RoundBatch
-    rule: Ints
-    """(R,) the number of each round's rating configuration."""
     partitions: Ints
     """(R,) the partition that each round was read from."""
     offsets: Ints
@@ -124,24 +121,22 @@ class PendingRounds(Ragged, gc=True, dict=True):
         return structs.replace(self, rounds=rounds, fingerprints=self.fingerprints[first:last])
 
 
-def pending_rounds(records: Sequence[Record], decoded: DecodedRounds, shards: int) -> PendingRounds:
+def pending_rounds(records: Sequence[Record], rounds: RoundBatch, shards: int) -> PendingRounds:
     """Make pending rounds from decoded rounds and their records, one record for each round. They
     have no tickets yet."""
-    found, sizes = decoded.rounds, decoded.rounds.sizes
-    ladders = [head.ladder for head in found.heads]
+    ladders = [head.ladder for head in rounds.heads]
     return PendingRounds(
-        found,
-        decoded.rule,
+        rounds,
         np.array([each.partition for each in records], np.int64),
         np.array([each.offset for each in records], np.int64),
         [trace_of(each.headers) for each in records],
-        player_map.fingerprints(found.names, ladders, sizes, shards),
-        np.full(len(found), player_map.NOTHING),
+        player_map.fingerprints(rounds.names, ladders, rounds.sizes, shards),
+        np.full(len(rounds), player_map.NOTHING),
     )
 
 
 NO_ROUNDS = PendingRounds(
-    batch.NO_ROUNDS, _NONE := np.empty(0, np.int64), _NONE, _NONE, [], np.empty(0, np.uint64), _NONE
+    batch.NO_ROUNDS, _NONE := np.empty(0, np.int64), _NONE, [], np.empty(0, np.uint64), _NONE
 )
 PendingRounds.nothing = NO_ROUNDS
 
@@ -267,12 +262,12 @@ def _kinds(pending: PendingRounds, seasons: SeasonsOf) -> tuple[list[Kind], Ints
     """The kinds of these rounds, and (R,) the index of each round's kind. The rounds of a kind are
     estimated in one call."""
     if seasons is never:
-        numbers, rule = distinct(pending.rule)
+        numbers, rule = distinct(pending.rounds.rule)
         return [(number, ()) for number in numbers], rule
     places = zip(pending.rounds.heads, pending.offsets.tolist(), strict=True)
     started = [seasons(head.ladder, offset) for head, offset in places]
     kinds = dict[Kind, int]()
-    keys = zip(pending.rule.tolist(), started, strict=True)
+    keys = zip(pending.rounds.rule.tolist(), started, strict=True)
     rule = np.array([kinds.setdefault(key, len(kinds)) for key in keys], np.int64)
     return list(kinds), rule
 
