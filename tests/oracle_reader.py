@@ -1,6 +1,7 @@
 """The readable oracle of `rounds/decoder.py`: one record at a time, entry by entry, rule by rule.
 
-It shares with it the decoders of `contract/events` and the constants, and no other code.
+It shares with it the decoders of `contract/events`, the reader of headers and the constants, and no
+other code.
 """
 
 import math
@@ -15,7 +16,7 @@ from stream_rater.columns.sharding import ANYWHERE, partition_of
 from stream_rater.config.ladders import Ladders, Limits
 from stream_rater.contract import events
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK, Entry, RoundCompleted
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Record, header
 from stream_rater.rating.model import DID_NOT_FINISH
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rounds.batch import MAX_TIME_LENGTH
@@ -72,7 +73,7 @@ def _decoded(record: Record, limits: Limits) -> RoundCompleted:
     data = record.value or b""
     if len(data) > limits.max_bytes:
         raise Invalid("too-large", f"{len(data)} bytes, over the limit of {limits.max_bytes}")
-    packed = "msgpack" in events.header(record.headers, "content-type").lower()
+    packed = "msgpack" in header(record.headers, "content-type").lower()
     if (packed_depth(data) if packed else json_depth(data)) > limits.max_depth:
         raise Invalid("too-deep", f"nesting deeper than {limits.max_depth}")
     try:

@@ -10,8 +10,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.ladders import Ladders, one_ladder
-from stream_rater.contract.events import Headers
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Headers, Record
 from stream_rater.rating.elo_mmr import belief
 from stream_rater.rating.model import Beliefs, Evidence, Wave
 from stream_rater.rating.parameters import RatingConfig

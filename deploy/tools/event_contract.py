@@ -14,7 +14,7 @@ import yaml
 from local.tools import ROOT
 from stream_rater.adapters.kafka.envelopes import SOURCE
 from stream_rater.config.ladders import Limits
-from stream_rater.contract import corrections, events, tracecontext
+from stream_rater.contract import corrections, events, record
 from stream_rater.contract.corrections import EVENT_TYPE, KINDS, Correction
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.rounds.batch import MAX_TIME_LENGTH
@@ -126,12 +126,12 @@ HEADERS: Final = {
     "ce_time": "When the round was completed, or the rejected record arrived.",
 }
 TRACE: Final = {
-    tracecontext.PARENT: "W3C trace context: as the round carried it, on to all that comes of it.",
-    tracecontext.STATE: "Of vendors on its way, in printable ASCII.",
+    record.PARENT: "W3C trace context: as the round carried it, on to all that comes of it.",
+    record.STATE: "Of vendors on its way, in printable ASCII.",
 }
 LONGEST: Final = {
-    tracecontext.PARENT: tracecontext.PARENT_LENGTH,
-    tracecontext.STATE: tracecontext.STATE_LENGTH,
+    record.PARENT: record.PARENT_LENGTH,
+    record.STATE: record.STATE_LENGTH,
 }
 REJECTED: Final = {
     "error-code": "Why, of a fixed list.",
@@ -204,7 +204,7 @@ def _headers(texts: dict[str, str], required: bool, content_types: list[str]) ->
         properties["error-code"]["enum"] = list(CODES)
     for name in LONGEST:
         properties[name]["maxLength"] = LONGEST[name]
-    properties[tracecontext.PARENT]["pattern"] = tracecontext.VALID_PARENT
+    properties[record.PARENT]["pattern"] = record.VALID_PARENT
     optional = {"original-bytes", *TRACE}
     schema: Json = {"type": "object", "properties": properties}
     return schema | ({"required": [n for n in properties if n not in optional]} if required else {})

@@ -4,7 +4,6 @@ An event is JSON unless its header `content-type` names MessagePack. Decoders ar
 """
 
 import re
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
@@ -19,9 +18,6 @@ ROUND_REJECTED = "round-rejected"
 MAX_ID_BYTES = 128
 MAX_RANK = 2**31 - 2
 """The greatest rank. The next int32 is left free, so that entries that did not finish sort last."""
-
-Headers = Sequence[tuple[str, bytes | None]]
-"""A record's headers as Kafka returns them. The value of a header may be None."""
 
 JSON = "application/json"
 MSGPACK = "application/msgpack"
@@ -152,11 +148,3 @@ def parse_time(text: str) -> int:
     other text."""
     since: timedelta = _timestamp(to_json(text)) - EPOCH
     return since.days * 86_400 + since.seconds
-
-
-def header(headers: Headers, name: str) -> str:
-    """The first header of this name as text. Empty if there is none."""
-    for key, value in headers:
-        if key == name:
-            return (value or b"").decode("utf-8", "replace")
-    return ""

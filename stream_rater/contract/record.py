@@ -1,13 +1,23 @@
-"""The input of both machines: a record of a Kafka topic, and the key of a belief."""
+"""The input of both machines: a record of a Kafka topic with its headers, and the key of a belief.
+
+Among the headers may be a W3C trace context. The context in a round's headers is copied to the
+headers of its rating events, byte for byte and without being read, whether or not tracing is on;
+the workers' spans are children of it. So a part that is written twice has the same bytes both
+times, and neither an event's value nor a belief contains the context. Headers are untrusted input:
+a context that is invalid or too long is dropped.
+"""
 
 import zlib
+from collections.abc import Sequence
+from typing import Annotated, Final
 
 import msgspec
 
-from stream_rater.contract.events import Headers
-
 Player = tuple[str, str]
 """(ladder, player id): the key of a belief."""
+
+Headers = Sequence[tuple[str, bytes | None]]
+"""A record's headers as Kafka returns them. The value of a header may be None."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -28,3 +38,60 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 def checksum(message: bytes | None) -> int:
     """The checksum of a message of any kind. A message without a value has one, too."""
     return zlib.crc32(message or b"")
+
+
+def header(headers: Headers, name: str) -> str:
+    """The first header of this name as text. Empty if there is none."""
+    for key, value in headers:
+        if key == name:
+            return (value or b"").decode("utf-8", "replace")
+    return ""
+
+
+# --- trace context -------------------------------------------------------------------------------
+
+PARENT: Final = "traceparent"
+STATE: Final = "tracestate"
+
+VALID_PARENT: Final = r"^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$"
+"""Version, trace, span and flags, as in section 3.2 of the recommendation. A later version is valid
+if it has no further fields."""
+PARENT_LENGTH: Final = 55
+
+VALID_STATE: Final = r"^[ -~]*\Z"
+STATE_LENGTH: Final = 512
+"""The length in characters that every system should be able to propagate."""
+
+
+class Trace(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The trace context in which a round was reported."""
+
+    parent: Annotated[str, msgspec.Meta(pattern=VALID_PARENT, max_length=PARENT_LENGTH)]
+    state: Annotated[str, msgspec.Meta(pattern=VALID_STATE, max_length=STATE_LENGTH)] = ""
+    """The vendors' own entries (`tracestate`). Empty if there are none."""
+
+    @property
+    def id(self) -> str:
+        """The id of the trace, which all of its spans share: 32 hexadecimal digits."""
+        return self.parent[3:35]
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        """The headers that propagate the context."""
+        parent = (PARENT, self.parent.encode())
+        return [parent, (STATE, self.state.encode())] if self.state else [parent]
+
+
+def trace_of(headers: Headers) -> Trace | None:
+    """The context in these headers; None if there is no valid parent. If only the state is invalid,
+    the context has the parent without a state."""
+    parent = header(headers, PARENT)
+    if not parent:
+        return None
+    return _valid(parent, header(headers, STATE)) or _valid(parent, "")
+
+
+def _valid(parent: str, state: str) -> Trace | None:
+    try:
+        return msgspec.convert((parent, state), Trace)
+    except msgspec.ValidationError:
+        return None

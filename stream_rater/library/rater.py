@@ -28,8 +28,7 @@ from stream_rater.replay.edits import Edits
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Rated, Replay
 from stream_rater.replay.what_if import what_if
-from stream_rater.rounds.corrections import places_of
-from stream_rater.rounds.decoder import RoundDecoder
+from stream_rater.rounds.decoder import RoundDecoder, places_of
 from stream_rater.rounds.validation import Invalid
 
 UNNAMED = "notebook"
@@ -144,10 +143,10 @@ class Rater:
         rating. Raises InvalidRound."""
         work = self._work
         record = messages.record_of(self._log.end, message)
-        decoded = RoundDecoder(one_ladder(self.rating)).decode([record])
-        if (refusal := decoded.refusals[0]) is not None:
+        rounds, (refusal,) = RoundDecoder(one_ladder(self.rating)).decode([record])
+        if refusal is not None:
             raise messages.refusal_of(refusal)
-        return what_if(work.pool, work.edits, decoded.rounds)
+        return what_if(work.pool, work.edits, rounds)
 
     # --- a file ---
 
@@ -193,7 +192,7 @@ class Rater:
         for some in batches_of(file.records(tally.first)):
             if places_of(some):
                 return True
-            tally.check(LoggedRounds.of(some, decoder.decode(some)))
+            tally.check(LoggedRounds.of(some, *decoder.decode(some)))
         return False
 
     @staticmethod
@@ -206,7 +205,7 @@ class Rater:
         """The ladder of a file's first valid round; the present ladder if there is none."""
         decoder = RoundDecoder(one_ladder(self.rating))
         for record in file.records(0):
-            if not places_of([record]) and (rounds := decoder.decode([record]).rounds):
+            if not places_of([record]) and (rounds := decoder.decode([record])[0]):
                 return rounds.heads[0].ladder
         return self.ladder
 

@@ -115,8 +115,9 @@ class BulkReplay(BeliefTable):
             self._latest = np.zeros(len(self._beliefs), np.int64)
         starts = bounds(logged.rounds.sizes)
         depth = depths(starts, rows, self._latest)
-        order = np.lexsort((logged.rule, depth))
-        changes = np.flatnonzero(np.diff(depth[order]) | np.diff(logged.rule[order])) + 1
+        rule = logged.rounds.rule
+        order = np.lexsort((rule, depth))
+        changes = np.flatnonzero(np.diff(depth[order]) | np.diff(rule[order])) + 1
         for some in np.split(order, changes):
             wave = logged.take(some)
             yield BulkWave(wave, rows[spread(starts[some], wave.rounds.sizes)])

@@ -30,7 +30,8 @@ from stream_rater.rating import stages
 from stream_rater.rating.model import Beliefs, newcomers
 from stream_rater.replay.corrected import judged
 from stream_rater.replay.edited_log import Verdicts
-from stream_rater.rounds.corrections import decode, kind_of
+from stream_rater.rounds.corrections import decode
+from stream_rater.rounds.decoder import kind_of
 from stream_rater.rounds.validation import Invalid
 
 

@@ -18,11 +18,10 @@ from stream_rater.contract.events import (
     JSON,
     MAX_ID_BYTES,
     RatingChanged,
-    header,
     rating_changed_from_json,
     shown,
 )
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Record, header
 from stream_rater.rounds.validation import CODES
 from stream_rater.runtime.failures import named_failures
 

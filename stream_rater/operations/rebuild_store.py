@@ -20,6 +20,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+from msgspec import structs
 
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_column import BeliefColumn
@@ -88,7 +89,8 @@ class Rebuild:
         self.updates += len(reported.rounds.share)
         self._ladders |= dict.fromkeys(head.ladder for head in reported.rounds.heads)
         rounds, informative = self._log.informative(reported)
-        logged = replace(reported, rounds=rounds, rule=self._numbered(reported))
+        numbered = structs.replace(rounds, rule=self._numbered(reported))
+        logged = replace(reported, rounds=numbered)
         self._waiting.append(logged.take(np.flatnonzero(informative)))
         self._players += int(self._waiting[-1].rounds.sizes.sum())
         if self._players >= AT_ONCE:
@@ -100,7 +102,7 @@ class Rebuild:
         if verdicts.starts:
             heads = zip(logged.rounds.heads, logged.offset.tolist(), strict=True)
             started = [verdicts.of(head.ladder).started_before(at) for head, at in heads]
-        keys = zip(logged.rule.tolist(), started, strict=True)
+        keys = zip(logged.rounds.rule.tolist(), started, strict=True)
         return np.array([self._kinds.setdefault(k, len(self._kinds)) for k in keys], np.int64)
 
     def _rate(self) -> None:
@@ -115,7 +117,7 @@ class Rebuild:
         kinds = list(self._kinds)
         for wave in self._replay.waves(logged, rows):
             self._save(wave)
-            rule, started = kinds[int(wave.logged.rule[0])]
+            rule, started = kinds[int(wave.logged.rounds.rule[0])]
             rating = self._log.validator.round_decoder.ratings[rule]
             evidence = self._replay.rate(wave, rating, started)
             if self._marks is None:  # a correction may edit a round after its parts were sent

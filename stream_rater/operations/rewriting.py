@@ -19,12 +19,12 @@ import msgspec
 from msgspec import Raw, structs
 
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract.events import UNDECODABLE, escape, header
-from stream_rater.contract.record import Player, Record
+from stream_rater.contract.events import UNDECODABLE, escape
+from stream_rater.contract.record import Player, Record, header
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
 from stream_rater.pipeline.ladder_history import Note, correction_notes
 from stream_rater.replay.edited_log import EditedLog, Verdicts
-from stream_rater.rounds.corrections import kind_of
+from stream_rater.rounds.decoder import kind_of
 
 Fields = dict[str, Raw]
 

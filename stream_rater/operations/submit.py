@@ -25,8 +25,8 @@ from stream_rater.operations.corrections import (
 )
 from stream_rater.operations.input_file import Mistakes, Order, read_records
 from stream_rater.operations.live_log import ends_of
-from stream_rater.rounds.corrections import kind_of, names_in, round_in
-from stream_rater.rounds.decoder import RoundDecoder
+from stream_rater.rounds.corrections import names_in, round_in
+from stream_rater.rounds.decoder import RoundDecoder, kind_of
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import counted

@@ -231,7 +231,7 @@ class LadderLog:
     def of(self, ladder: str) -> History:
         """The history by which rounds may be rated. If there is an undecided proposal, an entry
         that no ladders file can have stands from its offset on."""
-        noted, proposed = self.noted(ladder), self.proposed(ladder)
+        noted, proposed = self._noted.get(ladder, ()), self._proposed.get(ladder)
         if proposed is None:
             return noted
         return (*noted, f"{offset_of(proposed.history[len(noted)])}:{OPEN}")

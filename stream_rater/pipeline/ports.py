@@ -14,8 +14,7 @@ import msgspec
 
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.contract.errors import Regrouped, Resharded
-from stream_rater.contract.record import Player, Record
-from stream_rater.contract.tracecontext import Trace
+from stream_rater.contract.record import Player, Record, Trace
 
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
@@ -358,7 +357,7 @@ class Position:
     fresh: bytes = b""
     """One bit for each row of the last call, in order, high bit first: whether the row changed a
     belief. Then, for each row that changed a belief and is not the last such row of its player, the
-    mu and sigma before the row, as float32 (`call_notes`)."""
+    mu and sigma before the row, as float32 (`changes`)."""
     epoch: bytes = b""
     """A random value that the last rebuild chose; empty before the first rebuild. It is needed
     because a rebuild may leave `applied` unchanged, and a belief that was read before the rebuild

@@ -19,7 +19,7 @@ from stream_rater.rating.parameters import Season
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.replay.id_filter import IdFilter, Kept
 from stream_rater.replay.pool import Pool
-from stream_rater.rounds.corrections import kind_of
+from stream_rater.rounds.decoder import kind_of
 
 AT_ONCE = 20_000
 """The most players in one piece of a checkpoint."""

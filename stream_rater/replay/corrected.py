@@ -27,7 +27,8 @@ from stream_rater.replay.edited_log import (
 )
 from stream_rater.replay.edits import places_by
 from stream_rater.replay.ledger import Ledger
-from stream_rater.rounds.corrections import decode, kind_of
+from stream_rater.rounds.corrections import decode
+from stream_rater.rounds.decoder import kind_of
 from stream_rater.rounds.validation import Invalid
 
 Place = tuple[int, int]

@@ -21,8 +21,13 @@ from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
 from stream_rater.replay.edits import NO_EDITS, Edits, edited
 from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.corrections import kind_of, places_of, split_at_corrections
-from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
+from stream_rater.rounds.decoder import (
+    Refusals,
+    RoundDecoder,
+    kind_of,
+    places_of,
+    split_at_corrections,
+)
 from stream_rater.rounds.validation import DuplicateWindow, Invalid
 
 BATCH_BYTES = 2**18
@@ -86,19 +91,19 @@ class LoggedRounds:
     """R accepted rounds in the order of the log, and their places in the log."""
 
     rounds: RoundBatch
-    rule: Ints
-    """(R,) the index of each round's rating configuration among the decoder's `ratings`."""
     partition: Ints
     """(R,) the partition of each round."""
     offset: Ints
     """(R,) the offset of each round."""
 
     @classmethod
-    def of(cls, records: Sequence[Record], decoded: DecodedRounds) -> "LoggedRounds":
-        """The accepted rounds among those that were decoded from these records."""
-        read = decoded.valid(records)
+    def of(
+        cls, records: Sequence[Record], rounds: RoundBatch, refusals: Refusals
+    ) -> "LoggedRounds":
+        """The rounds that were decoded from these records (`RoundDecoder.decode`)."""
+        read = [each for each, why in zip(records, refusals, strict=True) if why is None]
         return cls(
-            decoded.rounds, decoded.rule, np.array([each.partition for each in read], np.int64),
+            rounds, np.array([each.partition for each in read], np.int64),
             np.array([each.offset for each in read], np.int64),
         )  # fmt: skip
 
@@ -109,9 +114,7 @@ class LoggedRounds:
         """The rounds at these indices, which must be in rising order."""
         if len(places) == len(self):
             return self
-        return LoggedRounds(
-            self.rounds.take(places), self.rule[places], self.partition[places], self.offset[places]
-        )
+        return LoggedRounds(self.rounds.take(places), self.partition[places], self.offset[places])
 
     def of_ladder(self, ladder: str) -> "LoggedRounds":
         """The rounds of one ladder."""
@@ -123,7 +126,6 @@ class LoggedRounds:
         """Concatenate the rounds of all elements. There must be at least one element."""
         return cls(
             RoundBatch.concat([each.rounds for each in some]),
-            np.concatenate([each.rule for each in some]),
             np.concatenate([each.partition for each in some]),
             np.concatenate([each.offset for each in some]),
         )
@@ -151,30 +153,23 @@ class RecordValidator:
         self._duplicates: dict[int, DuplicateWindow] = {}
         """By partition, the ids of its latest rounds."""
 
-    def decode(self, records: Sequence[Record]) -> DecodedRounds:
+    def decode(self, records: Sequence[Record]) -> tuple[RoundBatch, Refusals]:
         """Decode the rounds in these records, none of which may be a correction. The result also
         says why the other records are rejected: by the decoder, or as duplicates."""
-        decoded = self.round_decoder.decode(records)
+        rounds, refusals = self.round_decoder.decode(records)
         new, i = list[int](), 0
-        for number, (record, refusal) in enumerate(zip(records, decoded.refusals, strict=True)):
+        for number, (record, refusal) in enumerate(zip(records, refusals, strict=True)):
             if refusal is not None:
                 continue
-            head = decoded.rounds.heads[i]
+            head = rounds.heads[i]
             try:
                 self._window_of(record.partition).check(record.offset, head.ladder, head.round_id)
             except Invalid as duplicate:
-                decoded.refusals[number] = duplicate
+                refusals[number] = duplicate
             else:
                 new.append(i)
             i += 1
-        if len(new) == i:
-            return decoded
-        chosen = np.array(new, np.int64)
-        return decoded._replace(
-            rounds=decoded.rounds.take(chosen),
-            rule=decoded.rule[chosen],
-            unknown=decoded.unknown[chosen],
-        )
+        return (rounds if len(new) == i else rounds.take(np.array(new, np.int64))), refusals
 
     def _window_of(self, partition: int) -> DuplicateWindow:
         window = self._duplicates.get(partition)
@@ -187,7 +182,7 @@ class RecordValidator:
         in one batch, and each correction as its record."""
         for some, correction in split_at_corrections(records):
             if some:
-                yield LoggedRounds.of(some, self.decode(some))
+                yield LoggedRounds.of(some, *self.decode(some))
             if correction is not None:
                 yield correction
 
@@ -229,12 +224,12 @@ class EditedLog:
                     accepted.append(each)
                 else:
                     rejected.append((each, invalid))
-        decoded = self.validator.decode(rounds)
-        both = zip(rounds, decoded.refusals, strict=True)
+        valid, refusals = self.validator.decode(rounds)
+        both = zip(rounds, refusals, strict=True)
         found = [(each, invalid) for each, invalid in both if invalid is not None]
         if rejected:
             found = sorted([*rejected, *found], key=lambda each: each[0].offset)
-        return LogBatch(LoggedRounds.of(rounds, decoded), found, accepted)
+        return LogBatch(LoggedRounds.of(rounds, valid, refusals), found, accepted)
 
     def edited(self, logged: LoggedRounds) -> tuple[RoundBatch, Flags]:
         """The rounds after the corrections, and (R,) whether each still counts, which needs at
@@ -246,7 +241,7 @@ class EditedLog:
     def informative(self, logged: LoggedRounds) -> tuple[RoundBatch, Flags]:
         """The rounds after the corrections, and (R,) whether each of them changes ratings."""
         rounds, counts = self.edited(logged)
-        return rounds, counts & self.validator.round_decoder.informative(rounds, logged.rule)
+        return rounds, counts & self.validator.round_decoder.informative(rounds)
 
 
 def records_of(lines: Iterable[bytes], first: int = 0) -> Iterator[Record]:

@@ -89,10 +89,12 @@ class Edits:
         return np.array([*self.voided, *self.amended], np.int64)
 
     def edited(self, round_: RoundBatch, offset: int) -> RoundBatch | None:
-        """One round after the corrections; None if it changes no rating any more."""
+        """One round after the corrections; None if it changes no rating any more. An amended round
+        is rated by the rule of the reported one, which is at its offset."""
         if offset in self.voided:
             return None
-        round_ = self.amended.get(offset, round_)
+        if (amended := self.amended.get(offset)) is not None:
+            round_ = msgspec.structs.replace(amended, rule=round_.rule, unknown=round_.unknown)
         names = round_.names.texts()
         now = self.players_of(names, int(round_.time[0]))
         if now == names:

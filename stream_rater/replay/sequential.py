@@ -99,7 +99,7 @@ class Replay:
     def rate(self, reported: LoggedRounds) -> list[Rated]:
         """Rate accepted rounds after the corrections have edited them."""
         rounds, informative = self._log.informative(reported)
-        places, heads, rules = np.flatnonzero(informative), rounds.heads, reported.rule.tolist()
+        places, heads, rules = np.flatnonzero(informative), rounds.heads, rounds.rule.tolist()
         keys = ((heads[i].ladder, rules[i]) for i in places.tolist())
         return [
             self._rate(ladder, rule, rounds, places[some], reported.offset)

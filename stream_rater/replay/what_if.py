@@ -100,10 +100,10 @@ def foreseen(
         )
     )  # fmt: skip
     decoder = RoundDecoder(one_ladder(known.pool.rating))
-    decoded = decoder.decode([Record(0, 0, value, received_s=float("inf"))])
-    if (refusal := decoded.refusals[0]) is not None:
+    rounds, (refusal,) = decoder.decode([Record(0, 0, value, received_s=float("inf"))])
+    if refusal is not None:
         raise refusal
-    return what_if(known.pool, known.edits, decoded.rounds)
+    return what_if(known.pool, known.edits, rounds)
 
 
 def by_sides(rated: Rated, sides: Sequence[Sequence[str]], edits: Edits) -> tuple[Ints, Ints]:

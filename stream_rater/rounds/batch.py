@@ -64,6 +64,11 @@ class RoundBatch(Ragged, gc=False):
     """(R,) the relative weight of the round's evidence."""
     ceiling: Floats
     """(R,) the cap on performances; infinite for none."""
+    rule: Ints
+    """(R,) the index of the rating configuration among the decoder's `ratings`; 0 in the
+    laboratory."""
+    unknown: Flags
+    """(R,) whether the round has unknown fields, or an entry with both a rank and `dnf`."""
     entries: Ints
     """(R,) the number of entries."""
     sizes: Ints
@@ -214,7 +219,8 @@ class Standings(msgspec.Struct, frozen=True, gc=False):
 
 NO_ROUNDS = RoundBatch(
     heads=[], time=(_NONE := np.empty(0, np.int64)), weight=np.empty(0), ceiling=np.empty(0),
-    entries=_NONE, sizes=_NONE, place=np.empty(0, np.int32), members=_NONE, share=np.empty(0),
+    rule=_NONE, unknown=np.empty(0, np.bool_), entries=_NONE, sizes=_NONE,
+    place=np.empty(0, np.int32), members=_NONE, share=np.empty(0),
     names=StringColumn.of([]),
 )  # fmt: skip
 RoundBatch.nothing = NO_ROUNDS
@@ -232,14 +238,14 @@ def wave_of(
 
 
 def as_reported(
-    heads: Sequence[RoundHead], entries: Ints, sizes: Ints, place: Places, members: Ints,
-    share: Floats, names: StringColumn,
+    heads: Sequence[RoundHead], unknown: Flags, entries: Ints, sizes: Ints, place: Places,
+    members: Ints, share: Floats, names: StringColumn,
 ) -> RoundBatch:  # fmt: skip
     """A batch of rounds as they were reported. Their time, weight and ceiling are blank until
-    `read_heads` writes them."""
+    `read_heads` writes them, and so is their rule until the decoder writes it."""
     n = len(heads)
-    blank = np.empty(n, np.int64), np.empty(n), np.empty(n)
-    return RoundBatch(heads, *blank, entries, sizes, place, members, share, names)
+    blank = np.empty(n, np.int64), np.empty(n), np.empty(n), np.zeros(n, np.int64)
+    return RoundBatch(heads, *blank, unknown, entries, sizes, place, members, share, names)
 
 
 def read_heads(rounds: RoundBatch) -> None:

@@ -6,7 +6,7 @@ whether the log has the round or the player that is corrected, is in `replay.led
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 
 import msgspec
 
@@ -16,7 +16,6 @@ from stream_rater.contract import corrections, events
 from stream_rater.contract.corrections import (
     EVENT_TYPE,
     KINDS,
-    ROUND,
     Correction,
     PlayerMerged,
     PlayerRemoved,
@@ -24,9 +23,10 @@ from stream_rater.contract.corrections import (
     RoundVoided,
     SeasonStarted,
 )
-from stream_rater.contract.events import UNDECODABLE, header, shown
-from stream_rater.contract.record import Record
+from stream_rater.contract.events import UNDECODABLE, shown
+from stream_rater.contract.record import Record, header
 from stream_rater.rounds.batch import time_mistake
+from stream_rater.rounds.decoder import kind_of
 from stream_rater.rounds.fallback import LONGEST_TEXT
 from stream_rater.rounds.validation import Invalid, id_mistake, with_cure
 
@@ -37,31 +37,6 @@ MOST_SIGMA = 1e9
 
 FIRST, LAST = -(2**62), 2**62
 """Times before and after those of all rounds, Unix seconds."""
-
-
-def kind_of(record: Record) -> str:
-    """The kind of correction that a record's header names; empty for a round."""
-    kind = header(record.headers, EVENT_TYPE) if record.headers else ""
-    return "" if kind == ROUND else kind
-
-
-def places_of(records: Sequence[Record]) -> list[int]:
-    """The places of the records whose header says that they are corrections."""
-    return [i for i, each in enumerate(records) if each.headers and kind_of(each)]
-
-
-def split_at_corrections(
-    records: Sequence[Record],
-) -> Iterator[tuple[Sequence[Record], Record | None]]:
-    """Yield, for each correction, the rounds before it together with the correction. If there are
-    rounds after the last correction, yield them with None at the end."""
-    first = 0
-    for i, each in enumerate(records):
-        if each.headers and kind_of(each):
-            yield records[first:i], each
-            first = i + 1
-    if first < len(records):
-        yield records[first:] if first else records, None
 
 
 def decode(record: Record, ladders: Ladders, partitions: int = ANYWHERE) -> Correction:

@@ -2,19 +2,20 @@
 
 `fastjson` reads rounds that are written as nearly all clients write them, and `fallback` reads the
 others by msgspec. Both give the same columns. `validation` then checks the rules on these columns.
+
+Records of corrections stand among those of rounds. They are told apart by their headers here, and
+read by `corrections`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract.events import header
-from stream_rater.contract.record import Record
-from stream_rater.rating.parameters import RatingConfig
+from stream_rater.contract.corrections import EVENT_TYPE, ROUND
+from stream_rater.contract.record import Record, header
 from stream_rater.rounds import fallback, fastjson
 from stream_rater.rounds.batch import RoundBatch, Standings, read_heads, sort_entries
 from stream_rater.rounds.validation import Candidates, Invalid, LadderTerms, check
@@ -22,25 +23,10 @@ from stream_rater.rounds.validation import Candidates, Invalid, LadderTerms, che
 TOGETHER_BYTES = 2**20
 """The most bytes of the records that one call scans."""
 
-NO_RULE, NOT_KNOWN = np.empty(0, np.int64), np.empty(0, np.bool_)
+NO_PLACES = np.empty(0, np.int64)
 
-
-class DecodedRounds(NamedTuple):
-    """The rounds in records that were decoded together."""
-
-    rounds: RoundBatch
-    """The R valid rounds, in the order of their records."""
-    rule: Ints
-    """(R,) index of the rating configuration of each round, among the decoder's `ratings`."""
-    unknown: Flags
-    """(R,) whether each round has unknown fields, or an entry with both a rank and `dnf`."""
-    refusals: list[Invalid | None]
-    """By record, the reason why it is rejected; None where it contains the next of the valid
-    rounds."""
-
-    def valid(self, records: Sequence[Record]) -> list[Record]:
-        """(R,) the record of each round."""
-        return [each for each, why in zip(records, self.refusals, strict=True) if why is None]
+Refusals = list[Invalid | None]
+"""By record, the reason why it is rejected; None where it contains the next of the valid rounds."""
 
 
 class RoundDecoder:
@@ -54,49 +40,43 @@ class RoundDecoder:
         self._limits = ladders.limits
         self._partitions = partitions
         self._terms = LadderTerms(ladders, partitions)
-
-    @property
-    def ratings(self) -> list[RatingConfig]:
-        """The rating configurations of the rounds decoded so far; `DecodedRounds.rule` has their
+        self.ratings = self._terms.ratings
+        """The rating configurations of the rounds decoded so far; `RoundBatch.rule` has their
         indices."""
-        return self._terms.ratings
 
-    def informative(self, rounds: RoundBatch, rule: Ints) -> Flags:
-        """(R,) whether each round changes ratings by its rule, an index into `ratings`."""
+    def informative(self, rounds: RoundBatch) -> Flags:
+        """(R,) whether each round changes ratings by its rule."""
         skip = np.array([each.skip_all_tied for each in self.ratings], np.bool_)
-        return rounds.informative(skip[rule])
+        return rounds.informative(skip[rounds.rule])
 
     def read(self, record: Record) -> Standings:
         """Decode the round in one record. Raises Invalid."""
-        decoded = self.decode([record])
-        if (refusal := decoded.refusals[0]) is not None:
+        rounds, (refusal,) = self.decode([record])
+        if refusal is not None:
             raise refusal
-        return Standings(decoded.rounds)
+        return Standings(rounds)
 
-    def decode(self, records: Sequence[Record]) -> DecodedRounds:
-        """Decode the rounds in these records. The result also has the reasons why the other records
-        are rejected."""
+    def decode(self, records: Sequence[Record]) -> tuple[RoundBatch, Refusals]:
+        """The valid rounds in these records, in the order of the records, and the reasons why the
+        other records are rejected."""
         values = [each.value or b"" for each in records]
         refusals = self._unread(records, values)
-        found = [
-            self._checked(records, reported, refusals)
-            for some in _runs(values)
-            for reported in self._reported(records, values, some, refusals)
-        ]
+        found, first = [], 0
+        for some in fastjson.runs(values, TOGETHER_BYTES):
+            run = range(first, first + len(some))
+            for places, rounds in self._reported(records, values, run, refusals):
+                found.append(self._checked(records, places, rounds, refusals))
+            first += len(some)
         if len(found) == 1:
-            _, rounds, rule, unknown = found[0]
-            return DecodedRounds(rounds, rule, unknown, refusals)
-        rounds = RoundBatch.concat([each[1] for each in found])
-        places, rule = (np.concatenate([NO_RULE, *(each[k] for each in found)]) for k in (0, 2))
-        unknown = np.concatenate([NOT_KNOWN, *(each[3] for each in found)])
-        order = np.argsort(places, kind="stable")
-        if (order == np.arange(len(order))).all():
-            return DecodedRounds(rounds, rule, unknown, refusals)
-        return DecodedRounds(rounds.take(order), rule[order], unknown[order], refusals)
+            return found[0][1], refusals
+        rounds = RoundBatch.concat([each for _, each in found])
+        order = np.argsort(np.concatenate([NO_PLACES, *(at for at, _ in found)]), kind="stable")
+        in_order = (order == np.arange(len(order))).all()
+        return (rounds if in_order else rounds.take(order)), refusals
 
-    def _unread(self, records: Sequence[Record], values: Sequence[bytes]) -> list[Invalid | None]:
+    def _unread(self, records: Sequence[Record], values: Sequence[bytes]) -> Refusals:
         """By record, the reason why it is not decoded at all; None if it is decoded."""
-        most, refusals = self._limits.max_bytes, list[Invalid | None]()
+        most, refusals = self._limits.max_bytes, Refusals()
         for each, value in zip(records, values, strict=True):
             why = each.unreadable
             if not why and len(value) > most:
@@ -105,21 +85,17 @@ class RoundDecoder:
         return refusals
 
     def _reported(
-        self, records: Sequence[Record], values: Sequence[bytes], some: range,
-        refusals: list[Invalid | None],
-    ) -> Iterator[tuple[Ints, RoundBatch, Flags]]:  # fmt: skip
-        """Yield, for each of the two readers, the places of the records that it read, their rounds
-        as reported, and whether each round has unknown fields. `some` are the places of the records
-        to read."""
+        self, records: Sequence[Record], values: Sequence[bytes], some: range, refusals: Refusals
+    ) -> Iterator[tuple[Ints, RoundBatch]]:
+        """Yield, for each of the two readers, the places of the records that it read, and their
+        rounds as reported. `some` are the places of the records to read."""
         left = [i for i in some if refusals[i] is None]
         packed = {i for i in left if records[i].headers and _is_packed(records[i])}
         if len(left) > len(packed):
             usual = [i for i in left if i not in packed] if packed else left
-            rounds, unknown, taken = fastjson.scan(
-                [values[i] for i in usual], self._limits.max_depth
-            )
+            rounds, taken = fastjson.scan([values[i] for i in usual], self._limits.max_depth)
             if len(rounds):
-                yield np.array(usual, np.int64)[taken], rounds, unknown
+                yield np.array(usual, np.int64)[taken], rounds
             others = [usual[i] for i in np.flatnonzero(~taken).tolist()]
             left = sorted([*others, *packed])
         decoded, places = list[fallback.Decoded](), list[int]()
@@ -132,21 +108,18 @@ class RoundDecoder:
                 decoded.append(each)
                 places.append(i)
         if decoded:
-            yield np.array(places, np.int64), *fallback.columns_of(decoded)
+            yield np.array(places, np.int64), fallback.columns_of(decoded)
 
     def _checked(
-        self, records: Sequence[Record], reported: tuple[Ints, RoundBatch, Flags],
-        refusals: list[Invalid | None],
-    ) -> tuple[Ints, RoundBatch, Ints, Flags]:  # fmt: skip
+        self, records: Sequence[Record], places: Ints, rounds: RoundBatch, refusals: Refusals
+    ) -> tuple[Ints, RoundBatch]:
         """Validate rounds that `_reported` yields. Returns, for the valid ones, the places of their
-        records, the rounds, their rules, and whether they have unknown fields."""
-        places, rounds, unknown = reported
+        records, and the rounds."""
         own = records if len(places) == len(records) else [records[i] for i in places.tolist()]
-        rule, limits = self._terms.of(rounds.heads, [each.offset for each in own])
+        rounds.rule[:], limits = self._terms.of(rounds.heads, [each.offset for each in own])
         read_heads(rounds)
         candidates = Candidates(
             rounds=rounds,
-            unknown=unknown,
             bounds=limits,
             received_s=np.array([each.received_s for each in own], np.float64),
             partition=np.array([each.partition for each in own], np.int64),
@@ -157,19 +130,11 @@ class RoundDecoder:
         found = check(candidates)
         sort_entries(rounds)
         if not any(found):
-            return places, rounds, rule, unknown
+            return places, rounds
         for i, refusal in zip(places.tolist(), found, strict=True):
             refusals[i] = refusal
         valid = np.flatnonzero([refusal is None for refusal in found])
-        return places[valid], rounds.take(valid), rule[valid], unknown[valid]
-
-
-def _runs(values: Sequence[bytes]) -> Iterator[range]:
-    """Yield the places of the values that each call scans."""
-    first = 0
-    for some in fastjson.runs(values, TOGETHER_BYTES):
-        yield range(first, first + len(some))
-        first += len(some)
+        return places[valid], rounds.take(valid)
 
 
 def _is_packed(record: Record) -> bool:
@@ -180,3 +145,31 @@ def _is_packed(record: Record) -> bool:
 def _reread(mistake: Callable[..., str], record: Record) -> str:
     """Call `mistake` on a record that has a mistake, to find it by decoding the record again."""
     return mistake(record.value or b"", packed=_is_packed(record))
+
+
+# --- rounds among corrections --------------------------------------------------------------------
+
+
+def kind_of(record: Record) -> str:
+    """The kind of correction that a record's header names; empty for a round."""
+    kind = header(record.headers, EVENT_TYPE) if record.headers else ""
+    return "" if kind == ROUND else kind
+
+
+def places_of(records: Sequence[Record]) -> list[int]:
+    """The places of the records whose header says that they are corrections."""
+    return [i for i, each in enumerate(records) if each.headers and kind_of(each)]
+
+
+def split_at_corrections(
+    records: Sequence[Record],
+) -> Iterator[tuple[Sequence[Record], Record | None]]:
+    """Yield, for each correction, the rounds before it together with the correction. If there are
+    rounds after the last correction, yield them with None at the end."""
+    first = 0
+    for i, each in enumerate(records):
+        if each.headers and kind_of(each):
+            yield records[first:i], each
+            first = i + 1
+    if first < len(records):
+        yield records[first:] if first else records, None

@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 import msgspec
 import numpy as np
 
-from stream_rater.columns.arrays import Flags, Floats, Ints
+from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract import events
@@ -107,9 +107,8 @@ def shares_mistake(data: bytes, *, packed: bool) -> str:
     raise AssertionError("the round has good shares")
 
 
-def columns_of(decoded: Sequence[Decoded]) -> tuple[RoundBatch, Flags]:
-    """Convert rounds to columns, with their entries in the order of the messages. Also returns (R,)
-    whether each round has unknown fields, or an entry with both a rank and `dnf`."""
+def columns_of(decoded: Sequence[Decoded]) -> RoundBatch:
+    """Convert rounds to columns, with their entries in the order of the messages."""
     rounds = [each.event for each in decoded]
     entries = [entry for each in rounds for entry in each.standings]
     counts = np.array([len(each.standings) for each in rounds], np.int64)
@@ -117,11 +116,10 @@ def columns_of(decoded: Sequence[Decoded]) -> tuple[RoundBatch, Flags]:
     unknown |= rounds_with([_is_at_odds(entry) for entry in entries], counts)
     members, players, share = _players(entries)
     sizes = np.diff(bounds(members)[bounds(counts)])
-    found = as_reported(
-        [_head(each) for each in rounds], counts, sizes, _places(entries), members, share,
+    return as_reported(
+        [_head(each) for each in rounds], unknown, counts, sizes, _places(entries), members, share,
         StringColumn.of(players),
     )  # fmt: skip
-    return found, unknown
 
 
 def _head(event: RoundCompleted) -> Round:

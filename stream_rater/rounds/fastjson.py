@@ -81,10 +81,9 @@ class Found(NamedTuple):
     share: Floats
 
 
-def scan(messages: Sequence[bytes], max_depth: int) -> tuple[RoundBatch, Flags, Flags]:
+def scan(messages: Sequence[bytes], max_depth: int) -> tuple[RoundBatch, Flags]:
     """Read the rounds of the messages that the kernel accepts ("takes"), with entries in the order
-    of the message. Also returns (R,) whether each round has unknown keys outside its list, and, by
-    message, whether it is taken.
+    of the message. Also returns, by message, whether it is taken.
 
     `messages` must not be empty. A message that is nested deeper than `max_depth` is not taken.
     """
@@ -105,12 +104,10 @@ def scan(messages: Sequence[bytes], max_depth: int) -> tuple[RoundBatch, Flags, 
         found.hashes[:p].copy(),
     )  # fmt: skip
     rounds = as_reported(
-        cast(Sequence[Round], heads), entries, sizes, found.place[:e].copy(),
+        cast(Sequence[Round], heads), unknown > 0, entries, sizes, found.place[:e].copy(),
         found.members[:e].copy(), found.share[:p].copy(), column,
     )  # fmt: skip
-    if taken.all():
-        return rounds, unknown > 0, taken
-    return rounds.take(np.flatnonzero(taken)), unknown[taken] > 0, taken
+    return (rounds if taken.all() else rounds.take(np.flatnonzero(taken))), taken
 
 
 def _room_for(data: bytes) -> Found:

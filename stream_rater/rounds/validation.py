@@ -109,8 +109,6 @@ class Candidates(NamedTuple):
     rounds: RoundBatch
     """The rounds, with entries in the order of their message. A place may be OUT_OF_RANGE or
     NO_RANK, a time may be UNUSUAL, and an entry may have no players."""
-    unknown: Flags
-    """(R,) whether a round has unknown fields, or an entry with both a rank and `dnf`."""
     bounds: Bounds
     received_s: Floats
     """(R,) when the log received the round, Unix seconds."""
@@ -177,11 +175,6 @@ def _unknown_message(c: Candidates, i: int) -> str:
     return f"ladder {c.rounds.heads[i].ladder!r} is not configured"
 
 
-def _in_another_partition(c: Candidates) -> Flags:
-    broken: Flags = c.partition != c.bounds.home
-    return broken & (c.partitions != ANYWHERE)
-
-
 def _partition_message(c: Candidates, i: int) -> str:
     return (
         f"ladder {c.rounds.heads[i].ladder!r} has its rounds in partition "
@@ -226,11 +219,6 @@ def _all_within(values: npt.NDArray[Any], least: float, most: float) -> bool:
     return len(values) == 0 or bool(values.min() >= least and values.max() <= most)
 
 
-def _none(c: Candidates) -> Flags:
-    """(R,) False for every round."""
-    return np.zeros(len(c.rounds.heads), np.bool_)
-
-
 def _first(broken: Flags, sizes: Ints, i: int) -> tuple[int, int]:
     """The first broken row of round i: its number in the round, and its number among all rows."""
     start = int(sizes[:i].sum())
@@ -271,9 +259,8 @@ def _bad_share(c: Candidates) -> Flags:
 
 
 def _bad_shares(c: Candidates) -> Flags:
-    if _all_within(c.rounds.share, LEAST_SHARE, 1.0):
-        return _none(c)
-    return rounds_with(_bad_share(c), c.rounds.sizes)
+    bad = False if _all_within(c.rounds.share, LEAST_SHARE, 1.0) else _bad_share(c)
+    return rounds_with(bad, c.rounds.sizes)
 
 
 # --- players -------------------------------------------------------------------------------------
@@ -281,9 +268,8 @@ def _bad_shares(c: Candidates) -> Flags:
 
 def _no_player(c: Candidates) -> Flags:
     size = c.rounds.names.ends - c.rounds.names.starts
-    if _all_within(size, 1, MAX_ID_BYTES):
-        return _none(c)
-    return rounds_with((size == 0) | (size > MAX_ID_BYTES), c.rounds.sizes)
+    bad = False if _all_within(size, 1, MAX_ID_BYTES) else (size == 0) | (size > MAX_ID_BYTES)
+    return rounds_with(bad, c.rounds.sizes)
 
 
 def _by_place(c: Candidates, i: int) -> list[str]:
@@ -331,7 +317,7 @@ RULES = (
     Rule("unknown-ladder", lambda c: c.bounds.known == 0, _unknown_message),
     Rule(
         "malformed",
-        lambda c: c.unknown & (c.bounds.strict != 0),
+        lambda c: c.rounds.unknown & (c.bounds.strict != 0),
         lambda c, i: c.unknown_field(i),
     ),
     Rule("bad-time", lambda c: c.rounds.time == timestamps.UNUSUAL, _time_message),
@@ -356,7 +342,11 @@ RULES = (
     Rule("bad-shares", _bad_shares, lambda c, i: c.shares_mistake(i)),
     Rule("bad-id", _no_player, _player_message),
     Rule("duplicate-player", _twice, _twice_message),
-    Rule("wrong-partition", _in_another_partition, _partition_message),
+    Rule(
+        "wrong-partition",
+        lambda c: (c.partition != c.bounds.home) & (c.partitions != ANYWHERE),
+        _partition_message,
+    ),
 )
 """The rules in order of precedence, which is part of the event contract. `unreadable`, `too-large`,
 `too-deep` and values of the wrong type are rejected before a round has columns (`decoder`,

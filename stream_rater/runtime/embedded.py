@@ -3,8 +3,7 @@
 from collections.abc import Generator
 from typing import Any
 
-from stream_rater.adapters.memory.driver import MemoryDriver, estimator_worker, updater_worker
-from stream_rater.adapters.memory.servers import Log, Store
+from stream_rater.adapters.memory import Log, MemoryDriver, Store, estimator_worker, updater_worker
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.observer import Observer

@@ -22,8 +22,7 @@ from prometheus_client import (
 )
 
 from stream_rater.contract.errors import CAUSES, Denied, Trouble
-from stream_rater.contract.record import Record
-from stream_rater.contract.tracecontext import trace_of
+from stream_rater.contract.record import Record, trace_of
 from stream_rater.pipeline.observer import Observer, Traced, unwatched
 from stream_rater.pipeline.ports import Polled, Rejection
 from stream_rater.rounds.batch import RoundHead

@@ -7,20 +7,15 @@ from typing import Any
 
 from stream_rater.adapters.kafka.reader import read_all
 from stream_rater.adapters.kafka.topics import Topics
-from stream_rater.adapters.memory.servers import Log
+from stream_rater.adapters.memory import Log
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config.files import service_ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
-from stream_rater.contract.events import (
-    RatingChanged,
-    header,
-    joined,
-    rating_changed_from_json,
-    to_json,
-)
+from stream_rater.contract.events import RatingChanged, joined, rating_changed_from_json, to_json
+from stream_rater.contract.record import header
 from stream_rater.pipeline.updater.corrected_changes import CORRECTION
 from tests.chaos.season import Season
 from tests.chaos.tally import Tally, Who

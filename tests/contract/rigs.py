@@ -15,11 +15,11 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
+from stream_rater.adapters import memory
 from stream_rater.adapters.driver import Driver
 from stream_rater.adapters.kafka import consumer
 from stream_rater.adapters.kafka.ladder_events import LadderEvents
 from stream_rater.adapters.kafka.topics import Admin
-from stream_rater.adapters.memory import driver, servers
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
@@ -145,18 +145,18 @@ class MemoryRig:
     """The rig in memory."""
 
     def __init__(self) -> None:
-        self.log = servers.Log(PARTITIONS, SHARDS)
-        self.store = servers.Store()
+        self.log = memory.Log(PARTITIONS, SHARDS)
+        self.store = memory.Store()
         self._members: dict[str, list[Member]] = {ESTIMATOR: [], UPDATER: []}
 
     def join(self, role: str, *, evictable: bool = False) -> Member:
-        make = driver.estimator_worker if role == ESTIMATOR else driver.updater_worker
+        make = memory.estimator_worker if role == ESTIMATOR else memory.updater_worker
         member = Member(make(self.log, self.store), role)
         self._members[role].append(member)
         self._assign(role, self._members[role])
         return member
 
-    def _group(self, role: str) -> servers.Group:
+    def _group(self, role: str) -> memory.Group:
         return self.log.estimators if role == ESTIMATOR else self.log.updaters
 
     def _assign(self, role: str, members: Sequence[Member]) -> None:

@@ -45,7 +45,7 @@ def small_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many calls for few records, and no long wait for what never comes."""
     monkeypatch.setattr(reader, "AGAIN_AT_ONCE", 3)
     monkeypatch.setattr(reader, "AGAIN_TIMEOUT_S", 3.0)
-    monkeypatch.setattr("stream_rater.adapters.memory.driver.POLL_RECORDS", 3)
+    monkeypatch.setattr("stream_rater.adapters.memory.POLL_RECORDS", 3)
 
 
 def test_records_are_read_again_in_order(rig: Rig) -> None:

@@ -154,7 +154,7 @@ def answers(together: Callable[[list[Record]], Iterator[list[Record]]]) -> dict[
         [
             [] if no is None else [no.code, str(no), no.ladder, no.round_id]
             for some in together(asked)
-            for no in decoder.decode(some).refusals
+            for no in decoder.decode(some)[1]
         ]
     )
     return {name: [next(found), next(found)] for name in of}

@@ -140,7 +140,7 @@ def _verdicts(settings: Settings) -> dict[Place, str]:
     validator = RecordValidator(ladders, settings.duplicate_window, settings.partitions)
     verdicts: dict[Place, str] = {}
     for record in read_all(settings, Topics.of(settings).rounds, settings.partitions):
-        (refusal,) = validator.decode([record]).refusals
+        _, (refusal,) = validator.decode([record])
         verdicts[record.partition, record.offset] = "" if refusal is None else refusal.code
     return verdicts
 

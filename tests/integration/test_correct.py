@@ -8,7 +8,7 @@ from confluent_kafka import Message
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import header
+from stream_rater.contract.record import header
 from tests import real
 from tests.integration.processes import stream_rater
 from tests.integration.topics import headers_of, read_topic

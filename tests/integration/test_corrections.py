@@ -13,7 +13,8 @@ import pytest
 from stream_rater.adapters.kafka.copier import delete_topics
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import RatingChanged, header, joined, rating_changed_from_json
+from stream_rater.contract.events import RatingChanged, joined, rating_changed_from_json
+from stream_rater.contract.record import header
 from tests import real, rounds
 from tests.integration.processes import PATIENTLY, WorkerProcess, stream_rater, wait_until
 from tests.integration.test_rebuild import flush, gone, rebuild

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from stream_rater.adapters.memory.driver import MemoryDriver, estimator_worker
-from stream_rater.adapters.memory.servers import Log, Store
+from stream_rater.adapters.memory import Log, MemoryDriver, Store, estimator_worker
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.ladders import ANY_LADDER, Ladder, Ladders
 from stream_rater.contract.corrections import EVENT_TYPE
@@ -20,7 +19,7 @@ from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay import checkpoint
-from stream_rater.rounds.corrections import kind_of
+from stream_rater.rounds.decoder import kind_of
 from stream_rater.rounds.validation import Invalid
 from tests import edited_by_hand
 

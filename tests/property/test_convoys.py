@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.events import RatingChanged, joined, to_json
-from stream_rater.contract.record import Record
-from stream_rater.contract.tracecontext import Trace
+from stream_rater.contract.record import Record, Trace
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.corrections import CorrectionPart
 from stream_rater.pipeline.parts.decoder import PartView

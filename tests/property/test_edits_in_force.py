@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,9 +20,12 @@ from stream_rater.contract.corrections import (
 from stream_rater.contract.events import to_json
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders, LadderEdits
-from stream_rater.replay.edits import NO_EDITS
+from stream_rater.rating.parameters import Elo
+from stream_rater.replay.edits import NO_EDITS, Edits, edited
 from stream_rater.replay.entry_edits import EntryEdit, EntryEdits
+from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.corrections import FIRST, LAST, span_of
+from tests.rounds import ranked, read
 
 NAMES = "abcdefgh"
 SPANS = [(None, None), ("2026-01-02T00:00:00Z", None), (None, "2026-01-03T00:00:00Z")]
@@ -162,3 +166,16 @@ def test_one_player_may_be_removed_in_many_spans() -> None:
     edit = spans(100).now()["ann"]
     assert [edit.is_removed(time) for time in (0, 1, 198, 199)] == [True, False, True, False]
     assert span_of(PlayerRemoved(ladder="l", player="ann")) == (FIRST, LAST)
+
+
+def test_an_amended_round_is_rated_by_the_rule_at_its_offset() -> None:
+    """Its new content was decoded elsewhere, where the configurations have other numbers."""
+    reported, amended, other = (
+        read(Elo(learning_rate=32.0), *ranked([1, 2], names), round_id="r").batch
+        for names in ("ab", "cd", "ef")
+    )
+    rounds = RoundBatch.concat([other, reported])
+    rounds.rule[:], amended.rule[:] = [3, 4], 9
+    found, counts = edited(rounds, np.array([5, 7]), lambda *_: Edits(amended={7: amended}))
+    assert found.names.texts() == list("efcd") and counts.all()
+    assert found.rule.tolist() == [3, 4]

@@ -52,19 +52,19 @@ PARTS = [
 
 def taken(messages: Sequence[bytes], depth: int = DEPTH) -> list[bool]:
     """Which messages are taken."""
-    rounds_, unknown, found = scan(messages, depth)
-    assert len(rounds_) == len(unknown) == np.count_nonzero(found)
+    rounds_, found = scan(messages, depth)
+    assert len(rounds_) == len(rounds_.unknown) == np.count_nonzero(found)
     return found.tolist()
 
 
 def check(data: bytes, depth: int = DEPTH) -> bool:
     """Whether a message is taken; if so, it has the columns of the other road."""
-    found, found_unknown, is_taken = scan([data], depth)
+    found, is_taken = scan([data], depth)
     if not is_taken[0]:
         return False
     decoded = fallback.decode(data, depth, packed=False)
-    wanted, unknown = fallback.columns_of([decoded])
-    assert found_unknown.tolist() == unknown.tolist()
+    wanted = fallback.columns_of([decoded])
+    assert found.unknown.tolist() == wanted.unknown.tolist()
     assert found.place.tolist() == wanted.place.tolist()
     assert found.members.tolist() == wanted.members.tolist()
     assert found.share.tolist() == wanted.share.tolist()
@@ -217,12 +217,13 @@ def test_rounds_scanned_together_are_as_alone(
         each = json.dumps(rounds(entries), ensure_ascii=False).encode()
         data.append(each if whole else each[: each.rindex(b"}") - 2])
     for some in runs(data, at_once):
-        together, unknown, is_taken = scan(some, DEPTH)
+        together, is_taken = scan(some, DEPTH)
         entry_starts, starts = bounds(together.entries), bounds(together.sizes)
         assert [alone for each in some for alone in taken([each])] == is_taken.tolist()
         for i, number in enumerate(np.flatnonzero(is_taken).tolist()):
-            alone, alone_unknown, _ = scan([some[number]], DEPTH)
-            assert (alone.heads, alone_unknown.tolist()) == ([together.heads[i]], [unknown[i]])
+            alone, _ = scan([some[number]], DEPTH)
+            assert alone.heads == [together.heads[i]]
+            assert alone.unknown.tolist() == [together.unknown[i]]
             entries_, players = slice(*entry_starts[i : i + 2]), slice(*starts[i : i + 2])
             assert alone.place.tolist() == together.place[entries_].tolist()
             assert alone.members.tolist() == together.members[entries_].tolist()

@@ -18,7 +18,7 @@ from stream_rater.rating.parameters import Elo, EloMMR
 from stream_rater.rounds import decoder as decoder_module
 from stream_rater.rounds import validation
 from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
+from stream_rater.rounds.decoder import Refusals, RoundDecoder
 from stream_rater.rounds.validation import Invalid
 from tests import oracle_reader
 from tests.fuzz.recipes import inputs_of, messages
@@ -120,13 +120,13 @@ def test_records_are_what_the_oracle_finds_in_each(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decoder_module, "TOGETHER_BYTES", at_once)
         decoder = RoundDecoder(LADDERS, 2)
-        decoded = decoder.decode(records)
-    assert_alike(LADDERS, 2, records, decoder, decoded)
+        rounds, refusals = decoder.decode(records)
+    assert_alike(LADDERS, 2, records, decoder, rounds, refusals)
 
 
 def assert_alike(
     ladders: Ladders, partitions: int, records: list[Record], decoder: RoundDecoder,
-    decoded: DecodedRounds,
+    rounds: RoundBatch, found: Refusals,
 ) -> None:  # fmt: skip
     """The rounds to the bit, and the refusals with code, text and whose they are."""
     valid, refusals = list[ReadRound](), list[tuple[str, ...] | None]()
@@ -137,19 +137,18 @@ def assert_alike(
         except Invalid as invalid:
             refusals.append((invalid.code, str(invalid), invalid.ladder, invalid.round_id))
     assert [
-        None if no is None else (no.code, str(no), no.ladder, no.round_id)
-        for no in decoded.refusals
+        None if no is None else (no.code, str(no), no.ladder, no.round_id) for no in found
     ] == refusals
     ratings = [each.rating for each in valid]
-    assert [id(decoder.ratings[number]) for number in decoded.rule] == list(map(id, ratings))
-    assert columns(decoded.rounds) == columns_of(valid)
+    assert [id(decoder.ratings[number]) for number in rounds.rule] == list(map(id, ratings))
+    assert columns(rounds) == columns_of(valid)
     rates = [
         each.place[0] != 0 and not (rating.skip_all_tied and each.place[0] == each.place[-1])
         for each, rating in zip(valid, ratings, strict=True)
     ]
-    assert decoder.informative(decoded.rounds, decoded.rule).tolist() == rates
-    hashes = decoded.rounds.names.hashes.tolist()
-    assert hashes == StringColumn.of(decoded.rounds.names.texts()).hashes.tolist()
+    assert decoder.informative(rounds).tolist() == rates
+    hashes = rounds.names.hashes.tolist()
+    assert hashes == StringColumn.of(rounds.names.texts()).hashes.tolist()
 
 
 def columns(rounds: RoundBatch) -> list[Any]:
@@ -190,7 +189,7 @@ def test_damaged_messages_are_what_the_oracle_finds(message: Any, seed: int) -> 
         if content_type == JSON or packed_depth(data)
     ]
     decoder = RoundDecoder(ANY_LADDER)
-    assert_alike(ANY_LADDER, ANYWHERE, records, decoder, decoder.decode(records))
+    assert_alike(ANY_LADDER, ANYWHERE, records, decoder, *decoder.decode(records))
 
 
 PLACES = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), min_size=2, max_size=40)
@@ -218,9 +217,9 @@ def test_entries_come_by_place_and_as_given_where_they_tie(
         value = encode(*entries, round_id=f"r{number}")
         records.append(Record(0, number, value, headers, received_s=4e9))
     decoder = RoundDecoder(ANY_LADDER)
-    decoded = decoder.decode(records)
-    assert decoded.refusals == [None] * len(records)
-    assert_alike(ANY_LADDER, ANYWHERE, records, decoder, decoded)
+    rounds, refusals = decoder.decode(records)
+    assert refusals == [None] * len(records)
+    assert_alike(ANY_LADDER, ANYWHERE, records, decoder, rounds, refusals)
 
 
 @pytest.mark.parametrize("size", [2, 5, 33, 300])
@@ -230,8 +229,8 @@ def test_a_standings_is_a_view_of_one_round(size: int) -> None:
     values = [as_json(*ranked(range(size, 0, -1)), team, round_id=f"r{i}") for i in range(3)]
     records = [Record(0, i, value, received_s=4e9) for i, value in enumerate(values)]
     decoder = RoundDecoder(ANY_LADDER)
-    decoded = decoder.decode(records)
-    for record, found in zip(records, decoded.rounds, strict=True):
+    rounds, _ = decoder.decode(records)
+    for record, found in zip(records, rounds, strict=True):
         one = decoder.read(record)
         assert columns(found.batch) == columns(one.batch)
         wanted = oracle_reader.read(ANY_LADDER, record)
@@ -247,8 +246,8 @@ def test_ladders_without_end_are_not_remembered(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(validation, "MOST_LADDERS", 3)
     round_decoder = RoundDecoder(Ladders(ladders={"*": Ladder(rating=ELO_MMR)}))
     for i in range(10):
-        decoded = round_decoder.decode([Record(0, i, as_json(ladder=f"l{i}"), received_s=4e9)])
-        assert decoded.rule.tolist() == [0]
+        rounds, _ = round_decoder.decode([Record(0, i, as_json(ladder=f"l{i}"), received_s=4e9)])
+        assert rounds.rule.tolist() == [0]
         assert len(round_decoder._terms._known) <= 3
 
 

@@ -4,7 +4,7 @@ from collections.abc import Container
 
 import pytest
 
-from stream_rater.adapters.memory.driver import MemoryDriver, Steps
+from stream_rater.adapters.memory import MemoryDriver, Steps
 from stream_rater.replay import checkpoint
 
 from .test_checkpoints import Story, a_correction, a_story

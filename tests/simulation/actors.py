@@ -8,8 +8,7 @@ from typing import Any, Self
 
 import msgspec
 
-from stream_rater.adapters.memory.driver import Steps
-from stream_rater.adapters.memory.servers import Group
+from stream_rater.adapters.memory import Group, Steps
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.contract.errors import CannotGoOn, Trouble
 from stream_rater.operations.cutoff import Cutoff

@@ -8,17 +8,19 @@ from unittest.mock import patch
 
 import numpy as np
 
-from stream_rater.adapters.memory.driver import Steps
+from stream_rater.adapters.memory import Steps
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
 from stream_rater.pipeline.estimator import estimation
+from stream_rater.pipeline.estimator.admission import Agreement
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.priors import PriorsRead
 from stream_rater.pipeline.estimator.progress import InFlightWindow, Progress
+from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import (
     NO_PLAYERS,
@@ -270,6 +272,15 @@ class NotesReadOnce(UnkindWorker):
 class FilesNotCompared(Estimator):
     """Step 3 without a comparison with the notes: each worker rates by its own ladders file."""
 
-    def _agreed(self, wave: PendingRounds) -> Step[PendingRounds]:
-        yield from ()
-        return wave
+    class Agreement(Agreement):
+        """An agreement that finds nothing to compare."""
+
+        def agreed(
+            self, wave: PendingRounds, until_s: float, observer: Observer
+        ) -> Step[PendingRounds]:
+            yield from ()
+            return wave
+
+    def __init__(self, ladders: Ladders, *arguments: Any, **options: Any) -> None:
+        super().__init__(ladders, *arguments, **options)
+        self._agreement = self.Agreement(ladders)

@@ -3,7 +3,7 @@ nothing."""
 
 from collections import Counter
 
-from stream_rater.adapters.memory.servers import Log
+from stream_rater.adapters.memory import Log
 
 from .game import PARTITION_OF
 from .recovery import rows

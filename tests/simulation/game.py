@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from stream_rater.adapters.memory.servers import Log
+from stream_rater.adapters.memory import Log
 from stream_rater.config.ladders import Change, Ladder, Ladders
 from stream_rater.contract.corrections import EVENT_TYPE, KINDS
-from stream_rater.contract.events import Headers
+from stream_rater.contract.record import Headers
 from stream_rater.pipeline.ladder_history import announce
 from stream_rater.rating.parameters import EloMMR
 

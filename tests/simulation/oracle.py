@@ -4,7 +4,7 @@ rejections."""
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stream_rater.adapters.memory.servers import Log, Store
+from stream_rater.adapters.memory import Log, Store
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import Correction
@@ -14,7 +14,8 @@ from stream_rater.pipeline.ports import REBUILT, Position
 from stream_rater.rating import record as belief_record
 from stream_rater.replay.edited_log import RecordValidator
 from stream_rater.replay.ledger import Ledger
-from stream_rater.rounds.corrections import decode, kind_of
+from stream_rater.rounds.corrections import decode
+from stream_rater.rounds.decoder import kind_of
 from stream_rater.rounds.validation import Invalid
 
 from .truth import EventValues, How, LadderTruth, Rated
@@ -79,13 +80,12 @@ def _well_formed(
 
 
 def _rate(record: Record, judge: RecordValidator, expected: Expected) -> None:
-    decoded = judge.decode([record])
-    (refusal,) = decoded.refusals
+    rounds, (refusal,) = judge.decode([record])
     if refusal is not None:
         expected.rejections.append((record.partition, record.offset, refusal.code))
         return
-    (standings,) = decoded.rounds
-    rating = judge.round_decoder.ratings[int(decoded.rule[0])]
+    (standings,) = rounds
+    rating = judge.round_decoder.ratings[int(rounds.rule[0])]
     expected.ladders[standings.ladder].rate(Rated(standings, rating, record))
 
 

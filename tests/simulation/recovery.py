@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
-from stream_rater.adapters.memory.servers import Log
+from stream_rater.adapters.memory import Log
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.record import Player, Record

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 
-from stream_rater.adapters.memory.servers import Group, Log
+from stream_rater.adapters.memory import Group, Log
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.errors import LogTrouble, StoreTrouble

@@ -9,8 +9,7 @@ import numpy as np
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladder
 from stream_rater.contract.corrections import Batched, Correction, CorrectionsApplied, name_of
-from stream_rater.contract.events import Headers
-from stream_rater.contract.record import Player, Record
+from stream_rater.contract.record import Headers, Player, Record
 from stream_rater.pipeline.corrections.correction_work import THRESHOLD
 from stream_rater.rating import record as belief_record
 from stream_rater.rating import stages

@@ -11,8 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stream_rater.adapters.memory.driver import MemoryDriver, Steps
-from stream_rater.adapters.memory.servers import Group, Log, Records, Store
+from stream_rater.adapters.memory import Group, Log, MemoryDriver, Records, Steps, Store
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.ports import (

@@ -7,7 +7,7 @@ import pytest
 
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Change, Ladder, Ladders
-from stream_rater.pipeline.estimator.agreement import Agreement
+from stream_rater.pipeline.estimator.admission import Agreement
 from stream_rater.pipeline.estimator.estimator import REFUSED_S, Estimator
 from stream_rater.pipeline.ladder_history import allowed_before, goes_on, odds
 from stream_rater.pipeline.ports import Agree, Poll, Polled, Scatter
@@ -59,8 +59,9 @@ def changing(offset: int) -> Ladders:
 
 def test_objections_are_remembered_for_a_while() -> None:
     """And forgotten when the note agrees, or the time is over."""
-    agreement = Agreement(changing(7))
-    own = agreement.own(["ladder-0"])
+    ladders = changing(7)
+    agreement = Agreement(ladders)
+    own = {"ladder-0": ladders.history("ladder-0")}
     rival = {"ladder-0": [own["ladder-0"][0], "5:x"]}
     assert agreement.compare(rival, 10.0) == {"ladder-0": 5}
     rounds = pending_of([2, 2, 2], offsets=[4, 5, 6], ladders=["ladder-0", "ladder-0", "other"])

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from stream_rater.adapters.memory.driver import MemoryDriver, estimator_worker, updater_worker
-from stream_rater.adapters.memory.servers import Log, Store
+from stream_rater.adapters.memory import Log, MemoryDriver, Store, estimator_worker, updater_worker
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import to_json

@@ -93,8 +93,9 @@ def test_waves() -> None:
     rounds = RoundBatch.concat(
         [read(CONFIG, *ranked([1, 2], who)).batch for who in ("ab", "cd", "bc", "ef")]
     )
+    rounds.rule[:] = [0, 0, 0, 1]
     offset = np.arange(4)
-    logged = LoggedRounds(rounds, np.array([0, 0, 0, 1]), offset + 3, offset)
+    logged = LoggedRounds(rounds, offset + 3, offset)
     waves = list(replay.waves(logged, np.array([0, 1, 2, 3, 1, 2, 4, 5])))
     assert [wave.logged.offset.tolist() for wave in waves] == [[0, 1], [3], [2]]
     assert [wave.logged.rounds.names.texts() for wave in waves] == [

@@ -10,15 +10,13 @@ import pytest
 
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.events import rating_changed_from_json
-from stream_rater.contract.record import Player
-from stream_rater.contract.tracecontext import Trace
+from stream_rater.contract.record import Player, Trace
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import Event, Position, StoredShard
 from stream_rater.pipeline.updater import changes
-from stream_rater.pipeline.updater.call_notes import Disagreement
-from stream_rater.pipeline.updater.changes import Change
+from stream_rater.pipeline.updater.changes import Change, Disagreement
 from stream_rater.pipeline.updater.rating_events import Events
 from stream_rater.pipeline.updater.shard import QueuedPart, ShardBatch, distinct
 from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers

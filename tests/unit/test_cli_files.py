@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from stream_rater.adapters.memory.servers import Log
+from stream_rater.adapters.memory import Log
 from stream_rater.cli import app
 from stream_rater.config.ladders import DEFAULT_RATING
 from stream_rater.contract.events import rating_changed_from_json

@@ -21,7 +21,7 @@ def record(offset: int, value: bytes, partition: int = 0) -> Record:
 
 def verdict(verdicts: RecordValidator, offset: int, value: bytes, partition: int = 0) -> str:
     """`valid`, or the code."""
-    (refusal,) = verdicts.decode([record(offset, value, partition)]).refusals
+    _, (refusal,) = verdicts.decode([record(offset, value, partition)])
     return "valid" if refusal is None else refusal.code
 
 
@@ -39,7 +39,7 @@ def verdicts() -> RecordValidator:
 def test_duplicate_within_the_window(verdicts: RecordValidator) -> None:
     """Same ladder, same round id: rejected, with the place of the first."""
     assert verdict(verdicts, 10, named("r")) == "valid"
-    (refusal,) = verdicts.decode([record(15, named("r"))]).refusals
+    _, (refusal,) = verdicts.decode([record(15, named("r"))])
     assert refusal is not None and refusal.code == "duplicate-round"
     assert "stands at offset 10" in str(refusal)
     assert (refusal.ladder, refusal.round_id) == ("a", "r")
@@ -111,6 +111,6 @@ def test_a_round_in_another_ladders_partition() -> None:
     found = {p: verdict(verdicts[p], 0, named("r"), p) for p in range(4)}
     assert found == {p: "valid" if p == home else "wrong-partition" for p in range(4)}
     other = (home + 1) % 4
-    text = str(*verdicts[other].decode([record(1, named("s"), other)]).refusals)
+    text = str(*verdicts[other].decode([record(1, named("s"), other)])[1])
     assert re.search(f"'a' has its rounds in partition {home}, .* in {other}", text)
     assert re.search(r"key must be the ladder, .* partitioner=murmur2_random", text)

@@ -9,8 +9,8 @@ import pytest
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.corrections import EVENT_TYPE
-from stream_rater.contract.events import Headers, joined, to_json
-from stream_rater.contract.record import Record
+from stream_rater.contract.events import joined, to_json
+from stream_rater.contract.record import Headers, Record
 from stream_rater.operations.digests import difference, digests_of
 from stream_rater.operations.erase import pseudonym_of
 from stream_rater.operations.erasure_checks import check_equal, check_found, check_kernel

@@ -117,7 +117,7 @@ def test_messages_hold_every_row_once(sizes: list[int], others: list[bool], most
     for r, size in enumerate(sizes):
         alone = pending.take(np.array([r]))
         seen = estimation.estimate(alone, priors[:size].copy(), round_decoder.ratings, 4).evidence
-        system = str(round_decoder.ratings[alone.rule[0]].__struct_config__.tag)
+        system = str(round_decoder.ratings[alone.rounds.rule[0]].__struct_config__.tag)
         rows = zip(alone.rounds.names.texts(), alone.rounds.place, seen.tolist(), strict=True)
         wanted += [(alone.offsets[0], place, name, system, row) for name, place, row in rows]
     assert sorted(found) == sorted(wanted)

@@ -11,7 +11,6 @@ from stream_rater.contract.events import (
     CorrectionCause,
     RatingChanged,
     escape,
-    header,
     joined,
     parse_time,
     rating_changed_from_json,
@@ -19,6 +18,7 @@ from stream_rater.contract.events import (
     round_from_msgpack,
     to_json,
 )
+from stream_rater.contract.record import header
 from tests.rounds import as_json, as_msgpack
 
 ids = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8) | st.text(

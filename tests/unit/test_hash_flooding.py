@@ -75,7 +75,7 @@ def of_texts(ids: list[str]) -> Hashes:
 
 def of_a_round(ids: list[str]) -> Hashes:
     """As the scanner finds them in a round."""
-    rounds, _, _ = scan([as_json(*ranked(range(1, len(ids) + 1), ids))], 16)
+    rounds, _ = scan([as_json(*ranked(range(1, len(ids) + 1), ids))], 16)
     return rounds.names.hashes
 
 

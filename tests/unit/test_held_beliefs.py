@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_rater.adapters.memory.driver import MemoryDriver, estimator_worker, updater_worker
-from stream_rater.adapters.memory.servers import Log, Store
+from stream_rater.adapters.memory import Log, MemoryDriver, Store, estimator_worker, updater_worker
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.estimator import poll_backoff
+from stream_rater.pipeline.estimator import estimator as estimator_module
 from stream_rater.pipeline.estimator import priors as prior_reading
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.priors import BeliefCache
@@ -144,7 +143,7 @@ def test_a_shard_that_went_back_stops_those_who_are_held(hand: ByHand) -> None:
 
 def test_nobody_runs_ahead_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows in parts that were not seen applied are bounded, however few the players are."""
-    monkeypatch.setattr(poll_backoff, "PLAYERS_IN_FLIGHT", 1)
+    monkeypatch.setattr(estimator_module, "PLAYERS_IN_FLIGHT", 1)
     hand = by_hand(Recorder(), wave_players=2)
     owning(hand, 0)
     read(hand, *(a_round(i, ZERO[0], ZERO[1]) for i in range(4)), now_s=1.0)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import structlog
 
-from stream_rater.contract.events import Headers
+from stream_rater.contract.record import Headers
 from stream_rater.runtime import log
 from stream_rater.runtime.embedded import Engine
 from stream_rater.runtime.metrics import Metrics, ServiceObserver

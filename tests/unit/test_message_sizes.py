@@ -20,9 +20,8 @@ from stream_rater.contract.corrections import (
     name_of,
 )
 from stream_rater.contract.events import MAX_ID_BYTES, to_json
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import PARENT, STATE, STATE_LENGTH, Record, Trace
 from stream_rater.contract.sizes import LEAST_BYTES, MOST_BYTES
-from stream_rater.contract.tracecontext import PARENT, STATE, STATE_LENGTH, Trace
 from stream_rater.pipeline.corrections.correction_job import Corrected
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
 from stream_rater.pipeline.corrections.correction_work import PartOptions, Work
@@ -76,8 +75,8 @@ def pending(rounds: int, players: int, ladders: Ladders = ANY_LADDER) -> Pending
         )
         for i in range(rounds)
     ]  # fmt: skip
-    decoded = RoundDecoder(ladders).decode(records)
-    assert decoded.refusals == [None] * rounds
+    decoded, refusals = RoundDecoder(ladders).decode(records)
+    assert refusals == [None] * rounds
     return estimation.pending_rounds(records, decoded, 1)
 
 
@@ -120,7 +119,7 @@ def test_parts_of_many_ladders_with_many_seasons() -> None:
     }
     ratings = [Elo(learning_rate=32.0)]
     rounds = pending(300, 2, ladders)
-    rounds.rule[:] = 0
+    rounds.rounds.rule[:] = 0
     found = sent(rounds, ROWS_PER_PART, ratings=ratings, seasons=lambda each, _: started[each])
     assert len(found) > 1
     assert max(map(len, found)) <= MOST_BYTES

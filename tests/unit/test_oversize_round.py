@@ -7,13 +7,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_rater.adapters.memory.driver import estimator_worker, updater_worker
-from stream_rater.adapters.memory.servers import Log, Store
+from stream_rater.adapters.memory import Log, Store, estimator_worker, updater_worker
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.estimator.estimator import Estimator
-from stream_rater.pipeline.estimator.poll_backoff import READ_AHEAD
+from stream_rater.pipeline.estimator.progress import READ_AHEAD
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.ports import (

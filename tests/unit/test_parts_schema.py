@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.strings import StringColumn
-from stream_rater.contract.tracecontext import Trace
+from stream_rater.contract.record import Trace
 from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.parts.schema import NotAPart, Rebuilt, UnknownPart
 from tests.last_parts import as_last

@@ -6,8 +6,8 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections.correction_ports import ReadAgain
-from stream_rater.pipeline.estimator import poll_backoff as module
-from stream_rater.pipeline.estimator.poll_backoff import BUSY_S, FEW_ROUNDS, GATHER_S
+from stream_rater.pipeline.estimator import progress as module
+from stream_rater.pipeline.estimator.progress import BUSY_S, FEW_ROUNDS, GATHER_S
 from stream_rater.pipeline.ports import CommitSource, LogStarts, Poll, Polled, Scatter
 from tests.unit.machines import ByHand, Recorder
 from tests.unit.test_estimator import SHARDS, a_round, by_hand, owning, priors, read, scattered

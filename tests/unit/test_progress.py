@@ -60,7 +60,7 @@ def test_player_waits_for_its_own_part() -> None:
     assert not is_ready(progress, ANN)
     progress.accept(0, 3)
     assert is_ready(progress, ANN)
-    assert len(progress) == 0
+    assert progress.rows == 0
 
 
 def test_applied_below_the_floor_forgets_no_await() -> None:

@@ -33,7 +33,7 @@ def pending_of(sizes: list[list[int]]) -> PendingRounds:
             for t, size in enumerate(teams)
         ]
         records.append(Record(0, 10 * r, as_json(*standings, round_id=f"r{r}"), received_s=4e9))
-    return estimation.pending_rounds(records, RoundDecoder(ANY_LADDER).decode(records), 3)
+    return estimation.pending_rounds(records, RoundDecoder(ANY_LADDER).decode(records)[0], 3)
 
 
 def rows(rounds: RoundBatch) -> list[Any]:

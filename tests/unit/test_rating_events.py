@@ -8,7 +8,7 @@ import pytest
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.contract.events import rating_changed_from_json
-from stream_rater.contract.tracecontext import Trace
+from stream_rater.contract.record import Trace
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.decoder import Rows, rows_of
 from stream_rater.pipeline.parts.schema import Part

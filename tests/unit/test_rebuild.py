@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_rater.adapters.memory.servers import Store
+from stream_rater.adapters.memory import Store
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.sharding import shards_of

@@ -19,7 +19,7 @@ from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import Position, StoredShard
-from stream_rater.pipeline.updater import changes, stage_2
+from stream_rater.pipeline.updater import changes
 from stream_rater.pipeline.updater.shard import QueuedPart, ShardBatch
 from stream_rater.rating import record
 from stream_rater.rating.model import newcomers
@@ -141,10 +141,10 @@ class Stream:
 
     def pending(self, of: Record) -> PendingRounds | None:
         """The round in a record, if it changes anything."""
-        decoded = self.validator.decode([of])
-        if not self.validator.round_decoder.informative(decoded.rounds, decoded.rule).all():
+        rounds, _ = self.validator.decode([of])
+        if not self.validator.round_decoder.informative(rounds).all():
             return None
-        return estimation.pending_rounds([of], decoded, SHARDS)
+        return estimation.pending_rounds([of], rounds, SHARDS)
 
     def estimated(self, pending: PendingRounds) -> Part:
         """Stage 1, from what is held."""
@@ -211,15 +211,15 @@ def test_in_bulk_as_one_by_one() -> None:
     """Each wave by the seasons of its ladder."""
     validator, table, replay = RecordValidator(LADDERS, 10), PlayerTable(), BulkReplay()
     for each in ROUNDS:
-        decoded = validator.decode([each])
-        if not validator.round_decoder.informative(decoded.rounds, decoded.rule).all():
+        rounds, refusals = validator.decode([each])
+        if not validator.round_decoder.informative(rounds).all():
             continue
-        logged = LoggedRounds.of([each], decoded)
+        logged = LoggedRounds.of([each], rounds, refusals)
         rows = table.rows(logged.rounds.players())
         replay.make_room(len(table))
         started = seasons_at(logged.rounds.heads[0].ladder, each.offset)
         for wave in replay.waves(logged, rows):
-            replay.rate(wave, validator.round_decoder.ratings[int(decoded.rule[0])], started)
+            replay.rate(wave, validator.round_decoder.ratings[int(rounds.rule[0])], started)
     everybody = np.arange(len(table))
     found = BeliefColumn(table.at(everybody), replay.column(everybody))
     assert dict(found) == records_of(replayed(LADDERS, 1)[0])
@@ -266,7 +266,7 @@ def test_who_has_no_rounds_left_is_a_newcomer() -> None:
     beliefs = newcomers(1, 1, 1234.0, 77.0, coded=True)
     beliefs.header["last"], beliefs.header["season"], beliefs.header["time"] = 41, 1, 99
     (held,) = record.encode(beliefs)
-    again = stage_2.decoded([rule], np.zeros(2, np.int64), [held, None]).header
+    again = changes.decoded([rule], np.zeros(2, np.int64), [held, None]).header
     fresh = newcomers(2, 0, rule.initial_mu, rule.initial_sigma).header
     fresh["last"][0] = 41
     fresh["untold"][0], fresh["previous_mu"][0], fresh["previous_sigma"][0] = 1, 1234.0, 77.0

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.tracecontext import Trace
+from stream_rater.contract.record import Trace
 from stream_rater.pipeline.observer import Traced, unwatched
 from stream_rater.runtime import log, spans
 from stream_rater.runtime.embedded import Engine

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_rater.contract.events import Headers
-from stream_rater.contract.tracecontext import STATE_LENGTH, Trace, trace_of
+from stream_rater.contract.record import STATE_LENGTH, Headers, Trace, trace_of
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 """The recommendation's own."""

@@ -8,7 +8,8 @@ from stream_rater.config.ladders import Change, Ladder, Ladders, Limits
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.observer import Observer
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.rounds.decoder import DecodedRounds, RoundDecoder
+from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.decoder import Refusals, RoundDecoder
 from stream_rater.runtime import log
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack
@@ -37,7 +38,9 @@ UNKNOWN: list[tuple[list[dict[str, Any]], dict[str, Any], str]] = [
 ]
 
 
-def decoded(ladder: str, entries: Any, fields: Any, *, packed: bool, offset: int) -> DecodedRounds:
+def decoded(
+    ladder: str, entries: Any, fields: Any, *, packed: bool, offset: int
+) -> tuple[RoundBatch, Refusals]:
     """One round."""
     encode, headers = (as_msgpack, MSGPACK_HEADERS) if packed else (as_json, [])
     value = encode(*entries, ladder=ladder, **fields)
@@ -49,9 +52,9 @@ def decoded(ladder: str, entries: Any, fields: Any, *, packed: bool, offset: int
 @pytest.mark.parametrize(("entries", "fields", "text"), UNKNOWN)
 def test_unknown_fields(entries: Any, fields: Any, text: str, packed: bool) -> None:
     """A lenient ladder takes the round and says so; a strict one names the field and its place."""
-    lenient = decoded("lenient", entries, fields, packed=packed, offset=0)
-    assert (lenient.refusals, lenient.unknown.tolist()) == ([None], [True])
-    (refusal,) = decoded("strict", entries, fields, packed=packed, offset=0).refusals
+    lenient, refusals = decoded("lenient", entries, fields, packed=packed, offset=0)
+    assert (refusals, lenient.unknown.tolist()) == ([None], [True])
+    _, (refusal,) = decoded("strict", entries, fields, packed=packed, offset=0)
     assert refusal is not None
     assert (refusal.code, str(refusal)) == ("malformed", text)
     assert (refusal.ladder, refusal.round_id) == ("strict", "r-1")
@@ -69,29 +72,29 @@ def test_known_fields(fields: Any, packed: bool) -> None:
         {"team": ["x", "y"], "rank": 3, "shares": [1, 1]},
     ]
     for ladder in ("lenient", "strict"):
-        found = decoded(ladder, entries, fields, packed=packed, offset=0)
-        assert (found.refusals, found.unknown.tolist()) == ([None], [False])
+        found, refusals = decoded(ladder, entries, fields, packed=packed, offset=0)
+        assert (refusals, found.unknown.tolist()) == ([None], [False])
 
 
 def test_a_ladder_becomes_strict_at_an_offset() -> None:
     """Like any other limit, so that a replay comes to the same verdicts."""
     for offset in (4, 5):
-        found = decoded("later", [ANN, BOB], {"x": 1}, packed=False, offset=offset)
-        assert (found.refusals == [None]) == (offset < 5)
+        _, refusals = decoded("later", [ANN, BOB], {"x": 1}, packed=False, offset=offset)
+        assert (refusals == [None]) == (offset < 5)
 
 
 def test_long_names_are_cut() -> None:
     """They go into a header and into the log."""
-    (refusal,) = decoded("strict", [ANN, BOB], {"x" * 5000: 1}, packed=False, offset=0).refusals
+    _, (refusal,) = decoded("strict", [ANN, BOB], {"x" * 5000: 1}, packed=False, offset=0)
     assert refusal is not None and len(str(refusal)) == 200
 
 
 def test_other_mistakes_come_first() -> None:
     """A field of another type is told, unknown fields or not."""
     for ladder in ("lenient", "strict"):
-        (refusal,) = decoded(
+        _, (refusal,) = decoded(
             ladder, [{**ANN, "x": 1}, {**BOB, "rank": "2"}], {"y": 1}, packed=False, offset=0
-        ).refusals
+        )
         assert refusal is not None and refusal.code == "bad-rank"
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from stream_rater.contract import events
 from stream_rater.contract.corrections import EVENT_TYPE
-from stream_rater.contract.record import Record
-from stream_rater.contract.tracecontext import Trace, trace_of
+from stream_rater.contract.record import Headers as RecordHeaders
+from stream_rater.contract.record import Record, Trace, header, trace_of
 from stream_rater.pipeline.ports import Event, Rejection
 
 SOURCE = "stream-rater"
@@ -50,12 +50,12 @@ def rejection_headers(rejection: Rejection, topic: str) -> Headers:
     """The headers of a rejection: the record's place, the reason, and the record's own content
     type and kind, if it is a correction."""
     record = rejection.record
-    content_type = events.header(record.headers, "content-type") or events.JSON
+    content_type = header(record.headers, "content-type") or events.JSON
     event_id = f"{topic}:{record.partition}:{record.offset}"
     envelope = dict(cloud_event_headers(event_id, events.ROUND_REJECTED, _moment(record)))
     envelope["content-type"] = content_type[:LONGEST_CONTENT_TYPE].encode()
     trace = trace_of(record.headers)
-    kind = events.header(record.headers, EVENT_TYPE)
+    kind = header(record.headers, EVENT_TYPE)
     return [
         *envelope.items(),
         *([(EVENT_TYPE, kind[:LONGEST_CONTENT_TYPE].encode())] if kind else ()),
@@ -68,10 +68,10 @@ def rejection_headers(rejection: Rejection, topic: str) -> Headers:
     ]
 
 
-def place_of(headers: events.Headers) -> tuple[int, int] | None:
+def place_of(headers: RecordHeaders) -> tuple[int, int] | None:
     """The partition and offset of the record that a rejection is about, from the rejection's
     headers; None if it is no rejection."""
-    place = [events.header(headers, f"source-{name}") for name in ("partition", "offset")]
+    place = [header(headers, f"source-{name}") for name in ("partition", "offset")]
     return (int(place[0]), int(place[1])) if all(map(str.isdecimal, place)) else None
 
 

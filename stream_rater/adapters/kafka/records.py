@@ -6,8 +6,7 @@ from operator import methodcaller
 from confluent_kafka import KafkaError, Message
 
 from stream_rater.adapters.access import trouble_of
-from stream_rater.contract.events import Headers
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Headers, Record
 
 _client_headers = methodcaller("headers")
 """Calls `message.headers()` from C. If a header's name is not UTF-8, the client returns a list with

@@ -60,6 +60,8 @@ def session(rows: Ints, players: int, number: int) -> Session:
         time=np.array([BEGIN_S + number * DAY_S]),
         weight=np.ones(1),
         ceiling=np.full(1, np.inf),
+        rule=np.zeros(1, np.int64),
+        unknown=np.zeros(1, np.bool_),
         entries=size,
         sizes=size,
         place=np.arange(1, entries + 1, dtype=np.int32),

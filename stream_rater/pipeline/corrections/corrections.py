@@ -110,7 +110,7 @@ class Corrections:
         ladders = [head.ladder for head in rounds.heads]
         prints = player_map.fingerprints(rounds.names, ladders, rounds.sizes, self._options.shards)
         found = PendingRounds(
-            rounds, pending.rule, pending.partitions, pending.offsets, pending.traces, prints,
+            rounds, pending.partitions, pending.offsets, pending.traces, prints,
             pending.tickets,
         )  # fmt: skip
         return found.take(np.flatnonzero(counts)), found.take(np.flatnonzero(~counts))

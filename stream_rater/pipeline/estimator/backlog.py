@@ -187,10 +187,6 @@ class Waves:
         """The number of unfinished rounds."""
         return self._left
 
-    def _places(self, tickets: Ints) -> Ints:
-        places: Ints = np.searchsorted(self._tickets, tickets)
-        return places
-
     def add(self, tickets: Ints, sizes: Ints, players: Fingerprints) -> None:
         """Add rounds, each after all unfinished rounds that were added before it."""
         own = np.repeat(tickets, sizes)
@@ -201,7 +197,8 @@ class Waves:
         self._behind = np.append(self._behind, np.zeros(len(tickets), np.int64))
         self._first = np.append(self._first, np.full(len(tickets), LAST))
         self._left += len(tickets)
-        self._link(self._places(earlier[waits]), self._places(own[waits]))
+        before = np.searchsorted(self._tickets, earlier[waits])
+        self._link(before, np.searchsorted(self._tickets, own[waits]))
 
     def _link(self, before: Ints, after: Ints) -> None:
         links = len(self._before)
@@ -219,7 +216,7 @@ class Waves:
     def finish(self, tickets: Ints, sizes: Ints, players: Fingerprints) -> None:
         """Mark candidates as finished. Rounds that waited only for them become candidates."""
         self._latest.forget(players, np.repeat(tickets, sizes))
-        done = self._places(tickets)
+        done = np.searchsorted(self._tickets, tickets)
         free = (self._behind[done] == 0) & ~self._finished[done]
         assert free.all(), "only a candidate can be finished"
         _advance(done, self._first, self._following, self._after, self._behind, self._finished)

@@ -18,16 +18,14 @@ from msgspec import structs
 from stream_rater.columns import player_map
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.kernels import kernel
-from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.player_map import Fingerprints
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Record, Trace, trace_of
 from stream_rater.contract.sizes import MOST_BYTES
-from stream_rater.contract.tracecontext import Trace, trace_of
 from stream_rater.pipeline.observer import Traced
 from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.parts.schema import Part, RoundInPart
 from stream_rater.pipeline.ports import Priors
-from stream_rater.pipeline.updater import stage_2
+from stream_rater.pipeline.updater import changes
 from stream_rater.rating import record, stages
 from stream_rater.rating.model import BEGAN, HEADER, Table
 from stream_rater.rating.parameters import RatingConfig, Season
@@ -36,7 +34,6 @@ from stream_rater.rating.seasons import draw_headers
 from stream_rater.rating.stages import RatingRule
 from stream_rater.rounds import batch
 from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.decoder import DecodedRounds
 from stream_rater.rounds.ragged import Ragged, rows_of
 
 SeasonsOf = Callable[[str, int], tuple[Season, ...]]
@@ -72,8 +69,6 @@ class PendingRounds(Ragged, gc=True, dict=True):
     per_player: ClassVar = ("fingerprints",)
 
     rounds: RoundBatch
-    rule: Ints
-    """(R,) the number of each round's rating configuration."""
     partitions: Ints
     """(R,) the partition that each round was read from."""
     offsets: Ints
@@ -126,33 +121,24 @@ class PendingRounds(Ragged, gc=True, dict=True):
         return structs.replace(self, rounds=rounds, fingerprints=self.fingerprints[first:last])
 
 
-def pending_rounds(records: Sequence[Record], decoded: DecodedRounds, shards: int) -> PendingRounds:
+def pending_rounds(records: Sequence[Record], rounds: RoundBatch, shards: int) -> PendingRounds:
     """Make pending rounds from decoded rounds and their records, one record for each round. They
     have no tickets yet."""
-    found, sizes = decoded.rounds, decoded.rounds.sizes
-    ladders = [head.ladder for head in found.heads]
+    ladders = [head.ladder for head in rounds.heads]
     return PendingRounds(
-        found,
-        decoded.rule,
+        rounds,
         np.array([each.partition for each in records], np.int64),
         np.array([each.offset for each in records], np.int64),
         [trace_of(each.headers) for each in records],
-        player_map.fingerprints(found.names, ladders, sizes, shards),
-        np.full(len(found), player_map.NOTHING),
+        player_map.fingerprints(rounds.names, ladders, rounds.sizes, shards),
+        np.full(len(rounds), player_map.NOTHING),
     )
 
 
 NO_ROUNDS = PendingRounds(
-    batch.NO_ROUNDS, _NONE := np.empty(0, np.int64), _NONE, _NONE, [], np.empty(0, np.uint64), _NONE
+    batch.NO_ROUNDS, _NONE := np.empty(0, np.int64), _NONE, [], np.empty(0, np.uint64), _NONE
 )
 PendingRounds.nothing = NO_ROUNDS
-
-
-def asked(pending: PendingRounds) -> dict[int, PlayerColumn]:
-    """The players of these rounds by shard, in the order of the rounds."""
-    order, cuts = pending.by_shard
-    everybody = pending.rounds.players().take(order)
-    return {shard: everybody[where] for shard, where in cuts}
 
 
 def by_shard(pending: PendingRounds) -> dict[int, Fingerprints]:
@@ -276,12 +262,12 @@ def _kinds(pending: PendingRounds, seasons: SeasonsOf) -> tuple[list[Kind], Ints
     """The kinds of these rounds, and (R,) the index of each round's kind. The rounds of a kind are
     estimated in one call."""
     if seasons is never:
-        numbers, rule = distinct(pending.rule)
+        numbers, rule = distinct(pending.rounds.rule)
         return [(number, ()) for number in numbers], rule
     places = zip(pending.rounds.heads, pending.offsets.tolist(), strict=True)
     started = [seasons(head.ladder, offset) for head, offset in places]
     kinds = dict[Kind, int]()
-    keys = zip(pending.rule.tolist(), started, strict=True)
+    keys = zip(pending.rounds.rule.tolist(), started, strict=True)
     rule = np.array([kinds.setdefault(key, len(kinds)) for key in keys], np.int64)
     return list(kinds), rule
 
@@ -313,11 +299,11 @@ def posteriors(
     is unchanged. Raises UnknownRecord if a record cannot be read."""
     rule = pending.for_each_player([each.rule for each in part.rounds])[rows]
     offset = pending.for_each_player(pending.offsets)[rows]
-    beliefs = stage_2.decoded(part.rules, rule, records)
+    beliefs = changes.decoded(part.rules, rule, records)
     new = np.flatnonzero(beliefs.header["last"] < offset)
     time = pending.for_each_player(pending.rounds.time)[rows[new]]
     evidence = part.evidence[rows[new]]
-    stage_2.update(beliefs, new, part.rules, rule[new], evidence, offset[new], time)
+    changes.update(beliefs, new, part.rules, rule[new], evidence, offset[new], time)
     return record.encode(beliefs)
 
 

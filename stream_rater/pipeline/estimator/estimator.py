@@ -8,7 +8,7 @@ of the protocol.
    (`rounds.validation`).
 3. Choose a wave from the candidates. A candidate is a round that shares no player with an earlier
    round that is not sent yet (`backlog`), and whose ladder all workers rate by the same parameters
-   (`agreement`).
+   (`admission`).
 4. Read a shard's `applied` and the priors in one call (`priors`). If `applied` < floor[s], the
    shard is not ready. Otherwise floor[s] rises to `applied`. This lazy rule covers takeover,
    rollback and failover (`progress`).
@@ -43,37 +43,41 @@ from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.admission import (
     Admission,
+    Agreement,
     MakeCorrections,
     RejectionLimiter,
 )
-from stream_rater.pipeline.estimator.agreement import Agreement
 from stream_rater.pipeline.estimator.backlog import Backlog
 from stream_rater.pipeline.estimator.estimation import NO_ROUNDS, PendingRounds
 from stream_rater.pipeline.estimator.input_partition import (
+    REJECTED_BYTES,
     InputPartition,
-    behind,
     commit_finished,
     committed_by,
     finish,
-    hold_much,
 )
 from stream_rater.pipeline.estimator.oversize_round import OversizeRound
-from stream_rater.pipeline.estimator.poll_backoff import (
-    COMMIT_EVERY_S,
-    IDLE_S,
-    LONGEST_IN_FLIGHT_S,
-    READ_AHEAD,
-    PollBackoff,
-    too_many,
-)
 from stream_rater.pipeline.estimator.priors import (
+    FEW_PLAYERS,
+    MANY_WAIT,
+    NOBODY,
     BeliefCache,
     PriorReader,
     PriorsRead,
     read_positions,
-    to_hold,
 )
-from stream_rater.pipeline.estimator.progress import InFlightWindow, Progress
+from stream_rater.pipeline.estimator.progress import (
+    COMMIT_EVERY_S,
+    IDLE_S,
+    LONGEST_IN_FLIGHT_S,
+    MANY_PLAYERS,
+    PLAYERS_IN_FLIGHT,
+    READ_AHEAD,
+    WAVES_IN_FLIGHT,
+    InFlightWindow,
+    PollBackoff,
+    Progress,
+)
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import (
@@ -126,6 +130,8 @@ class Estimator:
         self._to_open: frozenset[int] = frozenset()
         """The newly owned partitions, which step 1 has not opened yet."""
         self._now_s = 0.0
+        self._until_s = 0.0
+        """The time before which nothing that is refused now is tried again."""
         self._limiter = RejectionLimiter(rejects_per_second)
         log = LogContext(ladders, window, partitions, checkpoint_every)
         options = PartOptions(shards, rows_per_part, threshold)
@@ -135,6 +141,7 @@ class Estimator:
 
     def _forget_everything(self) -> None:
         self._admission.forget()
+        self._inputs = self._admission.inputs
         self._oversize: OversizeRound | None = None
         """The oversize round in progress."""
         self._backlog = Backlog(self._wave_players)
@@ -147,10 +154,6 @@ class Estimator:
         self._may_find_wave = True
         """Whether a wave may be found now, because something changed since the candidates were last
         examined."""
-
-    @property
-    def _inputs(self) -> dict[int, InputPartition]:
-        return self._admission.inputs
 
     def run(self) -> Step[NoReturn]:
         """Run steps 1 to 7 forever."""
@@ -200,7 +203,7 @@ class Estimator:
             )
         self._to_open = frozenset()
         self._admission.corrections.noted((yield from ask(NotedCorrections())))
-        self._observer.reading_back({*partitions, *behind(self._inputs, idle=False)})
+        self._report_behind(partitions, idle=False)
         yield from ask(Seek(offsets))
 
     def _window_start(self, c: int, log_start: int) -> int:
@@ -214,10 +217,11 @@ class Estimator:
     def _read_on(self) -> Step[None]:
         """Poll once, and admit the rounds that were read."""
         timeout_s = self._backoff.timeout_s(
-            waiting=bool(self._backlog), in_flight=len(self._progress)
+            waiting=bool(self._backlog), in_flight=self._progress.rows
         )
-        most = READ_AHEAD * self._wave_players
-        full = self._backlog.waiting > most or hold_much(self._inputs.values(), most)
+        sources, most = self._inputs.values(), READ_AHEAD * self._wave_players
+        full = self._backlog.waiting > most or any(len(each) > most for each in sources)
+        full = full or sum(each.rejected_bytes for each in sources) > REJECTED_BYTES
         yield from self._poll(timeout_s, full=full)
         yield from self._strangers.look_again(self._progress, self._now_s)
 
@@ -226,7 +230,7 @@ class Estimator:
         polled = yield from ask(
             Poll(timeout_s, full=full, resting=self._limiter.at_rest, gather_s=gather_s)
         )
-        self._now_s = polled.now_s
+        self._now_s, self._until_s = polled.now_s, polled.now_s + REFUSED_S
         self._progress.retry(polled.now_s)
         self._may_find_wave = self._agreement.retry(polled.now_s) or self._may_find_wave
         if polled.lost or polled.gained:
@@ -238,8 +242,14 @@ class Estimator:
         if polled.records:
             self._admit(self._admission.read(polled.records, self._now_s))
         idle = not full and not polled.records
-        self._observer.reading_back(behind(self._inputs, idle=idle))
+        self._report_behind(frozenset(), idle=idle)
         self._limiter.rest(self._now_s, self._observer.partitions_resting)
+
+    def _report_behind(self, opened: frozenset[int], *, idle: bool) -> None:
+        """Report which partitions are being read back up to their committed offsets: those just
+        opened, and all others that are not there yet."""
+        behind = {p for p, source in self._inputs.items() if source.is_behind(idle=idle)}
+        self._observer.reading_back(opened | behind)
 
     def _drop(self, partitions: frozenset[int]) -> None:
         """Drop partitions. The pending parts of their players stay, because they do not depend on
@@ -269,7 +279,11 @@ class Estimator:
         return wave
 
     def _send_no_more(self) -> bool:
-        return too_many(self._progress, self._in_flight, self._wave_players, self._now_s)
+        """Whether parts not seen applied have so many players that no further wave is sent."""
+        if self._progress.rows > PLAYERS_IN_FLIGHT * self._wave_players:
+            return True
+        many = min(MANY_PLAYERS, WAVES_IN_FLIGHT * self._wave_players)
+        return self._in_flight.has(WAVES_IN_FLIGHT, many, self._now_s)
 
     def _ready(self, players: Fingerprints, sizes: Ints) -> Flags:
         """(R,) whether each player of a round has no pending part or has a cached belief."""
@@ -292,22 +306,14 @@ class Estimator:
             return small
         return small[self._agreement.allowed(self._backlog.take(small))]
 
-    def _agreed(self, wave: PendingRounds) -> Step[PendingRounds]:
-        """Keep the rounds of a wave whose ladder events agree with this worker's file."""
-        return (yield from self._agreement.agreed(wave, self._until_s, self._observer))
-
-    @property
-    def _until_s(self) -> float:  # until then nothing refused is tried again
-        return self._now_s + REFUSED_S
-
     # --- steps 4 to 6 ---
 
     def _rate_wave(self) -> Step[None]:
         if not self._backlog:
             return
-        self._backoff.began_turn()
-        wave = yield from self._agreed(self._wave())
+        wave = yield from self._agreement.agreed(self._wave(), self._until_s, self._observer)
         if not wave:
+            self._backoff.waited()
             yield from read_positions(self._progress)
             return
         read = yield from self._read_wave(wave)
@@ -318,11 +324,17 @@ class Estimator:
             yield from self._resume(resumed)
         if ready or resumed:
             self._backoff.progressed()
+        else:
+            self._backoff.waited()
 
     def _read_wave(self, wave: PendingRounds) -> Step[PriorsRead]:
         """Read the priors of a wave's players, from the cache where possible and else from the
-        store."""
-        rows, read = to_hold(self._backlog, wave), self._prior_reader.read_beside
+        store. Whole records are read of players for whom another round waits, if caching pays."""
+        rows = NOBODY
+        if wave.count <= FEW_PLAYERS:
+            rows = np.flatnonzero(self._backlog.has_later(wave))
+            rows = rows if len(rows) >= MANY_WAIT * wave.count else NOBODY
+        read = self._prior_reader.read_beside
         return (yield from read(wave, self._belief_cache, rows, self._progress, self._until_s))
 
     def _read_piece(self, piece: PendingRounds) -> Step[PriorsRead]:
@@ -376,7 +388,7 @@ class Estimator:
         if oversize is None or not oversize.is_due():
             return
         self._backoff.progressed(hurry=not oversize.is_read)
-        done = yield from self._agreed(oversize.whole)
+        done = yield from self._agreement.agreed(oversize.whole, self._until_s, self._observer)
         if done and oversize.is_read:
             yield from oversize.send(self._rows_per_part)
         elif done:

@@ -2,7 +2,7 @@
 offsets that may be committed."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from stream_rater.contract.errors import OffsetsForgotten
@@ -21,6 +21,8 @@ from stream_rater.rounds.batch import RoundHead
 from stream_rater.rounds.validation import DuplicateWindow, Invalid
 
 REJECTED_BYTES = 64 * 2**20
+"""The estimator stops reading while the rejected records of all partitions that are not committed
+have more bytes than this."""
 
 
 class InputPartition:
@@ -159,32 +161,6 @@ def finish(inputs: Mapping[int, InputPartition], pending: PendingRounds) -> None
         inputs[partition].finish(pending.offsets[mine].tolist())
 
 
-def hold_much(sources: Collection[InputPartition], most: int) -> bool:
-    """Whether one partition has more than `most` uncommitted records in memory, or all partitions
-    together have more than REJECTED_BYTES of rejected records."""
-    rejected = sum(each.rejected_bytes for each in sources)
-    return rejected > REJECTED_BYTES or any(len(each) > most for each in sources)
-
-
-def behind(sources: Mapping[int, InputPartition], *, idle: bool) -> list[int]:
-    """The partitions that still read round ids before c. `idle` says that the last poll was
-    empty."""
-    return [p for p, source in sources.items() if source.is_behind(idle=idle)]
-
-
-def all_finished(sources: Mapping[int, InputPartition]) -> tuple[dict[int, int], list[Rejection]]:
-    """Call `take_finished` on every partition. Returns the new offsets by partition, and the
-    rejections before them."""
-    offsets: dict[int, int] = {}
-    rejections: list[Rejection] = []
-    for partition, source in sources.items():
-        end, rejected = source.take_finished()
-        if end is not None:
-            offsets[partition] = end
-            rejections += rejected
-    return offsets, rejections
-
-
 def commit_finished(
     inputs: Mapping[int, InputPartition], poll: Callable[[], Step[None]]
 ) -> Step[CommitSource | None]:
@@ -195,7 +171,13 @@ def commit_finished(
     Returns the effect that was committed, or None if nothing was. Raises Regrouped as `insist`
     does.
     """
-    offsets, rejections = all_finished(inputs)
+    offsets: dict[int, int] = {}
+    rejections: list[Rejection] = []
+    for partition, source in inputs.items():
+        end, rejected = source.take_finished()
+        if end is not None:
+            offsets[partition] = end
+            rejections += rejected
 
     def commit() -> CommitSource | None:
         ours = {p: offset for p, offset in offsets.items() if p in inputs}

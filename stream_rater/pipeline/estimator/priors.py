@@ -15,7 +15,6 @@ from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_map import NOTHING, Fingerprints, PlayerMap, shards_in
 from stream_rater.contract.record import Player
 from stream_rater.pipeline.estimator import estimation
-from stream_rater.pipeline.estimator.backlog import Backlog
 from stream_rater.pipeline.estimator.estimation import PendingRounds, posteriors
 from stream_rater.pipeline.estimator.progress import Progress
 from stream_rater.pipeline.observer import Observer
@@ -34,15 +33,6 @@ larger wave shows that there is enough other work until the store has applied it
 
 MOST = 50_000
 """When more beliefs than this are cached, those that the store has are dropped."""
-
-
-def to_hold(backlog: Backlog, wave: PendingRounds) -> Ints:
-    """The rows of the players whose beliefs are to be cached. They are the players for whom another
-    round waits; there are none if caching does not pay."""
-    if wave.count > FEW_PLAYERS:
-        return NOBODY
-    later = np.flatnonzero(backlog.has_later(wave))
-    return later if len(later) >= MANY_WAIT * wave.count else NOBODY
 
 
 class PriorsRead(NamedTuple):
@@ -158,7 +148,9 @@ class PriorReader:
 
         A shard whose headers cannot be read is refused until `refused_until_s`.
         """
-        read = yield from ask(ReadPriors(estimation.asked(pending)))
+        order, cuts = pending.by_shard
+        players = pending.rounds.players().take(order)
+        read = yield from ask(ReadPriors({shard: players[where] for shard, where in cuts}))
         accepted = _accept(read, progress)
         headers, unreadable = estimation.headers_of(pending, read)
         self._note_unreadable(read, unreadable, progress, refused_until_s)

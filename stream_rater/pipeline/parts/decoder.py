@@ -19,7 +19,7 @@ from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.ranges import spread
 from stream_rater.columns.strings import SECRET_KEY, StringColumn, distinct
-from stream_rater.contract.tracecontext import Trace
+from stream_rater.contract.record import Trace
 from stream_rater.pipeline.parts import schema, unpacking
 from stream_rater.pipeline.parts.schema import OLDEST_KERNEL, UnknownPart
 from stream_rater.pipeline.parts.unpacking import (

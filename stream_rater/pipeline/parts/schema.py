@@ -28,7 +28,7 @@ import numpy as np
 from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION, kernel
 from stream_rater.columns.strings import StringColumn, put
-from stream_rater.contract.tracecontext import Trace
+from stream_rater.contract.record import Trace
 from stream_rater.rating.model import BEGAN, Evidence, Places
 from stream_rater.rating.stages import RatingRule
 
@@ -45,9 +45,10 @@ EVIDENCE_COLUMNS = 4
 """The number of evidence columns in memory. In a message the last column, BEGAN, is left out if it
 is NaN for all rows."""
 
-SHORT_LIST, LONG_LIST, SHORT_TEXT, LONG_TEXT, LONG_BYTES = 0x90, 0xDC, 0xA0, 0xDA, 0xC5
-"""MessagePack's type codes. Those of short lists and texts contain the size; the others are
-followed by a size of two bytes."""
+LIST, TEXT, BYTES = (0x90, 15, 0xDC), (0xA0, 31, 0xDA), (0, -1, 0xC5)
+"""MessagePack's type codes of each kind: the first code that contains the size, and the greatest
+such size (-1: there is none); then the code that is followed by a size of two bytes. The next code
+is followed by four bytes. The code before it, which a list does not have, is followed by one."""
 LONGEST_HEAD = 5
 LISTS_AND_COLUMNS = 5
 """The number of lists and columns in a message."""
@@ -147,30 +148,17 @@ _MARK_BEGINS = _encode((MARK, 0))[:2]
 
 
 @kernel
-def _put_head(out: Bytes, at: int, size: int, short: int, most: int, long: int) -> int:
-    """Write the head of a list, a text or bytes of this size. Returns the position after it.
-
-    The head has one byte up to the size `most`, and otherwise three or five bytes; the head of a
-    text or of bytes may also have two. `long` is the code of the form with a size of 16 bits.
-    """
+def _put_head(out: Bytes, at: int, size: int, kind: tuple[int, int, int]) -> int:
+    """Write the head of a LIST, a TEXT or BYTES of this size. Returns the position after it."""
+    short, most, long = kind
     if size <= most:
         out[at] = short | size
         return at + 1
-    width = 1 if size < 2**8 and long != LONG_LIST else 2 if size < 2**16 else 4
+    width = 1 if size < 2**8 and long != LIST[2] else 2 if size < 2**16 else 4
     out[at] = long - 1 + width // 2
     for k in range(width):
         out[at + 1 + k] = (size >> (8 * (width - 1 - k))) & 255
     return at + 1 + width
-
-
-@kernel
-def _put_list_head(out: Bytes, at: int, size: int) -> int:
-    return _put_head(out, at, size, SHORT_LIST, 15, LONG_LIST)
-
-
-@kernel
-def _put_bytes_head(out: Bytes, at: int, size: int) -> int:
-    return _put_head(out, at, size, 0, -1, LONG_BYTES)
 
 
 @kernel
@@ -196,26 +184,26 @@ def _put_message(
     """Write the message of these rows to `out`. Returns the position after it. In `place` and
     `evidence` each row has its own bytes; in `evidence` they are `width` for each row."""
     rounds, which = _counted(round_index[rows])
-    at = _put_list_head(out, put(out, at, opening, 0, len(opening)), len(rounds))
+    at = _put_head(out, put(out, at, opening, 0, len(opening)), len(rounds), LIST)
     for r in rounds:
         at = put(out, at, heads, head_ends[r - 1] if r else 0, head_ends[r])
-    at = _put_bytes_head(out, at, PLACE_BYTES * len(rows))
+    at = _put_head(out, at, PLACE_BYTES * len(rows), BYTES)
     for number in which:
         for k in range(PLACE_BYTES):
             out[at + k] = (number >> (8 * k)) & 255
         at += PLACE_BYTES
-    at = _put_bytes_head(out, at, PLACE_BYTES * len(rows))
+    at = _put_head(out, at, PLACE_BYTES * len(rows), BYTES)
     for i in rows:
         at = put(out, at, place, PLACE_BYTES * i, PLACE_BYTES * (i + 1))
-    at = _put_bytes_head(out, at, width * len(rows))
+    at = _put_head(out, at, width * len(rows), BYTES)
     for i in rows:
         own = width * i
         at = put(out, at, evidence, own, own + SHORT_EVIDENCE)
         if width > SHORT_EVIDENCE:
             at = put(out, at, evidence, own + SHORT_EVIDENCE, own + EVIDENCE_BYTES)
-    at = _put_list_head(out, at, len(rows))
+    at = _put_head(out, at, len(rows), LIST)
     for i in rows:
-        at = _put_head(out, at, ends[i] - starts[i], SHORT_TEXT, 31, LONG_TEXT)
+        at = _put_head(out, at, ends[i] - starts[i], TEXT)
         at = put(out, at, names, starts[i], ends[i])
     return put(out, at, closing, 0, len(closing))
 
@@ -261,7 +249,7 @@ def encode_pieces(part: Part, rows: Ints, cuts: Sequence[int]) -> list[bytes]:
 
     Rows of a round must be adjacent. A round is encoded once, and copied to each message.
     """
-    opening = bytes([SHORT_LIST | len(_Message.__struct_fields__)]) + _encode(VERSION)
+    opening = bytes([LIST[0] | len(_Message.__struct_fields__)]) + _encode(VERSION)
     heads, names = StringColumn.of_bytes([_encode(each) for each in part.rounds]), part.names
     evidence = part.evidence
     if evidence.shape[1] > BEGAN and np.isnan(evidence[:, BEGAN]).all():

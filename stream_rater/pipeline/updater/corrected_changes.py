@@ -22,8 +22,7 @@ from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.contract.events import CorrectionCause, joined, to_json
 from stream_rater.pipeline.parts.corrections import CorrectionPart
 from stream_rater.pipeline.ports import Event, StoredShard
-from stream_rater.pipeline.updater.call_notes import Disagreement
-from stream_rater.pipeline.updater.changes import Change, encoded, headers_of
+from stream_rater.pipeline.updater.changes import Change, Disagreement, encoded, headers_of
 from stream_rater.pipeline.updater.rating_events import BELIEF, Events
 from stream_rater.pipeline.updater.shard import ShardBatch
 from stream_rater.rating import record

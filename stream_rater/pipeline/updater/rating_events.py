@@ -15,7 +15,7 @@ from stream_rater.columns.arrays import Bytes, Flags, Floats, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.strings import StringColumn, put, put_number
 from stream_rater.contract.events import escape, joined, to_json
-from stream_rater.contract.tracecontext import Trace
+from stream_rater.contract.record import Trace
 from stream_rater.pipeline.parts.decoder import Rows
 from stream_rater.pipeline.parts.unpacking import INDEX, OFFSET, PLACE, RULE
 from stream_rater.pipeline.ports import Event
@@ -233,15 +233,6 @@ def _put(out: Bytes, at: int, texts: Texts, i: int) -> int:
 
 
 @kernel
-def _comma(numbers: Bytes, start: int) -> int:
-    """The index of the next comma, from `start` on."""
-    at = np.uint64(start)
-    while numbers[at] != COMMA:
-        at += np.uint64(1)
-    return int(at)
-
-
-@kernel
 def _write(
     words: Texts, players: EscapedIds, ladders: EscapedIds, round_ids: EscapedIds, times: Texts,
     numbers: Bytes, rows: Ints, rounds: Ints, ladder: Ints, time: Ints, counts: Ints,
@@ -273,9 +264,11 @@ def _write(
         at = put_number(out, at, place) if known else _put(out, at, words, NULL)
         for word in range(NUMBER, NUMBER + NUMBERS):
             at = _put(out, at, words, word)
-            comma = _comma(numbers, number)
-            at = put(out, at, numbers, number, comma)
-            number = comma + 1
+            comma = np.uint64(number)
+            while numbers[comma] != COMMA:
+                comma += np.uint64(1)
+            at = put(out, at, numbers, number, int(comma))
+            number = int(comma) + 1
         at = put_number(out, _put(out, at, words, COUNT), counts[i])
         at = _put(out, at, words, PROVISIONAL)
         at = _put(out, at, words, TRUE if counts[i] < provisional[rule] else FALSE)

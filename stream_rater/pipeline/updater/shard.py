@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.arrays import Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.player_map import NOTHING, TAKEN, Fingerprints, PlayerMap
@@ -305,14 +305,6 @@ class ShardBatch:
     def rows_before(self, shard: int, offset: int) -> int:
         """The number of rows in the shard's parts before an offset."""
         return sum(len(each.rounds) for each in self.parts[shard] if each.offset < offset)
-
-    def fresh_cuts(self, fresh: Flags) -> dict[int, slice]:
-        """The range of each shard's fresh rows among all fresh rows. `fresh` is (n,)."""
-        found, end = {}, 0
-        for shard, cut in self.cuts.items():
-            start, end = end, end + int(np.count_nonzero(fresh[cut]))
-            found[shard] = slice(start, end)
-        return found
 
     def take(self, shards: Sequence[int]) -> "ShardBatch":
         """Return a batch with only these of its shards."""

@@ -15,7 +15,7 @@ the protocol.
     Publish them and commit a. Apply nothing before that.
 12. If a == c, take a batch. A row is fresh if and only if its source offset is after the belief's
     `last`, which includes the rows before it. Other rows are ignored, without an event. A player
-    may have several fresh rows (`call_notes`): they are applied in order.
+    may have several fresh rows (`changes`): they are applied in order.
 13. Apply with one call for each shard, by compare-and-set on `applied` and the epoch, which each
     rebuild changes. The call writes the records, the new `applied` and the flags of fresh rows. For
     each fresh row that is not its player's last one, it also writes the mu and sigma before the
@@ -30,7 +30,7 @@ So [c, a) is always exactly the last call, and the notes of that call are enough
 events.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from stream_rater.columns.kernels import KERNEL_VERSION
@@ -60,8 +60,7 @@ from stream_rater.pipeline.ports import (
     pause_s,
     shard_ends,
 )
-from stream_rater.pipeline.updater.call_notes import Disagreement
-from stream_rater.pipeline.updater.changes import Change, computed, rebuild_events
+from stream_rater.pipeline.updater.changes import Change, Disagreement, computed, rebuild_events
 from stream_rater.pipeline.updater.corrected_changes import corrected, rebuild_correction_events
 from stream_rater.pipeline.updater.rating_events import Events
 from stream_rater.pipeline.updater.shard import (
@@ -273,8 +272,7 @@ class Updater:
     # --- steps 10, 12 and 13 ---
 
     def _work(self) -> Step[None]:
-        batches = next_batches(self._shards, self._rows_per_call)
-        if batches:
+        if batches := next_batches(self._shards, self._rows_per_call):
             with self._observer.at_work(traced(batches)):
                 yield from self._update(batches)
 
@@ -283,7 +281,12 @@ class Updater:
         stored = yield from ask(ReadBeliefs(players))
         changes: dict[int, Change] = {}
         for batch in batches:
-            as_expected = self._as_expected(batch.cuts, stored)
+            as_expected = []
+            for number in batch.cuts:
+                if stored[number].position == self._shards[number].position:
+                    as_expected.append(number)
+                else:  # another worker has applied parts: the shard is closed
+                    del self._shards[number]
             changes |= self._compute(batch.take(as_expected), stored)
         if not changes:
             return
@@ -292,16 +295,6 @@ class Updater:
         for shard in [shard for shard in changes if not applied[shard]]:
             del self._shards[shard], changes[shard]
         yield from self._conclude(changes)
-
-    def _as_expected(self, shards: Iterable[int], stored: Mapping[int, StoredShard]) -> list[int]:
-        """The shards whose position in the store is the expected one. The others are closed."""
-        ready = []
-        for number in shards:
-            if stored[number].position == self._shards[number].position:
-                ready.append(number)
-            else:
-                del self._shards[number]
-        return ready
 
     def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
         """Compute a batch's changes. If a record cannot be decoded, only its own shard becomes

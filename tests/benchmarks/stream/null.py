@@ -38,7 +38,7 @@ from stream_rater.config.files import read_settings
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import round_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
-from stream_rater.pipeline.estimator.poll_backoff import COMMIT_EVERY_S
+from stream_rater.pipeline.estimator.progress import COMMIT_EVERY_S
 from tests.benchmarks.stream.plain import (
     PlainRound,
     plain_round_from_json,

@@ -1,1 +1,0 @@
-"""Kafka and Redis in memory, for the simulator, the demo and tests."""
