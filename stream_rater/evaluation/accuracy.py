@@ -247,16 +247,16 @@ def _experienced(rounds: Ints, order: Ints) -> tuple[Ints, Ints]:
 
 @giving
 def _score_round(
-    place: Places, mu: Floats, variance: Floats, rounds: Ints, shown: Floats, gaussian: bool,
+    place: Places, mu: Floats, variance: Floats, rounds: Ints, order_by: Floats, gaussian: bool,
     margin: float, out: Floats,
 ) -> None:  # fmt: skip
-    n, order = len(place), by_rating(shown)
+    n, order = len(place), by_rating(order_by)
     some, some_order = _experienced(rounds, order)
-    inversion, deviation, untied, _ = compare(place[some], shown[some], some_order)
+    inversion, deviation, untied, _ = compare(place[some], order_by[some], some_order)
     if untied > 0.0:
         out[EXPERIENCED], out[PAIR_INVERSION] = len(some), inversion
         out[RANK_DEVIATION] = deviation
-    inversion, deviation, untied, wrong = compare(place, shown, order)
+    inversion, deviation, untied, wrong = compare(place, order_by, order)
     surprise, square, scored = 0.0, 0.0, 0
     if untied > 0.0:
         out[ENTRIES], out[PAIR_INVERSION_ALL], out[RANK_DEVIATION_ALL] = n, inversion, deviation
@@ -278,8 +278,8 @@ def score(
     """(R, OF_PAIRS) the scores of a wave's rounds, from the beliefs of its players before the wave
     (`model.Wave`).
 
-    The variance of an entry is the sum of share^2 (sigmas sigma^2 + noise) over its members, with
-    `noise` and the factor `sigmas` of `chances_of`. Draws are outcomes if `margin` is positive.
+    The variance of an entry is the sum of share^2 (sigmas sigma^2 + noise) over its members. The
+    factor `sigmas` and `noise` are those of `Chances`. Draws are outcomes if `margin` is positive.
     Entries are ordered by their displayed ratings `shown` (E,), or by their mean performance if
     `shown` is empty.
     """

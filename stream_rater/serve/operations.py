@@ -1,4 +1,4 @@
-"""The table of the API's operations: routes and the OpenAPI document are made of it."""
+"""The table of the API's operations. Routes and the OpenAPI document are made of it."""
 
 from typing import Literal, NamedTuple
 

@@ -39,10 +39,14 @@ from stream_rater.serve.problems import Refused
 KNOWN_S = 1.0
 """Seconds for which a ladder's parameters are not looked up again."""
 
-Compute = Callable[[Callable[[], PredictAnswer]], Awaitable[PredictAnswer]]
-"""Runs a computation without holding up others."""
-
 T = TypeVar("T")
+
+
+class Compute(Protocol):
+    """Runs a computation without holding up others."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
+        """The result of `work`."""
 
 
 class Incomplete(Exception):
