@@ -1,5 +1,5 @@
-"""A pod that runs one command of stream-rater's beside a release: image, settings and secrets are
-those of a StatefulSet of its, whose pods may be gone.
+"""Makes a pod that runs one command of stream-rater beside a release. Image, settings and secrets
+are those of one of the release's StatefulSets, which may be scaled to 0.
 
 kubectl get statefulset rater-stream-rater-updater --output json |
     python3 deploy/operator_pod.py rebuild --replace | kubectl create --filename -

@@ -32,7 +32,11 @@ def run(role: str, settings_path: Path | None) -> None:
 @SETTINGS
 @one_line
 def serve(settings_path: Path | None) -> None:
-    """Answer questions about ratings over HTTP until SIGTERM or Ctrl-C."""
+    """Answer questions about ratings over HTTP until SIGTERM or Ctrl-C.
+
+    It needs the ladders file of the workers (STREAM_RATER_LADDERS): with another one, answers about
+    newcomers and predictions are wrong.
+    """
     settings = settings_of(settings_path)
     from stream_rater.runtime import log
 

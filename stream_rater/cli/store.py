@@ -9,14 +9,15 @@ from stream_rater.config.errors import BadConfiguration
 
 
 @click.command()
-@click.option("--replace", is_flag=True, help="Delete what Redis holds of this service first.")
+@click.option("--replace", is_flag=True,
+              help="Replace what Redis holds; it is deleted once the log is replayed.")  # fmt: skip
 @SETTINGS
 @one_line
 def rebuild(replace: bool, settings_path: Path | None) -> None:
     """Replay the log into an empty Redis, while no worker runs; they then go on from there."""
-    from stream_rater.operations.rebuild import rebuild as rebuild_store
+    from stream_rater.operations.rebuild import rebuild as run_rebuild
 
-    rebuild_store(settings_of(settings_path), replace=replace)
+    run_rebuild(settings_of(settings_path), replace=replace)
 
 
 @click.command()

@@ -52,7 +52,7 @@ def rejected(
     settings_path: Path | None, from_start: bool, count: int | None, wait_s: float | None,
     **options: Any,
 ) -> None:  # fmt: skip
-    """Follow round-rejected: which rounds were refused, and why."""
+    """Follow round-rejected: which records were rejected, and why."""
     from stream_rater.operations import follow
 
     span = follow.Following(from_start=from_start, count=count, wait_s=wait_s)

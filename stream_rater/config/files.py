@@ -18,6 +18,7 @@ from stream_rater.rating.parameters import RatingConfig
 
 
 def _named(path: Path | str, action: Any) -> Any:
+    """The result of `action()`. Raises its errors as BadConfiguration, with the path."""
     try:
         return action()
     except FileNotFoundError:

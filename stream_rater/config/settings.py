@@ -29,7 +29,7 @@ HIDDEN = "***"
 
 
 class Serve(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that only `serve` reads."""
+    """The settings that only `serve` reads. (It is a base of Settings only to divide the list.)"""
 
     serve: str = "127.0.0.1:9109"
     """Address of [`stream-rater serve`](api.md). Port 0 picks a free port. Only `serve` reads the
@@ -95,7 +95,8 @@ class Settings(Access, frozen=True, forbid_unknown_fields=True, kw_only=True):
     redis_cluster: bool = False
     """Whether Redis is a Redis Cluster."""
     ladders: str = ""
-    """Path of the [ladders file](ladders.md). Empty: every ladder, by default parameters."""
+    """Path of the [ladders file](ladders.md), the same for workers, `serve` and commands. Empty:
+    every ladder, by default parameters."""
     instance_id: str = ""
     """Name of this worker that survives a restart; see
     [Static membership](settings.md#static-membership). Empty: a random name, so a killed worker's

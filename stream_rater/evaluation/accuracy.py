@@ -44,6 +44,12 @@ from stream_rater.rating.kernels.places import tie_bounds
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.normal import below
 
+EXPERIENCED, PAIR_INVERSION, RANK_DEVIATION = range(3)
+ENTRIES, PAIR_INVERSION_ALL, RANK_DEVIATION_ALL, PAIRS, KENDALL_TAU = range(3, 8)
+SCORED, LOG_LOSS, BRIER, PAIRS_SCORED, PAIRS_DRAWN, PAIRS_UNFINISHED = range(8, 14)
+"""The numbers of the columns of FIELDS. They stand here as numbers, because a change of this file
+compiles the kernels again, and a change of another file does not. A test compares them."""
+
 LEAST_ROUNDS = 5
 EXACT = 64
 """Rounds of up to this many entries have every pair scored."""
@@ -241,25 +247,26 @@ def _experienced(rounds: Ints, order: Ints) -> tuple[Ints, Ints]:
 
 @giving
 def _score_round(
-    place: Places, mu: Floats, variance: Floats, rounds: Ints, shown: Floats, gaussian: bool,
+    place: Places, mu: Floats, variance: Floats, rounds: Ints, order_by: Floats, gaussian: bool,
     margin: float, out: Floats,
 ) -> None:  # fmt: skip
-    n, order = len(place), by_rating(shown)
+    n, order = len(place), by_rating(order_by)
     some, some_order = _experienced(rounds, order)
-    inversion, deviation, untied, _ = compare(place[some], shown[some], some_order)
+    inversion, deviation, untied, _ = compare(place[some], order_by[some], some_order)
     if untied > 0.0:
-        out[0], out[1], out[2] = len(some), inversion, deviation
-    inversion, deviation, untied, wrong = compare(place, shown, order)
+        out[EXPERIENCED], out[PAIR_INVERSION] = len(some), inversion
+        out[RANK_DEVIATION] = deviation
+    inversion, deviation, untied, wrong = compare(place, order_by, order)
     surprise, square, scored = 0.0, 0.0, 0
     if untied > 0.0:
-        out[3], out[4], out[5], out[6], out[7] = n, inversion, deviation, untied, wrong
+        out[ENTRIES], out[PAIR_INVERSION_ALL], out[RANK_DEVIATION_ALL] = n, inversion, deviation
+        out[PAIRS], out[KENDALL_TAU] = untied, wrong
         surprise, square, scored = chances(place, mu, variance, gaussian)
-    drawn, out[13] = _not_foretold(place, scored)
-    out[12] = drawn
+    out[PAIRS_DRAWN], out[PAIRS_UNFINISHED] = _not_foretold(place, scored)
     if margin > 0.0:
         surprise, square, scored = chances_with_draws(place, mu, variance, gaussian, margin)
     if scored > 0:
-        out[8], out[9], out[10], out[11] = n, surprise, square, scored
+        out[SCORED], out[LOG_LOSS], out[BRIER], out[PAIRS_SCORED] = n, surprise, square, scored
 
 
 @kernel
@@ -271,9 +278,10 @@ def score(
     """(R, OF_PAIRS) the scores of a wave's rounds, from the beliefs of its players before the wave
     (`model.Wave`).
 
-    The variance of an entry is the sum of share^2 (sigmas sigma^2 + noise) over its members. Draws
-    are outcomes if `margin` is positive. Entries are ordered by `shown` (E,), or by their mean
-    performance if `shown` is empty.
+    The variance of an entry is the sum of share^2 (sigmas sigma^2 + noise) over its members. The
+    factor `sigmas` and `noise` are those of `Chances`. Draws are outcomes if `margin` is positive.
+    Entries are ordered by their displayed ratings `shown` (E,), or by their mean performance if
+    `shown` is empty.
     """
     entries = len(place)
     entry_mu, variance = np.empty(entries), np.empty(entries)

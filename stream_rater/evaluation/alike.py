@@ -28,7 +28,7 @@ from stream_rater.rating.parameters import RatingConfig
 WEIGHTS = tuple(dict.fromkeys(WEIGHT_OF.values()))
 """The columns that are weights of measures."""
 
-FORETOLD = FIELDS.index("pairs_foretold")
+FORETOLD = FIELDS.index("pairs_scored")
 DRAWN, UNFINISHED = FIELDS.index("pairs_drawn"), FIELDS.index("pairs_unfinished")
 
 
@@ -75,7 +75,7 @@ def alike(scores: Sequence[Floats]) -> list[Floats]:
             each[~common, column] = 0.0
             weights = each[:, column], found[0][:, column]
             assert np.array_equal(*weights), f"{FIELDS[column]}: unlike rounds are compared"
-    unscored = found[0][:, FIELDS.index("foretold")] == 0.0
+    unscored = found[0][:, FIELDS.index("scored")] == 0.0
     for each in found:
         each[unscored, FORETOLD] = 0.0
         for column in (DRAWN, UNFINISHED):  # a system that skips a round may not count
@@ -114,7 +114,7 @@ class Counted(NamedTuple):
 def counted(scores: Floats, *, draws: bool) -> Counted:
     """The counts for (R, len(FIELDS)) or (R, OF_PAIRS) scores. `draws` is whether draws are
     outcomes."""
-    scored = scores[:, FIELDS.index("foretold")] > 0.0
+    scored = scores[:, FIELDS.index("scored")] > 0.0
     drawn = int(scores[:, DRAWN].sum())
     taken = int(scores[scored, DRAWN].sum()) if draws else 0
     decided = FIELDS.index("decided")

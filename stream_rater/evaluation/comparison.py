@@ -43,7 +43,8 @@ class Row(msgspec.Struct, kw_only=True):
     system: str
     rounds: int
     scored_rounds: int
-    """The rounds without the first ones, which only build experience."""
+    """The rounds without the first ones, which only build experience. `rounds_scored` are those of
+    them that have a score."""
     rounds_scored: int
     """The scored rounds that have a log loss: the same for all configurations on a file."""
     pairs_scored: int

@@ -1,34 +1,61 @@
-"""The names of the measures. `accuracy` and `winners` define them."""
+"""The measures, and what is known of each. `accuracy` and `winners` define them."""
+
+from typing import NamedTuple
 
 FIELDS = (
     "experienced", "pair_inversion", "rank_deviation",
     "entries", "pair_inversion_all", "rank_deviation_all",
     "pairs", "kendall_tau",
-    "foretold", "log_loss", "brier",
-    "pairs_foretold", "pairs_drawn", "pairs_unfinished",
+    "scored", "log_loss", "brier",
+    "pairs_scored", "pairs_drawn", "pairs_unfinished",
     "decided", "winner_log_loss", "winner_brier",
 )  # fmt: skip
-"""The columns of a round's scores. Each weight stands before the measures that it weighs.
-`foretold` is the number of entries, or 0 if no pair was scored. `decided` is 1, or 0 if no winner
-was scored.
+"""The columns of a round's scores. Each weight stands before the measures that it weighs. A weight
+is 0 if its measures have no value:
 
-Three columns count the pairs of entries that could be scored. `pairs_foretold` is the number of
+- `experienced` is the number of experienced entries, `entries` that of all entries, and `pairs`
+  that of the pairs that are not tied in place;
+- `scored` is the number of entries, if a pair was scored;
+- `decided` is 1, if the winner was scored.
+
+Three columns count the pairs of entries that could be scored. `pairs_scored` is the number of
 pairs that were scored. `pairs_drawn` is the number of pairs that shared a place; they are scored
 only where draws are outcomes. `pairs_unfinished` is the number of pairs in which neither entry
 finished; they are never scored."""
 
-WEIGHT_OF = {
-    "pair_inversion": "experienced", "rank_deviation": "experienced",
-    "pair_inversion_all": "entries", "rank_deviation_all": "entries",
-    "kendall_tau": "pairs", "log_loss": "foretold", "brier": "foretold",
-    "winner_log_loss": "decided", "winner_brier": "decided",
-}  # fmt: skip
+
+class Facts(NamedTuple):
+    """What decides how a measure is averaged, compared, tuned and shown."""
+
+    weight: str
+    """The column that has the measure's weight in each round."""
+    higher_is_better: bool = False
+    in_per_cent: bool = False
+
+    @property
+    def is_of_winner(self) -> bool:
+        """Whether the measure is about the winner of a round. Otherwise it is about pairs."""
+        return self.weight == "decided"
+
+
+FACTS_OF = {
+    "pair_inversion": Facts("experienced", higher_is_better=True, in_per_cent=True),
+    "rank_deviation": Facts("experienced", in_per_cent=True),
+    "pair_inversion_all": Facts("entries", higher_is_better=True, in_per_cent=True),
+    "rank_deviation_all": Facts("entries", in_per_cent=True),
+    "kendall_tau": Facts("pairs"),
+    "log_loss": Facts("scored"),
+    "brier": Facts("scored"),
+    "winner_log_loss": Facts("decided"),
+    "winner_brier": Facts("decided"),
+}
+"""The measures by name. Each is a column of FIELDS."""
+
+MEASURES = tuple(FACTS_OF)
+"""The names of the measures."""
+
+WEIGHT_OF = {name: each.weight for name, each in FACTS_OF.items()}
 """The column that has the weight of each measure."""
-
-MEASURES = tuple(WEIGHT_OF)
-
-OF_HUNDRED = tuple(name for name in MEASURES if name.startswith(("pair_inversion", "rank")))
-"""The measures that are in %."""
 
 OF_PAIRS = FIELDS.index("decided")
 """The number of columns that `accuracy` computes. `winners` computes the columns after them."""
@@ -44,4 +71,4 @@ PARTS = (*USUAL_PARTS, "kerby")
 
 def better(measure: str) -> int:
     """1 if a higher value of the measure is better, otherwise -1."""
-    return 1 if measure.startswith("pair_inversion") else -1
+    return 1 if FACTS_OF[measure].higher_is_better else -1

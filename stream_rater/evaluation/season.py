@@ -1,8 +1,9 @@
 """Rounds in the form that the laboratory replays: players are row numbers instead of names, and
 rounds are grouped in waves.
 
-A file's rounds are read a block at a time. The rounds of one ladder in a block are a session. A
-session is rated in one call, wave after wave (`rating.elo_mmr.fold`).
+All rounds of a file are called a season here, which has nothing to do with `season-started`. They
+are read a block at a time. The rounds of one ladder in a block are a session. A session is rated in
+one call, wave after wave (`rating.elo_mmr.fold`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -29,7 +29,7 @@ from stream_rater.columns.ranges import bounds
 from stream_rater.evaluation import accuracy
 from stream_rater.evaluation.accuracy import SURE, distances_of
 from stream_rater.evaluation.evaluation import Contender
-from stream_rater.evaluation.measures import FIELDS, WEIGHT_OF
+from stream_rater.evaluation.measures import FACTS_OF, FIELDS
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.tuning import lab_extra
 from stream_rater.evaluation.variance_factor import most_probable
@@ -127,20 +127,27 @@ def scores_of(run: Run, factor: float = 1.0) -> Floats:
     alone = np.arange(len(sides.mu) + 1)
     found: Floats = accuracy.score(
         sides.starts, sides.place, alone, np.ones(len(sides.mu)), sides.mu,
-        np.sqrt(sides.variance), sides.played, 0.0, 0.0, factor, run.gaussian, 0.0, np.empty(0),
+        np.sqrt(sides.variance), sides.played,
+        0.0, 0.0, factor,  # initial_mu, noise, sigmas
+        run.gaussian, 0.0, np.empty(0),  # gaussian, margin, shown
     )  # fmt: skip
     return found
 
 
 def total_loss(scores: Floats, measure: str) -> float | None:
-    """The total loss of rounds with these (R, OF_PAIRS) scores. By `log_loss` it is in nats. By a
-    pair inversion it is a number of pairs in the wrong order. It is None if nothing was scored."""
-    weight = scores[:, FIELDS.index(WEIGHT_OF[measure])]
-    value = scores[:, FIELDS.index(measure)]
+    """The total loss of rounds with these (R, OF_PAIRS) scores. A round of n entries counts as
+    n / 2 pairs. So by `log_loss` the loss is in nats, and by a pair inversion it is a number of
+    pairs in the wrong order. It is None if nothing was scored."""
+    facts = FACTS_OF[measure]
+    weight = scores[:, FIELDS.index(facts.weight)]
     if not weight.any():
         return None
-    wrong = value if measure == "log_loss" else 1.0 - value / 100.0
-    return float(0.5 * (weight @ wrong))
+    loss = scores[:, FIELDS.index(measure)]
+    if facts.in_per_cent:
+        loss = loss / 100.0
+    if facts.higher_is_better:
+        loss = 1.0 - loss
+    return float(0.5 * (weight @ loss))
 
 
 # --- pairs ----------------------------------------------------------------------------------------

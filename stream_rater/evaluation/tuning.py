@@ -19,7 +19,7 @@ import numpy as np
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.evaluation import MOST_SIDES, evaluate
-from stream_rater.evaluation.measures import FIELDS, OF_HUNDRED, WEIGHT_OF, better
+from stream_rater.evaluation.measures import FACTS_OF, FIELDS, better
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sharing import sharing
 from stream_rater.evaluation.spaces import configuration
@@ -70,7 +70,7 @@ class Problem:
     def cost(self, point: Sequence[float]) -> float:
         """The cost at a point of the unit cube: the measure, negated if a higher value is better.
         It is UNDEFINED if the measure has no finite value."""
-        most = MOST_SIDES if self.measure.startswith("winner") else 0
+        most = MOST_SIDES if FACTS_OF[self.measure].is_of_winner else 0
         outcome = evaluate(self.sessions, self.config(point), most_sides=most)
         value = averages(outcome.scores)[self.measure]
         if value is None or not np.isfinite(value):
@@ -99,12 +99,12 @@ class Held:
     @classmethod
     def of(cls, problem: Problem) -> "Held":
         """`problem` with the number of pairs, or of rounds, on which its first guess is scored."""
-        measure = problem.measure
-        most = MOST_SIDES if measure.startswith("winner") else 0
+        facts = FACTS_OF[problem.measure]
+        most = MOST_SIDES if facts.is_of_winner else 0
         scores = evaluate(problem.sessions, problem.config(problem.start()), most_sides=most).scores
-        if measure.startswith("winner"):
-            return cls(problem, float(scores[:, FIELDS.index("decided")].sum()))
-        weight = "entries" if measure == "kendall_tau" else WEIGHT_OF[measure]
+        if facts.is_of_winner:
+            return cls(problem, float(scores[:, FIELDS.index(facts.weight)].sum()))
+        weight = "entries" if facts.weight == "pairs" else facts.weight
         return cls(problem, 0.5 * float(scores[:, FIELDS.index(weight)].sum()))
 
     @property
@@ -122,7 +122,7 @@ class Held:
         cost = self.problem.cost(point)
         if cost == UNDEFINED:
             return UNDEFINED
-        unit = 0.01 if self.problem.measure in OF_HUNDRED else 1.0
+        unit = 0.01 if FACTS_OF[self.problem.measure].in_per_cent else 1.0
         return self.count * unit * cost + penalty(point, self.start(), PRIOR)
 
 

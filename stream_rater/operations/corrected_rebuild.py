@@ -134,7 +134,8 @@ def last_published(
 
 
 class Marks:
-    """Restores in rebuilt beliefs the values that corrections have left in the store."""
+    """Restores in rebuilt beliefs the values that corrections have left in the store. It has
+    nothing to do with the marks that a rebuild writes to the shards."""
 
     def __init__(
         self, published: Mapping[Player, LastPublished], cutoff: Cutoff, edition: Edition,

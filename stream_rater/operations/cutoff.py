@@ -196,7 +196,8 @@ class Cutoff:
         return not 0 < cut_for < now
 
     def _is_sent_again(self, cut_for: int, record: Record) -> bool:
-        """Whether a part that was cut for `cut_for` shards lies behind a mark that names more."""
+        """Whether a part that was cut for `cut_for` shards lies behind a mark that names more. Then
+        another worker owned the rounds by that time, and has sent them again."""
         return 0 < cut_for < self._marked.get(record.partition, 0)
 
     def _note_alone(self, record: Record) -> None:

@@ -105,7 +105,8 @@ def _watched(name: str, sessions: Sequence[Session]) -> Iterable[Session]:
 
 
 class SeasonFile:
-    """The rounds of a file with its corrections. A file with corrections is read three times."""
+    """The rounds of a file with its corrections. A file with corrections is begun, and then read
+    three times: twice to validate the corrections, and once to rate the rounds."""
 
     def __init__(
         self, path: Path, lines: Iterator[bytes] | None = None, *, named: bool = False
@@ -118,7 +119,8 @@ class SeasonFile:
     def play(self, run: Callable[[Iterator[Session]], T]) -> T:
         """Return `run(sessions)` for the valid rounds, and count mistakes and late rounds.
 
-        `run` is called a second time if the file has corrections.
+        `run` is called a second time if the file has corrections. The first call then ends at the
+        first correction.
         """
 
         def once(verdicts: Verdicts | None) -> T:

@@ -111,24 +111,29 @@ def _rebuild(
     admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
     partitions: Mapping[str, int],
 ) -> Rebuilds:  # fmt: skip
-    """Read all topics first. Only then delete the contents of the store, and write the new ones."""
+    """Read all topics, mark the shards, and replace the contents of the store.
+
+    Nothing changes before the marks are written. From then on workers refuse the store, until a
+    rebuild has run to its end. Only after the marks are the store's contents deleted.
+    """
     rounds, parts = admin.topics.rounds, admin.topics.parts
     shards = partitions[parts]
-    published = admin.committed(UPDATERS, parts, shards)
-    applied = {shard: offset or 0 for shard, offset in published.items()}
-    finished = admin.committed(ESTIMATORS, rounds, partitions[rounds])
+    of_updaters = admin.committed(UPDATERS, parts, shards)
+    # `applied` is g of each shard (`cutoff`), and later the offset after the mark.
+    applied = {shard: offset or 0 for shard, offset in of_updaters.items()}
+    of_estimators = admin.committed(ESTIMATORS, rounds, partitions[rounds])
     parts_start = admin.starts(parts, shards)
     check_kept(parts_start, applied)
     check_rounds_kept(admin.starts(rounds, partitions[rounds]))
-    check_remembered(finished, admin.ends(rounds, partitions[rounds]), parts_start)
-    scattered = {partition: offset or 0 for partition, offset in finished.items()}
+    check_remembered(of_estimators, admin.ends(rounds, partitions[rounds]), parts_start)
+    scattered = {partition: offset or 0 for partition, offset in of_estimators.items()}
     reach, ends = Cutoff(applied, scattered, shards), admin.ends(parts, shards)
     for some in _all(admin, settings, parts, shards, "parts"):
         reach.note(some)
     reach.check()
     if any(parts_start):
         reach.note_published(_published(admin, settings))
-    check_published(published, reach.with_parts)
+    check_published(of_updaters, reach.with_parts)
     work = _replayed(admin, settings, ladders, partitions[rounds], reach)
     check_idle(admin, settings)
     marks = _mark(settings, parts, shards)
@@ -247,7 +252,7 @@ def check_kept(starts: Sequence[int], applied: Mapping[int, int]) -> None:
         if start > applied[shard]:
             raise Failed(
                 f"shard {shard} starts at {start}, after the committed offset {applied[shard]}: "
-                f"commit {start} for it to go on without the events in between"
+                f"commit {start} for the updaters' group to continue without the events in between"
             )
 
 
@@ -257,8 +262,8 @@ def check_quiet(marks: Mapping[int, int], ends: Sequence[int]) -> None:
     for shard, offset in marks.items():
         if offset != ends[shard]:
             raise InUse(
-                f"somebody wrote to shard {shard} while it was read, a worker that was paused "
-                "perhaps: run it again"
+                f"something wrote to shard {shard} while it was read, perhaps a worker that was "
+                "paused: run it again"
             )
 
 
@@ -272,9 +277,9 @@ def check_published(published: Mapping[int, int | None], with_parts: Collection[
         if offset is None and shard in with_parts:
             raise Failed(
                 f"shard {shard} has no committed offset any more (Kafka's "
-                "offsets.retention.minutes): nobody knows which of its events were published: "
-                "commit the offset after the last part whose were for the updaters' group, 0 if "
-                "none was"
+                "offsets.retention.minutes), so it is unknown which of its events were published: "
+                "for the updaters' group, commit the offset after the last part whose events were "
+                "published, or 0 if none were published"
             )
 
 
@@ -303,6 +308,7 @@ def check_remembered(
         if offset is None and ends[partition] and any(parts_start):
             raise Failed(
                 f"partition {partition} of the rounds has no committed offset any more (Kafka's "
-                "offsets.retention.minutes), and parts were deleted: nobody knows which rounds "
-                "were rated: commit the offset after the last of them for the estimators' group"
+                "offsets.retention.minutes), and parts were deleted, so it is unknown which rounds "
+                "were rated: for the estimators' group, commit the offset after the last rated "
+                "round"
             )

@@ -1,9 +1,9 @@
 """Rebuilds the store from the log, so that workers can continue as if nothing had been lost.
 
 The state of a shard is the result of its parts before `applied`. Let g be the updaters' committed
-offset: all events before g are published, and no later event is. The store at g must hold, for each
-player, the sequential replay of the player's rounds up to the last one that has a part before g
-(`cutoff`).
+offset: all events before g are published, and no later event is. A rebuild sets `applied` to g, so
+the code of the rebuild calls both `applied`. The store at g must hold, for each player, the
+sequential replay of the player's rounds up to the last one that has a part before g (`cutoff`).
 
 So a round whose parts were sent only in part, or not at all, is left to the workers. They finish it
 as after a crash. Its other players are replayed with it, because their ratings count in it.

@@ -1,8 +1,8 @@
-"""The sequential replay: it rates one round after the other, in memory.
+"""A ladder's beliefs in memory, and how rounds are rated on them. `sequential` replays a whole log.
 
 The offline commands use the replay, and the service's ratings must equal its ratings bit for bit.
-Both rate a round with the same functions. In the replay, each round sees the result of all earlier
-rounds.
+Both rate a round with the same functions. Rounds that share no player are rated together, as a
+wave. So each round sees the result of all earlier rounds, as if they were rated one by one.
 """
 
 from collections.abc import Iterator, Sequence

@@ -20,8 +20,10 @@ MOST_BALANCED = 100
 MOST_ROWS = 1000
 """The number of rows of a page."""
 MOST_BODY_BYTES = 512 * 1024
-"""The size of a request: 1,000 ids of 128 bytes fit, even if every byte is escaped."""
+"""The size of a request. 1,000 ids of 128 bytes fit, even if all characters outside ASCII are
+escaped."""
 
+# `max_length` counts characters. A longer id in bytes passes, but no player has it.
 PlayerId = Annotated[str, Meta(min_length=1, max_length=MAX_ID_BYTES, description="Id of a player")]
 
 
@@ -30,7 +32,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question."""
+    """The body of a request, or a part of it."""
 
 
 # --- ladders ---
@@ -72,7 +74,7 @@ class LadderAnswer(Answer, frozen=True, kw_only=True):
 # --- players ---
 
 
-class PlayerAnswer(Answer, frozen=True):
+class PlayerAnswer(Answer, frozen=True):  # it is made by position: a new field goes to the end
     """A player, or the initial belief about a newcomer."""
 
     player: str
@@ -99,7 +101,7 @@ class RankedPlayer(PlayerAnswer, frozen=True, kw_only=True):
     listed: int
     """The number of listed players."""
     percentile: float | None
-    """The percentage of listed players whose rank is worse."""
+    """The number of other listed players who are not better, in per cent of all listed players."""
 
 
 class Lookup(Question, frozen=True, kw_only=True):

@@ -22,7 +22,10 @@ BIN = 50
 
 
 class IndexedPlayer(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A player as published in the newest event."""
+    """A player as published in the newest event.
+
+    The order of the fields is the stored form. A new field goes to the end, with a default.
+    """
 
     mu: float
     sigma: float
@@ -41,7 +44,8 @@ class IndexedPlayer(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class IndexedChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The change of a player by an event: an entry of the history."""
+    """The change of a player by an event: an entry of the history. The order of the fields is the
+    stored form, as above."""
 
     offset: int
     round_id: str

@@ -1,6 +1,6 @@
-"""The table of the API's operations: routes and the OpenAPI document are made of it."""
+"""The table of the API's operations. Routes and the OpenAPI document are made of it."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from stream_rater.serve.answers import (
     MOST_ROWS,
@@ -39,10 +39,18 @@ class Text(NamedTuple):
     what: str
 
 
+Answered = Literal[
+    "ladders", "ladder", "player", "lookup", "history", "leaderboard", "predict", "balance",
+    "what-if", "explain",
+]  # fmt: skip
+"""The names of the operations with an answer. `Api._ask` must have a case for each: mypy compares
+them."""
+
+
 class Operation(NamedTuple):
     """A path with a method."""
 
-    name: str
+    name: Answered | Literal["changes"]
     method: str
     path: str
     what: str

@@ -39,10 +39,14 @@ from stream_rater.serve.problems import Refused
 KNOWN_S = 1.0
 """Seconds for which a ladder's parameters are not looked up again."""
 
-Compute = Callable[[Callable[[], PredictAnswer]], Awaitable[PredictAnswer]]
-"""Runs a computation without holding up others."""
-
 T = TypeVar("T")
+
+
+class Compute(Protocol):
+    """Runs a computation without holding up others."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
+        """The result of `work`."""
 
 
 class Incomplete(Exception):
@@ -86,8 +90,9 @@ class PageView(NamedTuple):
 class Index(Protocol):
     """Reads the index. Each answer is of one instant.
 
-    The methods raise Incomplete if the index is not known to be complete. All but the first two
-    raise AbsentLadder if the index has nothing of the ladder.
+    The methods raise Incomplete if the index is not known to be complete. If the index has nothing
+    of the ladder, they raise AbsentLadder. Only `ladder` then returns None, unless the ladder is
+    known to have had an event.
     """
 
     async def ladders(self) -> list[str]:
@@ -191,7 +196,7 @@ class Questions:
             ],
         )  # fmt: skip
 
-    async def page(
+    async def leaderboard(
         self, ladder: str, limit: int, cursor: str | None, around: str | None
     ) -> PageAnswer:
         """A page of the leaderboard: the first one, the one at a cursor, or the one around a
@@ -233,7 +238,11 @@ class Questions:
     # --- ladders and players that are missing ---
 
     async def _of_ladder(self, ladder: str, answer: Awaitable[T]) -> T:
-        """The answer of the index about a ladder. Raises Refused if there never was one."""
+        """The answer of the index about a ladder.
+
+        If the index has nothing of the ladder: raises Refused if no event of the ladder was ever
+        published, and otherwise AbsentLadder or Incomplete, which become a 503.
+        """
         try:
             return await answer
         except AbsentLadder:

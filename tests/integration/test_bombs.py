@@ -11,14 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from stream_rater.adapters.access import QUIET
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
+from stream_rater.contract.groups import UPDATERS
 from tests import real
 from tests.integration.bad_rounds import KEY, LADDERS, MEBIBYTE, a_round
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until
+from tests.integration.test_rebuild import gone, rebuild
+from tests.integration.test_service import assert_all_rated_once
 from tests.integration.topics import Finished, headers_of, make_topics, read_topic
 from tests.waits import STILL_S
 
@@ -40,8 +44,9 @@ def make_large_topics(at: Settings) -> None:
     make_topics(at, names.rounds, names.parts, names.rejected, config=large)
 
 
-def send(at: Settings, codec: str, *values: bytes) -> list[str]:
-    """Append in one batch. Returns the broker's error, if there is one."""
+def send(at: Settings, codec: str, *values: bytes, topic: str = "") -> list[str]:
+    """Append in one batch, to the rounds or to another topic. Returns the broker's error, if there
+    is one."""
     producer = Producer(
         {
             "bootstrap.servers": at.kafka,
@@ -60,7 +65,9 @@ def send(at: Settings, codec: str, *values: bytes) -> list[str]:
             refused.append(error.name())
 
     for value in values:
-        producer.produce(Topics.of(at).rounds, value, KEY, partition=0, on_delivery=delivered)
+        producer.produce(
+            topic or Topics.of(at).rounds, value, KEY, partition=0, on_delivery=delivered
+        )
     assert producer.flush(STILL_S) == 0
     return refused
 
@@ -155,3 +162,37 @@ def test_a_topic_that_is_kept_uncompressed_takes_no_bombs(
     make_topics(at, topic, config=config)
     assert send(at, codec, bytes(BOMB_BYTES)) == ["MSG_SIZE_TOO_LARGE"]
     assert Admin(at).ends(topic, 1) == [0]
+
+
+def test_a_part_that_is_not_decompressed(
+    settings: real.SettingsFactory, worker_process: Callable[..., WorkerProcess]
+) -> None:
+    """A worker refuses the shard, and a rebuild refuses, too. Once the record is deleted and the
+    offset after it is committed, as the runbook says, a rebuild puts everything right."""
+    at = settings(partitions=1, shards=1)
+    worker = worker_process(at)
+    assert send(at, "none", *(a_round(round_id=f"before-{i}") for i in range(5))) == []
+    wait_until(Finished(at), "all is finished", every_s=0.2)
+    parts = Topics.of(at).parts
+    (bad,) = Admin(at).ends(parts, 1)
+    assert send(at, "zstd", bytes(BOMB_BYTES), topic=parts) == []
+    assert send(at, "none", *(a_round(round_id=f"after-{i}") for i in range(5))) == []
+    wait_until(lambda: worker.metric("stream_rater_refused_shards") == 1, "the shard is refused")
+    assert f"offset {bad}: batch not decompressed" in worker.get("/readyz")[1]
+    worker.terminate()
+    worker.wait()
+    wait_until(gone(at), "it has left")
+    refused = rebuild(at, "--replace")
+    assert refused.returncode == 1
+    assert f"offset {bad}: batch not decompressed" in refused.stderr
+    client = AdminClient({"bootstrap.servers": at.kafka}, logger=QUIET)
+    for future in client.delete_records([TopicPartition(parts, 0, bad + 1)]).values():
+        future.result(STILL_S)
+    refused = rebuild(at, "--replace")
+    assert f"commit {bad + 1} for the updaters' group" in refused.stderr
+    Admin(at).commit(UPDATERS, parts, {0: bad + 1})
+    done = rebuild(at, "--replace")
+    assert done.returncode == 0, done.stderr
+    worker_process(at)
+    wait_until(Finished(at), "all is finished", every_s=0.2)
+    assert_all_rated_once(at, 10)

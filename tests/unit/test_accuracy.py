@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import accuracy
 from stream_rater.evaluation.accuracy import averages, score
-from stream_rater.evaluation.measures import FIELDS, MEASURES, OF_PAIRS
+from stream_rater.evaluation.measures import FACTS_OF, FIELDS, MEASURES, OF_PAIRS
 from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.model import DID_NOT_FINISH, Wave
 from stream_rater.rating.parameters import (
@@ -43,6 +43,21 @@ def scored(
         gaussian, margin, np.empty(0),
     )  # fmt: skip
     return dict(zip(FIELDS[:OF_PAIRS], found.tolist(), strict=True))
+
+
+def test_the_columns_that_kernels_write_have_their_numbers() -> None:
+    """The numbers in `accuracy` are the places of the names in FIELDS."""
+    for number, name in enumerate(FIELDS[:OF_PAIRS]):
+        assert getattr(accuracy, name.upper()) == number, name
+
+
+def test_every_measure_is_a_column_behind_its_weight() -> None:
+    """What is about pairs stands in the columns of `accuracy`, what is about winners behind."""
+    assert {*FACTS_OF} < {*FIELDS}
+    for name, facts in FACTS_OF.items():
+        at, weight = FIELDS.index(name), FIELDS.index(facts.weight)
+        assert weight < at, name
+        assert (at >= OF_PAIRS) == (weight >= OF_PAIRS) == facts.is_of_winner, name
 
 
 def by_definition(places: list[int], mu: list[float]) -> tuple[float, float] | None:
@@ -117,12 +132,12 @@ def test_kendall_and_the_scores_are_what_they_are_defined_as(drawn: Any, gaussia
     assert found["pairs"] == len(discordant)
     if discordant:
         assert found["kendall_tau"] == pytest.approx(np.mean(discordant), abs=1e-12)
-        assert found["foretold"] == len(mu)
+        assert found["scored"] == len(mu)
         # abs: of the normal distribution's far upper tail only 1 - p is exact
         assert found["log_loss"] == pytest.approx(np.mean(losses), rel=1e-9, abs=1e-9)
         assert found["brier"] == pytest.approx(np.mean(squares), abs=1e-9)
     else:
-        assert found["foretold"] == found["entries"] == 0
+        assert found["scored"] == found["entries"] == 0
 
 
 def _logistic(z: float) -> float:
@@ -250,6 +265,6 @@ def test_every_pair_that_could_be_scored_is_counted_once(n: int) -> None:
         "unfinished" if order[i] == order[j] == 0 else "drawn" if order[i] == order[j] else "scored"
         for i, j in scoreable
     ]
-    names = {"scored": "pairs_foretold", "drawn": "pairs_drawn", "unfinished": "pairs_unfinished"}
+    names = {"scored": "pairs_scored", "drawn": "pairs_drawn", "unfinished": "pairs_unfinished"}
     for kind, name in names.items():
         assert found[name] == kinds.count(kind), kind

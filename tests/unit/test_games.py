@@ -211,7 +211,7 @@ def test_tuning_for_order_takes_all_sides_where_nobody_is_experienced() -> None:
 def scored(loss: Floats, order: Floats) -> Floats:
     """Scores of rounds of two."""
     found = np.zeros((len(loss), OF_PAIRS))
-    for name in ("experienced", "entries", "foretold"):
+    for name in ("experienced", "entries", "scored"):
         found[:, FIELDS.index(name)] = 2.0
     found[:, FIELDS.index("log_loss")] = loss
     found[:, FIELDS.index("pair_inversion")] = order

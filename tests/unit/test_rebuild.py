@@ -384,7 +384,7 @@ def test_rounds_that_were_deleted() -> None:
 def test_offsets_of_events_that_were_forgotten() -> None:
     """What was published would be published again; a shard without parts is new."""
     check_published({0: 0, 1: None}, {0})
-    with pytest.raises(Failed, match=r"shard 1 has no committed offset any more .* 0 if none was"):
+    with pytest.raises(Failed, match=r"shard 1 has no committed offset any more .* 0 if none were"):
         check_published({0: 0, 1: None}, {0, 1})
 
 

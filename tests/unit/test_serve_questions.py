@@ -90,8 +90,8 @@ KNOWN: dict[str, Callable[[Questions], Any]] = {
     "player": lambda ask: ask.player("l", "ann"),
     "lookup": lambda ask: ask.lookup("l", ["ann"]),
     "history": lambda ask: ask.history("l", "ann", 5, None),
-    "page": lambda ask: ask.page("l", 5, None, None),
-    "around": lambda ask: ask.page("l", 5, None, "ann"),
+    "page": lambda ask: ask.leaderboard("l", 5, None, None),
+    "around": lambda ask: ask.leaderboard("l", 5, None, "ann"),
 }
 """Questions about who is there."""
 UNKNOWN: dict[str, Callable[[Questions], Any]] = {

@@ -101,10 +101,11 @@ stream-rater-serve/{{ .Release.Namespace }}/{{ include "stream-rater.fullname" .
 {{- end }}
 {{- end }}
 
-{{/* Where the endpoints are. */}}
+{{/* Where a worker's endpoints are, and in pods of `serve` the API. (Outside of the chart the API is at
+9109 by default.) */}}
 {{- define "stream-rater.port" -}}9108{{- end }}
 
-{{/* The components that run: "estimator updater", or "all". */}}
+{{/* The components of workers: "estimator updater", or "all". `serve` is a component of its own. */}}
 {{- define "stream-rater.components" -}}
 {{ eq .Values.role "all" | ternary "all" "estimator updater" }}
 {{- end }}

@@ -10,7 +10,7 @@
 - {name: STREAM_RATER_SERVE_HISTORY, value: {{ int $own.history | quote }}}
 - {name: STREAM_RATER_SERVE_RATE, value: {{ quote $own.rate }}}
 {{- if $own.token.existingSecret }}
-- {name: STREAM_RATER_SERVE_TOKEN_FILE, value: {{ include "stream-rater.access" . }}/serve-token}
+- {name: STREAM_RATER_SERVE_TOKEN_FILE, value: {{ include "stream-rater.secretsFolder" . }}/serve-token}
 {{- end }}
 {{- with $own.redis.username }}
 - {name: STREAM_RATER_REDIS_USERNAME, value: {{ quote . }}}

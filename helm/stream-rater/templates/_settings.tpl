@@ -1,9 +1,10 @@
 {{/* The service's settings, as the TOML file that `run --settings` reads. No secret is in it. */}}
 
-{{- define "stream-rater.access" -}}/etc/stream-rater/access{{- end }}
+{{/* Where pods find passwords, tokens and certificates as files. */}}
+{{- define "stream-rater.secretsFolder" -}}/etc/stream-rater/access{{- end }}
 
 {{- define "stream-rater.settings" -}}
-{{- $access := include "stream-rater.access" . -}}
+{{- $access := include "stream-rater.secretsFolder" . -}}
 http = "0.0.0.0:{{ include "stream-rater.port" . }}"
 {{- if .Values.ladders }}
 ladders = "/etc/stream-rater/config/ladders.toml"

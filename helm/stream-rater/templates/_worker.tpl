@@ -156,7 +156,7 @@ securityContext:
 volumeMounts:
   - {name: config, mountPath: /etc/stream-rater/config, readOnly: true}
   {{- if include "stream-rater.secretsOf" . | trim }}
-  - {name: access, mountPath: {{ include "stream-rater.access" .root }}, readOnly: true}
+  - {name: access, mountPath: {{ include "stream-rater.secretsFolder" .root }}, readOnly: true}
   {{- end }}
   - {name: tmp, mountPath: /tmp}
 {{- end }}

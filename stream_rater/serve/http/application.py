@@ -5,7 +5,7 @@ import hashlib
 import hmac
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, assert_never
 from urllib.parse import unquote
 
 import msgspec
@@ -30,7 +30,13 @@ from stream_rater.serve.http.limits import Bodies, RateLimit, client_address
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.http.page import page_routes
 from stream_rater.serve.openapi import document
-from stream_rater.serve.operations import EVENT_STREAM, OPERATIONS, Operation, read_query
+from stream_rater.serve.operations import (
+    EVENT_STREAM,
+    OPERATIONS,
+    Answered,
+    Operation,
+    read_query,
+)
 from stream_rater.serve.problems import MEDIA_TYPE, Refused
 from stream_rater.serve.questions import Incomplete, Questions
 
@@ -58,7 +64,7 @@ class Api:
         self._decoders: dict[str, msgspec.json.Decoder[Any]] = {
             each.name: msgspec.json.Decoder(each.body) for each in OPERATIONS if each.body
         }
-        pages = [
+        endpoints = [
             Route("/healthz", _probe(unhealthy)), Route("/readyz", _probe(unready)),
             Route("/metrics", self._scrape), Route("/openapi.json", self._describe),
         ]  # fmt: skip
@@ -67,7 +73,7 @@ class Api:
         ]
         self.application: ASGIApp = RawPaths(
             Starlette(
-                routes=[*routes, *pages, *page_routes()], middleware=list(_cors(settings)),
+                routes=[*routes, *endpoints, *page_routes()], middleware=list(_cors(settings)),
                 exception_handlers={404: _not_found, 405: _not_allowed},
             )
         )  # fmt: skip
@@ -124,7 +130,7 @@ class Api:
     async def _answer(self, operation: Operation, request: Request) -> Response:
         path = {name: _decoded(name, text) for name, text in request.path_params.items()}
         query = read_query(operation, request.query_params.multi_items())
-        if operation.answer is None:
+        if operation.name == "changes":
             return await self._follow(path["ladder"], request.headers.get("last-event-id"))
         given: Any = None
         if operation.body is not None:
@@ -140,8 +146,10 @@ class Api:
                 return Response(status_code=304, headers=headers)
         return Response(body, media_type="application/json", headers=headers)
 
-    async def _ask(self, name: str, path: dict[str, str], query: dict[str, Any], given: Any) -> Any:
-        """The answer of an operation."""
+    async def _ask(
+        self, name: Answered, path: dict[str, str], query: dict[str, Any], given: Any
+    ) -> Any:
+        """The answer of an operation. `given`: the body of the request, decoded."""
         ask, ladder = self._questions, path.get("ladder", "")
         match name:
             case "ladders":
@@ -155,7 +163,9 @@ class Api:
             case "history":
                 return await ask.history(ladder, path["player"], query["limit"], query["before"])
             case "leaderboard":
-                return await ask.page(ladder, query["limit"], query["cursor"], query["around"])
+                return await ask.leaderboard(
+                    ladder, query["limit"], query["cursor"], query["around"]
+                )
             case "predict":
                 return await ask.predict(ladder, given)
             case "balance":
@@ -164,7 +174,8 @@ class Api:
                 return await self._beliefs.what_if(ladder, given)
             case "explain":
                 return await self._beliefs.explain(ladder, path["player"])
-        raise AssertionError(name)
+            case _:
+                assert_never(name)
 
     def _parsed(self, name: str, body: bytes) -> Any:
         try:

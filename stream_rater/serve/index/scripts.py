@@ -26,6 +26,7 @@ return found
 """Key: the root. Arguments: some of its members. Returns the score of each, nil if it has none."""
 
 _CHECKED = f"""
+local players, ranks, bins, histories, state = unpack(KEYS)
 local count = tonumber(ARGV[1])
 local function given(i) return ARGV[count + 1 + i] end
 
@@ -33,7 +34,7 @@ local function is_behind()
   for first = 0, count - 1, 1000 do
     local names = {{}}
     for p = first, math.min(first + 999, count - 1) do names[#names + 1] = p end
-    local found = redis.call('HMGET', KEYS[5], unpack(names))
+    local found = redis.call('HMGET', state, unpack(names))
     for i, p in ipairs(names) do
       if tonumber(found[i] or 0) < tonumber(ARGV[p + 2]) then return true end
     end
@@ -41,13 +42,13 @@ local function is_behind()
 end
 
 local function sizes()
-  return redis.call('HLEN', KEYS[1]) .. ' ' .. redis.call('ZCARD', KEYS[2]) .. ' '
-    .. redis.call('HLEN', KEYS[3]) .. ' ' .. redis.call('HLEN', KEYS[4])
+  return redis.call('HLEN', players) .. ' ' .. redis.call('ZCARD', ranks) .. ' '
+    .. redis.call('HLEN', bins) .. ' ' .. redis.call('HLEN', histories)
 end
 
 if count > 0 then
-  if redis.call('HLEN', KEYS[5]) == 0 then return {{{ABSENT}}} end
-  if is_behind() or sizes() ~= redis.call('HGET', KEYS[5], '{SIZES.decode()}') then
+  if redis.call('HLEN', state) == 0 then return {{{ABSENT}}} end
+  if is_behind() or sizes() ~= redis.call('HGET', state, '{SIZES.decode()}') then
     return {{{INCOMPLETE}}}
   end
 end
@@ -55,44 +56,44 @@ end
 
 LADDER = f"""{_CHECKED}
 return {{{ANSWERED}, {{
-  redis.call('HGET', KEYS[5], given(1)), redis.call('ZCARD', KEYS[2]),
-  redis.call('HGETALL', KEYS[3])
+  redis.call('HGET', state, given(1)), redis.call('ZCARD', ranks),
+  redis.call('HGETALL', bins)
 }}}}
 """
 """Argument: the field of the summary. Answers with the summary, the number of listed players, and
 the bins with their counts."""
 
 PLAYERS = f"""{_CHECKED}
-return {{{ANSWERED}, redis.call('HMGET', KEYS[1], unpack(ARGV, count + 2))}}
+return {{{ANSWERED}, redis.call('HMGET', players, unpack(ARGV, count + 2))}}
 """
 """Arguments: players. Answers with their records."""
 
 HISTORY = f"""{_CHECKED}
-return {{{ANSWERED}, redis.call('HGET', KEYS[4], given(1))}}
+return {{{ANSWERED}, redis.call('HGET', histories, given(1))}}
 """
 """Argument: a player. Answers with the player's history."""
 
 PLAYER = f"""{_CHECKED}
-local found = redis.call('HGET', KEYS[1], given(1))
-local score = redis.call('ZSCORE', KEYS[2], given(1))
-local better = score and redis.call('ZCOUNT', KEYS[2], '-inf', '(' .. score)
-return {{{ANSWERED}, {{found, better, redis.call('ZCARD', KEYS[2])}}}}
+local found = redis.call('HGET', players, given(1))
+local score = redis.call('ZSCORE', ranks, given(1))
+local better = score and redis.call('ZCOUNT', ranks, '-inf', '(' .. score)
+return {{{ANSWERED}, {{found, better, redis.call('ZCARD', ranks)}}}}
 """
 """Argument: a player. Answers with the player's record, the number of better players (nil if the
 player is not listed), and the number of listed players."""
 
 _PAGE = f"""{_CHECKED}
 local function page(start, limit)
-  local rows = redis.call('ZRANGE', KEYS[2], start, start + limit, 'WITHSCORES')
-  local better = rows[2] and redis.call('ZCOUNT', KEYS[2], '-inf', '(' .. rows[2]) or 0
-  return {{{ANSWERED}, {{start, rows, better, redis.call('ZCARD', KEYS[2])}}}}
+  local rows = redis.call('ZRANGE', ranks, start, start + limit, 'WITHSCORES')
+  local better = rows[2] and redis.call('ZCOUNT', ranks, '-inf', '(' .. rows[2]) or 0
+  return {{{ANSWERED}, {{start, rows, better, redis.call('ZCARD', ranks)}}}}
 end
 """
 """A page, with one more row if there is one: the number of rows before it, its rows as members and
 scores, the number of players better than its first, and the number of listed players."""
 
 AROUND = f"""{_PAGE}
-local index, limit = redis.call('ZRANK', KEYS[2], given(1)), tonumber(given(2))
+local index, limit = redis.call('ZRANK', ranks, given(1)), tonumber(given(2))
 if not index then return {{{ANSWERED}, false}} end
 return page(math.max(0, index - math.floor(limit / 2)), limit)
 """
@@ -110,11 +111,11 @@ local function is_after(other) -- by bytes: Lua compares by the server's languag
   return #other > #player
 end
 
-local low = redis.call('ZCOUNT', KEYS[2], '-inf', '(' .. score)
-local high = redis.call('ZCOUNT', KEYS[2], '-inf', score)
+local low = redis.call('ZCOUNT', ranks, '-inf', '(' .. score)
+local high = redis.call('ZCOUNT', ranks, '-inf', score)
 while low < high do
   local middle = math.floor((low + high) / 2)
-  if is_after(redis.call('ZRANGE', KEYS[2], middle, middle)[1]) then
+  if is_after(redis.call('ZRANGE', ranks, middle, middle)[1]) then
     high = middle
   else
     low = middle + 1

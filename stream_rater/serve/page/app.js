@@ -80,7 +80,7 @@ async function showPlayer() {
   setFacts(at("player-facts"), {
     Rating: points(told.rating),
     Rank: told.rank === null ? "provisional" : `${told.rank.toLocaleString("en")} of ${told.listed.toLocaleString("en")}`,
-    "Better than": told.percentile === null ? "–" : `${told.percentile.toFixed(1)} %`,
+    "At least as good as": told.percentile === null ? "–" : `${told.percentile.toFixed(1)} %`,
     Skill: `${points(told.mu)} ± ${points(told.sigma)}`,
     Rounds: told.rounds.toLocaleString("en"),
     "Last round": day(told.completed_at),
