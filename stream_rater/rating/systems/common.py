@@ -27,7 +27,8 @@ class Later:
     """A module that is imported when one of its names is first used.
 
     Importing numba takes 0.3 s, and a process that only reads a configuration needs no kernel. An
-    import statement in `estimate` would take 5 % of the time in which a lobby of five is rated.
+    import statement in a function takes 0.4 us for each call, where stage 1 of a lobby of five
+    takes 8 us.
     """
 
     def __init__(self, module: str) -> None:
