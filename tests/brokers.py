@@ -66,16 +66,16 @@ def brokers(
         (data / "meta.properties").write_text(
             f"version=1\nnode.id={i + 1}\ncluster.id={cluster}\ndirectory.id={random_id()}\n"
         )
-        listeners, told = [f"BROKER://{LOOPBACK}:{port}"], [f"BROKER://{LOOPBACK}:{port}"]
+        listeners, advertised = [f"BROKER://{LOOPBACK}:{port}"], [f"BROKER://{LOOPBACK}:{port}"]
         if proxy is not None:
             behind = f"{LOOPBACK}:{free_port()}"
             proxy.lead(routes[i], behind)
             listeners.append(f"PROXY://{behind}")
-            told.append(f"PROXY://{proxy.address(routes[i])}")
+            advertised.append(f"PROXY://{proxy.address(routes[i])}")
         where = {
             "node.id": str(i + 1),
             "listeners": ",".join([*listeners, f"CONTROLLER://{controllers[i]}"]),
-            "advertised.listeners": ",".join(told),
+            "advertised.listeners": ",".join(advertised),
         }
         return start_kafka(folder / str(i), port=port, properties=own | where)
 

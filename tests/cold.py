@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 from numba.core.registry import CPUDispatcher
 
-from stream_rater.config.ladders import one_ladder
+from stream_rater.config.ladders import any_ladder
 from stream_rater.rating.parameters import Elo, EloMMR, PairwiseElo, RatingConfig, Thurstone
 from stream_rater.runtime import embedded, selfcheck
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, ranked
@@ -37,7 +37,7 @@ def compiled() -> dict[str, int]:
 
 def play(rating: RatingConfig) -> None:
     """A few rounds, each after the last one."""
-    engine = embedded.Engine(one_ladder(rating))
+    engine = embedded.Engine(any_ladder(rating))
     for number, size in enumerate(SIZES):
         for encode, headers in ((as_json, []), (as_msgpack, MSGPACK_HEADERS)):
             name = f"{encode.__name__}-{number}"

@@ -245,7 +245,7 @@ class Editor:
             if place not in self._voided and player in _names(self._edited(line))
         }
 
-    def _whose(self, name: str, time_s: int) -> str:
+    def _owner(self, name: str, time_s: int) -> str:
         """Whose the entries under a name are in a round of this time; empty if they are out."""
         out = False
         for player, into, (since, until) in self._merged_or_out:
@@ -257,16 +257,16 @@ class Editor:
 
     def _edited(self, line: Line) -> Line:
         time_s, names = _seconds(line["completed_at"]), _names(line)
-        whose = {name: self._whose(name, time_s) for name in names}
-        for player in {*whose.values()} - {""}:  # one entry of each stays
-            same = sorted(name for name in names if whose[name] == player)
+        owners = {name: self._owner(name, time_s) for name in names}
+        for player in {*owners.values()} - {""}:  # one entry of each stays
+            same = sorted(name for name in names if owners[name] == player)
             stays = player if player in same else same[0]
-            whose |= {name: "" for name in same if name != stays}
+            owners |= {name: "" for name in same if name != stays}
         left = []
         for entry in line["standings"]:
             shares = entry.get("shares") or [1.0] * len(_team(entry))
             both = zip(_team(entry), shares, strict=True)
-            members = [(whose[name], share) for name, share in both if whose[name]]
+            members = [(owners[name], share) for name, share in both if owners[name]]
             if members:
                 how = {"dnf": True} if entry.get("dnf") else {"rank": entry["rank"]}
                 team, parts = zip(*members, strict=True)

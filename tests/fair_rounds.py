@@ -71,22 +71,22 @@ class Season:
         in_turn = PLAYERS // size.players
         left = -(-rounds // in_turn)
         while left > 0:
-            turns = min(left, TOGETHER)
-            order = [rng.permutation(PLAYERS)[: in_turn * size.players] for _ in range(turns)]
+            waves = min(left, TOGETHER)
+            order = [rng.permutation(PLAYERS)[: in_turn * size.players] for _ in range(waves)]
             if mirrored:  # sides in the other order; their members stay in theirs
                 order = [
                     each.reshape(in_turn, size.sides, size.members)[:, ::-1].ravel()
                     for each in order
                 ]
-            self.rate(size, np.concatenate(order), np.arange(turns + 1) * in_turn)
-            left -= turns
+            self.rate(size, np.concatenate(order), np.arange(waves + 1) * in_turn)
+            left -= waves
 
-    def rate(self, size: Size, rows: Ints, turns: Ints) -> None:
+    def rate(self, size: Size, rows: Ints, waves: Ints) -> None:
         """Rounds whose sides are in order of place, in turns."""
-        rounds = int(turns[-1])
+        rounds = int(waves[-1])
         players = len(rows)
         place: Places = np.tile(np.arange(1, size.sides + 1, dtype=np.int32), rounds)
-        days = self._turns + np.repeat(np.arange(len(turns) - 1), np.diff(turns))
+        days = self._turns + np.repeat(np.arange(len(waves) - 1), np.diff(waves))
         wave = Wave(
             np.arange(rounds + 1) * size.sides, np.ones(rounds), np.full(rounds, np.inf),
             days * DAY_S, place, np.arange(rounds * size.sides + 1) * size.members,
@@ -94,8 +94,8 @@ class Season:
             np.empty(players, np.int64),
         )  # fmt: skip
         offset = self.played + np.arange(rounds)
-        stages.fold(self.config, self._beliefs, rows, wave, turns, offset)
-        self._turns, self.played = self._turns + len(turns) - 1, self.played + rounds
+        stages.rate_waves(self.config, self._beliefs, rows, wave, waves, offset)
+        self._turns, self.played = self._turns + len(waves) - 1, self.played + rounds
 
 
 def main() -> None:

@@ -164,8 +164,8 @@ class Collector(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        told: Any = self.server
-        told.decoded.append((self.path, body))
+        reported: Any = self.server
+        reported.decoded.append((self.path, body))
         self.send_response(200)
         self.end_headers()
 
@@ -240,8 +240,8 @@ def check(installed: Path, image: Stage) -> None:
 
 def check_contents(installed: Path, image: Stage) -> None:
     """The command, what was locked and nothing that builds; the bill of materials."""
-    told = as_the_image(["stream-rater", "--version"], installed, image)
-    assert told.startswith("stream-rater, version"), told
+    reported = as_the_image(["stream-rater", "--version"], installed, image)
+    assert reported.startswith("stream-rater, version"), reported
     listed = as_the_image(["python", "-c", DISTRIBUTIONS], installed, image).split()
     assert {"numba", "confluent-kafka", "stream-rater"} <= set(listed), listed
     assert {"hatchling", "pip", "setuptools"} & set(listed) == set(), listed

@@ -56,7 +56,7 @@ def read(ladders: Ladders, record: Record, partitions: int = ANYWHERE) -> ReadRo
     try:
         return _valid(event, ladders, record, partitions)
     except Invalid as invalid:
-        invalid.tell(event.ladder, event.round_id)
+        invalid.set_round(event.ladder, event.round_id)
         raise
 
 

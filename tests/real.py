@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from local.servers import Addresses, servers
 from local.tools import REDIS_VARIABLE, given_address
-from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
 
@@ -82,6 +82,6 @@ def _delete_topics(settings: Settings) -> None:
     """Delete the topics of a test, those that it made; the broker does so in its own time."""
     topics = Topics.of(settings)
     names = list(topics.names)
-    client: Any = AdminClient({"bootstrap.servers": settings.kafka}, logger=QUIET)
+    client: Any = AdminClient({"bootstrap.servers": settings.kafka}, logger=CLIENT_LOGGER)
     for future in client.delete_topics(names).values():
         future.exception(DELETION_S)

@@ -47,7 +47,7 @@ class RedisCluster:
                     return next(each for each in self.servers if each.port == port)
         raise AssertionError(f"nobody has slot {slot}")
 
-    def await_owner(self, slot: int, owner: Server) -> None:
+    def wait_for_owner(self, slot: int, owner: Server) -> None:
         """Return once every running node knows whose slot this is."""
         wait_until(
             lambda: all(self.owner(slot, each) is owner for each in self.servers if each.running),
@@ -60,7 +60,7 @@ class RedisCluster:
         target = next(each for each in self.masters() if each is not owner)
         return SlotMove(slot, owner, target)
 
-    def await_whole(self, masters: int) -> None:
+    def wait_until_whole(self, masters: int) -> None:
         """Return once every running node finds all slots served by so many masters."""
         wait_until(lambda: self._is_whole(masters), "the cluster has come together")
 
@@ -123,7 +123,7 @@ class SlotMove:
                 at_once.execute()
             return _not_carried_out(source) - before
 
-    def await_refused(self) -> None:
+    def wait_for_refusal(self) -> None:
         """Return once the source has refused one more call because of keys that have gone."""
         with client_of(self.source) as source:
             before = _sent_away(source)
@@ -179,7 +179,7 @@ def a_redis_cluster(
         ]
         cluster = RedisCluster(servers)
         _join(servers, masters)
-        cluster.await_whole(masters)
+        cluster.wait_until_whole(masters)
         yield cluster
 
 

@@ -32,7 +32,7 @@ from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.columns.strings import StringColumn
-from stream_rater.config.ladders import Ladder, one_ladder
+from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.pipeline.ports import NO_PLAYERS, Application, Position
 from stream_rater.rating.parameters import EloMMR
@@ -64,15 +64,15 @@ def name(player: int) -> str:
 def made_beliefs(first: int, count: int) -> Iterator[tuple[str, bytes]]:
     """Records of players after some rounds among themselves, by the kernels, without a log."""
     rating, drawn = EloMMR(weight_limit=0.2, sigma_limit=80.0), random.Random(first)
-    reader, pool = Reader(one_ladder(rating)), Pool(Ladder(rating=rating))
+    reader, pool = Reader(any_ladder(rating)), Pool(Ladder(rating=rating))
     names = [name(i) for i in range(first, first + count)]
     for number in range(MADE_OF):
         drawn.shuffle(names)
-        told = rounds.as_json(
+        reported = rounds.as_json(
             *rounds.ranked(range(1, count + 1), names), round_id=f"r{number}", ladder=LADDER,
             completed_at=rounds.day(number),
         )  # fmt: skip
-        pool.rate(reader.read(told, received_s=math.inf), number)
+        pool.rate(reader.read(reported, received_s=math.inf), number)
     return zip(names, pool.records(pool.rows(StringColumn.of(names))), strict=True)
 
 
@@ -111,9 +111,9 @@ def rest(client: Any) -> None:
 def positions(settings: Settings) -> dict[int, int]:
     """How far each shard's store has come."""
     store = RedisStore(settings)
-    held = store.read(dict.fromkeys(range(settings.shards), NO_PLAYERS))
+    stored = store.read(dict.fromkeys(range(settings.shards), NO_PLAYERS))
     store.close()
-    return {shard: each.position.applied for shard, each in held.items()}
+    return {shard: each.position.applied for shard, each in stored.items()}
 
 
 def digest(settings: Settings, players: int) -> str:
@@ -126,8 +126,8 @@ def digest(settings: Settings, players: int) -> str:
         for player, shard in zip(names, shards_of(names, settings.shards).tolist(), strict=True):
             asked.setdefault(shard, []).append((LADDER, player))
         columns = {shard: PlayerColumn.of(players) for shard, players in asked.items()}
-        for shard, held in sorted(store.read(columns).items()):
-            for (_, player), record in zip(asked[shard], held.records, strict=True):
+        for shard, stored in sorted(store.read(columns).items()):
+            for (_, player), record in zip(asked[shard], stored.records, strict=True):
                 assert record is not None, player
                 found.update(record)
     store.close()
@@ -141,11 +141,11 @@ def lobbies(first: int, count: int, players: int) -> list[Bytes]:
         some = [(number * LOBBY + i) % players for i in range(LOBBY)]
         if players > 100 * LOBBY:
             some = drawn.sample(range(players), LOBBY)
-        told = rounds.as_json(
+        reported = rounds.as_json(
             *rounds.ranked(range(1, LOBBY + 1), [name(i) for i in some]), ladder=LADDER,
             round_id=f"lobby-{number}", completed_at=rounds.day(MADE_OF),
         )  # fmt: skip
-        made.append(Bytes(told, LADDER.encode()))
+        made.append(Bytes(reported, LADDER.encode()))
     return made
 
 
@@ -240,12 +240,12 @@ class Rehearsal:
     def _check(self, at: Settings, beliefs: str, started: Sequence[WorkerProcess]) -> None:
         """Every belief as before, and no event told twice."""
         assert digest(at, self.players) == beliefs
-        told = sum(w.metric("stream_rater_updates_total", outcome="replayed") for w in started)
-        assert told == self.each * LOBBY, f"{told} beliefs were applied again"
-        self.measured["replayed"] = told
+        reported = sum(w.metric("stream_rater_updates_total", outcome="replayed") for w in started)
+        assert reported == self.each * LOBBY, f"{reported} beliefs were applied again"
+        self.measured["replayed"] = reported
         events = read_topic(at, Topics.of(at).changed)
         different = len({message_id(each) for each in events})
-        assert different == len(events) == 2 * told, f"{different} of {len(events)} events"
+        assert different == len(events) == 2 * reported, f"{different} of {len(events)} events"
 
 
 def message_id(message: Message) -> bytes:

@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config.ladders import Ladders, one_ladder
+from stream_rater.config.ladders import Ladders, any_ladder
 from stream_rater.contract.record import Headers, Record
 from stream_rater.rating.elo_mmr import belief
 from stream_rater.rating.model import Beliefs, Evidence, Wave
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rounds.batch import Standings, wave_of
+from stream_rater.rounds.batch import OneRound, wave_of
 from stream_rater.rounds.decoder import RoundDecoder
 
 MSGPACK_HEADERS = [("content-type", b"application/msgpack")]
@@ -42,9 +42,9 @@ def as_msgpack(*standings: Any, **fields: Any) -> bytes:
     return msgspec.msgpack.encode(event(*standings, **fields))
 
 
-def read(config: RatingConfig, *standings: Any, **fields: Any) -> Standings:
+def read(config: RatingConfig, *standings: Any, **fields: Any) -> OneRound:
     """The same as the service reads it."""
-    return Reader(one_ladder(config)).read(as_json(*standings, **fields))
+    return Reader(any_ladder(config)).read(as_json(*standings, **fields))
 
 
 class Reader:
@@ -56,7 +56,7 @@ class Reader:
     def read(
         self, data: bytes | None, headers: Headers = (), received_s: float = math.inf,
         offset: int = 2**62,
-    ) -> Standings:  # fmt: skip
+    ) -> OneRound:  # fmt: skip
         """The round in a message; raises Invalid. Without an offset, by what holds in the end."""
         return self.decoder.read(Record(0, offset, data, headers, received_s=received_s))
 
@@ -79,7 +79,7 @@ RATED = np.dtype([("mu", "<f8"), ("sigma", "<f8"), ("rounds", "<i8"), ("time", "
 """What stage 1 looks at, and nothing else of a belief."""
 
 
-def wave_among(rounds: Sequence[Standings], mu: Floats, sigma: Floats, played: int = 5) -> Wave:
+def wave_among(rounds: Sequence[OneRound], mu: Floats, sigma: Floats, played: int = 5) -> Wave:
     """A wave whose players, in the order of the rounds' standings, have these ratings."""
     priors = np.zeros(len(mu), RATED)
     priors["mu"], priors["sigma"], priors["rounds"] = mu, sigma, played

@@ -14,13 +14,13 @@ import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config.ladders import Ladder, one_ladder
+from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.contract.events import RoundCompleted, round_from_json
 from stream_rater.evaluation.research.kerby import METHODS
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.pool import Pool
-from stream_rater.rounds.batch import Standings
+from stream_rater.rounds.batch import OneRound
 from stream_rater.rounds.validation import MIN_ENTRIES
 from tests.rounds import Reader
 
@@ -38,7 +38,7 @@ def discordant(place: Places, rating: Floats) -> tuple[float, int]:
     return wrong, int(np.count_nonzero(better))
 
 
-def kendall_tau(config: RatingConfig, rounds: Sequence[Standings]) -> float:
+def kendall_tau(config: RatingConfig, rounds: Sequence[OneRound]) -> float:
     """Share of discordant pairs by the displayed ratings before each round."""
     pool = Pool(Ladder(rating=config))
     rating: dict[str, float] = {}
@@ -62,10 +62,10 @@ def without_deleted(event: RoundCompleted) -> RoundCompleted:
     return msgspec.structs.replace(event, standings=standings)
 
 
-def seasons(shared: Path, *, deleted: bool = True) -> tuple[list[Standings], list[Standings]]:
+def seasons(shared: Path, *, deleted: bool = True) -> tuple[list[OneRound], list[OneRound]]:
     """Map Rando's first season, and the later ones; perhaps without players since deleted."""
-    reader = Reader(one_ladder(METHODS["thurstone"].config))
-    found: list[list[Standings]] = [[], []]
+    reader = Reader(any_ladder(METHODS["thurstone"].config))
+    found: list[list[OneRound]] = [[], []]
     with gzip.open(shared / "data" / "map-rando.jsonl.gz") as file:
         for number, line in enumerate(file):
             event = round_from_json(line)

@@ -194,7 +194,7 @@ class Ratings:
                 "log_level": 2,  # whatever matters comes back as an error
             }
         )
-        self._behind = self._assign(kafka, topic)
+        self._lagging = self._assign(kafka, topic)
 
     def _assign(self, kafka: str, topic: str) -> set[int]:
         """Read all partitions from the beginning: a player's are spread by the player's id."""
@@ -215,7 +215,7 @@ class Ratings:
     @property
     def caught_up(self) -> bool:
         """Whether the end of every partition has been reached once."""
-        return not self._behind
+        return not self._lagging
 
     def poll(self, timeout_s: float) -> list[dict[str, Any]]:
         """Take what is there, or wait for the next event; the events, already in the table."""
@@ -237,7 +237,7 @@ class Ratings:
 
     def _notice(self, failure: KafkaError, partition: int | None) -> None:
         if failure.code() == KafkaError._PARTITION_EOF:
-            self._behind.discard(partition or 0)
+            self._lagging.discard(partition or 0)
         elif failure.fatal():  # the client mends all others by itself
             raise NotFollowed(f"Kafka: {failure.str()}")
 

@@ -18,7 +18,7 @@ from stream_rater.contract import corrections, events, record
 from stream_rater.contract.corrections import EVENT_TYPE, KINDS, Correction
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.rounds.batch import MAX_TIME_LENGTH
-from stream_rater.rounds.corrections import LAST_SEASON, MOST_SIGMA
+from stream_rater.rounds.correction_records import LAST_SEASON, MOST_SIGMA
 from stream_rater.rounds.validation import CODES, LEAST_CEILING, LEAST_SHARE, MIN_ENTRIES
 
 DOCUMENT: Final = ROOT / "deploy" / "asyncapi.yaml"
@@ -187,10 +187,12 @@ def schemas() -> Json:
 
 def _refine(schema: Json, additions: Json) -> None:
     for name, addition in additions.items():
-        held = schema["properties"][name]
+        property_schema = schema["properties"][name]
         # Where null is allowed, too, the addition is about the other; of a struct nothing is added.
-        others = (each for each in held.get("anyOf", ()) if each.get("type", "null") != "null")
-        next(others, held).update(addition)
+        others = (
+            each for each in property_schema.get("anyOf", ()) if each.get("type", "null") != "null"
+        )
+        next(others, property_schema).update(addition)
     schema["description"] = " ".join(schema["description"].split())
 
 

@@ -182,13 +182,13 @@ def make_root(prefix: Path, folder: Path) -> None:
         Path(f"{folder}{name}").chmod(0o1777)
     root.write("/etc/passwd", USERS)
     root.write("/etc/group", GROUPS)
-    note_packages(root)
+    record_packages(root)
     compiled = Path(f"{folder}/{standard}")
     command = [sys.executable, "-m", "compileall", "-q", "-s", str(folder), "-p", "/"]
     subprocess.run([*command, str(compiled)], check=True)
 
 
-def note_packages(root: Root) -> None:
+def record_packages(root: Root) -> None:
     """Debian's packages of the files that were brought, with their copyright, if it is Debian."""
     if shutil.which("dpkg-query") is None:
         return

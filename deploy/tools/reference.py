@@ -20,10 +20,10 @@ import structlog
 from prometheus_client.metrics import MetricWrapperBase
 
 from local.tools import ROOT
-from stream_rater.adapters.kafka.topic_rules import wanted
+from stream_rater.adapters.kafka.topic_rules import topic_settings
 from stream_rater.cli import app
 from stream_rater.config.ladders import Limits
-from stream_rater.config.settings import PREFIX, Access, Serve, Settings
+from stream_rater.config.settings import PREFIX, AccessSettings, ServeSettings, Settings
 from stream_rater.contract.corrections import KINDS as CORRECTIONS
 from stream_rater.contract.corrections import Batched
 from stream_rater.contract.errors import REJECTIONS
@@ -32,8 +32,8 @@ from stream_rater.rating.parameters import Climbing, Common, EloMMR, Evolving, R
 from stream_rater.runtime.lag import Lag
 from stream_rater.runtime.metrics import Metrics
 from stream_rater.serve.http.metrics import ApiMetrics
-from stream_rater.serve.operations import MOST_OFFSET, OPERATIONS, Number
 from stream_rater.serve.problems import KINDS
+from stream_rater.serve.routes import MOST_OFFSET, OPERATIONS, Number
 
 PAGES: Final = ROOT / "docs" / "reference"
 PART: Final = re.compile(
@@ -116,7 +116,7 @@ def settings() -> str:
     """Every setting: those of all commands, of `serve`, of servers that ask for a password."""
     defaults = {each.name: each.default for each in msgspec.structs.fields(Settings)}
     rows = []
-    for kind in (Settings, Serve, Access):
+    for kind in (Settings, ServeSettings, AccessSettings):
         meanings = docstrings(kind)
         for name in kind.__annotations__:
             if name not in NEVER_SHOWN:
@@ -242,11 +242,11 @@ def operations() -> str:
     rows = []
     for each in OPERATIONS:
         query = [
-            f"`{name}`: {of.what}"
+            f"`{name}`: {of.description}"
             + (f" (from {of.least:,}{most(of)})" if isinstance(of, Number) else "")
             for name, of in each.query.items()
         ]
-        rows.append((f"`{each.method} {each.path}`", each.what, "; ".join(query)))
+        rows.append((f"`{each.method} {each.path}`", each.description, "; ".join(query)))
     return table(("operation", "answer", "query"), rows)
 
 
@@ -364,7 +364,7 @@ def of_correction(kind: type[msgspec.Struct], *without: str) -> Cells:
 
 def of_topics() -> Cells:
     """The topics that the service creates."""
-    return dict.fromkeys(wanted(Settings()))
+    return dict.fromkeys(topic_settings(Settings()))
 
 
 GENERATED: Final[Mapping[str, Callable[[], str]]] = {

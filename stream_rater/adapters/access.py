@@ -15,11 +15,11 @@ from stream_rater.config.files import check_readable
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Cause, Denied, LogTrouble, Regrouped
 
-QUIET = logging.getLogger("stream_rater.librdkafka")
+CLIENT_LOGGER = logging.getLogger("stream_rater.librdkafka")
 """The logger of librdkafka. It prints nothing. Important failures return as errors, which the
 service logs once."""
-QUIET.addHandler(logging.NullHandler())
-QUIET.propagate = False
+CLIENT_LOGGER.addHandler(logging.NullHandler())
+CLIENT_LOGGER.propagate = False
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 WITH_PASSWORD = ("PLAIN", "SCRAM-")
@@ -94,7 +94,7 @@ def raise_first(partitions: Iterable[TopicPartition]) -> None:
 
 
 @contextmanager
-def failures_named() -> Iterator[None]:
+def translated_failures() -> Iterator[None]:
     """Convert the exceptions of a Kafka client into LogTrouble and Denied."""
     try:
         yield
@@ -153,7 +153,7 @@ def _check_complete(settings: Settings, *, sasl: bool, tls: bool) -> None:
         raise BadConfiguration("kafka_ssl_ca is set, but kafka_security_protocol has no TLS")
 
 
-OURS = frozenset({"protocol", "decode_responses"})
+RESERVED_OPTIONS = frozenset({"protocol", "decode_responses"})
 """Client options that the reading of replies depends on. No URL may set them."""
 
 
@@ -174,7 +174,7 @@ def redis_options(settings: Settings, address: str) -> dict[str, Any]:
             "redis_username or redis_password is set, and the URL in redis names a user, too: "
             "give one of them"
         )
-    if taken := OURS & parse_qs(address.partition("?")[2]).keys():
+    if taken := RESERVED_OPTIONS & parse_qs(address.partition("?")[2]).keys():
         raise BadConfiguration(f"the URL in redis must not set {', '.join(sorted(taken))}")
     given = {"username": settings.redis_username, "password": settings.redis_password, **files}
     for path in filter(None, files.values()):

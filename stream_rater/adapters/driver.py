@@ -17,7 +17,7 @@ from stream_rater.adapters.kafka.envelopes import (
     round_headers,
 )
 from stream_rater.adapters.kafka.ladder_events import LadderEvents
-from stream_rater.adapters.kafka.producers import Parts, Transactions
+from stream_rater.adapters.kafka.producers import PartsProducer, Transactions
 from stream_rater.adapters.kafka.reader import Rereader, part_sums, read_all
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
@@ -27,15 +27,15 @@ from stream_rater.pipeline.ports import (
     Application,
     Apply,
     CommitSource,
+    CorrectionsByLadder,
     Effect,
     Event,
     NewProducer,
-    Noted,
+    OffsetEvidence,
     Poll,
     Polled,
     Publish,
     Rejection,
-    Remains,
     Scatter,
 )
 
@@ -77,10 +77,10 @@ class Driver:
         self._store = store
         self._stop = stop
         self._on_effect = on_effect
-        self._parts = Parts(settings, admin.topics.parts, stop)
+        self._parts = PartsProducer(settings, admin.topics.parts, stop)
         self._transactions = Transactions(settings, role, input_, stop)
-        self._notes = LadderEvents(settings, admin, stop)
-        self._again = Rereader(settings, admin.topics.rounds)
+        self._ladder_events = LadderEvents(settings, admin, stop)
+        self._rereader = Rereader(settings, admin.topics.rounds)
         self._estimates = role == "estimator"
         self._prepared = False
         self._open: OpenTransaction | None = None
@@ -94,10 +94,10 @@ class Driver:
         self._sample_due_s = 0.0
         # Each of these effects is one call of a client. The other effects are the methods below.
         self.seek = input_.seek
-        self.agree = self._notes.agree
-        self.note_corrections = self._notes.correct
+        self.agree = self._ladder_events.agree
+        self.note_corrections = self._ladder_events.correct
         self.scatter = self._parts.scatter
-        self.read_again = self._again.read
+        self.read_again = self._rereader.read
         self.read_priors = store.read_priors
         self.read_beliefs = store.read
         self.checkpoints = store.checkpoints.heads
@@ -117,7 +117,7 @@ class Driver:
         except Denied as error:
             with suppress(LogTrouble):  # this is the last effect
                 self._abort_open()
-            raise Denied(f"{self._doing(effect)}: {error}") from None
+            raise Denied(f"{self._describe(effect)}: {error}") from None
         # The time to send events while Redis applies is counted as part of their Publish.
         took_s = time.perf_counter() - began_s + _took_s(before) - _took_s(self._open)
         self._on_effect(type(effect).__name__, took_s)
@@ -127,9 +127,9 @@ class Driver:
         """Abort the transaction that was begun before its Publish."""
         if self._open is not None:
             self._open = None
-            self._transactions.undo()
+            self._transactions.abort()
 
-    def _doing(self, effect: Effect[Any]) -> str:
+    def _describe(self, effect: Effect[Any]) -> str:
         """Describe an effect in words for an error message."""
         topics = self._admin.topics
         words: dict[type, str] = {
@@ -186,7 +186,7 @@ class Driver:
         self._transactions.ready()
         return self.input.committed(partitions)
 
-    def look_for_offsets(self, partitions: frozenset[int]) -> Remains:
+    def look_for_offsets(self, partitions: frozenset[int]) -> OffsetEvidence:
         after: dict[int, int] = {}
         topics = self._admin.topics
         (count,) = self._admin.partitions_of(topics.rejected)
@@ -196,13 +196,15 @@ class Driver:
                 after[place[0]] = max(place[1] + 1, after.get(place[0], 0))
         ends = self._admin.all_ends(topics.rounds)
         parts, _ = self._admin.partitions_of(topics.parts, topics.rounds)
-        return Remains(after, dict(enumerate(ends)), any(self._admin.starts(topics.parts, parts)))
+        return OffsetEvidence(
+            after, dict(enumerate(ends)), any(self._admin.starts(topics.parts, parts))
+        )
 
     def shard_ends(self) -> Sequence[int]:
         return self._admin.all_ends(self._admin.topics.parts)
 
-    def noted_corrections(self) -> Noted:
-        return self._notes.read().corrections
+    def noted_corrections(self) -> CorrectionsByLadder:
+        return self._ladder_events.read().corrections
 
     def part_sums(self, offsets: Mapping[int, int]) -> Mapping[int, int | None]:
         return part_sums(self._settings, self._admin, offsets)

@@ -20,7 +20,7 @@ from stream_rater.rating import record
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.what_if import KnownBeliefs, playing_as
 
-NOTED_S = 1.0
+REFRESH_S = 1.0
 """The time after which the ladder events and the ends of the partitions are read again."""
 
 NOTHING_PUBLISHED: Mapping[str, int] = {}
@@ -34,15 +34,17 @@ class UnratedLadder(Exception):
         self.ladder, self.rated = ladder, rated
 
 
-class OtherLadders(Exception):
+class LaddersDiffer(Exception):
     """The ladders file differs from the workers'. The text names the place and the remedy."""
 
 
-class BeliefsBehind(Exception):
+class StaleBeliefs(Exception):
     """Redis lacks beliefs that were published: it lost them, or a rebuild is not finished."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what}: Redis lost beliefs, or workers are still catching up: try again")
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"{reason}: Redis lost beliefs, or workers are still catching up: try again"
+        )
 
 
 class LiveBeliefs:
@@ -74,22 +76,24 @@ class LiveBeliefs:
 
         `published`: for some players, the offset of the last change that is known to exist.
 
-        Raises UnratedLadder, OtherLadders, BeliefsBehind, or RemovedPlayer for a player who may not
+        Raises UnratedLadder, LaddersDiffer, StaleBeliefs, or RemovedPlayer for a player who may not
         play any more.
         """
         self._prepare()
         if ladder not in self._ladder_log.ladders:
             raise UnratedLadder(ladder, self._ladder_log.ladders)
         if why := disagreement(self._settings, self._ladders, self._ladder_log, only=ladder):
-            raise OtherLadders(why)
+            raise LaddersDiffer(why)
         terms = self._ladders.find(ladder, self._ends[partition_of(ladder, len(self._ends))])
         if terms is None:
-            raise OtherLadders(
+            raise LaddersDiffer(
                 f"the ladders file does not rate {ladder!r} yet: `from_offset` lies ahead"
             )
         edits = self._edits.of(ladder, self._ladder_log.corrections).last
-        nobody = Pool(Ladder(rating=terms.rating), edits.started)
-        known = KnownBeliefs(ladder, nobody, edits, int(time.time()) if time_s is None else time_s)
+        empty_pool = Pool(Ladder(rating=terms.rating), edits.started)
+        known = KnownBeliefs(
+            ladder, empty_pool, edits, int(time.time()) if time_s is None else time_s
+        )
         names = sorted(set(playing_as(players, known).values()))
         records = self._records(ladder, names)
         found = [name for name in names if records[name] is not None]
@@ -98,7 +102,7 @@ class LiveBeliefs:
         last = dict(zip(found, beliefs.header["last"].tolist(), strict=True))
         for name in names:
             if last.get(name, -1) < published.get(name, -1):
-                raise BeliefsBehind(f"the belief about {name!r} is older than what was published")
+                raise StaleBeliefs(f"the belief about {name!r} is older than what was published")
         return known._replace(pool=pool)
 
     def _prepare(self) -> None:
@@ -107,9 +111,9 @@ class LiveBeliefs:
             topics = self._admin.topics
             (shards,) = self._admin.partitions_of(topics.changed)
             (self._partitions,) = self._admin.partitions_of(topics.rounds)
-            self._admin.partitions_of(topics.notes)  # raises TopicMismatch if it does not exist
+            self._admin.partitions_of(topics.ladder_events)  # raises TopicMismatch
             layout = {"shards": str(shards), "buckets": str(self._settings.buckets)}
-            self._store.layout.check_held(layout)
+            self._store.layout.check_stored(layout)
             self._shards = shards
         if self._clock() > self._until_s:
             try:
@@ -117,19 +121,21 @@ class LiveBeliefs:
             finally:
                 self._events.close()  # the next read continues where this one ended
             self._ends = self._admin.ends(self._admin.topics.rounds, self._partitions)
-            self._until_s = self._clock() + NOTED_S
+            self._until_s = self._clock() + REFRESH_S
 
     def _records(self, ladder: str, players: Sequence[str]) -> dict[str, bytes | None]:
         """The record of each player; None if there is none. Each shard is read at one instant."""
         found: dict[str, bytes | None] = {}
         shard = shards_of(players, self._shards)
         asked = {
-            int(one): [(ladder, players[i]) for i in np.flatnonzero(shard == one).tolist()]
-            for one in np.unique(shard)
+            int(number): [(ladder, players[i]) for i in np.flatnonzero(shard == number).tolist()]
+            for number in np.unique(shard)
         }
-        stored = self._store.read({one: PlayerColumn.of(wanted) for one, wanted in asked.items()})
-        for one, wanted in asked.items():
-            if stored[one].position.applied == UNFINISHED:
-                raise BeliefsBehind(f"the rebuild of shard {one} is not finished")
-            found |= zip((player for _, player in wanted), stored[one].records, strict=True)
+        stored = self._store.read(
+            {number: PlayerColumn.of(wanted) for number, wanted in asked.items()}
+        )
+        for number, wanted in asked.items():
+            if stored[number].position.applied == UNFINISHED:
+                raise StaleBeliefs(f"the rebuild of shard {number} is not finished")
+            found |= zip((player for _, player in wanted), stored[number].records, strict=True)
         return found

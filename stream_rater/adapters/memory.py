@@ -15,22 +15,22 @@ from typing import Any
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.errors import LogTrouble, Regrouped
 from stream_rater.contract.record import Headers, Player, Record, checksum
-from stream_rater.pipeline.ladder_history import LadderLog, correction_notes, notes
+from stream_rater.pipeline.ladder_history import LadderLog, encode_corrections, encode_histories
 from stream_rater.pipeline.ports import (
     VANISHED,
     Application,
     Apply,
+    CorrectionsByLadder,
     Effect,
     Event,
     NewProducer,
-    Noted,
+    OffsetEvidence,
     Poll,
     Polled,
     Position,
     Priors,
     Publish,
     Rejection,
-    Remains,
     StoredShard,
 )
 from stream_rater.rating.record import HEADER_SIZE
@@ -85,14 +85,14 @@ class Records(list[Record]):
 
 class Log:
     """The topics, the two consumer groups, and the ladder events (a
-    `ladder_history.NoteStore`)."""
+    `ladder_history.LadderEventLog`)."""
 
     def __init__(self, partitions: int, shards: int) -> None:
         self.rounds = [Records() for _ in range(partitions)]
         self.parts = [Records() for _ in range(shards)]
         self.changed: list[list[Event]] = [[] for _ in range(shards)]
         self.rejected: list[Rejection] = []
-        self.notes: list[bytes] = []
+        self.ladder_events: list[bytes] = []
         self.estimators = Group(partitions)
         self.updaters = Group(shards)
         self._producers = itertools.count()
@@ -126,13 +126,13 @@ class Log:
     def read(self) -> LadderLog:
         """Combine the ladder events."""
         ladder_log = LadderLog()
-        for each in self.notes:
+        for each in self.ladder_events:
             ladder_log.read(each)
         return ladder_log
 
     def write(self, messages: Sequence[bytes]) -> None:
         """Append ladder events."""
-        self.notes += messages
+        self.ladder_events += messages
 
     def new_producer(self) -> int:
         """The id of a new producer."""
@@ -179,10 +179,10 @@ class Store:
 
     def read_priors(self, shard: int, players: PlayerColumn) -> Priors:
         """The `applied` of a shard and the players' belief headers."""
-        held = self.read(shard, players)
+        stored = self.read(shard, players)
         nothing = bytes(HEADER_SIZE)
-        headers = b"".join(r[:HEADER_SIZE] if r else nothing for r in held.records)
-        return Priors(held.position.applied, headers)
+        headers = b"".join(r[:HEADER_SIZE] if r else nothing for r in stored.records)
+        return Priors(stored.position.applied, headers)
 
     def read(self, shard: int, players: PlayerColumn) -> StoredShard:
         """The position of a shard and the players' records."""
@@ -195,15 +195,15 @@ class Store:
         `applied` is not `position.start` or the epoch differs. It also returns False if the number
         of new beliefs differs from the number of absent ones; then the shard is VANISHED."""
         position, beliefs = application.position, application.beliefs
-        held = self.positions.get(shard, Position())
-        if (held.applied, held.epoch) != (position.start, position.epoch):
+        stored = self.positions.get(shard, Position())
+        if (stored.applied, stored.epoch) != (position.start, position.epoch):
             return False
         before = self.beliefs.setdefault(shard, {})
         new = sum(player not in before for player, _ in beliefs)
         before.update(beliefs)
         vanished = application.absent is not None and new != application.absent
-        here = Position(VANISHED, VANISHED, epoch=position.epoch)
-        self.positions[shard] = here if vanished else position
+        vanished_position = Position(VANISHED, VANISHED, epoch=position.epoch)
+        self.positions[shard] = vanished_position if vanished else position
         return not vanished
 
 
@@ -257,8 +257,8 @@ class MemoryDriver:
         yield
         polled = self._membership()
         records: list[Record] = []
-        if not effect.full:
-            for partition in [p for p in self._reading if p not in effect.resting]:
+        if not effect.no_fetch:
+            for partition in [p for p in self._reading if p not in effect.paused]:
                 records += self._take(partition, POLL_RECORDS)
         return Polled(polled.now_s, polled.lost, polled.gained, records)
 
@@ -275,9 +275,9 @@ class MemoryDriver:
             return Polled(self.now_s)
         owned = self.group.owned_by(self)
         # After more than one new generation, other members may have owned these meanwhile.
-        slept = self.group.generation > self._generation + 1
-        lost = self._owned if slept else self._owned - owned
-        gained = owned if slept else owned - self._owned
+        missed_generation = self.group.generation > self._generation + 1
+        lost = self._owned if missed_generation else self._owned - owned
+        gained = owned if missed_generation else owned - self._owned
         self._generation = self.group.generation
         self._owned = owned
         for partition in lost:
@@ -295,7 +295,7 @@ class MemoryDriver:
         yield
         places = [(each.record.partition, each.record.offset) for each in self.log.rejected]
         mine = sorted(each for each in places if each[0] in partitions)
-        return Remains(
+        return OffsetEvidence(
             {partition: offset + 1 for partition, offset in mine},
             {p: len(self._source[p]) for p in partitions},
             any(parts.start for parts in self.log.parts),
@@ -335,9 +335,9 @@ class MemoryDriver:
         yield
         ladder_log = self.log.read()
         for ladder, own in histories.items():
-            if not ladder_log.noted(ladder):
+            if not ladder_log.in_force(ladder):
                 yield
-                self.log.write(notes("noted", {ladder: own}))
+                self.log.write(encode_histories("noted", {ladder: own}))
         yield
         ladder_log = self.log.read()
         return {ladder: ladder_log.of(ladder) for ladder in histories}
@@ -347,8 +347,8 @@ class MemoryDriver:
         first = max(first, self._source[partition].start)
         return self._source[partition][first : min(end, first + POLL_RECORDS)]
 
-    def note_corrections(self, noted: Noted) -> Steps:
-        for message in correction_notes(noted):
+    def note_corrections(self, in_force: CorrectionsByLadder) -> Steps:
+        for message in encode_corrections(in_force):
             self.log.write([message])
             yield
 
@@ -425,14 +425,14 @@ class MemoryDriver:
     ) -> Steps:
         """Send the records, then the offsets, which are not stable from then on, then commit."""
         producer, generation = self.producer, self._generation
-        begun, self._open = self._open, None
-        if begun is None and producer in self.group.transactions:
+        open_events, self._open = self._open, None
+        if open_events is None and producer in self.group.transactions:
             raise LogTrouble("the producer's last transaction has not ended")
-        left = list(events) if begun is None else []
+        left = list(events) if open_events is None else []
         half = len(left) // 2
-        for some in (left[:half], left[half:]):
+        for batch in (left[:half], left[half:]):
             yield
-            self.log.transaction(self.group, producer).events.extend(some)
+            self.log.transaction(self.group, producer).events.extend(batch)
         self.log.transaction(self.group, producer).rejections.extend(rejections)
         yield
         self._check(generation)

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from stream_rater.cli.options import COUNT, INPUT, SETTINGS, one_line, settings_of, tables
+from stream_rater.cli.options import (
+    COUNT,
+    INPUT,
+    SETTINGS,
+    one_line_errors,
+    settings_of,
+    table_console,
+)
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.contract.events import shown
 
@@ -34,11 +41,11 @@ def correct() -> None:
     """
 
 
-def _sent(build: Build) -> Callable[..., None]:
+def _sending(build: Build) -> Callable[..., None]:
     """A command that sends the corrections that `build` returns, or shows their effect. It has the
     options that all these commands share."""
 
-    @one_line
+    @one_line_errors
     @wraps(build)
     def run(
         settings_path: Path | None, dry_run: bool, file: Path | None, top: int | None,
@@ -85,7 +92,7 @@ BATCHED = click.option(
 @click.argument("ladder")
 @click.argument("round_id")
 @BATCHED
-@_sent
+@_sending
 def void(ladder: str, round_id: str, reason: str, *, batched: bool) -> Sequence[Any]:
     """Take a round back, as if it had never been."""
     from stream_rater.operations.corrections import voided
@@ -97,7 +104,7 @@ def void(ladder: str, round_id: str, reason: str, *, batched: bool) -> Sequence[
 @click.argument("ladder")
 @click.argument("round", type=INPUT, metavar="ROUND.json")
 @BATCHED
-@_sent
+@_sending
 def amend(ladder: str, round: Path, reason: str, *, batched: bool) -> Sequence[Any]:
     """Put a round right: it has other standings. The file is a round as JSON; a field that is left
     out keeps its value. `-` is standard input."""
@@ -113,17 +120,17 @@ def amend(ladder: str, round: Path, reason: str, *, batched: bool) -> Sequence[A
 @click.option("--from", "since", help="Only rounds completed at this time or later.")
 @click.option("--until", help="Only rounds completed before this time.")
 @BATCHED
-@_sent
+@_sending
 def remove(
     ladder: str, players: tuple[str, ...], listed_in: Path | None, since: str | None,
     until: str | None, reason: str, *, batched: bool,
 ) -> Sequence[Any]:  # fmt: skip
     """Take players out of their rounds: a ban with refunds. Several are worked in together."""
-    from stream_rater.operations.corrections import applied, listed, removed
+    from stream_rater.operations.corrections import applied, players_in_file, removed
 
     named = [(player, "") for player in dict.fromkeys(players)]
     if listed_in is not None:
-        named += [each for each in listed(listed_in) if each[0] not in players]
+        named += [each for each in players_in_file(listed_in) if each[0] not in players]
     if not named:
         raise BadConfiguration("name a player, or give --players with a file of them")
     together = len(named) > 1
@@ -139,7 +146,7 @@ def remove(
 @click.argument("player")
 @click.argument("into")
 @BATCHED
-@_sent
+@_sending
 def merge(ladder: str, player: str, into: str, reason: str, *, batched: bool) -> Sequence[Any]:
     """Join two accounts: the rounds of PLAYER count as those of INTO, those to come, too."""
     from stream_rater.operations.corrections import merged
@@ -154,17 +161,17 @@ def merge(ladder: str, player: str, into: str, reason: str, *, batched: bool) ->
               help="How much of mu's distance from the initial one stays.")  # fmt: skip
 @click.option("--sigma", type=float, default=0.0, show_default=True,
               help="What sigma becomes at least.")  # fmt: skip
-@_sent
+@_sending
 def season(ladder: str, number: int, keep: float, sigma: float, reason: str) -> Sequence[Any]:
     """Begin a season: every belief is drawn towards the initial one."""
-    from stream_rater.operations.corrections import started
+    from stream_rater.operations.corrections import season_started
 
-    return [started(ladder, number, keep, sigma, reason)]
+    return [season_started(ladder, number, keep, sigma, reason)]
 
 
 @correct.command()
 @click.argument("ladder")
-@_sent
+@_sending
 def apply(ladder: str, reason: str) -> Sequence[Any]:
     """Work in the corrections that wait, all together."""
     from stream_rater.operations.corrections import applied
@@ -184,7 +191,7 @@ def _show(found: "DryRun", top: int | None, *, as_json: bool) -> None:
         print(found.summary, file=sys.stderr)
         return
     if found.moves:
-        tables().print(table_of(found.ladder, found.moves[: top or SHOWN_PLAYERS]))
+        table_console().print(table_of(found.ladder, found.moves[: top or SHOWN_PLAYERS]))
     print(found.summary)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stream_rater.cli.correct import table_of
-from stream_rater.cli.options import COUNT, one_line, tables
+from stream_rater.cli.options import COUNT, one_line_errors, table_console
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.runtime.progress import counted
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from stream_rater.operations.demo import Season
+    from stream_rater.operations.demo import DemoSeason
 
 SHOWN_MOVES = 6
 """The largest number of players in the table about the cheater's removal."""
@@ -23,23 +23,23 @@ SHOWN_MOVES = 6
 @click.command()
 @click.option("--embedded", is_flag=True, help="In memory: no servers, nothing durable.")
 @click.option("--rounds", type=COUNT, default=300, show_default=True, help="Length of the season.")
-@one_line
+@one_line_errors
 def demo(embedded: bool, rounds: int) -> None:
     """A made-up season, rated as the service would."""
     if not embedded:
         raise BadConfiguration(
             "`make demo` shows the service on real servers; here, give --embedded"
         )
-    play(rounds, tables())
+    play(rounds, table_console())
 
 
 def play(rounds: int, console: "Console") -> None:
     """Play a season with a live leaderboard. Then show the speed, and remove the cheater."""
     from rich.live import Live
 
-    from stream_rater.operations.demo import Season
+    from stream_rater.operations.demo import DemoSeason
 
-    season = Season()
+    season = DemoSeason()
     began_s = time.perf_counter()
     with Live(console=console, refresh_per_second=8, transient=True) as live:
         for number in range(rounds):
@@ -59,11 +59,11 @@ def play(rounds: int, console: "Console") -> None:
     )
 
 
-def _find_cheater(season: "Season", console: "Console") -> None:
+def _find_cheater(season: "DemoSeason", console: "Console") -> None:
     """Remove the cheater, and show how the ratings move."""
-    from stream_rater.operations.demo import CHEATER, LADDER, name
+    from stream_rater.operations.demo import CHEATER, LADDER, player_id
 
-    cheater, wins = name(CHEATER), season.wins
+    cheater, wins = player_id(CHEATER), season.wins
     played = season.newest[cheater].rounds
     console.print(
         f"A cheater was found: {cheater} won {wins[cheater]} of {counted(played, 'round')}. "
@@ -81,16 +81,16 @@ def _find_cheater(season: "Season", console: "Console") -> None:
     )
 
 
-def leaderboard(season: "Season", rounds: int) -> "Table":
+def leaderboard(season: "DemoSeason", rounds: int) -> "Table":
     """A table of the ten best players. `rounds`: the number of rounds that were played."""
     from rich.table import Table
 
-    from stream_rater.operations.demo import name
+    from stream_rater.operations.demo import player_id
 
     table = Table(title=f"Leaderboard after {rounds} rounds")
     for heading in ("", "player", "rating", "rounds", "true skill"):
         table.add_column(heading, justify="left" if heading == "player" else "right")
-    skill = {name(i): each for i, each in enumerate(season.skills)}
+    skill = {player_id(i): each for i, each in enumerate(season.skills)}
     best = sorted(season.newest.values(), key=lambda event: -event.rating)[:10]
     for place, each in enumerate(best, start=1):
         table.add_row(

@@ -10,7 +10,14 @@ from typing import Any
 import click
 import msgspec
 
-from stream_rater.cli.options import FILE, INPUT, PART, RATE, ROUNDS, one_line
+from stream_rater.cli.options import (
+    EXISTING_FILE,
+    FRACTION,
+    INPUT,
+    NEW_FILE,
+    POSITIVE,
+    one_line_errors,
+)
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.files import read_rating
 
@@ -18,7 +25,7 @@ CONFIGURATIONS = {".json", ".toml"}
 
 
 @contextmanager
-def brief() -> Iterator[None]:
+def short_run() -> Iterator[None]:
     """Set up the interpreter for a short run: no garbage collection, and ten times as many switches
     between threads.
 
@@ -42,27 +49,27 @@ def brief() -> Iterator[None]:
 @click.option(
     "--config",
     "configs",
-    type=ROUNDS,
+    type=EXISTING_FILE,
     multiple=True,
     help="Rating configuration (JSON or TOML); give several to compare.",
 )
 @click.option(
-    "--train", type=PART, default=0.1, show_default=True,
+    "--train", type=FRACTION, default=0.1, show_default=True,
     help="Part of the rounds that only builds experience.",
 )  # fmt: skip
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
 @click.option("--calibration", is_flag=True, help="How often sides won, by their probability.")
-@click.option("--diagram", type=FILE, help="Picture of that to write (.png or .svg).")
+@click.option("--diagram", type=NEW_FILE, help="Picture of that to write (.png or .svg).")
 @click.option(
-    "--variance-factor", "factor", type=RATE, default=1.0, show_default=True,
+    "--variance-factor", "factor", type=POSITIVE, default=1.0, show_default=True,
     help="Multiplies the variance of a side's performance.",
 )  # fmt: skip
 @click.option(
     "--by", type=click.Choice(["mu", "display"]), default="mu", show_default=True,
     help="Which number puts players in order: the rating mu, or the displayed one.",
 )  # fmt: skip
-@one_line
-@brief()
+@one_line_errors
+@short_run()
 def evaluate(
     files: tuple[Path, ...], configs: tuple[Path, ...], train: float, form: str, **options: Any
 ) -> None:

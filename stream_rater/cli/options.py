@@ -15,13 +15,13 @@ from stream_rater.config.settings import Settings
 if TYPE_CHECKING:  # it takes longer to load than `--help` should take
     from rich.console import Console
 
-ROUNDS = click.Path(exists=True, dir_okay=False, path_type=Path)
+EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
-FILE = click.Path(dir_okay=False, path_type=Path)
+NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 COUNT = click.IntRange(min=1)
-RATE = click.FloatRange(min=0.0, min_open=True)
-PART = click.FloatRange(min=0.0, max=1.0, max_open=True)
+POSITIVE = click.FloatRange(min=0.0, min_open=True)
+FRACTION = click.FloatRange(min=0.0, max=1.0, max_open=True)
 
 PACKAGE_EXTRAS = {
     "confluent_kafka": "service",
@@ -37,7 +37,7 @@ PACKAGE_EXTRAS = {
 Command = Callable[..., Any]
 
 
-def one_line(command: Command) -> Command:
+def one_line_errors(command: Command) -> Command:
     """Wrap a command so that an error is one line on standard error. The exit code is 2 for
     BadConfiguration, and 1 for Failed or a package that an extra would install."""
 
@@ -74,7 +74,7 @@ def settings_of(path: Path | None) -> Settings:
 def following(command: Command) -> Command:
     """Add the options of commands that follow a topic to a command."""
     for option in (
-        click.option("--wait", "wait_s", type=RATE,
+        click.option("--wait", "wait_s", type=POSITIVE,
                      help="Stop when nothing has come for so many seconds."),
         click.option("--count", type=COUNT,
                      help="Stop after so many lines; with --wait, fewer are a failure."),
@@ -86,11 +86,11 @@ def following(command: Command) -> Command:
 
 
 SETTINGS = click.option(
-    "--settings", "settings_path", type=ROUNDS, help="TOML file; STREAM_RATER_* override it."
+    "--settings", "settings_path", type=EXISTING_FILE, help="TOML file; STREAM_RATER_* override it."
 )
 
 
-def tables() -> "Console":
+def table_console() -> "Console":
     """Standard output for tables: as wide as the terminal, or 160 columns without one.
 
     Raises BrokenPipeError if the reader of the output has ended. Without this, rich would end the

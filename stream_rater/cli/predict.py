@@ -8,17 +8,17 @@ import click
 
 from stream_rater.cli.options import (
     COUNT,
+    EXISTING_FILE,
     INPUT,
-    RATE,
-    ROUNDS,
+    POSITIVE,
     SETTINGS,
-    one_line,
+    one_line_errors,
     settings_of,
-    tables,
+    table_console,
 )
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.config.files import read_rating, service_ladders
-from stream_rater.config.ladders import one_ladder
+from stream_rater.config.files import ladders_of_settings, read_rating
+from stream_rater.config.ladders import any_ladder
 from stream_rater.contract.events import shown, to_json
 
 if TYPE_CHECKING:
@@ -36,21 +36,21 @@ MAX_PAIRED = 8
 @click.option("--file", type=INPUT, help="Rate the rounds of this file; without it ask Redis.")
 @click.option(
     "--config",
-    type=ROUNDS,
+    type=EXISTING_FILE,
     help="With --file: rating configuration (JSON or TOML), not the ladders file.",
 )
 @click.option("--teams", type=COUNT, help="First deal all players into so many even teams.")
 @click.option("--ranks", help="What if: the sides' ranks, as in 2,1,2; - did not finish.")
 @click.option(
     "--variance-factor",
-    type=RATE,
+    type=POSITIVE,
     default=1.0,
     show_default=True,
     help="Multiplies the variance of a side's performance.",
 )
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
 @SETTINGS
-@one_line
+@one_line_errors
 def predict(
     sides: tuple[str, ...], ladder: str | None, file: Path | None, config: Path | None,
     teams: int | None, ranks: str | None, variance_factor: float, form: str,
@@ -67,14 +67,14 @@ def predict(
         raise BadConfiguration("give --ladder, or a file of rounds by --file")
     from stream_rater.operations import predict as operation
 
-    asked = operation.question_of(sides, teams, ranks, variance_factor)
+    question = operation.question_of(sides, teams, ranks, variance_factor)
     settings = settings_of(settings_path)
     if file is None:
         assert ladder is not None
-        _show(operation.from_redis(asked, settings, ladder), as_json=form == "json")
+        _show(operation.from_redis(question, settings, ladder), as_json=form == "json")
         return
-    ladders = one_ladder(read_rating(config)) if config else service_ladders(settings)
-    answer, rated = operation.from_file(asked, file, ladders, ladder)
+    ladders = any_ladder(read_rating(config)) if config else ladders_of_settings(settings)
+    answer, rated = operation.from_file(question, file, ladders, ladder)
     _show(answer, as_json=form == "json")
     rated.conclude()
 
@@ -83,7 +83,7 @@ def _show(answer: "Answer", *, as_json: bool) -> None:
     if as_json:
         print(to_json(answer).decode())
         return
-    console = tables()
+    console = table_console()
     console.print(table_of(answer))
     draw = f", draw {answer.draw:.1%}" if answer.draw else ""
     print(f"quality {answer.quality:.2f}{draw}")

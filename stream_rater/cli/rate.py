@@ -5,25 +5,25 @@ from pathlib import Path
 
 import click
 
-from stream_rater.cli.options import FILE, INPUT, ROUNDS, one_line
+from stream_rater.cli.options import EXISTING_FILE, INPUT, NEW_FILE, one_line_errors
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.config.files import ladders_of, read_ladders, read_rating
-from stream_rater.config.ladders import one_ladder
+from stream_rater.config.files import ladders_of_environment, read_ladders, read_rating
+from stream_rater.config.ladders import any_ladder
 
 
 @click.command()
 @click.argument("rounds", type=INPUT)
-@click.option("--config", type=ROUNDS, help="Rating configuration (JSON or TOML).")
+@click.option("--config", type=EXISTING_FILE, help="Rating configuration (JSON or TOML).")
 @click.option(
     "--ladders",
     "ladders_path",
-    type=ROUNDS,
+    type=EXISTING_FILE,
     help="Ladders file (TOML) instead; without both, STREAM_RATER_LADDERS.",
 )
-@click.option("--out", type=FILE, help="Where to write; standard output otherwise.")
-@click.option("--changes", type=FILE, help="Where to write each rating change (JSON lines).")
+@click.option("--out", type=NEW_FILE, help="Where to write; standard output otherwise.")
+@click.option("--changes", type=NEW_FILE, help="Where to write each rating change (JSON lines).")
 @click.option("--records", is_flag=True, help="Add each belief's bytes (base64).")
-@one_line
+@one_line_errors
 def rate(
     rounds: Path,
     config: Path | None,
@@ -37,11 +37,11 @@ def rate(
     if config and ladders_path:
         raise BadConfiguration("give --config or --ladders, not both")
     if config:
-        ladders = one_ladder(read_rating(config))
+        ladders = any_ladder(read_rating(config))
     elif ladders_path:
         ladders = read_ladders(ladders_path)
     else:
-        ladders = ladders_of(os.environ)
+        ladders = ladders_of_environment(os.environ)
     if records and any(ladder.rating.kept == 0 for ladder in ladders.ladders.values()):
         raise BadConfiguration('--records: no record holds history "full"; give a number')
     from stream_rater.operations.rate import rate as rate_rounds

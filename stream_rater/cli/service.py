@@ -4,18 +4,18 @@ from pathlib import Path
 
 import click
 
-from stream_rater.cli.options import SETTINGS, one_line, settings_of
+from stream_rater.cli.options import SETTINGS, one_line_errors, settings_of
 from stream_rater.columns import compile_progress
 from stream_rater.config.errors import BadConfiguration, Failed
-from stream_rater.config.files import service_ladders
+from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import PREFIX, Settings
-from stream_rater.contract.errors import CannotGoOn
+from stream_rater.contract.errors import Unrecoverable
 
 
 @click.command()
 @click.option("--role", type=click.Choice(["all", "estimator", "updater"]), default="all")
 @SETTINGS
-@one_line
+@one_line_errors
 def run(role: str, settings_path: Path | None) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
     settings = settings_of(settings_path)
@@ -30,7 +30,7 @@ def run(role: str, settings_path: Path | None) -> None:
 
 @click.command()
 @SETTINGS
-@one_line
+@one_line_errors
 def serve(settings_path: Path | None) -> None:
     """Answer questions about ratings over HTTP until SIGTERM or Ctrl-C.
 
@@ -47,12 +47,12 @@ def serve(settings_path: Path | None) -> None:
 def serve_api(settings: Settings) -> None:
     """Serve the API until SIGTERM or SIGINT. Raises BadConfiguration or Failed."""
     from stream_rater.runtime.failures import named_failures
-    from stream_rater.serve.service import Serve
+    from stream_rater.serve.service import ServeProcess
 
-    ladders = service_ladders(settings)
+    ladders = ladders_of_settings(settings)
     with named_failures():
         try:
-            service = Serve(settings, ladders)
+            service = ServeProcess(settings, ladders)
         except BadConfiguration:
             raise
         except (OSError, ValueError) as error:
@@ -62,5 +62,5 @@ def serve_api(settings: Settings) -> None:
             ) from None
         try:
             service.run()
-        except CannotGoOn as error:
+        except Unrecoverable as error:
             raise Failed(str(error)) from None

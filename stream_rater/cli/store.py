@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from stream_rater.cli.options import SETTINGS, one_line, settings_of
+from stream_rater.cli.options import SETTINGS, one_line_errors, settings_of
 from stream_rater.config.errors import BadConfiguration
 
 
@@ -12,7 +12,7 @@ from stream_rater.config.errors import BadConfiguration
 @click.option("--replace", is_flag=True,
               help="Replace what Redis holds; it is deleted once the log is replayed.")  # fmt: skip
 @SETTINGS
-@one_line
+@one_line_errors
 def rebuild(replace: bool, settings_path: Path | None) -> None:
     """Replay the log into an empty Redis, while no worker runs; they then go on from there."""
     from stream_rater.operations.rebuild import rebuild as run_rebuild
@@ -23,7 +23,7 @@ def rebuild(replace: bool, settings_path: Path | None) -> None:
 @click.command()
 @click.argument("ladders", nargs=-1, metavar="[LADDER]...")
 @SETTINGS
-@one_line
+@one_line_errors
 def checkpoint(ladders: tuple[str, ...], settings_path: Path | None) -> None:
     """Make checkpoints of ladders (all, if none is named): a correction of a later round is then
     worked in sooner. Workers may run meanwhile."""
@@ -39,7 +39,7 @@ def checkpoint(ladders: tuple[str, ...], settings_path: Path | None) -> None:
 @click.option("--delete-old", is_flag=True, help="Delete the old topics once all is done.")
 @click.option("--dry-run", is_flag=True, help="Copy nothing: tell what names the player.")
 @SETTINGS
-@one_line
+@one_line_errors
 def erase(
     player: str, prefix: str, pseudonym: str | None, settings_path: Path | None, **options: bool
 ) -> None:
@@ -57,10 +57,10 @@ def erase(
 @click.option("--wait", "wait_s", default=60.0, show_default=True,
               help="Seconds to wait for the workers to catch up.")  # fmt: skip
 @SETTINGS
-@one_line
+@one_line_errors
 def verify(wait_s: float, settings_path: Path | None) -> None:
     """Compare every belief in Redis with a sequential replay of the log, bit for bit."""
-    from stream_rater.operations.verify_live import verify as compare
+    from stream_rater.operations.verify import verify as compare
 
     print(compare(settings_of(settings_path), wait_s))
 
@@ -69,7 +69,7 @@ def verify(wait_s: float, settings_path: Path | None) -> None:
 @click.option("--ladder", help="With --player: whose belief to tell.")
 @click.option("--player", help="Without one: how topics are kept, how far, who has them.")
 @SETTINGS
-@one_line
+@one_line_errors
 def inspect(ladder: str | None, player: str | None, settings_path: Path | None) -> None:
     """Tell what is believed of a player, their last rounds, where it lives; or of a ladder's
     corrections; or of all topics."""

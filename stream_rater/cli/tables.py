@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stream_rater.cli.options import tables
+from stream_rater.cli.options import table_console
 from stream_rater.config.ladders import TEMPLATE, Ladders, Limits
 from stream_rater.evaluation.bootstrap import Difference
 from stream_rater.evaluation.comparison import Row
@@ -54,9 +54,9 @@ BARE_KEY = re.compile("[A-Za-z0-9_-]+")
 def show_accuracy(rows: Sequence[Row], *, calibration: bool) -> None:
     """Print tables for each file: one of the accuracy, one of the differences, and, if
     `calibration`, one of the calibration of each configuration."""
-    console = tables()
-    for file, some in groupby(rows, lambda row: row.file):
-        of_file = list(some)
+    console = table_console()
+    for file, group in groupby(rows, lambda row: row.file):
+        of_file = list(group)
         console.print(accuracy_table(file, of_file))
         if any(row.differences for row in of_file):
             console.print(difference_table(file, of_file))
@@ -68,7 +68,7 @@ def show_accuracy(rows: Sequence[Row], *, calibration: bool) -> None:
 def accuracy_table(file: str, rows: Sequence[Row]) -> Table:
     """A table of the accuracy and the time, with a column for each configuration."""
     table = _side_by_side(file, [f"{row.config}\n{row.system}" for row in rows])
-    measures = [shown({name: getattr(row, name) for name in HEADINGS}) for row in rows]
+    measures = [measure_cells({name: getattr(row, name) for name in HEADINGS}) for row in rows]
     for i, (heading, _) in enumerate(HEADINGS.values()):
         table.add_row(heading, *(each[i] for each in measures))
     table.add_section()
@@ -102,7 +102,7 @@ def _side_by_side(title: str, headings: Sequence[str]) -> Table:
     return table
 
 
-def shown(measures: Mapping[str, float | None]) -> list[str]:
+def measure_cells(measures: Mapping[str, float | None]) -> list[str]:
     """The cells of a column of measures, in the order of HEADINGS."""
     forms = ((measures[name], form) for name, (_, form) in HEADINGS.items())
     return ["–" if value is None else form.format(value) for value, form in forms]
@@ -149,8 +149,8 @@ def show_tuning(found: "TunedFile") -> None:
     report = found.report
     _on_stderr(tuning_table(report))
     if found.at_ends:
-        _on_stderr(ended(found.at_ends))
-    _on_stderr(f"on the second part, {report.counted.told()}")
+        _on_stderr(range_end_warning(found.at_ends))
+    _on_stderr(f"on the second part, {report.counted.sentence()}")
     losses = " to ".join("–" if each is None else f"{each:.4f}" for each in report.losses)
     _on_stderr(
         f"--variance-factor {report.factor:.3f} suits it: log loss of the winner on the second "
@@ -162,7 +162,7 @@ def tuning_table(report: "Report") -> Table:
     """A table with a column for each pair of a part and parameters, and one for the difference on
     the second part."""
     columns = {
-        f"{part} part\n{name}": shown(measures)
+        f"{part} part\n{name}": measure_cells(measures)
         for (part, name), measures in report.measures.items()
     }
     if report.differences is not None:
@@ -175,7 +175,7 @@ def tuning_table(report: "Report") -> Table:
     return table
 
 
-def ended(names: Sequence[str]) -> str:
+def range_end_warning(names: Sequence[str]) -> str:
     """The warning about parameters that ended at an end of their range."""
     return (
         f"at an end of its range: {', '.join(names)}: compare with the first guess before you use "
@@ -191,9 +191,9 @@ def show_proposal(tuned: "TunedLadder") -> None:
     ladder, system, found = tuned.ladder, tuned.system, tuned.proposal
     _on_stderr(gain_table(ladder, system, found))
     if found.of is not None:
-        print(found.of.told(), file=sys.stderr)
+        print(found.of.sentence(), file=sys.stderr)
     if found.at_ends:
-        print(ended(found.at_ends), file=sys.stderr)
+        print(range_end_warning(found.at_ends), file=sys.stderr)
     print(verdict(found), file=sys.stderr)
     if tuned.another:
         print(
@@ -233,14 +233,16 @@ def verdict(found: "Proposal") -> str:
     return f"{found.verdict}: {why}"
 
 
-def _on_stderr(shown: Table | str) -> None:
-    Console(file=sys.stderr, width=None if sys.stderr.isatty() else 160).print(shown)
+def _on_stderr(output: Table | str) -> None:
+    Console(file=sys.stderr, width=None if sys.stderr.isatty() else 160).print(output)
 
 
 # --- the ladders file ----------------------------------------------------------------------------
 
 
-def entry(ladders: Ladders, ladder: str, rating: RatingConfig, offset: int, *, named: bool) -> str:
+def ladders_file_entry(
+    ladders: Ladders, ladder: str, rating: RatingConfig, offset: int, *, named: bool
+) -> str:
     """The TOML to paste into the ladders file so that a ladder is rated by these parameters. They
     apply from this offset on, or from the first later offset that the ladder's changes allow. If
     the parameters are of another system, the TOML defines a new ladder.
@@ -258,11 +260,11 @@ def entry(ladders: Ladders, ladder: str, rating: RatingConfig, offset: int, *, n
         at = max(offset, known.offsets[-1] + 1)
         return _table(f"[[ladders.{_key(ladder)}.changes]]", from_offset=at, rating=new)
     limits = {} if present.limits == Limits() else {"limits": msgspec.to_builtins(present.limits)}
-    own = _table(f"[ladders.{_key(ladder)}]", from_offset=offset, rating=new, **limits)
+    ladder_entry = _table(f"[ladders.{_key(ladder)}]", from_offset=offset, rating=new, **limits)
     if named:
-        return own
+        return ladder_entry
     others = _table(f"[ladders.{_key(TEMPLATE)}]", rating=without_defaults(present.rating))
-    return f"{others}\n{own}"
+    return f"{others}\n{ladder_entry}"
 
 
 def _table(heading: str, **values: Any) -> str:

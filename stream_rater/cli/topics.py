@@ -6,14 +6,21 @@ from typing import Any
 
 import click
 
-from stream_rater.cli.options import INPUT, RATE, SETTINGS, following, one_line, settings_of
+from stream_rater.cli.options import (
+    INPUT,
+    POSITIVE,
+    SETTINGS,
+    following,
+    one_line_errors,
+    settings_of,
+)
 
 
 @click.command()
 @click.argument("rounds", type=INPUT)
-@click.option("--per-second", type=RATE, help="At most so many rounds a second.")
+@click.option("--per-second", type=POSITIVE, help="At most so many rounds a second.")
 @SETTINGS
-@one_line
+@one_line_errors
 def submit(rounds: Path, per_second: float | None, settings_path: Path | None) -> None:
     """Send the rounds and corrections of a JSON-lines file to round-completed, each validated
     before. `-` is standard input."""
@@ -28,7 +35,7 @@ def submit(rounds: Path, per_second: float | None, settings_path: Path | None) -
 @click.option("--json", "as_json", is_flag=True, help="The events as they are, one a line.")
 @following
 @SETTINGS
-@one_line
+@one_line_errors
 def watch(
     settings_path: Path | None, from_start: bool, count: int | None, wait_s: float | None,
     **options: Any,
@@ -47,7 +54,7 @@ def watch(
 @click.option("--json", "as_json", is_flag=True, help="A JSON object a line, with the record.")
 @following
 @SETTINGS
-@one_line
+@one_line_errors
 def rejected(
     settings_path: Path | None, from_start: bool, count: int | None, wait_s: float | None,
     **options: Any,

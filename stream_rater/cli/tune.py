@@ -6,7 +6,15 @@ from typing import Any
 
 import click
 
-from stream_rater.cli.options import COUNT, FILE, PART, ROUNDS, SETTINGS, one_line, settings_of
+from stream_rater.cli.options import (
+    COUNT,
+    EXISTING_FILE,
+    FRACTION,
+    NEW_FILE,
+    SETTINGS,
+    one_line_errors,
+    settings_of,
+)
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
 from stream_rater.evaluation.measures import MEASURES
@@ -22,14 +30,14 @@ TOPIC_MEASURES = ("log_loss", "pair_inversion")
 
 
 @click.command()
-@click.argument("rounds", type=ROUNDS, required=False)
+@click.argument("rounds", type=EXISTING_FILE, required=False)
 @click.option("--from-topic", is_flag=True, help="The rounds on Kafka, not those of a file.")
 @click.option("--ladder", help="With --from-topic: whose rounds; compared with what it has now.")
 @click.option(
     "--system", type=click.Choice(sorted(SPACES)), help="With --from-topic: else the ladder's own."
 )
 @click.option(
-    "--train", type=PART, help="Part of the rounds to search on.",
+    "--train", type=FRACTION, help="Part of the rounds to search on.",
     show_default="0.1; 0.5 with --from-topic",
 )  # fmt: skip
 @click.option(
@@ -42,9 +50,9 @@ TOPIC_MEASURES = ("log_loss", "pair_inversion")
 @click.option(
     "--workers", type=COUNT, default=os.cpu_count() or 1, show_default="cores", help="Processes."
 )
-@click.option("--out", type=FILE, help="Where to write the configuration as JSON.")
+@click.option("--out", type=NEW_FILE, help="Where to write the configuration as JSON.")
 @SETTINGS
-@one_line
+@one_line_errors
 def tune(
     rounds: Path | None, ladder: str | None, system: str | None, out: Path | None,
     settings_path: Path | None, train: float | None, measure: str | None, *, from_topic: bool,
@@ -94,15 +102,22 @@ def _tune_file(
 
 
 def _tune_topic(
-    settings: Settings, ladder: str, system: str | None, aim: str, out: Path | None, **options: Any
+    settings: Settings,
+    ladder: str,
+    system: str | None,
+    measure: str,
+    out: Path | None,
+    **options: Any,
 ) -> None:
     from stream_rater.operations import tune as operation
 
-    found = operation.tune_topic(settings, ladder, system, aim, out, **options)
+    found = operation.tune_topic(settings, ladder, system, measure, out, **options)
     from stream_rater.cli import tables
 
     tables.show_proposal(found)
     print(f"# {tables.verdict(found.proposal)}")
     rating, named = found.proposal.rating, bool(settings.ladders)
-    print(tables.entry(found.ladders, ladder, rating, found.offset, named=named), end="")
+    print(
+        tables.ladders_file_entry(found.ladders, ladder, rating, found.offset, named=named), end=""
+    )
     found.conclude()

@@ -50,10 +50,12 @@ class CompileProgress(Watcher):
         self._shown = False
 
     def compiling(self, kernel: str, number: int, most: int) -> None:
-        self._tell(f"compiling kernel {number} of at most {most}, once for each release: {kernel}")
+        self._report(
+            f"compiling kernel {number} of at most {most}, once for each release: {kernel}"
+        )
 
     def waiting(self, kernel: str) -> None:
-        self._tell(f"another process compiles kernels, waiting for it: {kernel}")
+        self._report(f"another process compiles kernels, waiting for it: {kernel}")
 
     def compiled(self, kernel: str) -> None:
         if self._shown and self._terminal and self._stream is not None:
@@ -61,7 +63,7 @@ class CompileProgress(Watcher):
             self._stream.flush()
             self._shown = False
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         now_s = self._clock()
         if self._began_s is None:
             self._began_s = now_s
@@ -81,9 +83,9 @@ class NotebookProgress(CompileProgress):
     def __init__(self, clock: Clock = time.monotonic) -> None:
         super().__init__(None, clock)
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         self._stream = sys.stderr
-        super()._tell(text)
+        super()._report(text)
 
 
 class CompileLog(Watcher):
@@ -95,12 +97,12 @@ class CompileLog(Watcher):
         self._due_s = 0.0
 
     def compiling(self, kernel: str, number: int, most: int) -> None:
-        self._tell("compiling kernels", number=number, most=most)
+        self._report("compiling kernels", number=number, most=most)
 
     def waiting(self, kernel: str) -> None:
-        self._tell("another process compiles kernels: waiting for it")
+        self._report("another process compiles kernels: waiting for it")
 
-    def _tell(self, event: str, **fields: int) -> None:
+    def _report(self, event: str, **fields: int) -> None:
         if (now_s := self._clock()) >= self._due_s:
             self._due_s = now_s + EVERY_ELSEWHERE_S
             self._info(event, **fields)

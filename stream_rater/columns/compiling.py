@@ -62,7 +62,7 @@ class SharedCache:
             if found is not None:
                 self._unlock()
         if found is None:
-            self._tell_compiling()
+            self._report_compiling()
         else:
             self.ready.add(self._kernel)
         return found
@@ -77,7 +77,7 @@ class SharedCache:
         for each in watchers:
             each.compiled(self._kernel)
 
-    def _tell_compiling(self) -> None:
+    def _report_compiling(self) -> None:
         number = min(len(self.ready | {self._kernel}), self.declared)
         for each in watchers:
             each.compiling(self._kernel, number, self.declared)

@@ -40,11 +40,11 @@ def _prefetch(typing_context: Any, array: Any, row: Any, offset: Any) -> Any:
         return None
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        held = context.make_array(signature.args[0])(context, builder, arguments[0])
-        stride = tools.unpack_tuple(builder, held.strides)[0]
+        struct = context.make_array(signature.args[0])(context, builder, arguments[0])
+        stride = tools.unpack_tuple(builder, struct.strides)[0]
         at = builder.add(builder.mul(arguments[1], stride), arguments[2])
         byte = ir.IntType(8).as_pointer()
-        place = builder.gep(builder.bitcast(held.data, byte), [at])
+        place = builder.gep(builder.bitcast(struct.data, byte), [at])
         number = ir.IntType(32)
         hint = tools.get_or_insert_function(
             builder.module,

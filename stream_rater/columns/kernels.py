@@ -87,8 +87,8 @@ def _cache_folder(under: str) -> Path:
     """Where the kernels compiled from these very sources are kept: below numba's $NUMBA_CACHE_DIR,
     too, since numba looks at a kernel's own file only."""
     here, digest = Path(__file__).parent, hashlib.sha256()
-    for room in (here, here.parent / "rating"):  # whose kernels those of other rooms call
-        for source in sorted(room.rglob("*.py")):
+    for package in (here, here.parent / "rating"):  # others call only their kernels
+        for source in sorted(package.rglob("*.py")):
             digest.update(source.read_bytes())
     return Path(under or here / "__pycache__") / f"kernels-{digest.hexdigest()[:12]}"
 

@@ -104,38 +104,38 @@ def _place(players: Fingerprints, player: np.uint64) -> int:
 
 
 @kernel
-def _note(table: Fingerprints, noted: Ints, players: Fingerprints, numbers: Ints) -> Ints:
+def _put(table: Fingerprints, stored: Ints, players: Fingerprints, numbers: Ints) -> Ints:
     before = np.empty(len(players), np.int64)
     for k in range(len(players)):
         i = _place(table, players[k])
-        before[k] = noted[i] if table[i] == players[k] else NOTHING
-        table[i], noted[i] = players[k], numbers[k]
+        before[k] = stored[i] if table[i] == players[k] else NOTHING
+        table[i], stored[i] = players[k], numbers[k]
     return before
 
 
 @kernel
-def _find(table: Fingerprints, noted: Ints, players: Fingerprints) -> Ints:
+def _find(table: Fingerprints, stored: Ints, players: Fingerprints) -> Ints:
     found = np.empty(len(players), np.int64)
     for k in range(len(players)):
         i = _place(table, players[k])
-        found[k] = noted[i] if table[i] == players[k] else NOTHING
+        found[k] = stored[i] if table[i] == players[k] else NOTHING
     return found
 
 
 @kernel
-def _forget(table: Fingerprints, noted: Ints, players: Fingerprints, numbers: Ints) -> int:
+def _forget(table: Fingerprints, stored: Ints, players: Fingerprints, numbers: Ints) -> int:
     """Forget players with these numbers; returns how many were forgotten."""
     forgotten = 0
     for k in range(len(players)):
         i = _place(table, players[k])
-        if table[i] == players[k] and noted[i] == numbers[k]:
-            _empty(table, noted, i)
+        if table[i] == players[k] and stored[i] == numbers[k]:
+            _empty(table, stored, i)
             forgotten += 1
     return forgotten
 
 
 @kernel
-def _empty(table: Fingerprints, noted: Ints, i: int) -> None:
+def _empty(table: Fingerprints, stored: Ints, i: int) -> None:
     """Free a place. Players that stand behind it because it was taken move up."""
     last = len(table) - 1
     k = i
@@ -144,7 +144,7 @@ def _empty(table: Fingerprints, noted: Ints, i: int) -> None:
         if table[k] == 0:
             break
         if (k - _home(table, table[k])) & last >= (k - i) & last:
-            table[i], noted[i] = table[k], noted[k]
+            table[i], stored[i] = table[k], stored[k]
             i = k
     table[i] = 0
 
@@ -155,33 +155,33 @@ class PlayerMap:
     def __init__(self) -> None:
         self._size = 0
         self._table: Fingerprints = np.zeros(SMALLEST, np.uint64)
-        self._noted: Ints = np.zeros(SMALLEST, np.int64)
+        self._stored: Ints = np.zeros(SMALLEST, np.int64)
 
     def __len__(self) -> int:
         return self._size
 
-    def note(self, players: Fingerprints, numbers: Ints) -> Ints:
+    def put(self, players: Fingerprints, numbers: Ints) -> Ints:
         """Note a number of each player; returns (n,) the number before, or NOTHING.
 
         Of a player who stands here twice the last number counts.
         """
         while 2 * (self._size + len(players)) > len(self._table):
             self._grow()
-        before = _note(self._table, self._noted, players, numbers)
+        before = _put(self._table, self._stored, players, numbers)
         self._size += int(np.count_nonzero(before == NOTHING))
         return before
 
     def find(self, players: Fingerprints) -> Ints:
         """(n,) the number of each player, or NOTHING."""
-        return _find(self._table, self._noted, players)
+        return _find(self._table, self._stored, players)
 
     def forget(self, players: Fingerprints, numbers: Ints) -> None:
         """Forget the players of whom this very number is noted."""
-        self._size -= _forget(self._table, self._noted, players, numbers)
+        self._size -= _forget(self._table, self._stored, players, numbers)
 
     def _grow(self) -> None:
         taken = np.flatnonzero(self._table)
-        players, numbers = self._table[taken], self._noted[taken]
+        players, numbers = self._table[taken], self._stored[taken]
         self._table = np.zeros(2 * len(self._table), np.uint64)
-        self._noted = np.zeros(len(self._table), np.int64)
-        _note(self._table, self._noted, players, numbers)
+        self._stored = np.zeros(len(self._table), np.int64)
+        _put(self._table, self._stored, players, numbers)

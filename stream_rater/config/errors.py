@@ -9,5 +9,5 @@ class Failed(Exception):
     """The work failed. The text is one line with the reason."""
 
 
-class OtherBits(Exception):
+class ArithmeticMismatch(Exception):
     """This machine computes ratings that differ from those of the release's test vector."""

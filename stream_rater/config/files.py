@@ -17,7 +17,7 @@ from stream_rater.config.settings import NOT_SETTINGS, OF_KUBERNETES, PREFIX, SE
 from stream_rater.rating.parameters import RatingConfig
 
 
-def _named(path: Path | str, action: Any) -> Any:
+def _naming_place(path: Path | str, action: Any) -> Any:
     """The result of `action()`. Raises its errors as BadConfiguration, with the path."""
     try:
         return action()
@@ -44,7 +44,7 @@ def with_systems(mistake: str) -> str:
 
 def check_readable(path: str) -> None:
     """Raise BadConfiguration if a file that a client library will read cannot be read."""
-    _named(path, Path(path).read_bytes)
+    _naming_place(path, Path(path).read_bytes)
 
 
 def read_table(path: Path) -> dict[str, Any]:
@@ -56,14 +56,14 @@ def read_table(path: Path) -> dict[str, Any]:
             return msgspec.json.decode(data, type=dict[str, Any])
         return tomllib.loads(data.decode())
 
-    table: dict[str, Any] = _named(path, read)
+    table: dict[str, Any] = _naming_place(path, read)
     return table
 
 
 def read_rating(path: Path) -> RatingConfig:
     """Read a rating configuration from a JSON or TOML file."""
     table = read_table(path)
-    rating: RatingConfig = _named(path, lambda: msgspec.convert(table, RatingConfig))
+    rating: RatingConfig = _naming_place(path, lambda: msgspec.convert(table, RatingConfig))
     return rating
 
 
@@ -73,8 +73,8 @@ def read_ladders(path: Path) -> Ladders:
     each_ladder = table.get("ladders")
     if isinstance(each_ladder, dict):  # checked one by one: msgspec does not name a table's keys
         for name, ladder in each_ladder.items():
-            _named(f"{path}: ladder {name!r}", partial(msgspec.convert, ladder, Ladder))
-    ladders: Ladders = _named(path, lambda: msgspec.convert(table, Ladders))
+            _naming_place(f"{path}: ladder {name!r}", partial(msgspec.convert, ladder, Ladder))
+    ladders: Ladders = _naming_place(path, lambda: msgspec.convert(table, Ladders))
     return ladders
 
 
@@ -85,7 +85,9 @@ def read_settings(
     table = read_table(path) if path is not None else {}
     table |= _from_environment(environment)
     where = path or "environment"
-    settings: Settings = _named(where, lambda: msgspec.convert(table, Settings, strict=False))
+    settings: Settings = _naming_place(
+        where, lambda: msgspec.convert(table, Settings, strict=False)
+    )
     return _with_secrets(settings, where)
 
 
@@ -114,13 +116,13 @@ def _with_secrets(settings: Settings, where: Path | str) -> Settings:
             continue
         if getattr(settings, name):
             raise BadConfiguration(f"{where}: give {name} or {name}_file, not both")
-        found[name] = _named(file, Path(file).read_text).rstrip("\r\n")
+        found[name] = _naming_place(file, Path(file).read_text).rstrip("\r\n")
         if not found[name]:
             raise BadConfiguration(f"{file}: empty")
     return msgspec.structs.replace(settings, **found)
 
 
-def ladders_of(environment: Mapping[str, str]) -> Ladders:
+def ladders_of_environment(environment: Mapping[str, str]) -> Ladders:
     """The ladders of the file that the environment names, for a command that takes no settings. If
     it names none, every ladder has default parameters."""
     variable = f"{PREFIX}LADDERS"
@@ -132,7 +134,7 @@ def ladders_of(environment: Mapping[str, str]) -> Ladders:
         raise BadConfiguration(f"{variable}: {error}") from None
 
 
-def service_ladders(settings: Settings) -> Ladders:
+def ladders_of_settings(settings: Settings) -> Ladders:
     """The ladders of the file that these settings name. Raises BadConfiguration if a ladder keeps
     full histories, which do not fit into a record."""
     if not settings.ladders:

@@ -118,8 +118,8 @@ class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         """The history of a ladder's terms: one entry `offset:fingerprint` for each change."""
         named = self.ladders.get(ladder)
         offsets = sorted({0, *(named.offsets if named is not None else ())})
-        held = ((offset, self.find(ladder, offset)) for offset in offsets)
-        return tuple(f"{at}:{_fingerprint(terms)}" for at, terms in held if terms is not None)
+        terms_at = ((offset, self.find(ladder, offset)) for offset in offsets)
+        return tuple(f"{at}:{_fingerprint(terms)}" for at, terms in terms_at if terms is not None)
 
 
 def _fingerprint(terms: Terms) -> str:
@@ -140,6 +140,6 @@ ANY_LADDER = Ladders(ladders={TEMPLATE: Ladder(rating=DEFAULT_RATING)})
 """The ladders if there is no ladders file."""
 
 
-def one_ladder(rating: RatingConfig) -> Ladders:
+def any_ladder(rating: RatingConfig) -> Ladders:
     """The ladders if all are rated by the same parameters, as in the offline commands."""
     return Ladders(ladders={TEMPLATE: Ladder(rating=rating)})

@@ -28,7 +28,7 @@ SECRETS = ("kafka_sasl_password", "redis_password", "serve_token")
 HIDDEN = "***"
 
 
-class Serve(msgspec.Struct, frozen=True, kw_only=True):
+class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that only `serve` reads. (It is a base of Settings only to divide the list.)"""
 
     serve: str = "127.0.0.1:9109"
@@ -51,7 +51,7 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True):
     """Origins whose pages may send requests, separated by commas; `*`: any."""
 
 
-class Access(Serve, frozen=True, kw_only=True):
+class AccessSettings(ServeSettings, frozen=True, kw_only=True):
     """How the service shows who it is, and knows whom it talks to."""
 
     kafka_security_protocol: str = "plaintext"
@@ -84,7 +84,7 @@ class Access(Serve, frozen=True, kw_only=True):
     """PEM file of the key of `STREAM_RATER_REDIS_CERTIFICATE`."""
 
 
-class Settings(Access, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Settings(AccessSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The service's settings. Each is `STREAM_RATER_<NAME>` in the environment, or in TOML."""
 
     kafka: str = "127.0.0.1:9092"
@@ -143,11 +143,11 @@ class Settings(Access, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def __repr__(self) -> str:
         """Whatever prints the settings prints no secret."""
-        told = msgspec.structs.asdict(self)
-        told |= {name: HIDDEN for name in SECRETS if told[name]}
-        told["redis"] = without_password(self.redis)
-        told["kafka_options"] = dict.fromkeys(self.kafka_options, HIDDEN)
-        return f"Settings({', '.join(f'{name}={value!r}' for name, value in told.items())})"
+        values = msgspec.structs.asdict(self)
+        values |= {name: HIDDEN for name in SECRETS if values[name]}
+        values["redis"] = without_password(self.redis)
+        values["kafka_options"] = dict.fromkeys(self.kafka_options, HIDDEN)
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
 
 def without_password(address: str) -> str:

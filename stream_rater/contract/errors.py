@@ -47,11 +47,11 @@ class Denied(Exception):
     cause: Cause = "denied"
 
 
-class CannotGoOn(Exception):
+class Unrecoverable(Exception):
     """The worker cannot repair this state. It ends with one line that names the remedy."""
 
 
-class Resharded(CannotGoOn):
+class Resharded(Unrecoverable):
     """The number of shards changed while the worker ran. The worker ends, because it assigns parts
     to shards by the old number."""
 
@@ -62,7 +62,7 @@ class Resharded(CannotGoOn):
         )
 
 
-class OffsetsForgotten(CannotGoOn):
+class OffsetsForgotten(Unrecoverable):
     """Kafka no longer stores the estimators' committed offsets, and they cannot be derived from
     anything else."""
 
@@ -76,7 +76,7 @@ class OffsetsForgotten(CannotGoOn):
         )
 
 
-class NotesOfAnotherLog(CannotGoOn):
+class LadderEventsMismatch(Unrecoverable):
     """`ladders-noted` has the ladder event of a correction that `round-completed` does not have."""
 
     def __init__(self, ladder: str, offset: int) -> None:
@@ -88,7 +88,7 @@ class NotesOfAnotherLog(CannotGoOn):
         )
 
 
-class Repartitioned(CannotGoOn):
+class Repartitioned(Unrecoverable):
     """Partitions were added to `round-completed`. The rounds of a ladder would be split over two
     partitions."""
 

@@ -17,10 +17,10 @@ The other measures are computed over all pairs of entries that are not tied in p
 - Kendall's tau as B. Kerby defines it: the share of pairs in which the lower rated entry was placed
   better. Pairs of equal rating count half;
 - log loss and Brier score of the predicted probability that the better placed entry is better
-  (`chances`). Where draws are outcomes, two entries that share a place drew, and both scores are
-  computed over three outcomes (`chances_with_draws`). Otherwise pairs that drew are left out, and
-  the draw margin is ignored: the prediction is only about which entry performed better. A pair in
-  which neither entry finished is not a draw and is always left out.
+  (`pair_scores`). Where draws are outcomes, two entries that share a place drew, and both scores
+  are computed over three outcomes (`pair_scores_with_draws`). Otherwise pairs that drew are left
+  out, and the draw margin is ignored: the prediction is only about which entry performed better. A
+  pair in which neither entry finished is not a draw and is always left out.
 
 Averages over rounds weigh a round by its number of entries n. Kendall's tau weighs it by its number
 of pairs. Section 6.3 of the paper defines these measures, except Kendall's tau and the two scores.
@@ -54,9 +54,9 @@ LEAST_ROUNDS = 5
 EXACT = 64
 """Rounds of up to this many entries have every pair scored."""
 STRIDES = 16
-SURE = 1e-15
+LEAST_PROBABILITY = 1e-15
 """Probabilities are clipped to [SURE, 1 - SURE]."""
-TOGETHER = 8
+FACTORS_PER_LOG = 8
 """The number of probabilities that are multiplied before one logarithm is taken. 1e-15 to the
 eighth power is still a normal float."""
 
@@ -113,8 +113,8 @@ def compare(place: Places, mu: Floats, order: Ints) -> tuple[float, float, float
         else:
             same_rating = same_both = 0
     wrong = inversions(place, position)
-    foretold = 100.0 * (1.0 - wrong / pairs)
-    return foretold, 100.0 * deviation / (n * (n - 1.0)), untied, (wrong + 0.5 * equal) / untied
+    agreeing = 100.0 * (1.0 - wrong / pairs)
+    return agreeing, 100.0 * deviation / (n * (n - 1.0)), untied, (wrong + 0.5 * equal) / untied
 
 
 @giving
@@ -130,7 +130,7 @@ def distances_of(n: int) -> Ints:
 
 
 @inlined
-def _foretell(
+def _score_pairs(
     place: Places, mu: Floats, variance: Floats, other_place: Places, other_mu: Floats,
     other_variance: Floats, gaussian: bool, product: Floats, square: Floats, scored: Ints,
 ) -> None:  # fmt: skip
@@ -144,7 +144,7 @@ def _foretell(
     for i in range(len(place)):
         z = (mu[i] - other_mu[i]) / np.sqrt(variance[i] + other_variance[i])
         p = below(z) if gaussian else 1.0 / (1.0 + exp(-C * z))
-        p = min(max(p, SURE), 1.0 - SURE)
+        p = min(max(p, LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY)
         tied = place[i] == other_place[i]
         p = 1.0 if tied else p
         product[i] *= p
@@ -153,7 +153,7 @@ def _foretell(
 
 
 @kernel
-def chances(
+def pair_scores(
     place: Places, mu: Floats, variance: Floats, gaussian: bool
 ) -> tuple[float, float, int]:
     """The mean log loss and the mean Brier score of P(better placed entry is better), and the
@@ -167,11 +167,11 @@ def chances(
     distances = distances_of(n)
     for k in range(len(distances)):
         d = distances[k]
-        _foretell(
+        _score_pairs(
             place[: n - d], mu[: n - d], variance[: n - d], place[d:], mu[d:], variance[d:],
             gaussian, product[: n - d], square[: n - d], scored[: n - d],
         )  # fmt: skip
-        if (k + 1) % TOGETHER == 0 or k + 1 == len(distances):
+        if (k + 1) % FACTORS_PER_LOG == 0 or k + 1 == len(distances):
             for i in range(n):
                 surprise -= log(product[i])
                 product[i] = 1.0
@@ -183,7 +183,7 @@ def chances(
 
 
 @kernel
-def chances_with_draws(
+def pair_scores_with_draws(
     place: Places, mu: Floats, variance: Floats, gaussian: bool, margin: float
 ) -> tuple[float, float, int]:
     """The mean log loss and the mean Brier score over three outcomes, and the number of pairs.
@@ -204,7 +204,7 @@ def chances_with_draws(
             loss = below(worse) if gaussian else 1.0 / (1.0 + exp(-C * worse))
             draw = max(1.0 - win - loss, 0.0)
             p = draw if place[i] == place[j] else win
-            surprise -= log(min(max(p, SURE), 1.0 - SURE))
+            surprise -= log(min(max(p, LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY))
             square += 0.5 * (win * win + loss * loss + draw * draw + 1.0) - p
             pairs += 1
     if pairs == 0:
@@ -213,7 +213,7 @@ def chances_with_draws(
 
 
 @giving
-def _not_foretold(place: Places, untied: int) -> tuple[int, int]:
+def _unscored_pairs(place: Places, untied: int) -> tuple[int, int]:
     """The number of pairs that drew, and the number of pairs in which neither entry finished. Only
     the pairs at scored distances count. `untied` is the number of these that do not tie."""
     n, finished, total, unfinished = len(place), len(place), 0, 0
@@ -251,20 +251,22 @@ def _score_round(
     margin: float, out: Floats,
 ) -> None:  # fmt: skip
     n, order = len(place), by_rating(order_by)
-    some, some_order = _experienced(rounds, order)
-    inversion, deviation, untied, _ = compare(place[some], order_by[some], some_order)
+    experienced, experienced_order = _experienced(rounds, order)
+    inversion, deviation, untied, _ = compare(
+        place[experienced], order_by[experienced], experienced_order
+    )
     if untied > 0.0:
-        out[EXPERIENCED], out[PAIR_INVERSION] = len(some), inversion
+        out[EXPERIENCED], out[PAIR_INVERSION] = len(experienced), inversion
         out[RANK_DEVIATION] = deviation
     inversion, deviation, untied, wrong = compare(place, order_by, order)
     surprise, square, scored = 0.0, 0.0, 0
     if untied > 0.0:
         out[ENTRIES], out[PAIR_INVERSION_ALL], out[RANK_DEVIATION_ALL] = n, inversion, deviation
         out[PAIRS], out[KENDALL_TAU] = untied, wrong
-        surprise, square, scored = chances(place, mu, variance, gaussian)
-    out[PAIRS_DRAWN], out[PAIRS_UNFINISHED] = _not_foretold(place, scored)
+        surprise, square, scored = pair_scores(place, mu, variance, gaussian)
+    out[PAIRS_DRAWN], out[PAIRS_UNFINISHED] = _unscored_pairs(place, scored)
     if margin > 0.0:
-        surprise, square, scored = chances_with_draws(place, mu, variance, gaussian, margin)
+        surprise, square, scored = pair_scores_with_draws(place, mu, variance, gaussian, margin)
     if scored > 0:
         out[SCORED], out[LOG_LOSS], out[BRIER], out[PAIRS_SCORED] = n, surprise, square, scored
 

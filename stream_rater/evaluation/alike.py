@@ -28,7 +28,7 @@ from stream_rater.rating.parameters import RatingConfig
 WEIGHTS = tuple(dict.fromkeys(WEIGHT_OF.values()))
 """The columns that are weights of measures."""
 
-FORETOLD = FIELDS.index("pairs_scored")
+PAIRS_SCORED = FIELDS.index("pairs_scored")
 DRAWN, UNFINISHED = FIELDS.index("pairs_drawn"), FIELDS.index("pairs_unfinished")
 
 
@@ -44,9 +44,9 @@ def rounds_before(rows: Ints, before: Ints) -> Ints:
     (players,) has, for each row, the number of rounds that its player played earlier.
     """
     order = np.argsort(rows, kind="stable")
-    held = rows[order]
+    sorted_rows = rows[order]
     found = np.empty(len(rows), np.int64)
-    found[order] = np.arange(len(rows)) - np.searchsorted(held, held)
+    found[order] = np.arange(len(rows)) - np.searchsorted(sorted_rows, sorted_rows)
     total: Ints = before[rows] + found
     return total
 
@@ -77,7 +77,7 @@ def alike(scores: Sequence[Floats]) -> list[Floats]:
             assert np.array_equal(*weights), f"{FIELDS[column]}: unlike rounds are compared"
     unscored = found[0][:, FIELDS.index("scored")] == 0.0
     for each in found:
-        each[unscored, FORETOLD] = 0.0
+        each[unscored, PAIRS_SCORED] = 0.0
         for column in (DRAWN, UNFINISHED):  # a system that skips a round may not count
             each[:, column] = np.max([other[:, column] for other in scores], axis=0)
     return found
@@ -99,7 +99,7 @@ class Counted(NamedTuple):
     winners: int
     """Rounds whose winner is scored."""
 
-    def told(self) -> str:
+    def sentence(self) -> str:
         """These numbers as a sentence to print below a table."""
         parts = [f"log loss and Brier score are of {self.pairs:,} pairs in {self.rounds:,} rounds"]
         for count, what in (
@@ -120,6 +120,6 @@ def counted(scores: Floats, *, draws: bool) -> Counted:
     decided = FIELDS.index("decided")
     winners = np.count_nonzero(scores[:, decided]) if scores.shape[1] > decided else 0
     return Counted(
-        int(np.count_nonzero(scored)), int(scores[:, FORETOLD].sum()), taken, drawn - taken,
+        int(np.count_nonzero(scored)), int(scores[:, PAIRS_SCORED].sum()), taken, drawn - taken,
         int(scores[:, UNFINISHED].sum()), int(winners),
     )  # fmt: skip

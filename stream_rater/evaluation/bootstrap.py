@@ -4,8 +4,8 @@ Both systems are scored on the same rounds. The rounds are resampled with replac
 way for both systems. The interval contains the middle 95 % of the differences of these samples. If
 it contains 0, other rounds of the same kind might have reversed the difference.
 
-More than MOST_DRAWN rounds are resampled in groups of consecutive rounds. This takes less time, and
-where rounds are independent the interval is about as wide.
+More than MOST_RESAMPLED rounds are resampled in groups of consecutive rounds. This takes less time,
+and where rounds are independent the interval is about as wide.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,8 +17,8 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.columns.kernels import kernel
 from stream_rater.evaluation.accuracy import values_and_weights
 
-DRAWS = 2000
-MOST_DRAWN = 20_000
+SAMPLES = 2000
+MOST_RESAMPLED = 20_000
 CHUNK = 1 << 20
 """The number of counts in memory at the same time."""
 
@@ -42,14 +42,16 @@ class Difference:
         return self.low <= 0.0 <= self.high
 
 
-def difference(scores: Floats, base: Floats, measure: str, draws: int = DRAWS) -> Difference | None:
+def difference(
+    scores: Floats, base: Floats, measure: str, samples: int = SAMPLES
+) -> Difference | None:
     """The measure by `scores` minus the measure by `base`, both (R, len(FIELDS)). It is None if
     the measure is undefined for one of them, because all its weights are 0."""
-    return differences(scores, base, [measure], draws)[measure]
+    return differences(scores, base, [measure], samples)[measure]
 
 
 def differences(
-    scores: Floats, base: Floats, measures: Sequence[str], draws: int = DRAWS
+    scores: Floats, base: Floats, measures: Sequence[str], samples: int = SAMPLES
 ) -> dict[str, Difference | None]:
     """The `difference` of each of several measures. All share the same samples, because drawing
     the samples takes most of the time."""
@@ -63,7 +65,7 @@ def differences(
     if not defined:
         return found
     columns = _grouped(np.stack([part for name in defined for part in sums[name]], axis=1))
-    drawn = np.concatenate([times @ columns for times in _draws(len(columns), draws)])
+    drawn = np.concatenate([times @ columns for times in _resample(len(columns), samples)])
     for i, name in enumerate(defined):
         own = slice(4 * i, 4 * i + 4)
         gaps = _differences(drawn[:, own])
@@ -73,8 +75,8 @@ def differences(
 
 
 def _grouped(columns: Floats) -> Floats:
-    """Sums over groups of consecutive rows, so that there are MOST_DRAWN rows at most."""
-    size = -(-len(columns) // MOST_DRAWN)
+    """Sums over groups of consecutive rows, so that there are MOST_RESAMPLED rows at most."""
+    size = -(-len(columns) // MOST_RESAMPLED)
     if size <= 1:
         return columns
     found: Floats = np.add.reduceat(columns, np.arange(0, len(columns), size))
@@ -107,12 +109,12 @@ def _draw(first: int, times: Floats) -> None:
             times[row, r] = counts[r]
 
 
-def _draws(rounds: int, draws: int) -> Iterator[Floats]:
-    """Yield arrays (n, R) of how often each of R rounds is drawn, until there are `draws` samples
+def _resample(rounds: int, samples: int) -> Iterator[Floats]:
+    """Yield arrays (n, R) of how often each of R rounds is drawn, until there are `samples` of them
     in all. Each array overwrites the one before."""
-    times = np.empty((min(draws, max(1, CHUNK // rounds)), rounds))
-    for first in range(0, draws, len(times)):
-        some = times[: draws - first]
+    times = np.empty((min(samples, max(1, CHUNK // rounds)), rounds))
+    for first in range(0, samples, len(times)):
+        some = times[: samples - first]
         _draw(first, some)
         yield some
 

@@ -22,12 +22,12 @@ Named = tuple[str, RatingConfig]
 """The name of a configuration, and the configuration."""
 
 
-Watched = Callable[[str, Sequence[Session]], Iterable[Session]]
+Progress = Callable[[str, Sequence[Session]], Iterable[Session]]
 """Takes the name of a configuration and the sessions that it rates. Returns the same sessions, and
 may show progress while they are read."""
 
 
-def unwatched(_: str, sessions: Sequence[Session]) -> Iterable[Session]:
+def without_progress(_: str, sessions: Sequence[Session]) -> Iterable[Session]:
     """Return the sessions and show no progress."""
     return sessions
 
@@ -85,14 +85,14 @@ class Row(msgspec.Struct, kw_only=True):
 
 def compare(
     file: str, sessions: Iterable[Session], configs: Sequence[Named], train: float,
-    watched: Watched = unwatched, variance_factor: float = 1.0, most_sides: int = MOST_SIDES,
-    *, shown: bool = False,
+    progress: Progress = without_progress, variance_factor: float = 1.0,
+    most_sides: int = MOST_SIDES, *, by_display: bool = False,
 ) -> list[Row]:  # fmt: skip
     """Evaluate each configuration on the rounds of a file, and return a row for each.
 
-    The first `train`, a fraction of the rounds, are rated but not scored. `watched` wraps the
+    The first `train`, a fraction of the rounds, are rated but not scored. `progress` wraps the
     sessions that each configuration rates. `variance_factor` and `most_sides` are those of a
-    Contender. If `shown`, entries are ordered by their displayed ratings, otherwise by mu.
+    Contender. If `by_display`, entries are ordered by their displayed ratings, otherwise by mu.
     """
     began_s, reading_s = perf_counter(), 0.0
     alone = len(configs) == 1
@@ -106,11 +106,11 @@ def compare(
         reading_s = perf_counter() - began_s
     for name, config in configs:
         warm(config, peeked if listed is None else listed, most_sides=most_sides, draws=draws,
-             shown=shown)  # fmt: skip
-        played = sessions if listed is None else watched(name, listed)
+             by_display=by_display)  # fmt: skip
+        played = sessions if listed is None else progress(name, listed)
         outcomes.append(evaluate(
             played, config, threads=True, variance_factor=variance_factor, most_sides=most_sides,
-            draws=draws, shown=shown,
+            draws=draws, by_display=by_display,
         ))  # fmt: skip
     outcomes = outcomes_alike(outcomes)
     rows = [
@@ -137,8 +137,8 @@ def outcomes_alike(outcomes: Sequence[Outcome]) -> list[Outcome]:
     found = []
     for outcome, scores in zip(outcomes, alike([each.scores for each in outcomes]), strict=True):
         decided = scores[:, FIELDS.index("decided")] > 0.0
-        foretold = outcome.foretold.of(decided[outcome.foretold.round])
-        found.append(replace(outcome, scores=scores, foretold=foretold))
+        win_predictions = outcome.win_predictions.of(decided[outcome.win_predictions.round])
+        found.append(replace(outcome, scores=scores, win_predictions=win_predictions))
     return found
 
 

@@ -30,7 +30,7 @@ class System(Protocol):
     def play(self, sessions: Sequence[Session], config: Any) -> Run:
         """Rate a season with this configuration."""
 
-    def told(self, config: Any) -> dict[str, Any]:
+    def described(self, config: Any) -> dict[str, Any]:
         """The configuration as a table for a report."""
 
 
@@ -40,7 +40,7 @@ time that Thurstone takes grows with the range of the ratings."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
+class OwnSystem:
     """One of our systems."""
 
     system: str
@@ -66,14 +66,14 @@ class Ours:
 
     def play(self, sessions: Sequence[Session], config: Any) -> Run:
         """Rate a season with this configuration."""
-        return sides.of_ours(sessions, config)
+        return sides.own_run(sessions, config)
 
-    def told(self, config: Any) -> dict[str, Any]:
+    def described(self, config: Any) -> dict[str, Any]:
         """The configuration as a table for a report."""
         return without_defaults(config)
 
 
-def compared(systems: Sequence[str]) -> list[Ours]:
+def compared_systems(systems: Sequence[str]) -> list[OwnSystem]:
     """Our systems that are compared.
 
     If some of our systems are asked for, these are compared. If all are, those in LEFT_OUT are
@@ -81,15 +81,15 @@ def compared(systems: Sequence[str]) -> list[Ours]:
     placing alone gains.
     """
     if set(systems) != set(spaces.SPACES):
-        return [Ours(each) for each in systems]
+        return [OwnSystem(each) for each in systems]
     return [
-        *(Ours(each) for each in systems if each not in LEFT_OUT),
-        Ours("trueskill", placing=True),
+        *(OwnSystem(each) for each in systems if each not in LEFT_OUT),
+        OwnSystem("trueskill", placing=True),
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class PeerSystem:
     """A system of another package."""
 
     name: str
@@ -105,9 +105,9 @@ class Peer:
 
     def play(self, sessions: Sequence[Session], config: Any) -> Run:
         """Rate a season with this configuration."""
-        return peers.of_peer(sessions, config)
+        return peers.peer_run(sessions, config)
 
-    def told(self, config: Any) -> dict[str, Any]:
+    def described(self, config: Any) -> dict[str, Any]:
         """The configuration as a table for a report."""
         found: dict[str, Any] = msgspec.to_builtins(config)
         return found

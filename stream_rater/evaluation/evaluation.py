@@ -19,13 +19,13 @@ from stream_rater.evaluation import accuracy, winners
 from stream_rater.evaluation.alike import count_unrated, rounds_before
 from stream_rater.evaluation.measures import FIELDS
 from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.winners import Foretold
+from stream_rater.evaluation.winners import WinPredictions
 from stream_rater.rating.model import Wave
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.wins import of_rounds, performances_of
 from stream_rater.rating.stages import rule_of
 from stream_rater.replay.pool import Pool
-from stream_rater.replay.read_ahead import ahead
+from stream_rater.replay.read_ahead import prefetched
 
 MOST_SIDES = 200
 """The winner of a round with more sides is not scored by default. Scoring the winners of larger
@@ -46,7 +46,7 @@ class Outcome:
     """Seconds spent on rating alone."""
     seconds: float
     """Seconds from the first session to the last score."""
-    foretold: Foretold
+    win_predictions: WinPredictions
     """The predicted probability to win of each side, for all rounds whose winner is scored."""
     draws: bool = False
     """Whether draws were outcomes. If not, they were left out."""
@@ -57,7 +57,9 @@ class Outcome:
 
     def calibration(self, train: float) -> list[winners.Bin]:
         """The share of sides that won, by their probability to win, without those first rounds."""
-        return winners.calibration(self.foretold.from_round(trained(len(self.scores), train)))
+        return winners.calibration(
+            self.win_predictions.from_round(trained(len(self.scores), train))
+        )
 
 
 def trained(rounds: int, train: float) -> int:
@@ -77,7 +79,7 @@ class Contender:
     draws: bool | None = None
     """Whether draws are outcomes. With False they are left out and the draw margin is ignored. With
     True or None they are outcomes if the configuration predicts how likely they are."""
-    shown: bool = False
+    by_display: bool = False
     """Whether entries are ordered by their displayed ratings. If not, they are ordered by mu."""
     rating_s: float = 0.0
     """Seconds spent on rating so far."""
@@ -109,8 +111,8 @@ class Contender:
         if pool is None:
             pool = self._pools[session.ladder] = Pool(Ladder(rating=self.config))
         pool.make_room(session.players)
-        folded = pool.rate_rows(session.rounds, session.rows, session.waves, session.numbers)
-        return folded.wave
+        result = pool.rate_rows(session.rounds, session.rows, session.waves, session.numbers)
+        return result.wave
 
     def _experienced(self, session: Session, indices: Ints, wave: Wave | None) -> Wave | None:
         """The wave of a session's rounds `indices`, with the number of informative rounds that each
@@ -120,21 +122,21 @@ class Contender:
         before = np.append(before, np.zeros(session.players - len(before), np.int64))
         self._played[session.ladder], starts = before, bounds(session.rounds.sizes)
         played = rounds_before(session.rows, before)
-        taught = session.rounds.informative(np.zeros(len(session.rounds), bool))
-        rows = session.rows[np.repeat(taught, session.rounds.sizes)]
+        informative = session.rounds.informative(np.zeros(len(session.rounds), bool))
+        rows = session.rows[np.repeat(informative, session.rounds.sizes)]
         self._played[session.ladder] = before + np.bincount(rows, minlength=len(before))
         if wave is None:
             return None
         return wave._replace(rounds=played[spread(starts[indices], session.rounds.sizes[indices])])
 
-    def score(self, wave: Wave) -> tuple[Floats, Foretold]:
+    def score(self, wave: Wave) -> tuple[Floats, WinPredictions]:
         """(R, len(FIELDS)) the scores of the rounds of a wave by the ratings before them, and the
         predicted probability to win of each side. Its round numbers are indices in the wave."""
         gaussian, sigmas, noise = self.config.chances.times(self.variance_factor)
         pairs = accuracy.score(
             wave.round_starts, wave.place, wave.entry_starts, wave.share, wave.mu, wave.sigma,
             wave.rounds, self.config.initial_mu, noise, sigmas, gaussian, self.margin,
-            displayed(self.config, wave) if self.shown else np.empty(0),
+            displayed(self.config, wave) if self.by_display else np.empty(0),
         )  # fmt: skip
         sides = performances_of(
             self.config, wave.entry_starts, wave.share, wave.mu, wave.sigma, self.variance_factor
@@ -142,8 +144,10 @@ class Contender:
         most = self.most_sides
         win = of_rounds(wave.round_starts, sides._replace(margin=self.margin), most)
         won = winners.score(wave.round_starts, wave.place, win, self.margin > 0.0, most)
-        foretold = winners.foretold(wave.round_starts, wave.place, win, won[:, 0] > 0.0)
-        return np.concatenate([pairs, won], axis=1), foretold
+        win_predictions = winners.win_predictions(
+            wave.round_starts, wave.place, win, won[:, 0] > 0.0
+        )
+        return np.concatenate([pairs, won], axis=1), win_predictions
 
 
 def displayed(config: RatingConfig, wave: Wave) -> Floats:
@@ -152,25 +156,27 @@ def displayed(config: RatingConfig, wave: Wave) -> Floats:
     add up. The mu of a team is computed in the same way."""
     rule = rule_of(config)
     newcomer = rule.rating(config.initial_mu, config.initial_sigma)
-    ahead = wave.share * (rule.rating(wave.mu, wave.sigma) - newcomer)
-    found: Floats = newcomer + np.add.reduceat(ahead, wave.entry_starts[:-1])
+    lead = wave.share * (rule.rating(wave.mu, wave.sigma) - newcomer)
+    found: Floats = newcomer + np.add.reduceat(lead, wave.entry_starts[:-1])
     return found
 
 
 def evaluate(
     sessions: Iterable[Session], config: RatingConfig, *, threads: bool = False,
     variance_factor: float = 1.0, most_sides: int = MOST_SIDES, draws: bool | None = None,
-    shown: bool = False,
+    by_display: bool = False,
 ) -> Outcome:  # fmt: skip
     """Rate and score a season with one configuration. With `threads`, reading, rating and scoring
     have a thread each. The winners of rounds with more than `most_sides` sides are not scored.
-    `variance_factor`, `draws` and `shown` are those of a Contender."""
+    `variance_factor`, `draws` and `by_display` are those of a Contender."""
     began_s = perf_counter()
-    contender = Contender(config, variance_factor, most_sides, draws, shown)
-    rated = ahead(contender.rate(ahead(sessions))) if threads else contender.rate(sessions)
-    scores, nobody = [np.zeros((0, len(FIELDS)))], np.empty(0, np.int64)
-    players, numbers = [nobody], [nobody]
-    told = [Foretold(nobody, np.empty(0), np.empty(0, bool))]
+    contender = Contender(config, variance_factor, most_sides, draws, by_display)
+    rated = (
+        prefetched(contender.rate(prefetched(sessions))) if threads else contender.rate(sessions)
+    )
+    scores, empty = [np.zeros((0, len(FIELDS)))], np.empty(0, np.int64)
+    players, numbers = [empty], [empty]
+    predictions = [WinPredictions(empty, np.empty(0), np.empty(0, bool))]
     for session, indices, wave in rated:
         scores.append(np.zeros((len(session.rounds), len(FIELDS))))
         if len(indices) < len(session.rounds):
@@ -179,13 +185,13 @@ def evaluate(
         numbers.append(session.numbers)
         if wave is not None:
             scores[-1][indices], found = contender.score(wave)
-            told.append(found._replace(round=session.numbers[indices[found.round]]))
+            predictions.append(found._replace(round=session.numbers[indices[found.round]]))
     number = np.concatenate(numbers)
     order = np.argsort(number, kind="stable")
-    foretold = Foretold(*map(np.concatenate, zip(*told, strict=True)))
+    win_predictions = WinPredictions(*map(np.concatenate, zip(*predictions, strict=True)))
     return Outcome(
         config, np.concatenate(scores)[order], np.concatenate(players)[order], contender.rating_s,
         perf_counter() - began_s,
-        foretold._replace(round=np.searchsorted(number[order], foretold.round)),
+        win_predictions._replace(round=np.searchsorted(number[order], win_predictions.round)),
         contender.margin > 0.0,
     )  # fmt: skip

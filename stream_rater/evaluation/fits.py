@@ -11,13 +11,13 @@ import numpy as np
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import sides
 from stream_rater.evaluation.accuracy import average
-from stream_rater.evaluation.contestants import Peer, System
+from stream_rater.evaluation.contestants import PeerSystem, System
 from stream_rater.evaluation.game import Game
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import Run, factors_of, scores_of, total_loss, variance_factor
 from stream_rater.evaluation.tuning import PRIOR, UNDEFINED, at_ends, penalty, search
 from stream_rater.evaluation.warming import timed
-from stream_rater.rating.systems.dimension import Dimension, place
+from stream_rater.rating.systems.dimension import Dimension, fraction_of
 
 LOG_LOSS, ORDER, ORDER_OF_ALL = "log_loss", "pair_inversion", "pair_inversion_all"
 """The measures to tune by. The last one replaces the second where nobody has played enough rounds
@@ -42,7 +42,7 @@ class Fit:
     runs: dict[tuple[float, ...], Floats] | None = None
     """The cached scores by point, or None for no cache. Two aims share the scores of the same
     points."""
-    apart: bool = False
+    fits_factor: bool = False
     """Whether each point is scored with the variance factor that suits it best. Then parameters are
     chosen by how well they predict who is better, and the variance factor is fitted separately."""
 
@@ -53,7 +53,7 @@ class Fit:
 
     def start(self) -> list[float]:
         """The point of the first guess."""
-        return [place(each, each.start) for each in self.space]
+        return [fraction_of(each, each.start) for each in self.space]
 
     def config(self, point: Sequence[float]) -> Any:
         """The configuration at a point of the unit cube."""
@@ -80,7 +80,7 @@ class Fit:
         found = self.runs.get(point) if self.runs is not None else None
         if found is None:
             run = self.system.play(self.first, self.config(point))
-            found = scores_of(run, variance_factor(run) if self.apart else 1.0)
+            found = scores_of(run, variance_factor(run) if self.fits_factor else 1.0)
             if self.runs is not None:
                 self.runs[point] = found
         return found
@@ -147,10 +147,10 @@ for."""
 def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
     """Tune a system on the first part of a game, and score it on the other rounds."""
     first, runs = game.first, dict[tuple[float, ...], Floats]()
-    problem = Fit(system, first, LOG_LOSS, runs=runs, apart=True)
+    problem = Fit(system, first, LOG_LOSS, runs=runs, fits_factor=True)
     configs, ends = {DEFAULT: problem.config(problem.start())}, dict[str, tuple[str, ...]]()
     for aim in AIMS:
-        problem = Fit(system, first, aim, runs=runs, apart=True)
+        problem = Fit(system, first, aim, runs=runs, fits_factor=True)
         point = search(problem, trials, workers=1)
         configs[aim], ends[aim] = problem.config(point), at_ends(problem.space, point)
     variants, gains = list[Variant](), dict[str, float | None]()
@@ -166,11 +166,11 @@ def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
             factor = 1.0
         else:
             factors = factors_of(run, game.boundary)
-        told = rest.less_sure(factors)
-        scored[aim] = scores_of(told)
+        rescaled = rest.with_variance_factors(factors)
+        scored[aim] = scores_of(rescaled)
         gains[f"{aim} refitted"] = average(scored[aim], LOG_LOSS)
         last = float(factors[np.argmax(rest.sides.number)]) if len(factors) else factor
-        made = _variant(system, aim, config, (factor, last), early, run, told, scored[aim])
+        made = _variant(system, aim, config, (factor, last), early, run, rescaled, scored[aim])
         variants.append(msgspec.structs.replace(made, at_ends=ends.get(aim, ())))
     gain = Gain(
         default=gains[DEFAULT], default_with_factor=gains[f"{DEFAULT} with factor"],
@@ -183,16 +183,16 @@ def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
 
 def _variant(
     system: System, aim: str, config: Any, factors: tuple[float, float], early: Run, run: Run,
-    told: Run, scores: Floats,
+    rescaled: Run, scores: Floats,
 ) -> Variant:  # fmt: skip
     factor, last = factors
     return Variant(
-        tuned_for=aim, config=system.told(config), variance_factor=factor, last_factor=last,
+        tuned_for=aim, config=system.described(config), variance_factor=factor, last_factor=last,
         first_log_loss=average(scores_of(early, factor), LOG_LOSS),
         pair_inversion=average(scores, ORDER),
         pair_inversion_all=average(scores, ORDER_OF_ALL),
         log_loss=average(scores, LOG_LOSS), brier=average(scores, "brier"),
-        calibration_error=sides.calibration_error(told),
+        calibration_error=sides.calibration_error(rescaled),
         us_update=1e6 * run.seconds / max(run.results, 1), failed_rounds=run.failed,
     )  # fmt: skip
 
@@ -200,9 +200,9 @@ def _variant(
 def _without_prior(
     system: System, game: Game, trials: int, runs: dict[tuple[float, ...], Floats]
 ) -> float | None:
-    if isinstance(system, Peer):
+    if isinstance(system, PeerSystem):
         return None
-    problem = Fit(system, game.first, LOG_LOSS, None, runs, apart=True)
+    problem = Fit(system, game.first, LOG_LOSS, None, runs, fits_factor=True)
     config = problem.config(search(problem, trials, workers=1))
     run = system.play(game.sessions, config)
     early, rest = run.before(game.boundary), run.after(game.boundary)

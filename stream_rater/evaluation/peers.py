@@ -125,7 +125,7 @@ def _ranked(rate: Any) -> Rate:
     return lambda teams, ranks: rate(teams, ranks=ranks)
 
 
-class Peer:
+class PeerReplay:
     """The ratings of one peer during a season."""
 
     def __init__(self, config: PeerConfig) -> None:
@@ -139,8 +139,8 @@ class Peer:
         rated, indices = session.rating(skip_all_tied=False)
         if rated is None:
             return None
-        held = self._ladders.setdefault(session.ladder, {})
-        told: list[tuple[float, float, int]] = []
+        stored = self._ladders.setdefault(session.ladder, {})
+        before_round: list[tuple[float, float, int]] = []
         rows, members = rated.rows.tolist(), rated.rounds.members.tolist()
         place, player, entry = rated.rounds.place, 0, 0
         ranks = np.where(place == DID_NOT_FINISH, LAST, place).tolist()
@@ -149,22 +149,22 @@ class Peer:
             for size in members[entry : entry + entries]:
                 teams.append(rows[player : player + size])
                 player += size
-            told += self._round(held, teams, ranks[entry : entry + entries])
+            before_round += self._round(stored, teams, ranks[entry : entry + entries])
             entry += entries
-        mu, variance, played = (np.array(each) for each in zip(*told, strict=True))
+        mu, variance, played = (np.array(each) for each in zip(*before_round, strict=True))
         numbers, sizes = session.numbers[indices], rated.rounds.entries
         sides = Sides(numbers, sizes, place, mu, variance, played)
         return sides, len(rows)
 
     def _round(
-        self, held: dict[int, tuple[Any, int]], teams: list[list[int]], ranks: list[int]
+        self, stored: dict[int, tuple[Any, int]], teams: list[list[int]], ranks: list[int]
     ) -> list[tuple[float, float, int]]:
         """Rate one round. Returns, for each side before the round, the mean and the variance of its
         performance and its number of rounds. A round that the package fails on changes no
         rating."""
         began_s = perf_counter()
         fresh = self._model.newcomer
-        before = [[held.get(row) or (fresh(), 0) for row in team] for team in teams]
+        before = [[stored.get(row) or (fresh(), 0) for row in team] for team in teams]
         ratings = [[rating for rating, _ in team] for team in before]
         try:
             after = self._model.rate(ratings, ranks)
@@ -172,7 +172,7 @@ class Peer:
             after, self.failed = ratings, self.failed + 1
         for team, counts, rated in zip(teams, before, after, strict=True):
             for row, (_, played), rating in zip(team, counts, rated, strict=True):
-                held[row] = rating, played + 1
+                stored[row] = rating, played + 1
         self.seconds += perf_counter() - began_s
         return [self._side(team) for team in before]
 
@@ -185,9 +185,9 @@ class Peer:
         )
 
 
-def of_peer(sessions: Iterable[Session], config: PeerConfig) -> Run:
+def peer_run(sessions: Iterable[Session], config: PeerConfig) -> Run:
     """Rate a season with a peer. Raises ImportError if its package is not installed."""
-    peer = Peer(config)
+    peer = PeerReplay(config)
     played = [each for session in sessions if (each := peer.play(session)) is not None]
     results = sum(count for _, count in played)
     return Run(

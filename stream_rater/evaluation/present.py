@@ -22,7 +22,7 @@ from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import Run
 from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.rating.parameters import Climbing, RatingConfig
-from stream_rater.rating.systems.dimension import Dimension, place
+from stream_rater.rating.systems.dimension import Dimension, fraction_of
 
 FOR_NEWCOMERS = "initial_mu"
 
@@ -60,15 +60,15 @@ class Present:
         changed |= dict.fromkeys(found.replaced)
         if isinstance(self.rating, Climbing) and len(self.rating.rates) > 1:
             (rate,) = (each for each in self.space if each.name == "learning_rate")
-            factor = changed["learning_rate"] / rate.at(place(rate, rate.start))
+            factor = changed["learning_rate"] / rate.at(fraction_of(rate, rate.start))
             changed["learning_rate"] = tuple((at, x * factor) for at, x in self.rating.rates)
         return structs.replace(self.rating, **changed)
 
     def play(self, sessions: Sequence[Session], config: Any) -> Run:
         """Rate a season with this configuration."""
-        return sides.of_ours(sessions, config)
+        return sides.own_run(sessions, config)
 
-    def told(self, config: Any) -> dict[str, Any]:
+    def described(self, config: Any) -> dict[str, Any]:
         """The configuration as a table, without the values that equal their default."""
         return without_defaults(config)
 

@@ -14,7 +14,7 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.alike import Counted, alike, counted, draws_of
 from stream_rater.evaluation.bootstrap import Difference, differences
-from stream_rater.evaluation.contestants import Ours, System
+from stream_rater.evaluation.contestants import OwnSystem, System
 from stream_rater.evaluation.evaluation import evaluate, trained
 from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, Fit
 from stream_rater.evaluation.measures import FIELDS, WEIGHT_OF
@@ -81,24 +81,24 @@ class Proposal(NamedTuple):
 
 def propose(
     present: RatingConfig, system: str, sessions: Sequence[Session], aim: str = LOG_LOSS, *,
-    train: float, trials: int, workers: int, tell: Callable[[], None] = lambda: None,
+    train: float, trials: int, workers: int, on_trial: Callable[[], None] = lambda: None,
 ) -> Proposal:  # fmt: skip
     """Propose parameters of `system` for one ladder's rounds, which are rated by `present` now.
 
     They are tuned on the first `train`, a fraction of the rounds, by `aim`, one of `fits.AIMS`. If
     `system` is the ladder's own system, the search begins with the present parameters, otherwise
-    with the system's first guess. `tell` is called after each trial.
+    with the system's first guess. `on_trial` is called after each trial.
 
     Raises TooFewRounds, or MissingExtra without SciPy.
     """
-    own: System = Present(present) if system == system_of(present) else Ours(system)
+    own: System = Present(present) if system == system_of(present) else OwnSystem(system)
     guess = own.config({each.name: each.start for each in own.space})
     draws = draws_of([present, guess])
     base = _scores(sessions, present, draws=draws)
     first = trained(len(base), train)
     _check_enough(base, first)
     problem = Fit(own, before(sessions, first), aim)
-    point = search(problem, trials, workers, tell)
+    point = search(problem, trials, workers, on_trial)
     found: RatingConfig = problem.config(point)
     base, tuned = alike([base, _scores(sessions, found, draws=draws)])
     compared = list(_compared(base[first:], tuned[first:]))

@@ -3,7 +3,7 @@ rounds are grouped in waves.
 
 All rounds of a file are called a season here, which has nothing to do with `season-started`. They
 are read a block at a time. The rounds of one ladder in a block are a session. A session is rated in
-one call, wave after wave (`rating.elo_mmr.fold`).
+one call, wave after wave (`rating.elo_mmr.rate_waves`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ from stream_rater.contract.record import Record
 from stream_rater.rating.model import DID_NOT_FINISH, LAST, Places
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.edited_log import EditedLog, RecordValidator, Verdicts
-from stream_rater.replay.edits import places_by
+from stream_rater.replay.edits import indices_by
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.replay.pool import waves_of
 from stream_rater.rounds.batch import RoundBatch
@@ -101,7 +101,7 @@ def sessions_of(
 
     The corrections among the records are applied to the rounds. A round that is left with fewer
     than two entries is skipped. `verdicts` are the verdicts on the corrections. Without them, a
-    correction raises Unjudged.
+    correction raises MissingVerdicts.
     """
     players, number = {} if players is None else players, 0
     log = EditedLog(ANY_LADDER, window, verdicts=verdicts, validator=validator)
@@ -132,7 +132,7 @@ def _sessions(
     rounds: RoundBatch, first: int, players: dict[str, PlayerIndex], *, named: bool
 ) -> Iterator[Session]:
     """Yield a session for each ladder of these rounds. The first round has the number `first`."""
-    ladders = places_by(head.ladder for head in rounds.heads)
+    ladders = indices_by(head.ladder for head in rounds.heads)
     for ladder, chosen in ladders.items():
         own = rounds if len(ladders) == 1 else rounds.take(chosen)
         index = players.setdefault(ladder, PlayerIndex())
@@ -163,14 +163,14 @@ def before(sessions: Iterable[Session], number: int) -> list[Session]:
 def in_blocks(sessions: Iterable[Session]) -> Iterator[Session]:
     """Join sessions of one round each, all of one ladder, into sessions of up to BLOCK_ROUNDS
     rounds, which resemble those of a file."""
-    held: list[Session] = []
+    block: list[Session] = []
     for session in sessions:
-        held.append(session)
-        if len(held) == BLOCK_ROUNDS:
-            yield _joined(held)
-            held = []
-    if held:
-        yield _joined(held)
+        block.append(session)
+        if len(block) == BLOCK_ROUNDS:
+            yield _joined(block)
+            block = []
+    if block:
+        yield _joined(block)
 
 
 def _joined(sessions: Sequence[Session]) -> Session:

@@ -27,7 +27,7 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.ranges import bounds
 from stream_rater.evaluation import accuracy
-from stream_rater.evaluation.accuracy import SURE, distances_of
+from stream_rater.evaluation.accuracy import LEAST_PROBABILITY, distances_of
 from stream_rater.evaluation.evaluation import Contender
 from stream_rater.evaluation.measures import FACTS_OF, FIELDS
 from stream_rater.evaluation.season import Session
@@ -70,7 +70,7 @@ class Sides(Ragged, gc=False):
 
 
 _NONE, _NO_PLACES, _NO_NUMBERS = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0)
-Sides.nothing = Sides(_NONE, _NONE, _NO_PLACES, _NO_NUMBERS, _NO_NUMBERS, _NONE)
+Sides.empty = Sides(_NONE, _NONE, _NO_PLACES, _NO_NUMBERS, _NO_NUMBERS, _NONE)
 
 
 class Run(NamedTuple):
@@ -94,14 +94,14 @@ class Run(NamedTuple):
         """A copy with only the round numbered `boundary` and later rounds."""
         return self._replace(sides=self.sides.take(np.flatnonzero(self.sides.number >= boundary)))
 
-    def less_sure(self, factors: Floats) -> "Run":
+    def with_variance_factors(self, factors: Floats) -> "Run":
         """A copy in which the variances of each round's sides are multiplied by the round's factor.
         `factors` is (R,)."""
         variance = self.sides.variance * np.repeat(factors, self.sides.sizes)
         return self._replace(sides=structs.replace(self.sides, variance=variance))
 
 
-def of_ours(sessions: Iterable[Session], config: RatingConfig) -> Run:
+def own_run(sessions: Iterable[Session], config: RatingConfig) -> Run:
     """Rate a season with one of our systems."""
     contender, chances = Contender(config), config.chances
     found, results = list[Sides](), 0
@@ -189,7 +189,7 @@ def _log_below(z: Floats, *, gaussian: bool) -> Floats:
     with lab_extra():
         from scipy.special import log_ndtr
     found: Floats = log_ndtr(z) if gaussian else -np.logaddexp(0.0, -C * z)
-    return np.clip(found, np.log(SURE), np.log1p(-SURE))
+    return np.clip(found, np.log(LEAST_PROBABILITY), np.log1p(-LEAST_PROBABILITY))
 
 
 def variance_factor(run: Run) -> float:
@@ -226,9 +226,9 @@ def calibration_error(run: Run) -> float | None:
     z, _ = pairs_of(run)
     if not len(z):
         return None
-    told = np.exp(_log_below(np.abs(z), gaussian=run.gaussian))
+    predicted = np.exp(_log_below(np.abs(z), gaussian=run.gaussian))
     won = np.where(z > 0.0, 1.0, np.where(z < 0.0, 0.0, 0.5))
-    order = np.argsort(told, kind="stable")
+    order = np.argsort(predicted, kind="stable")
     bins = [each for each in np.array_split(order, BINS) if len(each)]
-    gaps = [len(each) * abs(float(told[each].mean() - won[each].mean())) for each in bins]
+    gaps = [len(each) * abs(float(predicted[each].mean() - won[each].mean())) for each in bins]
     return sum(gaps) / len(z)

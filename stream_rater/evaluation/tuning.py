@@ -24,7 +24,7 @@ from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sharing import sharing
 from stream_rater.evaluation.spaces import configuration
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.systems.dimension import Dimension, place
+from stream_rater.rating.systems.dimension import Dimension, fraction_of
 
 SEED = 1
 FOR_EVOLUTION = 0.7
@@ -79,11 +79,11 @@ class Problem:
 
     def start(self) -> list[float]:
         """The point of the first guess."""
-        return [place(each, each.start) for each in self.space]
+        return [fraction_of(each, each.start) for each in self.space]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ProblemWithPrior:
     """A problem with a prior. The search finds its most probable parameters, not those that fit
     best.
 
@@ -97,7 +97,7 @@ class Held:
     """The number of pairs, or of rounds, that the total loss is a sum over."""
 
     @classmethod
-    def of(cls, problem: Problem) -> "Held":
+    def of(cls, problem: Problem) -> "ProblemWithPrior":
         """`problem` with the number of pairs, or of rounds, on which its first guess is scored."""
         facts = FACTS_OF[problem.measure]
         most = MOST_SIDES if facts.is_of_winner else 0
@@ -138,13 +138,13 @@ def at_ends(space: Sequence[Dimension], point: Sequence[float]) -> tuple[str, ..
     best value may lie outside the range, or the rounds may not be informative enough."""
     found = []
     for each, x in zip(space, point, strict=True):
-        begun = place(each, each.start)
+        begun = fraction_of(each, each.start)
         if any(abs(x - end) <= END < abs(begun - end) for end in (0.0, 1.0)):
             found.append(each.name)
     return tuple(found)
 
 
-class Searched(Protocol):
+class Searchable(Protocol):
     """The interface of a problem that `search` can solve."""
 
     @property
@@ -165,8 +165,8 @@ Costs = Callable[[Iterable[Sequence[float]]], Iterable[float]]
 class _Trials:
     """Runs and reports trials, and remembers the best point."""
 
-    def __init__(self, costs: Costs, tell: Callable[[], None]) -> None:
-        self._costs, self._tell = costs, tell
+    def __init__(self, costs: Costs, on_trial: Callable[[], None]) -> None:
+        self._costs, self._on_trial = costs, on_trial
         self.best: tuple[float, list[float]] = (np.inf, [])
 
     def all(self, _: object, points: Iterable[Sequence[float]]) -> list[float]:
@@ -177,7 +177,7 @@ class _Trials:
             costs.append(cost)
             if cost < self.best[0]:  # the first of equal ones, so that the first guess stays
                 self.best = cost, point
-            self._tell()
+            self._on_trial()
         return costs
 
     def one(self, point: Floats) -> float:
@@ -186,21 +186,22 @@ class _Trials:
 
 
 def tune(
-    problem: Problem, trials: int, workers: int, tell: Callable[[], None] = lambda: None
+    problem: Problem, trials: int, workers: int, on_trial: Callable[[], None] = lambda: None
 ) -> RatingConfig:
     """The best configuration that is found in about `trials` trials. It is never worse than the
-    first guess. `workers` and `tell` are those of `search`. Raises MissingExtra without SciPy."""
-    return problem.config(search(problem, trials, workers, tell))
+    first guess. `workers` and `on_trial` are those of `search`. Raises MissingExtra without
+    SciPy."""
+    return problem.config(search(problem, trials, workers, on_trial))
 
 
 def search(
-    problem: Searched, trials: int, workers: int, tell: Callable[[], None] = lambda: None
+    problem: Searchable, trials: int, workers: int, on_trial: Callable[[], None] = lambda: None
 ) -> list[float]:
     """The best point of the unit cube that is found in about `trials` trials. It is never worse
     than the point that the search begins with.
 
     `workers` processes share the work. The result depends on the number of trials, not on the
-    number of processes. `tell` is called after each trial. Raises MissingExtra without SciPy.
+    number of processes. `on_trial` is called after each trial. Raises MissingExtra without SciPy.
     """
     with lab_extra():
         from scipy import optimize
@@ -210,10 +211,10 @@ def search(
     population = qmc.LatinHypercube(dimensions, rng=SEED).random(size)
     population[0] = problem.start()
     with sharing(problem, workers) as run:
-        found = _Trials(partial(run, _cost), tell)
+        found = _Trials(partial(run, _cost), on_trial)
         generations = max(int(FOR_EVOLUTION * trials) // size - 1, 0)
         optimize.differential_evolution(
-            _unused, [(0.0, 1.0)] * dimensions, init=population, maxiter=generations, tol=0.0,
+            _never_called, [(0.0, 1.0)] * dimensions, init=population, maxiter=generations, tol=0.0,
             polish=False, updating="deferred", workers=found.all, rng=SEED,
         )  # fmt: skip
         optimize.minimize(
@@ -226,7 +227,7 @@ def search(
     return found.best[1]
 
 
-def _unused(_: Floats) -> float:
+def _never_called(_: Floats) -> float:
     raise AssertionError("costs come from the map")
 
 
@@ -237,7 +238,7 @@ def _simplex(best: Floats) -> Floats:
     return np.vstack([best, best + np.diag(step)])
 
 
-def _cost(problem: Searched, point: Sequence[float]) -> float:
+def _cost(problem: Searchable, point: Sequence[float]) -> float:
     return problem.cost(point)
 
 

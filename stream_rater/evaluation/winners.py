@@ -24,7 +24,7 @@ from stream_rater.rating.elementary import log
 from stream_rater.rating.model import Places
 from stream_rater.rating.prediction.wins import ANY
 
-SURE = 1e-9
+LEAST_PROBABILITY = 1e-9
 """A smaller probability of the outcome that happened counts as this one, because `wins` is not more
 accurate."""
 EDGES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -33,7 +33,7 @@ Z_95 = 1.959964
 """A normal value is within this many standard deviations of its mean with probability 95 %."""
 
 
-class Foretold(NamedTuple):
+class WinPredictions(NamedTuple):
     """The predictions for S sides of scored rounds, and the outcomes."""
 
     round: Ints
@@ -43,13 +43,13 @@ class Foretold(NamedTuple):
     won: Flags
     """(S,) whether the side won."""
 
-    def from_round(self, first: int) -> "Foretold":
+    def from_round(self, first: int) -> "WinPredictions":
         """A copy without the rounds before the round numbered `first`."""
         return self.of(self.round >= first)
 
-    def of(self, kept: Flags) -> "Foretold":
+    def of(self, kept: Flags) -> "WinPredictions":
         """A copy with only the sides that are `kept` (S,)."""
-        return Foretold(self.round[kept], self.win[kept], self.won[kept])
+        return WinPredictions(self.round[kept], self.win[kept], self.won[kept])
 
 
 class Bin(msgspec.Struct, frozen=True):
@@ -81,16 +81,18 @@ def score(round_starts: Ints, place: Places, win: Floats, draws: bool, most: int
         a, b = round_starts[r], round_starts[r + 1]
         if b - a < 2 or b - a > most or (place[a] == place[a + 1] and not draws):
             continue
-        nobody = max(1.0 - np.sum(win[a:b]), 0.0) if draws else 0.0
-        square = nobody * nobody + np.sum(win[a:b] * win[a:b])
-        p = nobody if place[a] == place[a + 1] else win[a]
+        no_winner = max(1.0 - np.sum(win[a:b]), 0.0) if draws else 0.0
+        square = no_winner * no_winner + np.sum(win[a:b] * win[a:b])
+        p = no_winner if place[a] == place[a + 1] else win[a]
         out[r, 0] = 1.0
-        out[r, 1] = -log(min(max(p, SURE), 1.0))
+        out[r, 1] = -log(min(max(p, LEAST_PROBABILITY), 1.0))
         out[r, 2] = 0.5 * (square + 1.0 - 2.0 * p)
     return out
 
 
-def foretold(round_starts: Ints, place: Places, win: Floats, scored: Flags) -> Foretold:
+def win_predictions(
+    round_starts: Ints, place: Places, win: Floats, scored: Flags
+) -> WinPredictions:
     """The predictions for the entries of a wave's scored rounds, and the outcomes. `scored` (R,) is
     whether each round has a score. The round numbers of the result are indices in the wave."""
     sizes = np.diff(round_starts)
@@ -99,10 +101,10 @@ def foretold(round_starts: Ints, place: Places, win: Floats, scored: Flags) -> F
     first = round_starts[:-1][scored]
     won[first] = place[first] != place[first + 1]
     kept = scored[number]
-    return Foretold(number[kept], win[kept], won[kept])
+    return WinPredictions(number[kept], win[kept], won[kept])
 
 
-def calibration(of: Foretold) -> list[Bin]:
+def calibration(of: WinPredictions) -> list[Bin]:
     """The bins that have at least one side, in order of probability."""
     chosen = np.digitize(of.win, EDGES[1:-1])
     count = len(EDGES) - 1

@@ -20,9 +20,9 @@ from stream_rater.replay.edits import Edits
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.rating_changes import numbers_of
 from stream_rater.replay.sequential import Rated
-from stream_rater.replay.what_if import believed, by_sides
+from stream_rater.replay.what_if import believed, order_by_sides
 
-NOBODY = np.empty(0, np.int64)
+NO_ROWS = np.empty(0, np.int64)
 
 
 def text_of(time_s: int) -> str:
@@ -39,8 +39,8 @@ def round_result(
     """The result of a round, with its players in the order of the sides. Players whom corrections
     have removed are left out. `rated`: None if the round changed no rating."""
     if rated is None:
-        return _in_order(round_id, completed_at, NOBODY, NOBODY, None)
-    order, side = by_sides(rated, sides.players, edits)
+        return _in_order(round_id, completed_at, NO_ROWS, NO_ROWS, None)
+    order, side = order_by_sides(rated, sides.players, edits)
     return _in_order(round_id, completed_at, order, side, rated)
 
 
@@ -49,12 +49,12 @@ def _in_order(
 ) -> RoundResult:
     """The result of a round with P players. `order`: (P,) the place of each player among the rated
     ones. `side`: (P,) the number of each player's side."""
-    names, rank, rounds, fewest = list[str](), NOBODY, NOBODY, 0
+    names, rank, rounds, fewest = list[str](), NO_ROWS, NO_ROWS, 0
     numbers = np.empty((0, 7))
     if rated is not None:
         names, fewest = rated.rounds.names.texts(), rated.rule.provisional_rounds
         rank = np.repeat(rated.rounds.place, rated.rounds.members).astype(np.int64)
-        rounds, numbers = rated.folded.wave.rounds + 1, numbers_of(rated)
+        rounds, numbers = rated.result.wave.rounds + 1, numbers_of(rated)
     mu, sigma, before_mu, before_sigma, performance, rating, before = numbers[order].T.copy()
     return RoundResult(
         round_id=round_id, completed_at=completed_at, player=objects(names)[order], side=side,

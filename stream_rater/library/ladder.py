@@ -134,16 +134,16 @@ class Ladder:
         performance_ceiling: float | None, completed_at: datetime | str | None,
     ) -> RoundResult:  # fmt: skip
         """The result of a round whose message is given to `rate`. Raises InvalidRound."""
-        make, rater = self._messages, self._rater
-        who = make.sides_of(sides)
-        standings = make.standings_of(who, ranks, shares)
+        messages, rater = self._messages, self._rater
+        given_sides = messages.sides_of(sides)
+        standings = messages.standings_of(given_sides, ranks, shares)
         if completed_at is None:
             completed_at = self._answers.text_of(rater.latest_s)
-        at = make.time_of(completed_at)
-        message = make.message_of(
+        at = messages.time_of(completed_at)
+        message = messages.message_of(
             rater.ladder, round_id, at, standings, weight, performance_ceiling
         )
-        return self._answers.round_result(round_id, at, who, rate(message), rater.edits)
+        return self._answers.round_result(round_id, at, given_sides, rate(message), rater.edits)
 
     def rate_file(self, path: str | os.PathLike[str], *, ladder: str | None = None) -> FileResult:
         """Rate the rounds of a file of JSON lines in their order. The file may be compressed by
@@ -231,13 +231,15 @@ class Ladder:
         Raises:
             InvalidRound: The sides, the shares or the factor are invalid.
         """
-        make, rater = self._messages, self._rater
-        who = make.sides_of(sides)
-        standings = make.standings_of(who, None, shares)
+        messages, rater = self._messages, self._rater
+        given_sides = messages.sides_of(sides)
+        standings = messages.standings_of(given_sides, None, shares)
         now = self._answers.text_of(rater.latest_s)
-        rater.check(make.message_of(rater.ladder, "prediction", now, standings))
-        parts, factor = [each.shares for each in standings], make.factor_of(variance_factor)
-        return self._answers.prediction(self.parameters, rater.pool, who.players, parts, factor)
+        rater.check(messages.message_of(rater.ladder, "prediction", now, standings))
+        parts, factor = [each.shares for each in standings], messages.factor_of(variance_factor)
+        return self._answers.prediction(
+            self.parameters, rater.pool, given_sides.players, parts, factor
+        )
 
     def what_if(
         self,
@@ -272,8 +274,8 @@ class Ladder:
         Raises:
             InvalidRound: The players are not ids, or are too few for this number of teams.
         """
-        who = self._messages.sides_of([players])
-        (names,) = who.players
+        given_sides = self._messages.sides_of([players])
+        (names,) = given_sides.players
         self._messages.check_teams(teams, len(names))
         return self._answers.balanced(self._rater.pool, names, teams)
 

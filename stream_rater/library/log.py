@@ -31,9 +31,9 @@ class RoundsFile:
                 f"{self.path}: has changed since it was rated, and is needed as it was: rate it "
                 "with a new Ladder"
             )
-        return records_of(self._counted(json_lines(read_lines(self.path), str(self.path))), first)
+        return records_of(self._counting(json_lines(read_lines(self.path), str(self.path))), first)
 
-    def _counted(self, lines: Iterator[bytes]) -> Iterator[bytes]:
+    def _counting(self, lines: Iterator[bytes]) -> Iterator[bytes]:
         count = 0
         for line in lines:
             yield line

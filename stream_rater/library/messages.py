@@ -44,19 +44,19 @@ class Sides(NamedTuple):
 def sides_of(sides: Sequence[Side]) -> Sides:
     """The players of each side. Raises InvalidRound."""
     if isinstance(sides, str):
-        _refuse("malformed", f"sides: {sides!r} is a text, not a list of sides")
+        _reject("malformed", f"sides: {sides!r} is a text, not a list of sides")
     found = Sides([], {})
-    for i, side in enumerate(_listed("sides", sides)):
+    for i, side in enumerate(_as_list("sides", sides)):
         alone = isinstance(side, str | Number)  # `check_id` rejects a number
-        members: Sequence[Any] = (side,) if alone else _listed(f"sides[{i}]", side)
+        members: Sequence[Any] = (side,) if alone else _as_list(f"sides[{i}]", side)
         if not members:
-            _refuse("malformed", f"sides[{i}]: nobody: name one player at least")
+            _reject("malformed", f"sides[{i}]: nobody: name one player at least")
         for k, player in enumerate(members):
             place = f"sides[{i}]" if alone else f"sides[{i}][{k}]"
             check_id(place, player)
             if player in found.places:
                 where = f"{found.places[player]} and {place}"
-                _refuse("duplicate-player", f"{where}: player {player!r} stands in the round twice")
+                _reject("duplicate-player", f"{where}: player {player!r} stands in the round twice")
             found.places[player] = place
         found.players.append(tuple(members))
     return found
@@ -67,14 +67,14 @@ def factor_of(value: object) -> float:
     above 0."""
     factor = number("malformed", "variance_factor", value)
     if not 0.0 < factor < math.inf:
-        _refuse("malformed", f"variance_factor: {factor!r} is not above 0; 1 is the model as it is")
+        _reject("malformed", f"variance_factor: {factor!r} is not above 0; 1 is the model as it is")
     return factor
 
 
 def check_teams(teams: object, players: int) -> None:
     """Raise InvalidRound if this many players cannot form this number of teams."""
     if not isinstance(teams, int) or not 2 <= teams <= players:
-        _refuse(
+        _reject(
             "malformed",
             f"teams: {teams!r} of {players} players: give a whole number from 2 to their number",
         )
@@ -84,24 +84,24 @@ def check_id(place: str, value: object) -> None:
     """Raise InvalidRound if the value is not an id. `place`: its place in the arguments."""
     if not isinstance(value, str):
         cure = f"{QUOTE_IT}: {str(value)!r}" if isinstance(value, Number) else "ids are texts"
-        _refuse("bad-id", f"{place}: {value!r} is no id: {cure}")
+        _reject("bad-id", f"{place}: {value!r} is no id: {cure}")
     try:
         value.encode()
         mistake = id_mistake(value)
     except UnicodeEncodeError:
         mistake = "not to be encoded as UTF-8"
     if mistake:
-        _refuse("bad-id", f"{place}: {mistake}")
+        _reject("bad-id", f"{place}: {mistake}")
 
 
-def _listed(place: str, values: Any) -> list[Any]:
+def _as_list(place: str, values: Any) -> list[Any]:
     try:
         return list(values)
     except TypeError:
-        _refuse("malformed", f"{place}: {values!r} is no list")
+        _reject("malformed", f"{place}: {values!r} is no list")
 
 
-def _refuse(code: str, message: str) -> NoReturn:
+def _reject(code: str, message: str) -> NoReturn:
     raise InvalidRound(code, message)
 
 
@@ -111,9 +111,9 @@ def ranks_of(ranks: Sequence[int | None] | None, sides: int) -> list[int | None]
     """
     if ranks is None:
         return list(range(1, sides + 1))
-    given = _listed("ranks", ranks)
+    given = _as_list("ranks", ranks)
     if len(given) != sides:
-        _refuse("bad-rank", f"ranks: {len(given)} for {sides} sides")
+        _reject("bad-rank", f"ranks: {len(given)} for {sides} sides")
     return [None if rank is None else _rank(f"ranks[{i}]", rank) for i, rank in enumerate(given)]
 
 
@@ -123,7 +123,7 @@ def _rank(place: str, rank: Any) -> int:
     try:
         return min(max(operator.index(rank), 0), MAX_RANK + 1)
     except TypeError:
-        _refuse("bad-rank", f"{place}: {rank!r} is no whole number; None: did not finish")
+        _reject("bad-rank", f"{place}: {rank!r} is no whole number; None: did not finish")
 
 
 def shares_of(
@@ -133,9 +133,9 @@ def shares_of(
     whole round. Raises InvalidRound."""
     if shares is None:
         return [None] * len(players)
-    given = _listed("shares", shares)
+    given = _as_list("shares", shares)
     if len(given) != len(players):
-        _refuse("bad-shares", f"shares: {len(given)} for {len(players)} sides; None: all of it")
+        _reject("bad-shares", f"shares: {len(given)} for {len(players)} sides; None: all of it")
     return [None if each is None else _parts(f"shares[{i}]", each) for i, each in enumerate(given)]
 
 
@@ -143,14 +143,14 @@ def _parts(place: str, parts: Any) -> tuple[float, ...]:
     """The shares of a side: a list of numbers, or one number for a side of one player."""
     if isinstance(parts, Real):
         return (number("bad-shares", place, parts),)
-    listed = enumerate(_listed(place, parts))
+    listed = enumerate(_as_list(place, parts))
     return tuple(number("bad-shares", f"{place}[{k}]", part) for k, part in listed)
 
 
 def number(code: str, place: str, value: Any) -> float:
     """A number as a float. Raises InvalidRound with this code if the value is not a number."""
     if not isinstance(value, Real):
-        _refuse(code, f"{place}: {value!r} is no number")
+        _reject(code, f"{place}: {value!r} is no number")
     return float(value)
 
 
@@ -159,12 +159,12 @@ def time_of(completed_at: datetime | str) -> str:
     for a datetime without a zone, a text that is not ASCII, or another type."""
     if isinstance(completed_at, str):
         if not completed_at.isascii():
-            _refuse("bad-time", f"completed_at: {completed_at!r} is no RFC 3339 time")
+            _reject("bad-time", f"completed_at: {completed_at!r} is no RFC 3339 time")
         return completed_at
     if not isinstance(completed_at, datetime):
-        _refuse("bad-time", f"completed_at: {completed_at!r} is neither a datetime nor a text")
+        _reject("bad-time", f"completed_at: {completed_at!r} is neither a datetime nor a text")
     if completed_at.tzinfo is None:
-        _refuse("bad-time", "completed_at: a datetime without a zone: give tzinfo=UTC, or another")
+        _reject("bad-time", "completed_at: a datetime without a zone: give tzinfo=UTC, or another")
     return completed_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -211,7 +211,7 @@ def record_of(offset: int, message: bytes) -> Record:
     return Record(0, offset, message, HEADERS, received_s=math.inf)
 
 
-def refusal_of(invalid: Invalid) -> InvalidRound:
+def argument_error(invalid: Invalid) -> InvalidRound:
     """The error for a rejected round, with the place in the arguments instead of the message."""
     message = str(invalid)
     for place, ours in _PLACES:

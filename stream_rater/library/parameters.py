@@ -67,7 +67,7 @@ def rating_of(system: str, parameters: Mapping[str, Any]) -> RatingConfig:
     try:
         return from_builtins({"system": system, **plain})
     except BadParameters as error:
-        raise BadParameters(f"Ladder: {_cured(str(error), parameters)}") from None
+        raise BadParameters(f"Ladder: {_with_hint(str(error), parameters)}") from None
 
 
 def _plain(value: Any) -> Any:
@@ -75,7 +75,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _cured(mistake: str, parameters: Mapping[str, Any]) -> str:
+def _with_hint(mistake: str, parameters: Mapping[str, Any]) -> str:
     """The text of the mistake. If a parameter is one that no system has, the text ends with the
     most similar name."""
     known = list(Parameters.__annotations__)

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from stream_rater.config.ladders import Ladder, one_ladder
+from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
 from stream_rater.library import messages
@@ -28,7 +28,7 @@ from stream_rater.replay.edits import Edits
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Rated, Replay
 from stream_rater.replay.what_if import what_if
-from stream_rater.rounds.decoder import RoundDecoder, places_of
+from stream_rater.rounds.decoder import RoundDecoder, correction_indices
 from stream_rater.rounds.validation import Invalid
 
 UNNAMED = "notebook"
@@ -37,11 +37,11 @@ UNNAMED = "notebook"
 WINDOW = Settings().duplicate_window
 """The number of records within which a round id counts once, as in the service."""
 
-MOST_REFUSALS = 1000
+MOST_REJECTED_LINES = 1000
 """The largest number of rejected lines of a file that are stored."""
 
 
-class _Work:
+class _LogReplay:
     """The replay of a ladder's log so far."""
 
     def __init__(self, ladder: str, rating: RatingConfig, verdicts: Verdicts | None) -> None:
@@ -50,7 +50,7 @@ class _Work:
         self.latest_s = 0
         """The completion time of its latest round, Unix seconds; 0 before the first."""
         self._empty = Pool(Ladder(rating=rating))
-        self._replay = Replay(one_ladder(rating), WINDOW, verdicts=verdicts)
+        self._replay = Replay(any_ladder(rating), WINDOW, verdicts=verdicts)
 
     @property
     def pool(self) -> Pool:
@@ -59,12 +59,12 @@ class _Work:
 
     def feed(self, records: Sequence[Record]) -> tuple[LogBatch, list[Rated]]:
         """Rate the rounds in these records. Returns the batch of all records, and the rated rounds
-        of this ladder. Raises Unjudged."""
+        of this ladder. Raises MissingVerdicts."""
         batch = self._replay.feed(records)
-        own = [each for each in batch.rated if each.pool is self.pool]
-        for each in own:
+        rated = [each for each in batch.rated if each.pool is self.pool]
+        for each in rated:
             self.latest_s = max(self.latest_s, int(each.rounds.time.max()))
-        return batch.log, own
+        return batch.log, rated
 
 
 class Rater:
@@ -76,7 +76,7 @@ class Rater:
         """The ladder's id."""
         self._is_named = False
         self._log = Log()
-        self._current: _Work | None = None
+        self._current: _LogReplay | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """The state without the replay, whose tables are valid only in this process."""
@@ -88,20 +88,20 @@ class Rater:
         return self._log.end
 
     @property
-    def _work(self) -> _Work:
+    def _work(self) -> _LogReplay:
         """The replay of the whole log. It is made again if a call has failed."""
         if self._current is None:
             log, ladder = self._log, self.ladder
             self._current = with_verdicts(
                 lambda verdicts: self._replayed(log, ladder, verdicts), log.records,
-                one_ladder(self.rating), WINDOW,
+                any_ladder(self.rating), WINDOW,
             )  # fmt: skip
         return self._current
 
-    def _replayed(self, log: Log, ladder: str, verdicts: Verdicts | None) -> _Work:
-        work = _Work(ladder, self.rating, verdicts)
-        for some in batches_of(log.records()):
-            work.feed(some)
+    def _replayed(self, log: Log, ladder: str, verdicts: Verdicts | None) -> _LogReplay:
+        work = _LogReplay(ladder, self.rating, verdicts)
+        for batch in batches_of(log.records()):
+            work.feed(batch)
         return work
 
     @property
@@ -124,28 +124,28 @@ class Rater:
     def check(self, message: bytes) -> None:
         """Raise InvalidRound if the round in this message cannot be rated."""
         try:
-            RoundDecoder(one_ladder(self.rating)).read(messages.record_of(0, message))
+            RoundDecoder(any_ladder(self.rating)).read(messages.record_of(0, message))
         except Invalid as invalid:
-            raise messages.refusal_of(invalid) from None
+            raise messages.argument_error(invalid) from None
 
     def rate(self, message: bytes) -> Rated | None:
         """Rate a round of the ladder; None if it changes no rating. Raises InvalidRound."""
         work, self._current = self._work, None
-        batch, own = work.feed([messages.record_of(self._log.end, message)])
+        batch, rated = work.feed([messages.record_of(self._log.end, message)])
         self._current = work
         for _, invalid in batch.rejected:
-            raise messages.refusal_of(invalid)
+            raise messages.argument_error(invalid)
         self._log.add_round(message)
-        return own[0] if own else None
+        return rated[0] if rated else None
 
     def what_if(self, message: bytes) -> Rated | None:
         """The result that rating this round of the ladder would give; None if it would change no
         rating. Raises InvalidRound."""
         work = self._work
         record = messages.record_of(self._log.end, message)
-        rounds, (refusal,) = RoundDecoder(one_ladder(self.rating)).decode([record])
-        if refusal is not None:
-            raise messages.refusal_of(refusal)
+        rounds, (rejection,) = RoundDecoder(any_ladder(self.rating)).decode([record])
+        if rejection is not None:
+            raise messages.argument_error(rejection)
         return what_if(work.pool, work.edits, rounds)
 
     # --- a file ---
@@ -167,17 +167,17 @@ class Rater:
         first = log.end
         tally = _Tally(file, first, name, chosen=ladder is not None)
 
-        def run(verdicts: Verdicts | None) -> _Work:
+        def run(verdicts: Verdicts | None) -> _LogReplay:
             work = self._replayed(log, name, verdicts)
             self._feed(work, file.records(first), tally)
             return work
 
-        if first and log is self._log and not self._reaches_back(file, tally):
+        if first and log is self._log and not self._has_corrections(file, tally):
             work, self._current = self._work, None
             self._feed(work, file.records(first), tally)
         else:
             work = with_verdicts(
-                run, lambda: chain(log.records(), file.records(first)), one_ladder(self.rating),
+                run, lambda: chain(log.records(), file.records(first)), any_ladder(self.rating),
                 WINDOW,
             )  # fmt: skip
         log.add_file(file)
@@ -185,27 +185,27 @@ class Rater:
         self.ladder, self._is_named = name, self._is_named or tally.rounds > 0
         return tally.result()
 
-    def _reaches_back(self, file: RoundsFile, tally: "_Tally") -> bool:
+    def _has_corrections(self, file: RoundsFile, tally: "_Tally") -> bool:
         """Whether a file has corrections, which change rounds that were rated before. Raises the
         errors that rating the file would raise, so that nothing has to be undone."""
-        decoder = RoundDecoder(one_ladder(self.rating))
-        for some in batches_of(file.records(tally.first)):
-            if places_of(some):
+        decoder = RoundDecoder(any_ladder(self.rating))
+        for batch in batches_of(file.records(tally.first)):
+            if correction_indices(batch):
                 return True
-            tally.check(LoggedRounds.of(some, *decoder.decode(some)))
+            tally.check(LoggedRounds.of(batch, *decoder.decode(batch)))
         return False
 
     @staticmethod
-    def _feed(work: _Work, records: Iterator[Record], tally: "_Tally") -> None:
+    def _feed(work: _LogReplay, records: Iterator[Record], tally: "_Tally") -> None:
         tally.begin()
-        for some in batches_of(records):
-            tally.add(*work.feed(some))
+        for batch in batches_of(records):
+            tally.add(*work.feed(batch))
 
     def _ladder_of(self, file: RoundsFile) -> str:
         """The ladder of a file's first valid round; the present ladder if there is none."""
-        decoder = RoundDecoder(one_ladder(self.rating))
+        decoder = RoundDecoder(any_ladder(self.rating))
         for record in file.records(0):
-            if not places_of([record]) and (rounds := decoder.decode([record])[0]):
+            if not correction_indices([record]) and (rounds := decoder.decode([record])[0]):
                 return rounds.heads[0].ladder
         return self.ladder
 
@@ -224,33 +224,33 @@ class _Tally:
 
     def begin(self) -> None:
         """Set all counts to 0, for the start of the file."""
-        self.rounds = self._updates = self._corrections = self._others = self._refused = 0
-        self._refusals: list[RefusedLine] = []
+        self.rounds = self._updates = self._corrections = self._others = self._rejected = 0
+        self._rejected_lines: list[RefusedLine] = []
 
-    def check(self, some: LoggedRounds) -> None:
+    def check(self, batch: LoggedRounds) -> None:
         """Raise OtherLadder if a round is of another ladder and no ladder was chosen."""
-        heads = some.rounds.heads
+        heads = batch.rounds.heads
         other = next((i for i, head in enumerate(heads) if head.ladder != self._ladder), None)
         if other is not None and not self._chosen:
             raise OtherLadder(
-                f"{self._file.path}:{self._line(int(some.offset[other]))}: a round of ladder "
+                f"{self._file.path}:{self._line(int(batch.offset[other]))}: a round of ladder "
                 f"{heads[other].ladder!r} among those of {self._ladder!r}: say which to rate, as "
                 f"ladder={self._ladder!r}"
             )
 
-    def add(self, batch: LogBatch, own: Sequence[Rated]) -> None:
-        """Count a batch of lines. `own`: the rated rounds of this ladder. Raises OtherLadder as
+    def add(self, batch: LogBatch, rated: Sequence[Rated]) -> None:
+        """Count a batch of lines. `rated`: the rated rounds of this ladder. Raises OtherLadder as
         `check` does."""
         self.check(batch.rounds)
         rounds = sum(head.ladder == self._ladder for head in batch.rounds.rounds.heads)
         self.rounds += rounds
         self._others += len(batch.rounds) - rounds
-        self._updates += sum(len(each.rows) for each in own)
+        self._updates += sum(len(each.rows) for each in rated)
         self._corrections += len(batch.corrections)
-        self._refused += len(batch.rejected)
-        self._refusals += [
+        self._rejected += len(batch.rejected)
+        self._rejected_lines += [
             RefusedLine(self._line(record.offset), invalid.code, str(invalid))
-            for record, invalid in batch.rejected[: MOST_REFUSALS - len(self._refusals)]
+            for record, invalid in batch.rejected[: MOST_REJECTED_LINES - len(self._rejected_lines)]
         ]
 
     def _line(self, offset: int) -> int:
@@ -260,5 +260,5 @@ class _Tally:
         """The counts as the result of the file."""
         return FileResult(
             str(self._file.path), self._ladder, self.rounds, self._updates, self._corrections,
-            self._others, self._refused, tuple(self._refusals),
+            self._others, self._rejected, tuple(self._rejected_lines),
         )  # fmt: skip

@@ -59,15 +59,15 @@ class Columns:
         cells = [list(self.columns()), *self._cells()]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         left = [column.dtype.kind in "OM" for column in self.columns().values()]
-        return "\n".join([self.title, *_lines(cells, widths, left), *self._rest()])
+        return "\n".join([self.title, *_lines(cells, widths, left), *self._hidden_rows()])
 
     def _repr_html_(self) -> str:
         """The table as HTML, for notebooks."""
         head = _row("th", self.columns())
         body = "".join(_row("td", cells) for cells in self._cells())
-        rest = "".join(f"<p>{html.escape(line)}</p>" for line in self._rest())
+        hidden_rows = "".join(f"<p>{html.escape(line)}</p>" for line in self._hidden_rows())
         title = html.escape(self.title)
-        return f"<table><caption>{title}</caption>{head}{body}</table>{rest}"
+        return f"<table><caption>{title}</caption>{head}{body}</table>{hidden_rows}"
 
     def _cells(self) -> Iterator[list[str]]:
         """The first rows as texts."""
@@ -85,7 +85,7 @@ class Columns:
             return shown(", ".join(map(str, value)))
         return "" if value is None else shown(str(value))
 
-    def _rest(self) -> list[str]:
+    def _hidden_rows(self) -> list[str]:
         left = len(self) - SHOWN_ROWS
         return [f"… and {left:,} more"] if left > 0 else []
 

@@ -24,21 +24,21 @@ from stream_rater.replay.edited_log import LoggedRounds
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.replay.pool import BeliefTable, depths
 
-MARK = 4
+PREFIX_BYTES = 4
 """The bytes before each name that hold the number of its ladder, so that equal names on two ladders
 differ."""
 
 
 @kernel
-def _marked(data: Bytes, starts: Ints, ends: Ints, numbers: Ints) -> tuple[Bytes, Ints]:
+def _prefixed(data: Bytes, starts: Ints, ends: Ints, numbers: Ints) -> tuple[Bytes, Ints]:
     """Concatenate names, each after its ladder's number. Returns the bytes and the (n,) ends."""
-    out = np.empty(MARK * len(ends) + (ends - starts).sum(), np.uint8)
+    out = np.empty(PREFIX_BYTES * len(ends) + (ends - starts).sum(), np.uint8)
     out_ends = np.empty(len(ends), np.int64)
     at = 0
     for i in range(len(ends)):
-        for k in range(MARK):
+        for k in range(PREFIX_BYTES):
             out[at + k] = (numbers[i] >> (8 * k)) & 255
-        at = put(out, at + MARK, data, starts[i], ends[i])
+        at = put(out, at + PREFIX_BYTES, data, starts[i], ends[i])
         out_ends[i] = at
     return out, out_ends
 
@@ -61,7 +61,7 @@ class PlayerTable:
         known = self._numbers
         numbers = [known.setdefault(each, len(known)) for each in players.ladders.texts]
         names = players.names
-        data, ends = _marked(
+        data, ends = _prefixed(
             names.data, names.starts, names.ends, np.array(numbers, np.int64)[players.ladder]
         )
         return self._index.rows(StringColumn(data, np.append(0, ends)[:-1], ends))
@@ -71,10 +71,12 @@ class PlayerTable:
         if len(self._ladder_column.names.ends) < len(self._numbers):
             self._ladder_column = LadderColumn(StringColumn.of(list(self._numbers)))
         names = self._index.names(rows)
-        marks = names.data[names.starts[:, np.newaxis] + np.arange(MARK)]
+        marks = names.data[names.starts[:, np.newaxis] + np.arange(PREFIX_BYTES)]
         ladder = marks.view("<u4").ravel().astype(np.int64)
         return PlayerColumn(
-            self._ladder_column, ladder, StringColumn(names.data, names.starts + MARK, names.ends)
+            self._ladder_column,
+            ladder,
+            StringColumn(names.data, names.starts + PREFIX_BYTES, names.ends),
         )
 
 
@@ -115,12 +117,12 @@ class BulkReplay(BeliefTable):
             self._latest = np.zeros(len(self._beliefs), np.int64)
         starts = bounds(logged.rounds.sizes)
         depth = depths(starts, rows, self._latest)
-        rule = logged.rounds.rule
+        rule = logged.rounds.config_index
         order = np.lexsort((rule, depth))
         changes = np.flatnonzero(np.diff(depth[order]) | np.diff(rule[order])) + 1
-        for some in np.split(order, changes):
-            wave = logged.take(some)
-            yield BulkWave(wave, rows[spread(starts[some], wave.rounds.sizes)])
+        for places in np.split(order, changes):
+            wave = logged.take(places)
+            yield BulkWave(wave, rows[spread(starts[places], wave.rounds.sizes)])
 
     def rate(
         self, wave: BulkWave, config: RatingConfig, started: tuple[Season, ...] = ()
@@ -139,7 +141,7 @@ class BulkReplay(BeliefTable):
         evidence = stages.estimate(rating, rounds.wave(header, rows, rating.fixed_players))
         stages.update(self._beliefs, rows, evidence, [rule], same)
         times = np.repeat(rounds.time, rounds.sizes)
-        stages.note_round(self._beliefs, rows, wave.offsets, times)
+        stages.record_round(self._beliefs, rows, wave.offsets, times)
         seasons.remember(self._beliefs, before)
         return evidence
 

@@ -5,13 +5,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stream_rater.adapters.kafka.ladder_events import disagreement, noted_ladders
+from stream_rater.adapters.kafka.ladder_events import disagreement, read_ladder_events
 from stream_rater.adapters.kafka.reader import Rereader
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration, Failed
-from stream_rater.config.files import service_ladders
+from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
@@ -40,47 +40,53 @@ def checkpoint(settings: Settings, named: Sequence[str]) -> None:
     A checkpoint includes all rounds that are finished now. Workers may run at the same time. Raises
     BadConfiguration or Failed.
     """
-    ladders = service_ladders(settings)
+    ladders = ladders_of_settings(settings)
     with named_failures():
         selfcheck.check()
         admin = Admin(settings)
         topic = admin.topics.rounds
         (partitions,) = admin.partitions_of(topic)
         finished = admin.committed(ESTIMATORS, topic, partitions)
-        notes = noted_ladders(settings, admin)  # read last, so it covers all before the offsets
-        maker = _Maker(settings, admin, ladders, notes, partitions)
+        # Read last, so that it covers everything before the offsets.
+        ladder_log = read_ladder_events(settings, admin)
+        maker = _CheckpointMaker(settings, admin, ladders, ladder_log, partitions)
         try:
-            for ladder in named or sorted(notes.ladders):
-                if ladder not in notes.ladders:
+            for ladder in named or sorted(ladder_log.ladders):
+                if ladder not in ladder_log.ladders:
                     raise BadConfiguration(f"ladder {ladder!r} has no rounds: name one that has")
                 maker.make(ladder, finished[partition_of(ladder, partitions)] or 0)
         finally:
             maker.close()
 
 
-class _Maker:
+class _CheckpointMaker:
     """Makes checkpoints of ladders, one after the other."""
 
     def __init__(
-        self, settings: Settings, admin: Admin, ladders: Ladders, notes: LadderLog, partitions: int
+        self,
+        settings: Settings,
+        admin: Admin,
+        ladders: Ladders,
+        ladder_log: LadderLog,
+        partitions: int,
     ) -> None:
         self._settings = settings
         self._ladders = ladders
-        self._notes = notes
+        self._ladder_log = ladder_log
         self._partitions = partitions
         self._store = RedisStore(settings)
         self._failures: list[str] = []
         self._store.checkpoints.on_failure = self._failures.append
         self._log = Rereader(settings, admin.topics.rounds)
-        kept, topic = self._store.checkpoints, admin.topics.rounds
+        checkpoints, topic = self._store.checkpoints, admin.topics.rounds
         self._actions: dict[type, Callable[[Any], Any]] = {
             LogStarts: lambda _: admin.starts(topic, partitions),
             ReadAgain: lambda e: self._log.read(e.partition, e.first, e.end),
-            Checkpoints: lambda e: kept.heads(e.ladder),
-            ReadPiece: lambda e: kept.read(e.ladder, e.name, e.number),
-            WritePiece: lambda e: kept.write(e.ladder, e.name, e.number, e.data),
-            KeepCheckpoint: lambda e: kept.keep(e.ladder, e.name, e.head),
-            DropCheckpoint: lambda e: kept.drop(e.ladder, e.name, e.pieces),
+            Checkpoints: lambda e: checkpoints.heads(e.ladder),
+            ReadPiece: lambda e: checkpoints.read(e.ladder, e.name, e.number),
+            WritePiece: lambda e: checkpoints.write(e.ladder, e.name, e.number, e.data),
+            KeepCheckpoint: lambda e: checkpoints.keep(e.ladder, e.name, e.head),
+            DropCheckpoint: lambda e: checkpoints.drop(e.ladder, e.name, e.pieces),
         }
 
     def make(self, ladder: str, end: int) -> None:
@@ -88,12 +94,12 @@ class _Maker:
 
         Raises BadConfiguration or Failed.
         """
-        if why := disagreement(self._settings, self._ladders, self._notes, only=ladder):
+        if why := disagreement(self._settings, self._ladders, self._ladder_log, only=ladder):
             raise BadConfiguration(f"{why}: no checkpoint was made")
         self._failures.clear()
         began_s = time.monotonic()
         partition = partition_of(ladder, self._partitions)
-        accepted = LadderEdits(self._notes.corrections.get(ladder, ())).accepted(end)
+        accepted = LadderEdits(self._ladder_log.corrections.get(ladder, ())).accepted(end)
         log = LogContext(self._ladders, self._settings.duplicate_window, self._partitions)
         job = CorrectionJob(ladder, partition, end, None, (), accepted, log)
         self._run(job, ladder)
@@ -102,15 +108,15 @@ class _Maker:
                 f"partition {partition} of round-completed starts at {job.deleted_before}: the "
                 "rounds before it were deleted, and ratings cannot be computed without them"
             )
-        if job.made is None and self._failures:
+        if job.checkpoint_players is None and self._failures:
             raise Failed(f"ladder {shown(ladder)!r}: no checkpoint was made: {self._failures[0]}")
         place = f"before offset {end} of partition {partition}"
-        if job.made is None:
-            told = f"there is one of all rounds {place}"
+        if job.checkpoint_players is None:
+            result = f"there is one of all rounds {place}"
         else:
             took_s = time.monotonic() - began_s
-            told = f"{job.made:,} players, of the rounds {place}, in {took_s:.1f} s"
-        print(f"ladder {shown(ladder)!r}: {told}")
+            result = f"{job.checkpoint_players:,} players, of the rounds {place}, in {took_s:.1f} s"
+        print(f"ladder {shown(ladder)!r}: {result}")
 
     def _run(self, job: CorrectionJob, label: str) -> None:
         with progress(percent=True) as bar:

@@ -23,14 +23,17 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations.cutoff import Cutoff
-from stream_rater.pipeline.corrections.correction_ports import Noted, NotedCorrection
-from stream_rater.pipeline.corrections.edits_in_force import note_of
+from stream_rater.pipeline.corrections.correction_ports import (
+    CorrectionsByLadder,
+    RecordedCorrection,
+)
+from stream_rater.pipeline.corrections.edits_in_force import recorded_correction
 from stream_rater.rating import record as belief_record
 from stream_rater.rating import stages
 from stream_rater.rating.model import Beliefs, newcomers
-from stream_rater.replay.corrected import judged
+from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import Verdicts
-from stream_rater.rounds.corrections import decode
+from stream_rater.rounds.correction_records import decode
 from stream_rater.rounds.decoder import kind_of
 from stream_rater.rounds.validation import Invalid
 
@@ -47,39 +50,39 @@ class Edition(NamedTuple):
     """A replay of the log with some of its corrections, for some of its players."""
 
     verdicts: Verdicts
-    """The verdicts on the corrections that count (`corrected.judged`)."""
+    """The verdicts on the corrections that count (`corrected.verdicts_of_log`)."""
     limits: Mapping[str, int]
     """By ladder, the offset of the first applied correction that this edition leaves out. The
     edition is for the players whose pending parts are of this correction."""
 
 
 def editions(
-    again: Callable[[], Iterable[Record]], ladders: Ladders, window: int, partitions: int,
+    read_log: Callable[[], Iterable[Record]], ladders: Ladders, window: int, partitions: int,
     cutoff: Cutoff,
 ) -> list[Edition]:  # fmt: skip
     """The editions of the log. The first one has all applied corrections, and is for all players
-    without pending correction parts. `again` yields the whole log at each call."""
-    waiting: dict[str, set[int]] = {}
-    for (ladder, _), offset in cutoff.awaiting().items():
-        waiting.setdefault(ladder, set()).add(offset)
-    most = max(map(len, waiting.values()), default=0)
+    without pending correction parts. `read_log` yields the whole log at each call."""
+    pending: dict[str, set[int]] = {}
+    for (ladder, _), offset in cutoff.pending_corrections().items():
+        pending.setdefault(ladder, set()).add(offset)
+    most = max(map(len, pending.values()), default=0)
     each_limits: list[dict[str, int]] = [{}] + [
-        {ladder: sorted(some)[i] for ladder, some in waiting.items() if i < len(some)}
+        {ladder: sorted(group)[i] for ladder, group in pending.items() if i < len(group)}
         for i in range(most)
     ]
     found = []
     for limits in each_limits:
 
-        def done(limits: Mapping[str, int] = limits) -> Iterator[Record]:
-            for record in again():
-                if not kind_of(record) or _is_done(record, ladders, partitions, cutoff, limits):
+        def applied_records(limits: Mapping[str, int] = limits) -> Iterator[Record]:
+            for record in read_log():
+                if not kind_of(record) or _is_applied(record, ladders, partitions, cutoff, limits):
                     yield record
 
-        found.append(Edition(judged(done, ladders, window, partitions), limits))
+        found.append(Edition(verdicts_of_log(applied_records, ladders, window, partitions), limits))
     return found
 
 
-def _is_done(
+def _is_applied(
     record: Record, ladders: Ladders, partitions: int, cutoff: Cutoff, limits: Mapping[str, int]
 ) -> bool:
     """Whether the correction in a record is applied and within the limits. A correction is applied
@@ -93,30 +96,35 @@ def _is_done(
     return record.offset < min(sent, limits.get(ladder, sent))
 
 
-def to_restate(worked_in: Verdicts, noted: Noted, judge_all: Callable[[], Verdicts]) -> Noted:
+def to_restate(
+    applied: Verdicts, noted: CorrectionsByLadder, validate_all: Callable[[], Verdicts]
+) -> CorrectionsByLadder:
     """By ladder, its corrections as a replay of the log finds them, for each ladder whose ladder
     events say otherwise. These events may belong to another log, or were lost with their topic.
 
-    `worked_in`: the verdicts on the applied corrections. `noted`: the corrections in the ladder
-    events. `judge_all`: gives the verdicts on all corrections in the log. The events of a
+    `applied`: the verdicts on the applied corrections. `noted`: the corrections in the ladder
+    events. `validate_all`: gives the verdicts on all corrections in the log. The events of a
     correction in progress stay, if the log agrees.
     """
-    found = _notes_by(worked_in)
-    known = {(ladder, each.place) for ladder, some in found.items() for each in some}
-    others = {(ladder, each.place) for ladder, some in noted.items() for each in some} - known
+    found = _expected_events(applied)
+    known = {(ladder, each.place) for ladder, group in found.items() for each in group}
+    others = {(ladder, each.place) for ladder, group in noted.items() for each in group} - known
     if others:
         known |= others
         found = {
-            ladder: [each for each in some if (ladder, each.place) in known]
-            for ladder, some in _notes_by(judge_all()).items()
+            ladder: [each for each in group if (ladder, each.place) in known]
+            for ladder, group in _expected_events(validate_all()).items()
         }
     every = {ladder: found.get(ladder, []) for ladder in dict.fromkeys((*found, *noted))}
-    return {each: some for each, some in every.items() if some != list(noted.get(each, ()))}
+    return {each: group for each, group in every.items() if group != list(noted.get(each, ()))}
 
 
-def _notes_by(verdicts: Verdicts) -> dict[str, list[NotedCorrection]]:
+def _expected_events(verdicts: Verdicts) -> dict[str, list[RecordedCorrection]]:
     """By ladder, the ladder events that workers write for these verdicts."""
-    return {each: [note_of(*one) for one in some] for each, some in verdicts.worked_in.items()}
+    return {
+        each: [recorded_correction(*one) for one in group]
+        for each, group in verdicts.applied.items()
+    }
 
 
 def last_published(
@@ -133,7 +141,7 @@ def last_published(
     return found
 
 
-class Marks:
+class CorrectionTraces:
     """Restores in rebuilt beliefs the values that corrections have left in the store. It has
     nothing to do with the marks that a rebuild writes to the shards."""
 
@@ -142,46 +150,52 @@ class Marks:
         ladders: Ladders,
     ) -> None:  # fmt: skip
         """`published`: the last published mu and sigma of players of ladders with corrections."""
-        self._awaiting = cutoff.awaiting()
+        self._pending = cutoff.pending_corrections()
         self._limits = edition.limits
-        self._published = {player: each for player, each in published.items() if self._has(player)}
+        self._published = {
+            player: each for player, each in published.items() if self._covers(player)
+        }
         sent = cutoff.corrected.items()
-        self._sent = {player: each for player, each in sent if self._has(player)}
+        self._sent = {player: each for player, each in sent if self._covers(player)}
         self._cutoff = cutoff
         self._corrected = edition.verdicts.edits.keys()
         self._ladders = ladders
 
-    def _has(self, player: Player) -> bool:
+    def _covers(self, player: Player) -> bool:
         """Whether the edition is for this player."""
-        awaited = self._awaiting.get(player)
-        return not self._limits if awaited is None else awaited == self._limits.get(player[0])
+        pending = self._pending.get(player)
+        return not self._limits if pending is None else pending == self._limits.get(player[0])
 
-    def put(self, beliefs: BeliefColumn) -> BeliefColumn:
+    def restored(self, beliefs: BeliefColumn) -> BeliefColumn:
         """The replayed beliefs of this edition's players, with the values that corrections left.
 
         The replay includes all applied corrections. A player is left out if nothing was published
         of the player and all the player's parts are pending: the store has no such belief yet.
         """
         players = PlayerColumn.of([player for player, _ in beliefs])
-        waits = self._cutoff.only_waits(players).tolist()
-        both = zip(beliefs, waits, strict=True)
-        own = [(player, data, wait) for (player, data), wait in both if self._has(player)]
+        pending = self._cutoff.all_pending(players).tolist()
+        both = zip(beliefs, pending, strict=True)
+        covered = [
+            (player, data, is_pending)
+            for (player, data), is_pending in both
+            if self._covers(player)
+        ]
         return BeliefColumn.of(
             [
-                (player, self._marked(player, data))
-                for player, data, wait in own
-                if not wait or player[0] not in self._corrected or player in self._published
+                (player, self._restored(player, data))
+                for player, data, is_pending in covered
+                if not is_pending or player[0] not in self._corrected or player in self._published
             ]
         )
 
-    def rest(self) -> Iterator[BeliefColumn]:
+    def without_rounds(self) -> Iterator[BeliefColumn]:
         """Yield the beliefs of players who have no round left."""
         found = []
         for player in [*dict.fromkeys([*self._published, *self._sent])]:
             data = self._newcomer(player)
-            marked = self._marked(player, data)
-            if marked != data:
-                found.append((player, marked))
+            restored = self._restored(player, data)
+            if restored != data:
+                found.append((player, restored))
         if found:
             yield BeliefColumn.of(found)
 
@@ -195,7 +209,7 @@ class Marks:
         _, mu, sigma = self._initial(player)
         return belief_record.encode(newcomers(1, 1, mu, sigma, coded=True))[0]
 
-    def _marked(self, player: Player, data: bytes) -> bytes:
+    def _restored(self, player: Player, data: bytes) -> bytes:
         if player[0] not in self._corrected and player not in self._sent:
             return data
         applied = int(self._cutoff.applied_offsets(PlayerColumn.of([player]))[0])

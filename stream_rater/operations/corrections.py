@@ -24,7 +24,7 @@ from stream_rater.contract.events import shown, to_json
 from stream_rater.contract.record import Record
 from stream_rater.operations.input_file import file_failures
 from stream_rater.replay.files import name_of, read_lines
-from stream_rater.rounds.corrections import amended_message, refusal, well_formed
+from stream_rater.rounds.correction_records import amended_message, rejection, well_formed
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.progress import SHOWN_LINES, counted
@@ -32,13 +32,13 @@ from stream_rater.runtime.progress import SHOWN_LINES, counted
 APPLIED = "corrections-applied"
 """The event type that applies the deferred corrections."""
 
-IN_THE_END = 2**62
+AFTER_ALL = 2**62
 """An offset after all changes of a ladder."""
 
-SOME_TIME = "2000-01-01T00:00:00Z"
+PLACEHOLDER_TIME = "2000-01-01T00:00:00Z"
 """A placeholder for the time of a round that an amendment does not change."""
 
-WAITS = ", once `correct apply` is sent"
+IF_BATCHED = ", once `correct apply` is sent"
 
 
 class Planned(NamedTuple):
@@ -48,7 +48,7 @@ class Planned(NamedTuple):
     """Its event type, one of `corrections.KINDS`."""
     ladder: str
     value: bytes
-    says: str
+    effect: str
     """A sentence that describes its effect."""
     subject: str = ""
     """The round, player or season that it is about."""
@@ -111,15 +111,15 @@ def amended(ladder: str, path: Path, reason: str, *, batched: bool) -> Planned:
             "ladder, or leave the field out"
         )
     fields.pop("event_type", None)
-    own_reason, own_batched = fields.pop("reason", ""), fields.pop("batched", False)
+    file_reason, file_batched = fields.pop("reason", ""), fields.pop("batched", False)
     round_id, entries = fields.get("round_id"), fields.get("standings")
     if round_id is None:
         raise Failed(f"{name}: bad-id: round_id is missing: it says which round was another one")
     change = f"{len(entries):,} entries" if isinstance(entries, list) else "other standings"
     planned = _planned(
-        "round-amended", ladder, fields, reason or own_reason, f"round {round_id!r}",
+        "round-amended", ladder, fields, reason or file_reason, f"round {round_id!r}",
         f"puts round {round_id!r} right: {change}, at its place in the order",
-        batched=batched or own_batched,
+        batched=batched or file_batched,
     )  # fmt: skip
     return planned._replace(place=name)
 
@@ -150,7 +150,7 @@ def merged(ladder: str, player: str, into: str, reason: str, *, batched: bool) -
     )  # fmt: skip
 
 
-def started(ladder: str, season: int, keep: float, sigma: float, reason: str) -> Planned:
+def season_started(ladder: str, season: int, keep: float, sigma: float, reason: str) -> Planned:
     """The correction that starts a season."""
     return _planned(
         "season-started", ladder, {"season": season, "keep": keep, "sigma": sigma}, reason,
@@ -162,12 +162,12 @@ def started(ladder: str, season: int, keep: float, sigma: float, reason: str) ->
 
 def applied(ladder: str, reason: str) -> Planned:
     """The correction that applies the deferred ones."""
-    says = "works in the corrections that wait"
-    return _planned(APPLIED, ladder, {}, reason, "", says)
+    effect = "works in the corrections that wait"
+    return _planned(APPLIED, ladder, {}, reason, "", effect)
 
 
 def _planned(
-    kind: str, ladder: str, fields: dict[str, Any], reason: str, subject: str, says: str, *,
+    kind: str, ladder: str, fields: dict[str, Any], reason: str, subject: str, effect: str, *,
     batched: bool = False,
 ) -> Planned:  # fmt: skip
     event = {"ladder": ladder, **fields}
@@ -177,8 +177,8 @@ def _planned(
         value = to_json(event)
     except UnicodeEncodeError:
         raise BadConfiguration(f"{kind}: {subject or repr(ladder)}: ids must be UTF-8") from None
-    says = f"ladder {ladder!r}: {says}{WAITS if batched else ''}"
-    return Planned(kind, ladder, value, says, subject, batched)
+    effect = f"ladder {ladder!r}: {effect}{IF_BATCHED if batched else ''}"
+    return Planned(kind, ladder, value, effect, subject, batched)
 
 
 # --- the rules -----------------------------------------------------------------------------------
@@ -188,11 +188,11 @@ def checked(record: Record, ladders: Ladders) -> Correction:
     """The correction in a record, validated by all rules that need only the record. These include
     the rules for the standings of an amended round. Raises Invalid.
 
-    Whether its ladder accepts corrections depends on the offset: see `check_taken`.
+    Whether its ladder accepts corrections depends on the offset: see `check_accepting`.
     """
     correction = well_formed(record, ladders)
     if isinstance(correction, RoundAmended):
-        message = amended_message(correction, SOME_TIME, 1.0, math.inf)
+        message = amended_message(correction, PLACEHOLDER_TIME, 1.0, math.inf)
         RoundDecoder(ladders).read(
             Record(record.partition, record.offset, message, received_s=record.received_s)
         )
@@ -203,7 +203,7 @@ def check_all(plan: Sequence[Planned], ladders: Ladders) -> None:
     """Raise Failed if one of these corrections is invalid by the rules of `checked`."""
     bad = []
     for each in plan:
-        record = Record(0, IN_THE_END, each.value, each.headers, received_s=time.time())
+        record = Record(0, AFTER_ALL, each.value, each.headers, received_s=time.time())
         try:
             checked(record, ladders)
         except Invalid as invalid:
@@ -215,21 +215,21 @@ EndOf = Callable[[str], int]
 """A function that gives the end offset of a ladder's partition."""
 
 
-def refused_now(correction: Correction, ladders: Ladders, end_of: EndOf) -> Invalid | None:
+def rejection_now(correction: Correction, ladders: Ladders, end_of: EndOf) -> Invalid | None:
     """The reason why the ladder of a correction accepts no corrections now; None if it accepts
     them."""
     named = ladders.ladders.get(correction.ladder)
     offsets = (0, *(named.offsets if named is not None else ()))
-    if not any(refusal(correction, ladders, offset) for offset in offsets):
+    if not any(rejection(correction, ladders, offset) for offset in offsets):
         return None  # the ladder accepts corrections at every offset
-    return refusal(correction, ladders, end_of(correction.ladder))
+    return rejection(correction, ladders, end_of(correction.ladder))
 
 
-def check_taken(plan: Sequence[Planned], ladders: Ladders, end_of: EndOf) -> None:
+def check_accepting(plan: Sequence[Planned], ladders: Ladders, end_of: EndOf) -> None:
     """Raise BadConfiguration if a ladder of these corrections accepts none now."""
     for ladder in dict.fromkeys(each.ladder for each in plan):
-        some = CorrectionsApplied(ladder=ladder)
-        if (invalid := refused_now(some, ladders, end_of)) is not None:
+        correction = CorrectionsApplied(ladder=ladder)
+        if (invalid := rejection_now(correction, ladders, end_of)) is not None:
             raise BadConfiguration(
                 f"{invalid.code}: {invalid}: nothing was sent; to send corrections, give the "
                 f'workers a ladders file with corrections = "accepted" from an offset after '
@@ -237,7 +237,7 @@ def check_taken(plan: Sequence[Planned], ladders: Ladders, end_of: EndOf) -> Non
             )
 
 
-def fail_if_any(bad: Sequence[str], count: int, how: str) -> None:
+def fail_if_any(bad: Sequence[str], count: int, outcome: str) -> None:
     """Raise Failed if there are error lines. A single line is the text of the error. Of several
     lines, the first SHOWN_LINES are printed on standard error."""
     if len(bad) == 1:
@@ -245,18 +245,18 @@ def fail_if_any(bad: Sequence[str], count: int, how: str) -> None:
     for line in bad[:SHOWN_LINES]:
         print(line, file=sys.stderr)
     if bad:
-        raise Failed(f"{len(bad):,} of {counted(count, 'correction')} {how}")
+        raise Failed(f"{len(bad):,} of {counted(count, 'correction')} {outcome}")
 
 
 def announce(plan: Sequence[Planned]) -> None:
     """Print on standard error the effect of each correction, for the first SHOWN_LINES of them."""
     for each in plan[:SHOWN_LINES]:
-        print(shown(each.says), file=sys.stderr)
+        print(shown(each.effect), file=sys.stderr)
     if left := plan[SHOWN_LINES:]:
         print(f"and {counted(len(left), 'correction')} more", file=sys.stderr)
 
 
-def listed(path: Path) -> list[tuple[str, str]]:
+def players_in_file(path: Path) -> list[tuple[str, str]]:
     """The players in a file with one id a line, each once, with their places in the file. Raises
     Failed."""
     found: dict[str, str] = {}

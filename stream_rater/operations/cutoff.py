@@ -34,9 +34,9 @@ from stream_rater.columns.sharding import partition_of, shards_of_names
 from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.operations.bulk_replay import PlayerTable
 from stream_rater.operations.proof import Proof
-from stream_rater.pipeline.parts import corrections, decoder, schema
+from stream_rater.pipeline.parts import correction_parts, decoder, schema
 from stream_rater.pipeline.parts.decoder import PartView
-from stream_rater.pipeline.parts.schema import NotAPart, Rebuilt, UnknownPart
+from stream_rater.pipeline.parts.schema import NotAPart, RebuildMark, UnknownPart
 from stream_rater.rounds.fastjson import runs
 
 NONE_BEFORE, NONE_AFTER = -1, 2**62
@@ -54,36 +54,36 @@ class Misplaced(ValueError):
     """A part is pending in a shard that is no longer its players' shard."""
 
 
-class _Noted:
+class _OffsetByRow:
     """The largest (or the smallest) offset noted for each row."""
 
     def __init__(self, players: PlayerTable, pick: np.ufunc, none: int) -> None:
         self._players = players
         self._pick = pick
         self._none = none
-        self._found = np.empty(0, np.int64)
+        self._offsets = np.empty(0, np.int64)
 
-    def note(self, rows: Ints, offsets: Ints) -> None:
+    def add(self, rows: Ints, offsets: Ints) -> None:
         """Note an offset for each of these rows."""
         self._make_room()
-        self._pick.at(self._found, rows, offsets)
+        self._pick.at(self._offsets, rows, offsets)
 
     def _make_room(self) -> None:
         """Make room for each player."""
         known = len(self._players)
-        if known > len(self._found):
-            more = max(known, 2 * len(self._found)) - len(self._found)
-            self._found = np.append(self._found, np.full(more, self._none, np.int64))
+        if known > len(self._offsets):
+            more = max(known, 2 * len(self._offsets)) - len(self._offsets)
+            self._offsets = np.append(self._offsets, np.full(more, self._none, np.int64))
 
     def of(self, rows: Ints) -> Ints:
         """The noted offset of each row, or `none`."""
         self._make_room()
-        return self._found[rows]
+        return self._offsets[rows]
 
     def least(self) -> int:
         """The smallest noted offset; NONE_AFTER if nothing was noted."""
-        noted = self._found[self._found != self._none]
-        return int(noted.min()) if len(noted) else NONE_AFTER
+        known = self._offsets[self._offsets != self._none]
+        return int(known.min()) if len(known) else NONE_AFTER
 
 
 class Cutoff:
@@ -97,15 +97,15 @@ class Cutoff:
         self._sent = np.array([sent[p] for p in range(len(sent))], np.int64)
         self._shards = shards
         self._kernel = kernel
-        self._before = _Noted(self.players, np.maximum, NONE_BEFORE)
+        self._before = _OffsetByRow(self.players, np.maximum, NONE_BEFORE)
         """The largest source offset before g, in the player's own shard."""
-        self._elsewhere = _Noted(self.players, np.maximum, NONE_BEFORE)
+        self._elsewhere = _OffsetByRow(self.players, np.maximum, NONE_BEFORE)
         """The largest source offset before g, in shards that were formerly the player's."""
-        self._after = _Noted(self.players, np.minimum, NONE_AFTER)
+        self._after = _OffsetByRow(self.players, np.minimum, NONE_AFTER)
         """The smallest source offset from g on."""
-        self._published = _Noted(self.players, np.maximum, NONE_BEFORE)
+        self._published = _OffsetByRow(self.players, np.maximum, NONE_BEFORE)
         """The largest source offset in published events."""
-        self._marked: dict[int, int] = {}
+        self._shards_in_mark: dict[int, int] = {}
         """By shard, the number of shards that its last mark names."""
         self.tails: dict[int, int] = {}
         """By shard, the checksum of the last record before g."""
@@ -124,26 +124,26 @@ class Cutoff:
         """The players and source offsets of ignored parts. These parts may be the only ones of
         their rounds."""
 
-    def note(self, records: Sequence[Record]) -> None:
+    def add(self, records: Sequence[Record]) -> None:
         """Note records of `performance-estimated`. Raises UnknownPart or Misplaced."""
         for each in records:
             if each.offset == self._applied.get(each.partition, 0) - 1 and not each.unreadable:
                 self.tails[each.partition] = checksum(each.value)
         left = iter(records)
-        for some in runs([each.value or b"" for each in records], decoder.TOGETHER_BYTES):
-            self._note_together(list(islice(left, len(some))), decoder.read_all(some, self._kernel))
+        for group in runs([each.value or b"" for each in records], decoder.TOGETHER_BYTES):
+            self._add_batch(list(islice(left, len(group))), decoder.read_all(group, self._kernel))
 
-    def _note_together(self, records: Sequence[Record], parts: Sequence[PartView | None]) -> None:
+    def _add_batch(self, records: Sequence[Record], parts: Sequence[PartView | None]) -> None:
         """Note the parts in some records. `parts`: the part in each record, all decoded together;
         None where a record is not in the present form of parts."""
         read, sizes, counts = list[Record](), list[int](), list[bool]()
-        alone = list[bool]()
+        ignored = list[bool]()
         for part, each in zip(parts, records, strict=True):
             if part is None:
-                self._note_alone(each)
+                self._add_single(each)
                 continue
-            counts.append(self._counts(part.shards, each))
-            alone.append(not counts[-1] and not self._is_sent_again(part.shards, each))
+            counts.append(self._takes_effect(part.shards, each))
+            ignored.append(not counts[-1] and not self._is_of_former_owner(part.shards, each))
             sizes.append(len(part))
             self.with_parts.add(each.partition)
             if counts[-1]:
@@ -152,23 +152,23 @@ class Cutoff:
             return
         decoded = next(part.decoded for part in parts if part is not None)
         players, offsets = decoded.players, decoded.offset
-        left = np.flatnonzero(np.repeat(alone, sizes))
+        left = np.flatnonzero(np.repeat(ignored, sizes))
         if len(left):
             self._ignored.append((players.take(left), offsets[left]))
         if read:
             rows = np.flatnonzero(np.repeat(counts, sizes))
             own = [size for size, count in zip(sizes, counts, strict=True) if count]
-            self._note(read, own, players.take(rows), offsets[rows])
-            waits = rows[np.repeat([self._waits(each) for each in read], own)]
-            whose = self.players.rows(players.take(waits))
-            self.proof.note(decoded, waits, whose, offsets[waits])
+            self._add_rows(read, own, players.take(rows), offsets[rows])
+            pending = rows[np.repeat([self._is_pending(each) for each in read], own)]
+            player_rows = self.players.rows(players.take(pending))
+            self.proof.add(decoded, pending, player_rows, offsets[pending])
 
-    def note_published(self, published: Iterable[tuple[Player, int]]) -> None:
+    def add_published(self, published: Iterable[tuple[Player, int]]) -> None:
         """Note the players and source offsets of published events."""
         left = iter(published)
-        while some := list(islice(left, AT_ONCE)):
-            rows = self.players.rows(PlayerColumn.of([player for player, _ in some]))
-            self._published.note(rows, np.array([offset for _, offset in some], np.int64))
+        while group := list(islice(left, AT_ONCE)):
+            rows = self.players.rows(PlayerColumn.of([player for player, _ in group]))
+            self._published.add(rows, np.array([offset for _, offset in group], np.int64))
 
     def check(self) -> None:
         """Check the ignored parts, once all parts are noted. Raises Misplaced if an ignored part
@@ -182,36 +182,40 @@ class Cutoff:
             there |= self._after.of(rows) <= offsets
             lost = ~there & (offsets < self._sent[partition])
             if lost.any():
-                where = int(np.argmax(lost))
+                at = int(np.argmax(lost))
                 raise Misplaced(
-                    f"a part of the round at offset {offsets[where]} of partition "
-                    f"{partition[where]} was cut for fewer than {self._shards} shards and was not "
+                    f"a part of the round at offset {offsets[at]} of partition "
+                    f"{partition[at]} was cut for fewer than {self._shards} shards and was not "
                     "applied"
                 )
 
-    def _counts(self, cut_for: int, record: Record) -> bool:
+    def _takes_effect(self, cut_for: int, record: Record) -> bool:
         """Whether updaters apply, or have applied, a part that was cut for `cut_for` shards (0:
         unknown)."""
-        now = self._shards if self._waits(record) else self._marked.get(record.partition, 0)
+        now = (
+            self._shards
+            if self._is_pending(record)
+            else self._shards_in_mark.get(record.partition, 0)
+        )
         return not 0 < cut_for < now
 
-    def _is_sent_again(self, cut_for: int, record: Record) -> bool:
+    def _is_of_former_owner(self, cut_for: int, record: Record) -> bool:
         """Whether a part that was cut for `cut_for` shards lies behind a mark that names more. Then
         another worker owned the rounds by that time, and has sent them again."""
-        return 0 < cut_for < self._marked.get(record.partition, 0)
+        return 0 < cut_for < self._shards_in_mark.get(record.partition, 0)
 
-    def _note_alone(self, record: Record) -> None:
+    def _add_single(self, record: Record) -> None:
         """Note a record that is not in the present form of parts: a part of an older kernel, a
         mark, or no part."""
         if record.unreadable:
             raise UnknownPart(f"offset {record.offset}: {record.unreadable}")
         try:
-            if corrections.is_correction(record.value or b""):
-                self._note_correction(record)
+            if correction_parts.is_correction(record.value or b""):
+                self._add_correction(record)
                 return
-            part = schema.decode(record.value or b"", self._newest(record), oldest=0)
-        except Rebuilt as mark:
-            self._marked[record.partition] = mark.shards
+            part = schema.decode(record.value or b"", self._newest_kernel(record), oldest=0)
+        except RebuildMark as mark:
+            self._shards_in_mark[record.partition] = mark.shards
             return
         except NotAPart:
             return
@@ -220,33 +224,33 @@ class Cutoff:
         ladders = [each.ladder for each in rounds]
         offsets = np.array([each.offset for each in rounds], np.int64)
         players = PlayerColumn.of(list(zip(ladders, part.players, strict=True)))
-        if self._counts(part.shards, record):
-            self._note([record], [len(rounds)], players, offsets)
-        elif not self._is_sent_again(part.shards, record):
+        if self._takes_effect(part.shards, record):
+            self._add_rows([record], [len(rounds)], players, offsets)
+        elif not self._is_of_former_owner(part.shards, record):
             self._ignored.append((players, offsets))
 
-    def _newest(self, record: Record) -> int:
+    def _newest_kernel(self, record: Record) -> int:
         """The newest kernel version that a part may have. Updaters of this release must be able to
         apply a pending part. An applied part only shows which rounds its players had."""
-        return self._kernel if self._waits(record) else ANY_KERNEL
+        return self._kernel if self._is_pending(record) else ANY_KERNEL
 
-    def _note_correction(self, record: Record) -> None:
+    def _add_correction(self, record: Record) -> None:
         """Note a correction part. The source offset of all its rows is the correction's offset."""
-        part = corrections.decode(record.value or b"", self._newest(record), oldest=0)
+        part = correction_parts.decode(record.value or b"", self._newest_kernel(record), oldest=0)
         self.with_parts.add(record.partition)
-        if not self._counts(part.shards, record):
+        if not self._takes_effect(part.shards, record):
             return  # the sender's successor applies the correction again
         players = [(part.ladder, each) for each in part.players]
         offsets = np.full(len(players), part.offset)
-        self._note([record], [len(players)], PlayerColumn.of(players), offsets)
-        if self._waits(record):
+        self._add_rows([record], [len(players)], PlayerColumn.of(players), offsets)
+        if self._is_pending(record):
             for player in players:
                 self._corrections.setdefault(player, []).append(part.offset)
         else:
             for player, data in zip(players, part.records, strict=True):
-                self._take(player, part.offset, data)
+                self._add_corrected(player, part.offset, data)
 
-    def _take(self, player: Player, offset: int, data: bytes) -> None:
+    def _add_corrected(self, player: Player, offset: int, data: bytes) -> None:
         """Note a record from a correction part before g. The store did not apply it if the player
         already had a record of this correction or a later one: a paused worker sent it again,
         perhaps by another kernel version."""
@@ -254,7 +258,7 @@ class Cutoff:
         if known is None or offset > known[0]:
             self.corrected[player] = offset, data
 
-    def awaiting(self) -> dict[Player, int]:
+    def pending_corrections(self) -> dict[Player, int]:
         """The players whom pending parts will correct, each with the offset of the first such
         correction whose part is not applied yet."""
         players = list(self._corrections)
@@ -269,12 +273,12 @@ class Cutoff:
         """The estimators' committed offset of a partition."""
         return int(self._sent[partition])
 
-    def only_waits(self, players: PlayerColumn) -> Flags:
+    def all_pending(self, players: PlayerColumn) -> Flags:
         """(P,) whether all remaining parts of each player are pending."""
         rows = self.players.rows(players)
-        waits: Flags = self._after.of(rows) < NONE_AFTER
-        waits &= self.applied_offsets(players) == NONE_BEFORE
-        return waits
+        pending: Flags = self._after.of(rows) < NONE_AFTER
+        pending &= self.applied_offsets(players) == NONE_BEFORE
+        return pending
 
     def applied_offsets(self, players: PlayerColumn) -> Ints:
         """(P,) the largest source offset in the applied parts of each player; -1 without any."""
@@ -285,15 +289,15 @@ class Cutoff:
         """The largest source offset of any part of a ladder; -1 without any."""
         return self._furthest.get(ladder, -1)
 
-    def _note(
+    def _add_rows(
         self, records: Sequence[Record], sizes: Sequence[int], players: PlayerColumn, offsets: Ints
     ) -> None:
         """Note the rows of the parts in these records. `sizes`: the number of rows of each record.
         `players`, `offsets`: the player and the source offset of each row."""
         shard = np.repeat(np.array([each.partition for each in records]), sizes)
-        waits = np.repeat(np.array([self._waits(each) for each in records]), sizes)
+        pending = np.repeat(np.array([self._is_pending(each) for each in records]), sizes)
         at_home = shards_of_names(players.names, self._shards) == shard
-        misplaced = waits & ~at_home
+        misplaced = pending & ~at_home
         if misplaced.any():
             which = np.searchsorted(np.cumsum(sizes), np.argmax(misplaced), side="right")
             each = records[int(which)]
@@ -305,13 +309,13 @@ class Cutoff:
         for number, ladder in enumerate(players.ladders.texts):
             own = offsets[players.ladder == number]
             self._furthest[ladder] = max(self.furthest(ladder), int(own.max(initial=-1)))
-        for noted, chosen in (
-            (self._before, at_home & ~waits), (self._after, waits), (self._elsewhere, ~at_home),
+        for table, chosen in (
+            (self._before, at_home & ~pending), (self._after, pending), (self._elsewhere, ~at_home),
         ):  # fmt: skip
             if chosen.any():
-                noted.note(rows[chosen], offsets[chosen])
+                table.add(rows[chosen], offsets[chosen])
 
-    def _waits(self, record: Record) -> bool:
+    def _is_pending(self, record: Record) -> bool:
         """Whether the record is pending: its offset is g or later."""
         return record.offset >= self._applied.get(record.partition, 0)
 
@@ -319,8 +323,8 @@ class Cutoff:
         """(P,) the cut-off of the players in these rows of `players`, whose rounds are in these
         partitions."""
         before, after = self._before.of(rows), self._after.of(rows)
-        kept = np.where(after < NONE_AFTER, after, self._sent[partitions]) - 1
-        reached = np.where(before > NONE_BEFORE, before, kept)
+        before_pending = np.where(after < NONE_AFTER, after, self._sent[partitions]) - 1
+        reached = np.where(before > NONE_BEFORE, before, before_pending)
         return np.maximum(np.maximum(reached, self._elsewhere.of(rows)), self._published.of(rows))
 
     def least(self) -> int:

@@ -15,9 +15,9 @@ from stream_rater.config.errors import Failed
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
+from stream_rater.operations.compare_store import compare
 from stream_rater.operations.corrections import removed
 from stream_rater.operations.dry_run import Move
-from stream_rater.operations.verify import compare
 from stream_rater.runtime.embedded import SHARDS, Engine
 
 LADDER = "ranked"
@@ -32,7 +32,7 @@ CHEAT = 1200.0
 """The rating points by which the cheater plays above the hidden skill."""
 
 
-class Season:
+class DemoSeason:
     """A season, and the state of a subscriber to its rating changes."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Season:
 
     def play(self, number: int) -> None:
         """Play and rate a round."""
-        value = a_round(self._rng, number, self.skills)
+        value = round_message(self._rng, number, self.skills)
         self.engine.log.submit(0, value, received_s=time.time())
         self.engine.settle()
         self._follow()
@@ -88,12 +88,12 @@ class Season:
         return verdict.beliefs
 
 
-def name(index: int) -> str:
+def player_id(index: int) -> str:
     """A player's id."""
     return f"player-{index:02}"
 
 
-def a_round(rng: random.Random, number: int, skills: Sequence[float]) -> bytes:
+def round_message(rng: random.Random, number: int, skills: Sequence[float]) -> bytes:
     """The JSON of a round: some players, in the order of performances that vary around their true
     skills. `skills`: the true skill of each player, in rating points."""
     lobby = rng.sample(range(len(skills)), LOBBY)
@@ -105,7 +105,9 @@ def a_round(rng: random.Random, number: int, skills: Sequence[float]) -> bytes:
             "round_id": f"round-{number}",
             "ladder": LADDER,
             "completed_at": completed,
-            "standings": [{"player": name(i), "rank": r} for r, i in enumerate(order, start=1)],
+            "standings": [
+                {"player": player_id(i), "rank": r} for r, i in enumerate(order, start=1)
+            ],
         }
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from stream_rater.contract.record import Player
-from stream_rater.operations.verify import SET_BY_CORRECTIONS
+from stream_rater.operations.compare_store import SET_BY_CORRECTIONS
 from stream_rater.rating import record
 
 DIGEST_BYTES = 16
@@ -24,12 +24,12 @@ def digests_of(beliefs: Sequence[tuple[Player, bytes]], corrected: Collection[st
     found = {player: _digest(data) for player, data in beliefs if player[0] not in corrected}
     others = [each for each in beliefs if each[0][0] in corrected]
     if others:
-        held = record.decode([data for _, data in others], 0, 0.0, 1.0)
-        played = (held.header["rounds"] > 0).tolist()
+        decoded = record.decode([data for _, data in others], 0, 0.0, 1.0)
+        played = (decoded.header["rounds"] > 0).tolist()
         for name in SET_BY_CORRECTIONS:
-            held.header[name] = 0
-        told = zip(others, record.encode(held), played, strict=True)
-        found |= {player: _digest(data) for (player, _), data, counts in told if counts}
+            decoded.header[name] = 0
+        normalized = zip(others, record.encode(decoded), played, strict=True)
+        found |= {player: _digest(data) for (player, _), data, counts in normalized if counts}
     return found
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from stream_rater.columns.sharding import ANYWHERE
-from stream_rater.config.files import service_ladders
+from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
@@ -22,13 +22,13 @@ from stream_rater.operations.corrections import (
     Planned,
     announce,
     applied,
+    check_accepting,
     check_all,
-    check_taken,
     fail_if_any,
 )
 from stream_rater.operations.input_file import RoundsFile, file_failures
 from stream_rater.operations.rate import RatingLine, rating_lines
-from stream_rater.replay.correction_preview import Foreseen, foresee
+from stream_rater.replay.correction_preview import CorrectionPreview, preview_corrections
 from stream_rater.replay.sequential import Replay
 from stream_rater.runtime.progress import counted
 
@@ -74,31 +74,31 @@ def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> D
     If the corrections would be deferred, the replay applies them with all that the log has
     deferred. Raises BadConfiguration or Failed.
     """
-    ladders, ladder = service_ladders(settings), plan[0].ladder
+    ladders, ladder = ladders_of_settings(settings), plan[0].ladder
     check_all(plan, ladders)
     if plan[-1].batched:
         plan = [*plan, applied(ladder, "")]
     if file is not None:
         with file_failures():
-            found = _foresee(_Log(RoundsFile(file).records), plan, ladders, settings)
+            found = _preview(_LogSource(RoundsFile(file).records), plan, ladders, settings)
     else:
         from stream_rater.adapters.kafka.topics import Admin
         from stream_rater.operations import live_log
         from stream_rater.runtime.failures import named_failures
 
         with named_failures():
-            check_taken(plan, ladders, live_log.ends_of(Admin(settings)))
-            log = _Log(*live_log.live_log(settings, ladders, ladder), time.time())
-            found = _foresee(log, plan, ladders, settings)
-    for offset, invalid in found.others_refused:
+            check_accepting(plan, ladders, live_log.ends_of(Admin(settings)))
+            log = _LogSource(*live_log.live_log(settings, ladders, ladder), time.time())
+            found = _preview(log, plan, ladders, settings)
+    for offset, invalid in found.others_rejected:
         print(f"waiting at offset {offset}: {invalid.code}: {invalid}", file=sys.stderr)
     return _result(plan, found)
 
 
-class _Log(NamedTuple):
+class _LogSource(NamedTuple):
     """A log to rate: that of a file, or of a partition of `round-completed`."""
 
-    again: Callable[[], Iterable[Record]]
+    read_log: Callable[[], Iterable[Record]]
     """A function that yields all records at each call."""
     partition: int = 0
     partitions: int = ANYWHERE
@@ -106,21 +106,23 @@ class _Log(NamedTuple):
     """The time at which a correction that is sent now is received, Unix seconds."""
 
 
-def _foresee(
-    log: _Log, plan: Sequence[Planned], ladders: Ladders, settings: Settings
-) -> Foreseen:  # fmt: skip
+def _preview(
+    log: _LogSource, plan: Sequence[Planned], ladders: Ladders, settings: Settings
+) -> CorrectionPreview:  # fmt: skip
     announce(plan)
     records = [
         Record(log.partition, 0, each.value, each.headers, received_s=log.received_s)
         for each in plan
     ]
     window = settings.duplicate_window
-    return foresee(log.again, records, plan[0].ladder, ladders, window, log.partitions)
+    return preview_corrections(
+        log.read_log, records, plan[0].ladder, ladders, window, log.partitions
+    )
 
 
-def _result(plan: Sequence[Planned], found: Foreseen) -> DryRun:
+def _result(plan: Sequence[Planned], found: CorrectionPreview) -> DryRun:
     ladder = plan[0].ladder
-    rejected = [plan[i].rejected(invalid) for i, invalid in found.refused]
+    rejected = [plan[i].rejected(invalid) for i, invalid in found.rejected]
     if rejected and len(rejected) >= sum(each.kind != APPLIED for each in plan):
         return DryRun(ladder, None, "", rejected, len(plan))
     before, after = _lines(found.before, ladder), _lines(found.after, ladder)
@@ -142,21 +144,25 @@ def moves_of(before: Iterable[RatingLine], after: Iterable[RatingLine]) -> list[
     """The players whose rating differs between two replays. Players who are in only one of them
     come first, then the others, the largest difference first."""
     old, new = ({each.player: each for each in lines} for lines in (before, after))
-    moves = [_move(old.get(who), new.get(who)) for who in old | new if old.get(who) != new.get(who)]
-    moves.sort(key=_most_first)
+    moves = [
+        _move(old.get(player), new.get(player))
+        for player in old | new
+        if old.get(player) != new.get(player)
+    ]
+    moves.sort(key=_largest_first)
     return moves
 
 
-def _most_first(move: Move) -> tuple[bool, float, str]:
+def _largest_first(move: Move) -> tuple[bool, float, str]:
     return move.difference is not None, -abs(move.difference or 0.0), move.player
 
 
 def _move(old: RatingLine | None, new: RatingLine | None) -> Move:
-    some = old or new
-    assert some is not None
+    line = old or new
+    assert line is not None
     difference = None if old is None or new is None else new.rating - old.rating
     return Move(
-        some.ladder, some.player, None if old is None else old.rating,
+        line.ladder, line.player, None if old is None else old.rating,
         None if new is None else new.rating, difference, 0 if old is None else old.rounds,
         0 if new is None else new.rounds,
     )  # fmt: skip

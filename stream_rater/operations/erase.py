@@ -29,7 +29,7 @@ from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config.errors import BadConfiguration, Failed
-from stream_rater.config.files import service_ladders
+from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Denied, Trouble
@@ -39,8 +39,8 @@ from stream_rater.contract.record import Record
 from stream_rater.operations import erasure_checks
 from stream_rater.operations.digests import Digests, difference, digests_of
 from stream_rater.operations.erasure_checks import Generation
-from stream_rater.operations.rebuild import write_anew
-from stream_rater.operations.rewriting import Accepted, Pseudonym, Rewriting, Survey
+from stream_rater.operations.rebuild import rebuild_from_log
+from stream_rater.operations.rewriting import AcceptedRecords, LogRewriter, Mentions, Pseudonym
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import Verdicts
@@ -69,30 +69,30 @@ def erase(
     `prefix`: that of the new topics. `name`: the pseudonym; None chooses a random one. With
     `dry_run`, only report the records that name the player. Raises BadConfiguration or Failed.
     """
-    to = pseudonym_of(player, name)
+    pseudonym = pseudonym_of(player, name)
     if prefix == settings.topic_prefix:
         raise BadConfiguration(
             f"--to: {prefix!r} is the prefix of the present topics: name another one"
         )
-    ladders = service_ladders(settings)
-    malloc.keep()
+    ladders = ladders_of_settings(settings)
+    malloc.configure()
     with named_failures():
         selfcheck.check()
-        work = Erasure(settings, prefix, ladders, to)
+        work = Erasure(settings, prefix, ladders, pseudonym)
         work.check_topics()
         if not dry_run:
             work.check_idle()
-        survey = work.look()
-        _announce(survey, to, prefix)
+        mentions = work.search()
+        _announce(mentions, pseudonym, prefix)
         if dry_run:
             print("--dry-run: nothing was copied")
             return
-        with _else(work.after_copying):
-            work.copy(survey)
-        with _else(work.after_rebuilding):
-            beliefs = work.switch()
+        with _with_cure(work.after_copying):
+            work.copy(mentions)
+        with _with_cure(work.after_rebuilding):
+            beliefs = work.rebuild()
         print(f"{counted(beliefs, 'belief')}, all equal to those before, bit for bit")
-        with _else(work.after_all):
+        with _with_cure(work.after_all):
             work.conclude(delete_old=delete_old)
     print(OUT_OF_REACH)
 
@@ -115,7 +115,7 @@ def pseudonym_of(player: str, name: str | None) -> Pseudonym:
 
 
 @contextmanager
-def _else(cure: str) -> Iterator[None]:
+def _with_cure(cure: str) -> Iterator[None]:
     """Raise Failed where the work fails, with the cure at the end of the text."""
     try:
         yield
@@ -123,36 +123,41 @@ def _else(cure: str) -> Iterator[None]:
         raise Failed(f"{error}: {cure}") from None
 
 
-def _announce(survey: Survey, to: Pseudonym, prefix: str) -> None:
+def _announce(mentions: Mentions, pseudonym: Pseudonym, prefix: str) -> None:
     """Print the counts of the survey on standard output. Warn on standard error of places where the
     id stays."""
-    found = f"{counted(survey.rounds, 'round')} and {counted(survey.corrections, 'correction')}"
-    print(f"player {shown(to.player)!r} is to be {shown(to.name)!r}: {found} name the player")
+    found = f"{counted(mentions.rounds, 'round')} and {counted(mentions.corrections, 'correction')}"
     print(
-        f"of {counted(survey.accepted + survey.rejected, 'record')}, {survey.rejected:,} were "
-        f"rejected: they stay empty in the topics of {prefix!r}"
+        f"player {shown(pseudonym.player)!r} is to be {shown(pseudonym.name)!r}: "
+        f"{found} name the player"
     )
-    for place in survey.places:
+    print(
+        f"of {counted(mentions.accepted + mentions.rejected, 'record')}, {mentions.rejected:,} "
+        f"were rejected: they stay empty in the topics of {prefix!r}"
+    )
+    for place in mentions.places:
         print(f"warning: the id stays in {shown(place)}", file=sys.stderr)
-    if more := survey.left - len(survey.places):
+    if more := mentions.left - len(mentions.places):
         print(f"warning: and in {counted(more, 'record')} more", file=sys.stderr)
 
 
 class Erasure:
     """The steps of an erasure."""
 
-    def __init__(self, settings: Settings, prefix: str, ladders: Ladders, to: Pseudonym) -> None:
-        self._to = to
+    def __init__(
+        self, settings: Settings, prefix: str, ladders: Ladders, pseudonym: Pseudonym
+    ) -> None:
+        self._pseudonym = pseudonym
         self._ladders = ladders
         self._old = Generation(settings, Admin(settings))
         self._partitions = self._old.admin.check_topics()
         self._rounds, self._shards = (
             self._partitions[name] for name in (self._old.topics.rounds, self._old.topics.parts)
         )
-        like = msgspec.structs.replace(
+        new_settings = msgspec.structs.replace(
             settings, topic_prefix=prefix, partitions=self._rounds, shards=self._shards
         )
-        self._new = Generation(like, Admin(like))
+        self._new = Generation(new_settings, Admin(new_settings))
         self._store = RedisStore(settings)
         self._ends: Mapping[int, int] = {}
         """By partition of the rounds, its end offset."""
@@ -199,7 +204,7 @@ class Erasure:
         """Check the new topics and the ladders file. Workers may run during this check. Raises
         BadConfiguration."""
         erasure_checks.check_free(self._new, self._old, self._partitions)
-        self._corrected = erasure_checks.check_notes(self._old, self._ladders)
+        self._corrected = erasure_checks.check_ladders(self._old, self._ladders)
 
     def check_idle(self) -> None:
         """Check that no worker runs, and that the store and the log have no unfinished work. Raises
@@ -209,29 +214,29 @@ class Erasure:
         store.prepare()
         store.check_layout(layout_of(old.settings, old.admin, self._partitions))
         erasure_checks.check_kernel(store.layout.begun_by(KERNEL_VERSION))
-        erasure_checks.check_waiting(old)
+        erasure_checks.check_deferred(old)
         self._ends = erasure_checks.check_drained(old, self._partitions)
 
-    def look(self) -> Survey:
+    def search(self) -> Mentions:
         """Count the records in the log that name the player. Raises Failed if there are none, and
         BadConfiguration if the pseudonym is in use."""
-        again = partial(read_all, self._old.settings, self._old.topics.rounds, self._rounds)
+        read_log = partial(read_all, self._old.settings, self._old.topics.rounds, self._rounds)
         window = self._old.settings.duplicate_window
-        found = with_verdicts(self._survey, again, self._ladders, window, self._rounds)
-        erasure_checks.check_found(found, self._to)
+        found = with_verdicts(self._count_mentions, read_log, self._ladders, window, self._rounds)
+        erasure_checks.check_mentions(found, self._pseudonym)
         return found
 
-    def _survey(self, verdicts: Verdicts | None) -> Survey:
-        survey, accepted = Survey(verdicts), self._accepted(verdicts)
-        for some in self._all(self._old.topics.rounds, self._rounds, "rounds"):
-            survey.read(some, accepted.of(some), self._to)
-        return survey
+    def _count_mentions(self, verdicts: Verdicts | None) -> Mentions:
+        mentions, accepted = Mentions(verdicts), self._accepted(verdicts)
+        for batch in self._read_topic(self._old.topics.rounds, self._rounds, "rounds"):
+            mentions.read(batch, accepted.of(batch), self._pseudonym)
+        return mentions
 
-    def _accepted(self, verdicts: Verdicts | None) -> Accepted:
+    def _accepted(self, verdicts: Verdicts | None) -> AcceptedRecords:
         window = self._old.settings.duplicate_window
-        return Accepted(self._ladders, window, self._rounds, verdicts)
+        return AcceptedRecords(self._ladders, window, self._rounds, verdicts)
 
-    def _all(self, topic: str, partitions: int, label: str) -> Iterator[list[Record]]:
+    def _read_topic(self, topic: str, partitions: int, label: str) -> Iterator[list[Record]]:
         """Yield all records of an old topic in batches, with a progress bar."""
         settings, admin = self._old.settings, self._old.admin
         total = sum(admin.ends(topic, partitions)) - sum(admin.starts(topic, partitions))
@@ -239,41 +244,41 @@ class Erasure:
 
     # --- 2 ---
 
-    def copy(self, survey: Survey) -> None:
+    def copy(self, mentions: Mentions) -> None:
         """Fill the new topics, and commit the offsets of the workers' groups on them."""
         new = self._new
         new.admin.create_topics()
         erasure_checks.check_sizes(new, self._old)
         new.admin.check_topics()
         for topic, records in (
-            (new.topics.rounds, self._rewritten(survey)),
+            (new.topics.rounds, self._rewritten(mentions)),
             (new.topics.changed, self._renamed_events()),
-            (new.topics.notes, self._renamed_notes()),
+            (new.topics.ladder_events, self._renamed_ladder_events()),
         ):
             Copier(new.settings, topic).write(records)
         new.admin.commit(ESTIMATORS, new.topics.rounds, self._ends)
         new.admin.commit(UPDATERS, new.topics.parts, dict.fromkeys(range(self._shards), 0))
         self._check_quiet()
 
-    def _rewritten(self, survey: Survey) -> Iterator[Record]:
-        accepted, rewriting = self._accepted(survey.verdicts), Rewriting(self._to)
-        for some in self._all(self._old.topics.rounds, self._rounds, "copying rounds"):
-            yield from rewriting.feed(some, accepted.of(some))
-        yield from rewriting.rest(self._ends)
+    def _rewritten(self, mentions: Mentions) -> Iterator[Record]:
+        accepted, rewriter = self._accepted(mentions.verdicts), LogRewriter(self._pseudonym)
+        for batch in self._read_topic(self._old.topics.rounds, self._rounds, "copying rounds"):
+            yield from rewriter.feed(batch, accepted.of(batch))
+        yield from rewriter.fill_to(self._ends)
 
     def _renamed_events(self) -> Iterator[Record]:
-        home = int(shards_of([self._to.name], self._shards)[0])
-        for some in self._all(self._old.topics.changed, self._shards, "copying ratings"):
-            for record in some:
-                kept = structs.replace(record, offset=ANYWHERE)
-                if self._to.is_key(record.key):
+        home = int(shards_of([self._pseudonym.name], self._shards)[0])
+        for batch in self._read_topic(self._old.topics.changed, self._shards, "copying ratings"):
+            for record in batch:
+                copied = structs.replace(record, offset=ANYWHERE)
+                if self._pseudonym.is_key(record.key):
                     self._keys[record.partition, record.key] = None
-                    kept = structs.replace(self._to.event(kept), partition=home)
-                yield kept
+                    copied = structs.replace(self._pseudonym.event(copied), partition=home)
+                yield copied
 
-    def _renamed_notes(self) -> Iterator[Record]:
-        for record in read_all(self._old.settings, self._old.topics.notes, 1):
-            for message in self._to.notes(record.value or b""):
+    def _renamed_ladder_events(self) -> Iterator[Record]:
+        for record in read_all(self._old.settings, self._old.topics.ladder_events, 1):
+            for message in self._pseudonym.ladder_events(record.value or b""):
                 yield Record(0, ANYWHERE, message)
 
     def _check_quiet(self) -> None:
@@ -283,14 +288,14 @@ class Erasure:
 
     # --- 3 ---
 
-    def switch(self) -> int:
+    def rebuild(self) -> int:
         """Rebuild the store from the new topics. Returns the number of beliefs. Raises Failed if
         a belief differs from the one before."""
         new, store = self._new, self._store
         before = self._digests("beliefs before")
         store.checkpoints.drop_all()  # they have the id, and seem to be of the new log
         drop_index(self._old.settings)  # it has the id, too, and is of the old topics
-        write_anew(new.admin, new.settings, self._ladders, store, self._new_partitions)
+        rebuild_from_log(new.admin, new.settings, self._ladders, store, self._new_partitions)
         after = self._digests("beliefs after")
         erasure_checks.check_equal(difference(self._under_new_name(before), after), len(after))
         self._check_quiet()
@@ -306,14 +311,14 @@ class Erasure:
     def _digests(self, label: str) -> Digests:
         found: Digests = {}
         try:
-            for some in track_batches(self._store.beliefs(), label):
-                found |= digests_of(some, self._corrected)
+            for batch in track_batches(self._store.beliefs(), label):
+                found |= digests_of(batch, self._corrected)
         except UnknownRecord as error:
             raise Failed(str(error)) from None
         return found
 
     def _under_new_name(self, before: Digests) -> Digests:
-        player, name = self._to.player, self._to.name
+        player, name = self._pseudonym.player, self._pseudonym.name
         return {(of, name if who == player else who): each for (of, who), each in before.items()}
 
     # --- 4 ---
@@ -322,9 +327,9 @@ class Erasure:
         """Write a tombstone for each of the player's keys to the old `rating-changed`. Then delete
         the old topics, or print how to delete them."""
         old = self._old
-        gone = (Record(partition, ANYWHERE, None, key=key) for partition, key in self._keys)
-        told = Copier(old.settings, old.topics.changed).write(gone)
-        print(f"{old.topics.changed}: {counted(told, 'tombstone')} written for the player")
+        tombstones = (Record(partition, ANYWHERE, None, key=key) for partition, key in self._keys)
+        count = Copier(old.settings, old.topics.changed).write(tombstones)
+        print(f"{old.topics.changed}: {counted(count, 'tombstone')} written for the player")
         if delete_old:
             delete_topics(old.settings, old.topics.names)
             print(f"deleted: {', '.join(old.topics.names)}")

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from stream_rater.adapters.kafka.ladder_events import disagreement, noted_ladders
+from stream_rater.adapters.kafka.ladder_events import disagreement, read_ladder_events
 from stream_rater.adapters.kafka.reader import Rereader
-from stream_rater.adapters.kafka.topic_rules import LARGEST, configured, size_of
+from stream_rater.adapters.kafka.topic_rules import LARGEST, advice_to_set, size_of
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.errors import BadConfiguration, Failed
@@ -16,14 +16,14 @@ from stream_rater.contract.events import shown
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.operations import rebuild
 from stream_rater.operations.digests import Difference
-from stream_rater.operations.rebuild import check_rounds_kept
-from stream_rater.operations.rewriting import Pseudonym, Survey, reordered
+from stream_rater.operations.rebuild import check_rounds_complete
+from stream_rater.operations.rewriting import Mentions, Pseudonym, changes_merge_order
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.runtime.progress import counted
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]*")
 
-IN_THE_END = 2**62
+AFTER_ALL = 2**62
 """An offset after all records."""
 
 
@@ -82,22 +82,22 @@ def check_kernel(begun_by: int) -> None:
         )
 
 
-def check_notes(old: Generation, ladders: Ladders) -> frozenset[str]:
+def check_ladders(old: Generation, ladders: Ladders) -> frozenset[str]:
     """Return the ladders with corrections. Raises BadConfiguration if the ladders file is not that
     of the workers."""
-    ladder_log = noted_ladders(old.settings, old.admin)
+    ladder_log = read_ladder_events(old.settings, old.admin)
     if why := disagreement(old.settings, ladders, ladder_log):
         raise BadConfiguration(f"{why}: nothing was erased")
     return frozenset(ladder_log.corrections)
 
 
-def check_waiting(old: Generation) -> None:
+def check_deferred(old: Generation) -> None:
     """Raise Failed if a correction is deferred until corrections-applied."""
-    for ladder, noted in noted_ladders(old.settings, old.admin).corrections.items():
-        if waiting := LadderEdits(noted).waiting(IN_THE_END):
-            told = counted(len(waiting), "correction")
+    for ladder, noted in read_ladder_events(old.settings, old.admin).corrections.items():
+        if waiting := LadderEdits(noted).waiting(AFTER_ALL):
+            text = counted(len(waiting), "correction")
             raise Failed(
-                f"ladder {ladder!r}, offset {waiting[0].offset}: {told} waiting for "
+                f"ladder {ladder!r}, offset {waiting[0].offset}: {text} waiting for "
                 "corrections-applied: start workers, send `stream-rater correct apply`, stop them "
                 "again, and run it again"
             )
@@ -112,7 +112,7 @@ def check_drained(old: Generation, partitions: Mapping[str, int]) -> dict[int, i
     """
     topics, admin = old.topics, old.admin
     rounds = Rereader(old.settings, topics.rounds)
-    check_rounds_kept(admin.starts(topics.rounds, partitions[topics.rounds]))
+    check_rounds_complete(admin.starts(topics.rounds, partitions[topics.rounds]))
     for group, topic in ((ESTIMATORS, topics.rounds), (UPDATERS, topics.parts)):
         count = partitions[topic]
         committed, starts = admin.committed(group, topic, count), admin.starts(topic, count)
@@ -138,26 +138,29 @@ def check_quiet(old: Generation, ends: Mapping[int, int]) -> None:
             )
 
 
-def check_found(survey: Survey, to: Pseudonym) -> None:
+def check_mentions(mentions: Mentions, pseudonym: Pseudonym) -> None:
     """Raise Failed if no accepted record names the player. Raise BadConfiguration if one names the
     pseudonym, or if the pseudonym would decide otherwise than the id which of two merged accounts
-    stays in a round (`reordered`)."""
-    if not (survey.rounds or survey.corrections):
+    stays in a round (`changes_merge_order`)."""
+    if not (mentions.rounds or mentions.corrections):
         raise Failed(
-            f"unknown-player: no accepted record names {shown(to.player)!r}: `stream-rater watch "
-            "--from-start` tells the ids of players"
+            f"unknown-player: no accepted record names {shown(pseudonym.player)!r}: "
+            "`stream-rater watch --from-start` tells the ids of players"
         )
-    if survey.taken:
+    if mentions.conflict:
         raise BadConfiguration(
-            f"--pseudonym: {shown(to.name)!r} is a player already ({survey.taken}): name another"
+            f"--pseudonym: {shown(pseudonym.name)!r} is a player already "
+            f"({mentions.conflict}): name another"
         )
 
-    if survey.verdicts is not None and (found := reordered(survey.verdicts, to)):
+    if mentions.verdicts is not None and (
+        found := changes_merge_order(mentions.verdicts, pseudonym)
+    ):
         ladder, other = map(shown, found)
         raise BadConfiguration(
             f"--pseudonym: on ladder {ladder!r} the player and {other!r} were merged into one, and "
             "where both stand in a round the lesser name stays: name a pseudonym that comes "
-            f"{'after' if found[1] < to.player else 'before'} {other!r}, as the id does"
+            f"{'after' if found[1] < pseudonym.player else 'before'} {other!r}, as the id does"
         )
 
 
@@ -165,13 +168,13 @@ def check_sizes(new: Generation, old: Generation) -> None:
     """Raise BadConfiguration if the largest record of a new topic may be smaller than that of the
     old one."""
     for topic, twin in zip(new.topics.names, old.topics.names, strict=True):
-        held, needed = (
+        size, needed = (
             size_of(each.admin.configuration(name)) for each, name in ((new, topic), (old, twin))
         )
-        if held < needed:
-            command = configured(new.settings, topic, LARGEST, str(needed))
+        if size < needed:
+            command = advice_to_set(new.settings, topic, LARGEST, str(needed))
             raise BadConfiguration(
-                f"{topic}: {LARGEST} is {held}, and that of {twin} is {needed}: {command}, and run "
+                f"{topic}: {LARGEST} is {size}, and that of {twin} is {needed}: {command}, and run "
                 "it again"
             )
 

@@ -93,13 +93,16 @@ def _check_diagram(path: Path) -> None:
 
 
 def _compare(
-    name: str, configs: Sequence[Named], train: float, factor: float, most_sides: int, shown: bool,
+    name: str, configs: Sequence[Named], train: float, factor: float, most_sides: int,
+    by_display: bool,
     sessions: Iterable[Session],
 ) -> list[Row]:  # fmt: skip
-    return compare(name, sessions, configs, train, _watched, factor, most_sides, shown=shown)
+    return compare(
+        name, sessions, configs, train, _with_progress, factor, most_sides, by_display=by_display
+    )
 
 
-def _watched(name: str, sessions: Sequence[Session]) -> Iterable[Session]:
+def _with_progress(name: str, sessions: Sequence[Session]) -> Iterable[Session]:
     """The rounds, with a progress bar for one configuration."""
     return track(sessions, name, len(sessions))
 
@@ -132,7 +135,7 @@ class SeasonFile:
 
     def _sessions(self, verdicts: Verdicts | None) -> Iterator[Session]:
         def seen(rounds: RoundBatch) -> None:
-            self.mistakes.taken += len(rounds)
+            self.mistakes.valid_lines += len(rounds)
             self.order.add(rounds)
 
         yield from sessions_of(

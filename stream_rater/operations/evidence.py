@@ -11,7 +11,7 @@ from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.evaluation import peers
-from stream_rater.evaluation.contestants import Peer, System, compared
+from stream_rater.evaluation.contestants import PeerSystem, System, compared_systems
 from stream_rater.evaluation.game import games_of
 from stream_rater.evaluation.research import evidence, figures, games, games_tables, kerby
 from stream_rater.evaluation.research.evidence import DataSet, Effort, Entry
@@ -20,7 +20,7 @@ from stream_rater.evaluation.season import sessions_of
 from stream_rater.evaluation.tuning import MissingExtra
 from stream_rater.operations.input_file import Mistakes, RoundsFile, file_failures
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.replay.corrected import judged
+from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.player_index import PlayerIndex
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
@@ -50,7 +50,7 @@ def evidence_report(
         out.mkdir(parents=True, exist_ok=True)
         files = [load(*each, effort.rounds) for each in zip(paths, mistakes, strict=True)]
         try:
-            _Work(effort, systems, workers, out, cut, teams, season).do(parts, files)
+            _Report(effort, systems, workers, out, cut, teams, season).write_parts(parts, files)
         except MissingExtra as error:
             raise Failed(str(error)) from None
     for each in mistakes:
@@ -62,17 +62,17 @@ def load(path: Path, mistakes: Mistakes, rounds: int | None) -> Loaded:
     the start of the file; None: all."""
     file, window = RoundsFile(path), Settings().duplicate_window
     # The whole file is validated: later records may correct the first `rounds` rounds.
-    verdicts = judged(file.records, ANY_LADDER, window)
+    verdicts = verdicts_of_log(file.records, ANY_LADDER, window)
     players: dict[str, PlayerIndex] = {}
     sessions = list(
         sessions_of(file.records(), window, mistakes.add, players, rounds=rounds, verdicts=verdicts)
     )
     found = DataSet(path.name.split(".")[0], sessions)
-    mistakes.taken = found.rounds
+    mistakes.valid_lines = found.rounds
     return found, players
 
 
-class _Work:
+class _Report:
     """One run of the command, with the lines of its report so far."""
 
     def __init__(
@@ -86,7 +86,7 @@ class _Work:
         self._lines = ["# Evidence", ""]
         self._configs: dict[str, dict[str, RatingConfig]] = {}
 
-    def do(self, parts: Collection[str], files: Sequence[Loaded]) -> None:
+    def write_parts(self, parts: Collection[str], files: Sequence[Loaded]) -> None:
         """Make these parts of the report. The file is written after each part."""
         data = [each for each, _ in files]
         if "accuracy" in parts:
@@ -141,8 +141,8 @@ class _Work:
     def _games(self, data: Sequence[DataSet]) -> None:
         absent = peers.missing()
         systems: list[System] = [
-            *compared(self._systems),
-            *(Peer(each) for each in peers.SPACES if each not in absent),
+            *compared_systems(self._systems),
+            *(PeerSystem(each) for each in peers.SPACES if each not in absent),
         ]
         listed = [
             game for each in data

@@ -259,11 +259,11 @@ def _number(text: str) -> int | None:
 
 
 def _line_of_rejection(found: Rejected) -> str:
-    where = f"{found.source_topic} partition {found.source_partition} offset {found.source_offset}"
+    place = f"{found.source_topic} partition {found.source_partition} offset {found.source_offset}"
     kind = f"{shown(found.event_type)[:MAX_ID_BYTES]} refused: " if found.event_type else ""
     return SHOWN_LINE.format(
         time=in_utc(found.rejected_at), ladder=shown(found.ladder or "-")[:MAX_ID_BYTES],
-        who=_about(found), what=f"{kind}{shown(found.code)}: {shown(found.error)} ({shown(where)})",
+        who=_about(found), what=f"{kind}{shown(found.code)}: {shown(found.error)} ({shown(place)})",
     )  # fmt: skip
 
 

@@ -137,7 +137,7 @@ class Mistakes:
         self.path = path
         self.count = 0
         """The number of invalid lines."""
-        self.taken = 0
+        self.valid_lines = 0
         """The number of valid lines."""
         self._printed = 0
         """The number of invalid lines that an earlier reading of the file has printed."""
@@ -145,16 +145,16 @@ class Mistakes:
     def restart(self) -> None:
         """Count from the start of the file again, and print no line twice."""
         self._printed = max(self._printed, self.count)
-        self.count = self.taken = 0
+        self.count = self.valid_lines = 0
 
-    def valid(self, round_: T) -> T:
+    def count_valid(self, round_: T) -> T:
         """Count a valid round, and return it."""
-        self.taken += 1
+        self.valid_lines += 1
         return round_
 
     def add_all(self, batch: LogBatch) -> None:
         """Count the lines of a batch, and print the invalid ones."""
-        self.taken += len(batch.rounds) + len(batch.corrections)
+        self.valid_lines += len(batch.rounds) + len(batch.corrections)
         for line, invalid in batch.rejected:
             self.add(line.offset, invalid)
 
@@ -168,8 +168,12 @@ class Mistakes:
         """Raise Failed if there were invalid lines. Warn if there were no lines at all."""
         if self.count:
             were = f"{counted(self.count, 'round')} {'was' if self.count == 1 else 'were'} invalid"
-            others = f"the {self.taken:,} others were" if self.taken > 1 else "the other one was"
-            more = f"; {others} taken" if self.taken else ", and there was no other"
+            others = (
+                f"the {self.valid_lines:,} others were"
+                if self.valid_lines > 1
+                else "the other one was"
+            )
+            more = f"; {others} taken" if self.valid_lines else ", and there was no other"
             raise Failed(f"{name_of(self.path)}: {were}{more}")
-        if not self.taken:
+        if not self.valid_lines:
             print(f"{name_of(self.path)}: no rounds in it", file=sys.stderr)

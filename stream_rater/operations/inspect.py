@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stream_rater.adapters.kafka.ladder_events import disagreement, noted_ladders
+from stream_rater.adapters.kafka.ladder_events import disagreement, read_ladder_events
 from stream_rater.adapters.kafka.reader import read_back
 from stream_rater.adapters.kafka.topic_rules import DAY_MS
 from stream_rater.adapters.kafka.topics import Admin
@@ -18,13 +18,13 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config.errors import Failed
-from stream_rater.config.files import service_ladders
+from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import Correction
 from stream_rater.contract.events import joined, rating_changed_from_json, shown
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.operations.follow import in_utc, outcome_of
-from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
+from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import APPLIED, LadderEdits, correction_of
 from stream_rater.pipeline.ports import NO_PLAYERS, Position
 from stream_rater.rating import record as belief_record
@@ -58,32 +58,32 @@ def inspect(settings: Settings, ladder: str | None, player: str | None) -> Itera
 
 
 def _ladder(settings: Settings, ladder: str) -> Iterator[str]:
-    ladder_log = noted_ladders(settings, Admin(settings))
-    noted = ladder_log.corrections.get(ladder, ())
-    if not noted and ladder not in ladder_log.ladders:
+    ladder_log = read_ladder_events(settings, Admin(settings))
+    recorded = ladder_log.corrections.get(ladder, ())
+    if not recorded and ladder not in ladder_log.ladders:
         raise Failed(unknown_ladder(ladder, ladder_log.ladders))
-    yield from corrections_of(ladder, LadderEdits(noted))
+    yield from corrections_of(ladder, LadderEdits(recorded))
 
 
 def corrections_of(ladder: str, edits: LadderEdits) -> Iterator[str]:
     """Yield a line for each applied correction of the ladder, in order, and for each deferred
     one."""
-    yield f"{shown(ladder)}: corrections that were worked in: {len(edits.noted) or 'none'}"
-    for noted in edits.noted:
-        together = f", by that at {noted.at}" if noted.at != noted.offset else ""
-        yield f"  {noted.offset:>10} {_correction_text(noted)}{together}"
+    yield f"{shown(ladder)}: corrections that were worked in: {len(edits.recorded) or 'none'}"
+    for recorded in edits.recorded:
+        together = f", by that at {recorded.at}" if recorded.at != recorded.offset else ""
+        yield f"  {recorded.offset:>10} {_correction_text(recorded)}{together}"
     waiting = edits.waiting(2**63)
     yield f"corrections that wait for {APPLIED}: {len(waiting) or 'none'}"
-    for noted in waiting:
-        yield f"  {noted.offset:>10} {_correction_text(noted)}"
+    for recorded in waiting:
+        yield f"  {recorded.offset:>10} {_correction_text(recorded)}"
 
 
-def _correction_text(noted: NotedCorrection) -> str:
-    correction: Correction = correction_of(noted)
+def _correction_text(recorded: RecordedCorrection) -> str:
+    correction: Correction = correction_of(recorded)
     names = ("round_id", "player", "into", "since", "until", "season", "keep", "sigma")
     fields = [f"{name} {value}" for name in names if (value := getattr(correction, name, None))]
     reason = f" ({correction.reason})" if correction.reason else ""
-    return shown(" ".join([noted.event_type, *fields]) + reason)
+    return shown(" ".join([recorded.event_type, *fields]) + reason)
 
 
 # --- a player ------------------------------------------------------------------------------------
@@ -95,10 +95,10 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     shard = int(shards_of([player], shards)[0])
     stored = store.read({shard: PlayerColumn.of([(ladder, player)])})[shard]
     (record,) = stored.records
-    ladder_log = noted_ladders(settings, admin)
+    ladder_log = read_ladder_events(settings, admin)
     if record is None:
-        raise Failed(_nobody(ladder, player, shard, ladder_log.ladders))
-    ladders = service_ladders(settings)
+        raise Failed(_unknown_player(ladder, player, shard, ladder_log.ladders))
+    ladders = ladders_of_settings(settings)
     ends = admin.all_ends(admin.topics.rounds)
     terms = ladders.find(ladder, ends[partition_of(ladder, len(ends))])
     if why := disagreement(settings, ladders, ladder_log, only=ladder):
@@ -113,7 +113,7 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
         mu, sigma = seen(rule, beliefs.header)
         yield f"shown: {rule.rating(mu[0], sigma[0]):.1f}"
     cause = cause_of(edits, int(header["last"]))
-    yield from described(header, factors_of(beliefs)[0], cause)
+    yield from belief_lines(header, factors_of(beliefs)[0], cause)
     yield from seasons_of(header, edits, rule)
     key = belief_key(shard, ladder, player.encode(), settings.buckets)
     encoding = store.encoding(shard, (ladder, player)) or "unknown encoding"
@@ -126,7 +126,7 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
 def cause_of(edits: LadderEdits, last: int) -> str:
     """The kind of the correction at the offset of a belief's last change; empty if it was a
     round."""
-    return next((each.event_type for each in edits.noted if each.offset == each.at == last), "")
+    return next((each.event_type for each in edits.recorded if each.offset == each.at == last), "")
 
 
 def seasons_of(header: Any, edits: LadderEdits, rule: RatingRule | None) -> Iterator[str]:
@@ -135,11 +135,11 @@ def seasons_of(header: Any, edits: LadderEdits, rule: RatingRule | None) -> Iter
     started = edits.last.started
     if not started:
         return
-    own = int(header["season"])
-    since = ", ".join(str(each.number) for each in started[own:])
+    season = int(header["season"])
+    since = ", ".join(str(each.number) for each in started[season:])
     yield (
         f"season {started[-1].number}; the last round was "
-        + (f"in season {started[own - 1].number}" if own else "before the first")
+        + (f"in season {started[season - 1].number}" if season else "before the first")
         + (f"; still to be drawn by season {since}" if since else "")
     )
     if since and rule is not None and header["rounds"] > 0:
@@ -147,7 +147,7 @@ def seasons_of(header: Any, edits: LadderEdits, rule: RatingRule | None) -> Iter
         yield f"drawn: {mu:.1f} give or take {sigma:.1f}"
 
 
-def _nobody(ladder: str, player: str, shard: int, rated: Sequence[str]) -> str:
+def _unknown_player(ladder: str, player: str, shard: int, rated: Sequence[str]) -> str:
     """The error text for a player without a belief. It says whether the ladder or only the player
     is unknown."""
     if ladder in rated:
@@ -168,7 +168,7 @@ def _last_rounds(settings: Settings, topic: str, shard: int, key: str, count: in
         yield "  none"
 
 
-def described(header: Any, factors: Floats, cause: str = "") -> Iterator[str]:
+def belief_lines(header: Any, factors: Floats, cause: str = "") -> Iterator[str]:
     """Yield lines that describe a belief. `header`: one of HEADER. `factors`: (capacity, 3), rows
     (p, a, r). `cause`: the kind of the correction that changed it last; empty if a round did."""
     yield f"believed: {_spread(header['mu'], header['sigma'])}, after {header['rounds']} rounds"
@@ -221,7 +221,7 @@ def _topics(settings: Settings) -> Iterator[str]:
     read_by = {topics.rounds: (ESTIMATORS, ()), topics.parts: (UPDATERS, positions)}
     for name, count in counts.items():
         copies = admin.copies(name)
-        yield kept(name, count, min(of for _, of in copies), admin.configuration(name))
+        yield topic_line(name, count, min(of for _, of in copies), admin.configuration(name))
         yield from _table(admin, name, copies, *read_by.get(name, ("", ())))
         yield from _hidden(admin, name, count)
         yield ""
@@ -236,7 +236,7 @@ def _hidden(admin: Admin, topic: str, count: int) -> Iterator[str]:
             yield f"  {p:>5} from {stable} on hidden to readers by an open transaction"
 
 
-def kept(topic: str, partitions: int, copies: int, configuration: Mapping[str, str]) -> str:
+def topic_line(topic: str, partitions: int, copies: int, configuration: Mapping[str, str]) -> str:
     """A line with the configuration of a topic, by Kafka's names."""
     retention_ms = int(configuration["retention.ms"])
     days = "for ever" if retention_ms < 0 else f"{retention_ms / DAY_MS:g} days"

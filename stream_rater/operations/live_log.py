@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
-from stream_rater.adapters.kafka.ladder_events import disagreement, noted_ladders
+from stream_rater.adapters.kafka.ladder_events import disagreement, read_ladder_events
 from stream_rater.adapters.kafka.reader import read_partition
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.columns.sharding import partition_of
@@ -39,7 +39,7 @@ def live_log(
     admin = Admin(settings)
     topic = admin.topics.rounds
     (partitions,) = admin.partitions_of(topic)
-    if why := disagreement(settings, ladders, noted_ladders(settings, admin), only=ladder):
+    if why := disagreement(settings, ladders, read_ladder_events(settings, admin), only=ladder):
         raise BadConfiguration(f"{why}: nothing was rated")
     partition = partition_of(ladder, partitions)
     start = admin.starts(topic, partitions)[partition]
@@ -50,13 +50,13 @@ def live_log(
             f"and ratings cannot be computed without them: {cure}"
         )
 
-    def again() -> Iterator[Record]:
+    def read_log() -> Iterator[Record]:
         return track(read_partition(settings, topic, partition, end), topic, end)
 
-    return again, partition, partitions
+    return read_log, partition, partitions
 
 
 def known_ladders(settings: Settings, ladders: Ladders) -> list[str]:
     """The ladders that were rated, and those that the ladders file names."""
-    rated = noted_ladders(settings, Admin(settings)).ladders
+    rated = read_ladder_events(settings, Admin(settings)).ladders
     return sorted({*rated, *ladders.ladders} - {TEMPLATE})

@@ -15,7 +15,7 @@ import numpy as np
 
 from stream_rater.columns.ranges import bounds
 from stream_rater.config.errors import BadConfiguration, Failed
-from stream_rater.config.files import service_ladders
+from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import Entry
@@ -25,7 +25,13 @@ from stream_rater.rating.prediction.balance import even_teams
 from stream_rater.rating.prediction.forecast import deviations, of_round
 from stream_rater.replay.edits import NO_EDITS
 from stream_rater.replay.rating_changes import numbers_of
-from stream_rater.replay.what_if import KnownBeliefs, RemovedPlayer, believed, foreseen, playing_as
+from stream_rater.replay.what_if import (
+    KnownBeliefs,
+    RemovedPlayer,
+    believed,
+    playing_as,
+    rate_future_round,
+)
 from stream_rater.rounds.validation import Invalid, id_mistake
 from stream_rater.runtime.progress import unknown_ladder
 
@@ -93,7 +99,7 @@ class Answer(msgspec.Struct):
 
 
 def from_file(
-    asked: Question, path: Path, ladders: Ladders, ladder: str | None
+    question: Question, path: Path, ladders: Ladders, ladder: str | None
 ) -> tuple[Answer, RatedFile]:  # fmt: skip
     """Answer by the ratings after the rounds of a file. `ladder`: None if the file has only one.
 
@@ -114,10 +120,10 @@ def from_file(
     pool = pools[ladder]
     edits = rated.verdicts.of(ladder) if rated.verdicts else NO_EDITS
     time_s = int(pool.headers(np.arange(len(pool)))["time"].max())
-    return _answer(asked, KnownBeliefs(ladder, pool, edits, time_s)), rated
+    return _answer(question, KnownBeliefs(ladder, pool, edits, time_s)), rated
 
 
-def from_redis(asked: Question, settings: Settings, ladder: str) -> Answer:
+def from_redis(question: Question, settings: Settings, ladder: str) -> Answer:
     """Answer by the ratings in Redis. Raises BadConfiguration if the ladders file is not that of
     the workers. Raises Failed if no round of the ladder was rated, if the beliefs are not up to
     date, if a player was removed, or if a server does not answer."""
@@ -126,34 +132,34 @@ def from_redis(asked: Question, settings: Settings, ladder: str) -> Answer:
 
     with named_failures():
         try:
-            beliefs = live_beliefs.LiveBeliefs(settings, service_ladders(settings))
-            known = beliefs.of(ladder, asked.players)
+            beliefs = live_beliefs.LiveBeliefs(settings, ladders_of_settings(settings))
+            known = beliefs.of(ladder, question.players)
         except live_beliefs.UnratedLadder as error:
             raise Failed(unknown_ladder(ladder, error.rated)) from None
-        except live_beliefs.OtherLadders as error:
+        except live_beliefs.LaddersDiffer as error:
             raise BadConfiguration(f"{error}: nothing was predicted") from None
-        except (live_beliefs.BeliefsBehind, RemovedPlayer) as error:
+        except (live_beliefs.StaleBeliefs, RemovedPlayer) as error:
             raise Failed(str(error)) from None
-    return _answer(asked, known)
+    return _answer(question, known)
 
 
-def _answer(asked: Question, known: KnownBeliefs) -> Answer:
+def _answer(question: Question, known: KnownBeliefs) -> Answer:
     """The prediction. Raises Failed for a round that cannot be played."""
-    sides, pool = asked.sides, known.pool
+    sides, pool = question.sides, known.pool
     try:
-        playing = playing_as(asked.players, known)
+        playing = playing_as(question.players, known)
     except RemovedPlayer as error:
         raise Failed(str(error)) from None
-    if asked.teams is not None:
-        now = [playing[player] for player in asked.players]
-        deviation = deviations(pool.rating, believed(pool, now), asked.teams)
-        dealt = even_teams(asked.players, deviation, asked.teams)
-        sides = [tuple(asked.players[i] for i in members) for members in dealt]
+    if question.teams is not None:
+        current = [playing[player] for player in question.players]
+        deviation = deviations(pool.rating, believed(pool, current), question.teams)
+        dealt = even_teams(question.players, deviation, question.teams)
+        sides = [tuple(question.players[i] for i in members) for members in dealt]
     starts = bounds(np.array([len(side) for side in sides], np.int64))
     names = [playing[player] for side in sides for player in side]
     beliefs = believed(pool, names)
     mu, sigma, rounds = (column.tolist() for column in beliefs)
-    found = of_round(pool.rating, starts, np.ones(len(names)), beliefs, asked.variance_factor)
+    found = of_round(pool.rating, starts, np.ones(len(names)), beliefs, question.variance_factor)
     rating = pool.rule.rating(beliefs.mu, beliefs.sigma).tolist()
     players = [
         Player(player, *row)
@@ -167,8 +173,8 @@ def _answer(asked: Question, known: KnownBeliefs) -> Answer:
         [Side(players[first:end], win, rank) for (first, end), win, rank in chances],
         found.draw, found.quality, found.pairwise.tolist(),
     )  # fmt: skip
-    if asked.ranks is not None:
-        answer.changes = list(_changes(known, sides, asked.ranks))
+    if question.ranks is not None:
+        answer.changes = list(_changes(known, sides, question.ranks))
     return answer
 
 
@@ -185,9 +191,9 @@ def _changes(
         for side, rank in zip(sides, ranks, strict=True)
     ]  # fmt: skip
     try:
-        rated = foreseen(known, standings)
-    except Invalid as refusal:
-        raise Failed(f"--ranks: {refusal.code}: {refusal}") from None
+        rated = rate_future_round(known, standings)
+    except Invalid as rejection:
+        raise Failed(f"--ranks: {rejection.code}: {rejection}") from None
     if rated is None:
         return
     for player, row in zip(rated.rounds.names.texts(), numbers_of(rated).tolist(), strict=True):

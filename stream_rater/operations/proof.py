@@ -24,7 +24,7 @@ class Proof:
         self.unproven: set[int] = set()
         """The offsets of rounds with a pending part that has other evidence than the replay."""
 
-    def note(self, parts: Rows, which: Ints, rows: Ints, offsets: Ints) -> None:
+    def add(self, parts: Rows, which: Ints, rows: Ints, offsets: Ints) -> None:
         """Note the evidence in the rows `which` of parts. `rows`: the players' rows. `offsets`: the
         offsets of their rounds. Does nothing if a part is of another kernel version, because its
         evidence cannot be compared."""

@@ -7,32 +7,39 @@ from functools import partial
 
 import msgspec
 
-from stream_rater.adapters.kafka.ladder_events import LadderEvents, disagreement, noted_ladders
-from stream_rater.adapters.kafka.producers import Parts
+from stream_rater.adapters.kafka.ladder_events import LadderEvents, disagreement, read_ladder_events
+from stream_rater.adapters.kafka.producers import PartsProducer
 from stream_rater.adapters.kafka.reader import read_all, read_batches
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.errors import BadConfiguration, Failed
-from stream_rater.config.files import service_ladders
+from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import TEMPLATE, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations.corrected_rebuild import (
+    CorrectionTraces,
     LastPublished,
-    Marks,
     editions,
     last_published,
     to_restate,
 )
 from stream_rater.operations.cutoff import Cutoff, Misplaced
-from stream_rater.operations.rebuild_store import InUse, Rebuild, Rebuilds, fill, passed, tails_at
-from stream_rater.pipeline.ladder_history import notes, restated_corrections
+from stream_rater.operations.rebuild_store import (
+    Rebuild,
+    Rebuilds,
+    StoreInUse,
+    fill_store,
+    past_marks,
+    tails_at,
+)
+from stream_rater.pipeline.ladder_history import encode_histories, encode_restated_corrections
 from stream_rater.pipeline.parts.schema import UnknownPart, mark
-from stream_rater.replay.corrected import judged
-from stream_rater.replay.edited_log import Unjudged
+from stream_rater.replay.corrected import verdicts_of_log
+from stream_rater.replay.edited_log import MissingVerdicts
 from stream_rater.runtime import malloc, selfcheck
 from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import counted, track_batches
@@ -42,9 +49,9 @@ from stream_rater.runtime.service import layout_of
 def rebuild(settings: Settings, *, replace: bool) -> None:
     """Replay the log into the store, which must be empty unless `replace` is given. Raises
     BadConfiguration or Failed."""
-    ladders = service_ladders(settings)
+    ladders = ladders_of_settings(settings)
     began_s = time.monotonic()
-    malloc.keep()
+    malloc.configure()
     with named_failures():
         selfcheck.check()
         admin = Admin(settings)
@@ -57,15 +64,17 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
         store.layout.check_rebuildable(layout)
         if not (replace or store.layout.is_empty()):
             raise BadConfiguration("the store holds ratings: give --replace to rebuild it anew")
-        if not replace and (why := disagreement(settings, ladders, noted_ladders(settings, admin))):
+        if not replace and (
+            why := disagreement(settings, ladders, read_ladder_events(settings, admin))
+        ):
             raise BadConfiguration(
                 f"{why}, or give --replace to rate all rounds again by other parameters"
             )
-        work = write_anew(admin, settings, ladders, store, partitions)
+        work = rebuild_from_log(admin, settings, ladders, store, partitions)
         store.layout.end_rebuild(layout, KERNEL_VERSION)
         store.close()
     if work.unproven:
-        print(f"warning: {unproven(work.unproven)}", file=sys.stderr)
+        print(f"warning: {unproven_warning(work.unproven)}", file=sys.stderr)
     took_s = time.monotonic() - began_s
     print(
         f"{work.rounds} rounds replayed, {work.written} beliefs written in {took_s:.1f} s "
@@ -73,7 +82,7 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
     )
 
 
-def unproven(offsets: Collection[int]) -> str:
+def unproven_warning(offsets: Collection[int]) -> str:
     """The warning about pending parts whose evidence differs from the replay's, with the cure.
     `offsets`: the offsets of their rounds, at least one."""
     return (
@@ -84,7 +93,7 @@ def unproven(offsets: Collection[int]) -> str:
     )
 
 
-def write_anew(
+def rebuild_from_log(
     admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
     partitions: Mapping[str, int],
 ) -> Rebuilds:  # fmt: skip
@@ -92,17 +101,21 @@ def write_anew(
     corrections of this replay. The store stays marked as unfinished. Raises Failed."""
     try:
         work = _rebuild(admin, settings, ladders, store, partitions)
-    except (UnknownPart, Misplaced, InUse) as error:
+    except (UnknownPart, Misplaced, StoreInUse) as error:
         raise Failed(str(error)) from None
     log = LadderEvents(settings, admin)
     named = (each for each in ladders.ladders if each != TEMPLATE)
     noted = log.read()
     every = dict.fromkeys((*work.ladders, *named, *noted.ladders))
-    log.write(notes("restated", {ladder: ladders.history(ladder) for ladder in every}))
+    log.write(encode_histories("restated", {ladder: ladders.history(ladder) for ladder in every}))
     rounds = admin.topics.rounds
-    again = partial(read_all, settings, rounds, partitions[rounds])
-    judge_all = partial(judged, again, ladders, settings.duplicate_window, partitions[rounds])
-    log.write(restated_corrections(to_restate(work.verdicts, noted.corrections, judge_all)))
+    read_log = partial(read_all, settings, rounds, partitions[rounds])
+    validate_all = partial(
+        verdicts_of_log, read_log, ladders, settings.duplicate_window, partitions[rounds]
+    )
+    log.write(
+        encode_restated_corrections(to_restate(work.verdicts, noted.corrections, validate_all))
+    )
     log.close()
     return work
 
@@ -123,60 +136,60 @@ def _rebuild(
     applied = {shard: offset or 0 for shard, offset in of_updaters.items()}
     of_estimators = admin.committed(ESTIMATORS, rounds, partitions[rounds])
     parts_start = admin.starts(parts, shards)
-    check_kept(parts_start, applied)
-    check_rounds_kept(admin.starts(rounds, partitions[rounds]))
-    check_remembered(of_estimators, admin.ends(rounds, partitions[rounds]), parts_start)
-    scattered = {partition: offset or 0 for partition, offset in of_estimators.items()}
-    reach, ends = Cutoff(applied, scattered, shards), admin.ends(parts, shards)
-    for some in _all(admin, settings, parts, shards, "parts"):
-        reach.note(some)
-    reach.check()
+    check_parts_complete(parts_start, applied)
+    check_rounds_complete(admin.starts(rounds, partitions[rounds]))
+    check_committed(of_estimators, admin.ends(rounds, partitions[rounds]), parts_start)
+    sent = {partition: offset or 0 for partition, offset in of_estimators.items()}
+    cutoff, ends = Cutoff(applied, sent, shards), admin.ends(parts, shards)
+    for batch in _read_topic(admin, settings, parts, shards, "parts"):
+        cutoff.add(batch)
+    cutoff.check()
     if any(parts_start):
-        reach.note_published(_published(admin, settings))
-    check_published(of_updaters, reach.with_parts)
-    work = _replayed(admin, settings, ladders, partitions[rounds], reach)
+        cutoff.add_published(_published(admin, settings))
+    check_published(of_updaters, cutoff.with_parts)
+    work = _replayed(admin, settings, ladders, partitions[rounds], cutoff)
     check_idle(admin, settings)
-    marks = _mark(settings, parts, shards)
+    marks = _write_marks(settings, parts, shards)
     check_quiet(marks, ends)
-    moved = passed(applied, marks)
+    moved = past_marks(applied, marks)
     admin.commit(UPDATERS, parts, moved)
     applied |= moved
-    tails = tails_at(applied, moved, reach)
+    tails = tails_at(applied, moved, cutoff)
     epoch = store.layout.begin_rebuild(shards)
     check_idle(admin, settings)
-    fill(track_batches(work.beliefs(), "beliefs"), applied, marks, tails, epoch, store.apply)
+    fill_store(track_batches(work.beliefs(), "beliefs"), applied, marks, tails, epoch, store.apply)
     if _committed(admin, UPDATERS, parts, shards) != applied:
-        raise InUse("workers ran while the store was being rebuilt: stop them, run it again")
+        raise StoreInUse("workers ran while the store was being rebuilt: stop them, run it again")
     return work
 
 
 def _replayed(
-    admin: Admin, settings: Settings, ladders: Ladders, partitions: int, reach: Cutoff
+    admin: Admin, settings: Settings, ladders: Ladders, partitions: int, cutoff: Cutoff
 ) -> Rebuilds:
     """Replay all rounds, as the applied corrections edit them."""
     rounds, window = admin.topics.rounds, settings.duplicate_window
 
-    def fed(work: Rebuild, label: str) -> Rebuild:
-        for some in _all(admin, settings, rounds, partitions, label):
-            work.feed(some)
+    def feed_all(work: Rebuild, label: str) -> Rebuild:
+        for batch in _read_topic(admin, settings, rounds, partitions, label):
+            work.feed(batch)
         return work
 
     try:
-        return Rebuilds([fed(Rebuild(ladders, window, partitions, reach), "rounds")])
-    except Unjudged:
-        again = partial(read_all, settings, rounds, partitions)
-    works = list[Rebuild]()
-    told: Mapping[Player, LastPublished] = {}
-    found = editions(again, ladders, window, partitions, reach)
+        return Rebuilds([feed_all(Rebuild(ladders, window, partitions, cutoff), "rounds")])
+    except MissingVerdicts:
+        read_log = partial(read_all, settings, rounds, partitions)
+    rebuilds = list[Rebuild]()
+    published: Mapping[Player, LastPublished] = {}
+    found = editions(read_log, ladders, window, partitions, cutoff)
     for each in found:
-        told = told or _told(admin, settings, each.verdicts.edits)
-        marks = Marks(told, reach, each, ladders)
-        work = Rebuild(ladders, window, partitions, reach, each.verdicts, marks)
-        works.append(fed(work, "corrected rounds"))
-    return Rebuilds(works, found[0].verdicts)
+        published = published or _read_last_published(admin, settings, each.verdicts.edits)
+        traces = CorrectionTraces(published, cutoff, each, ladders)
+        work = Rebuild(ladders, window, partitions, cutoff, each.verdicts, traces)
+        rebuilds.append(feed_all(work, "corrected rounds"))
+    return Rebuilds(rebuilds, found[0].verdicts)
 
 
-def _told(
+def _read_last_published(
     admin: Admin, settings: Settings, ladders: Collection[str]
 ) -> Mapping[Player, LastPublished]:
     """The last published mu and sigma of the players of ladders with corrections. Records without a
@@ -193,11 +206,11 @@ def _published(admin: Admin, settings: Settings) -> Iterator[tuple[Player, int]]
     """Yield the player and the source offset of each published event."""
     topic = admin.topics.changed
     (count,) = admin.partitions_of(topic)
-    for some in _all(admin, settings, topic, count, "ratings"):
-        for each in some:
+    for batch in _read_topic(admin, settings, topic, count, "ratings"):
+        for each in batch:
             if each.value:
-                told = _published_from_json(each.value)
-                yield (told.ladder, told.player), told.offset
+                published = _published_from_json(each.value)
+                yield (published.ladder, published.player), published.offset
 
 
 class Published(msgspec.Struct):
@@ -211,16 +224,18 @@ class Published(msgspec.Struct):
 _published_from_json = msgspec.json.Decoder(Published).decode
 
 
-def _mark(settings: Settings, topic: str, shards: int) -> dict[int, int]:
+def _write_marks(settings: Settings, topic: str, shards: int) -> dict[int, int]:
     """Write a mark of the rebuild to each shard's log. Returns the offset of the mark by shard.
 
     From now on, workers refuse the store as it was, and any copy of it.
     """
-    marks = Parts(settings, topic).scatter([(shard, mark(shards)) for shard in range(shards)])
+    marks = PartsProducer(settings, topic).scatter(
+        [(shard, mark(shards)) for shard in range(shards)]
+    )
     return dict(enumerate(marks))
 
 
-def _all(
+def _read_topic(
     admin: Admin, settings: Settings, topic: str, partitions: int, label: str
 ) -> Iterator[list[Record]]:
     """Yield all records of a topic in batches, with a progress bar."""
@@ -245,7 +260,7 @@ def _committed(admin: Admin, group: str, topic: str, partitions: int) -> dict[in
     return {partition: offset or 0 for partition, offset in found.items()}
 
 
-def check_kept(starts: Sequence[int], applied: Mapping[int, int]) -> None:
+def check_parts_complete(starts: Sequence[int], applied: Mapping[int, int]) -> None:
     """Raise Failed if parts were deleted before their events were published. `starts`: the first
     offset of each shard. `applied`: by shard, the updaters' committed offset."""
     for shard, start in enumerate(starts):
@@ -257,11 +272,11 @@ def check_kept(starts: Sequence[int], applied: Mapping[int, int]) -> None:
 
 
 def check_quiet(marks: Mapping[int, int], ends: Sequence[int]) -> None:
-    """Raise InUse if a record was written to a shard between the last record that was read and the
-    mark. `ends`: the end offset of each shard when it was read."""
+    """Raise StoreInUse if a record was written to a shard between the last record that was read and
+    the mark. `ends`: the end offset of each shard when it was read."""
     for shard, offset in marks.items():
         if offset != ends[shard]:
-            raise InUse(
+            raise StoreInUse(
                 f"something wrote to shard {shard} while it was read, perhaps a worker that was "
                 "paused: run it again"
             )
@@ -283,7 +298,7 @@ def check_published(published: Mapping[int, int | None], with_parts: Collection[
             )
 
 
-def check_rounds_kept(starts: Sequence[int]) -> None:
+def check_rounds_complete(starts: Sequence[int]) -> None:
     """Raise Failed if rounds were deleted: a replay of the remaining rounds would give other
     ratings. `starts`: the first offset of each partition."""
     for partition, start in enumerate(starts):
@@ -295,7 +310,7 @@ def check_rounds_kept(starts: Sequence[int]) -> None:
             )
 
 
-def check_remembered(
+def check_committed(
     finished: Mapping[int, int | None], ends: Sequence[int], parts_start: Sequence[int]
 ) -> None:
     """Raise Failed if parts were deleted, and a partition with rounds has no committed offset. Then

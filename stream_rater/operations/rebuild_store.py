@@ -29,7 +29,7 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Record, checksum
 from stream_rater.operations.bulk_replay import BulkReplay, BulkWave
-from stream_rater.operations.corrected_rebuild import Marks
+from stream_rater.operations.corrected_rebuild import CorrectionTraces
 from stream_rater.operations.cutoff import Cutoff, Offsets
 from stream_rater.pipeline.parts.schema import mark
 from stream_rater.pipeline.ports import NO_BELIEFS, REBUILT, UNFINISHED, Application, Position
@@ -47,7 +47,7 @@ Write = Callable[[Mapping[int, Application]], Mapping[int, bool]]
 """Writes by compare-and-set for each shard, as `RedisStore.apply` does."""
 
 
-class InUse(Exception):
+class StoreInUse(Exception):
     """Another process writes to the store."""
 
 
@@ -56,12 +56,13 @@ class Rebuild:
 
     def __init__(
         self, ladders: Ladders, window: int, partitions: int, cutoff: Cutoff,
-        verdicts: Verdicts | None = None, marks: Marks | None = None,
+        verdicts: Verdicts | None = None, traces: CorrectionTraces | None = None,
     ) -> None:  # fmt: skip
         """`verdicts`: the verdicts on applied corrections; without them a log with corrections
-        raises Unjudged. `marks`: restores the values that these corrections left in beliefs."""
+        raises MissingVerdicts. `traces`: restores the values that these corrections left in
+        beliefs."""
         self._log = EditedLog(ladders, window, partitions, verdicts)
-        self._marks = marks
+        self._traces = traces
         self._kinds: dict[tuple[int, tuple[Season, ...]], int] = {}
         """By configuration and started seasons, the number of this pair. Rounds are rated by such a
         pair."""
@@ -83,7 +84,7 @@ class Rebuild:
 
     def feed(self, records: Sequence[Record]) -> None:
         """Rate the valid rounds in records of `round-completed`, now or together with rounds fed
-        later. Raises Unjudged."""
+        later. Raises MissingVerdicts."""
         reported = self._log.read(records).rounds
         self.rounds += len(reported)
         self.updates += len(reported.rounds.share)
@@ -102,7 +103,7 @@ class Rebuild:
         if verdicts.starts:
             heads = zip(logged.rounds.heads, logged.offset.tolist(), strict=True)
             started = [verdicts.of(head.ladder).started_before(at) for head, at in heads]
-        keys = zip(logged.rounds.rule.tolist(), started, strict=True)
+        keys = zip(logged.rounds.config_index.tolist(), started, strict=True)
         return np.array([self._kinds.setdefault(k, len(self._kinds)) for k in keys], np.int64)
 
     def _rate(self) -> None:
@@ -117,10 +118,10 @@ class Rebuild:
         kinds = list(self._kinds)
         for wave in self._replay.waves(logged, rows):
             self._save(wave)
-            rule, started = kinds[int(wave.logged.rounds.rule[0])]
+            rule, started = kinds[int(wave.logged.rounds.config_index[0])]
             rating = self._log.validator.round_decoder.ratings[rule]
             evidence = self._replay.rate(wave, rating, started)
-            if self._marks is None:  # a correction may edit a round after its parts were sent
+            if self._traces is None:  # a correction may edit a round after its parts were sent
                 self._cutoff.proof.compare(wave.rows, wave.offsets, evidence)
         self._waiting, self._players = [], 0
 
@@ -148,52 +149,52 @@ class Rebuild:
         """Yield every belief that the store must hold, in batches. `feed` cannot be called
         afterwards."""
         self._rate()
-        for found in self._marked():
+        for found in self._completed():
             self.written += len(found)
             yield found
 
-    def _marked(self) -> Iterator[BeliefColumn]:
+    def _completed(self) -> Iterator[BeliefColumn]:
         for rows, records in self._batches_of_beliefs():
             found = BeliefColumn(self._cutoff.players.at(rows), records)
-            yield found if self._marks is None else self._marks.put(found)
-        yield from () if self._marks is None else self._marks.rest()
+            yield found if self._traces is None else self._traces.restored(found)
+        yield from () if self._traces is None else self._traces.without_rounds()
 
     def _batches_of_beliefs(self) -> Iterator[tuple[Ints, StringColumn]]:
         """Yield rows with their encoded beliefs, in batches."""
         if self._saved:
             saved = np.concatenate([rows for rows, _ in self._saved])
             records = StringColumn.concat([each for _, each in self._saved])
-            for some in _batches(len(saved)):
-                yield saved[some], records.slice(some.start, some.stop)
+            for batch in _batches(len(saved)):
+                yield saved[batch], records.slice(batch.start, batch.stop)
         rows = self._replay.rated(np.flatnonzero(~self._is_past))
-        for some in _batches(len(rows)):
-            yield rows[some], self._replay.column(rows[some])
+        for batch in _batches(len(rows)):
+            yield rows[batch], self._replay.column(rows[batch])
 
 
 class Rebuilds:
     """Replays of the same log by several editions, each with the beliefs of other players."""
 
-    def __init__(self, works: Sequence[Rebuild], verdicts: Verdicts = NO_VERDICTS) -> None:
+    def __init__(self, rebuilds: Sequence[Rebuild], verdicts: Verdicts = NO_VERDICTS) -> None:
         """`verdicts`: the verdicts on all applied corrections."""
-        self._works = works
+        self._rebuilds = rebuilds
         self.verdicts = verdicts
         self.rounds, self.updates, self.ladders = (
-            works[0].rounds, works[0].updates, works[0].ladders,
+            rebuilds[0].rounds, rebuilds[0].updates, rebuilds[0].ladders,
         )  # fmt: skip
 
     @property
     def unproven(self) -> set[int]:
         """The offsets of rounds with a pending part that has other evidence than the replay."""
-        return set().union(*(each.unproven for each in self._works))
+        return set().union(*(each.unproven for each in self._rebuilds))
 
     @property
     def written(self) -> int:
         """The number of beliefs that were yielded so far."""
-        return sum(each.written for each in self._works)
+        return sum(each.written for each in self._rebuilds)
 
     def beliefs(self) -> Iterator[BeliefColumn]:
         """Yield every belief that the store must hold, in batches."""
-        for each in self._works:
+        for each in self._rebuilds:
             yield from each.beliefs()
 
 
@@ -205,27 +206,27 @@ def _batches(count: int) -> Iterator[slice]:
 def tails_at(applied: Offsets, moved: Offsets, cutoff: Cutoff) -> dict[int, int]:
     """By shard, the checksum of the last record before its next offset. `moved`: the next offsets
     of the shards whose offset is past their mark."""
-    own = checksum(mark(len(applied)))
-    return cutoff.tails | dict.fromkeys(moved, own)
+    mark_checksum = checksum(mark(len(applied)))
+    return cutoff.tails | dict.fromkeys(moved, mark_checksum)
 
 
-def passed(applied: Offsets, marks: Offsets) -> dict[int, int]:
+def past_marks(applied: Offsets, marks: Offsets) -> dict[int, int]:
     """By shard, the offset after its mark, for each shard in which no part is pending."""
     return {shard: mark + 1 for shard, mark in marks.items() if mark == applied.get(shard, 0)}
 
 
-def fill(
+def fill_store(
     beliefs: Iterable[BeliefColumn], applied: Offsets, marks: Offsets, tails: Mapping[int, int],
     epoch: bytes, write: Write,
 ) -> None:  # fmt: skip
     """Write beliefs to a store whose shards are all marked, empty and UNFINISHED, and have this
-    epoch. `tails`: by shard, the checksum of the last record before `applied`. Raises InUse.
+    epoch. `tails`: by shard, the checksum of the last record before `applied`. Raises StoreInUse.
 
     No intermediate state can be mistaken for a complete one, even if the store goes back to it.
     """
     shards = len(marks)
-    for some in beliefs:
-        _write(_by_shard(some, shards, epoch), write)
+    for batch in beliefs:
+        _write(_by_shard(batch, shards, epoch), write)
     ends = {shard: applied.get(shard, 0) for shard in range(shards)}
     ahead = {
         s: BeliefColumn.of([(REBUILT, b"%d" % (mark + 1))])
@@ -256,4 +257,4 @@ def _by_shard(beliefs: BeliefColumn, shards: int, epoch: bytes) -> dict[int, App
 
 def _write(applications: Mapping[int, Application], write: Write) -> None:
     if applications and not all(write(applications).values()):
-        raise InUse("the store changed while it was being rebuilt: is a worker running?")
+        raise StoreInUse("the store changed while it was being rebuilt: is a worker running?")

@@ -21,17 +21,19 @@ from msgspec import Raw, structs
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import UNDECODABLE, escape
 from stream_rater.contract.record import Player, Record, header
-from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
-from stream_rater.pipeline.ladder_history import Note, correction_notes
+from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
+from stream_rater.pipeline.ladder_history import LadderEvent, encode_corrections
 from stream_rater.replay.edited_log import EditedLog, Verdicts
 from stream_rater.rounds.decoder import kind_of
 
 Fields = dict[str, Raw]
 
-NAMES = "player", "into"
+PLAYER_FIELDS = "player", "into"
 """Fields of a correction that name a player."""
-OF_ENTRIES = frozenset({"player", "team", "rank", "dnf", "shares"})
-OTHERS = frozenset({"ladder", "completed_at", "from", "until", "event_type", "standings", *NAMES})
+ENTRY_FIELDS = frozenset({"player", "team", "rank", "dnf", "shares"})
+STRUCTURED_FIELDS = frozenset(
+    {"ladder", "completed_at", "from", "until", "event_type", "standings", *PLAYER_FIELDS}
+)
 """Fields in which a producer cannot write free text."""
 
 
@@ -61,7 +63,7 @@ class _Codec(NamedTuple):
 
 
 _JSON, _MSGPACK = _Codec.of(msgspec.json), _Codec.of(msgspec.msgpack)
-_note = msgspec.json.Decoder(Note).decode
+_decode_ladder_event = msgspec.json.Decoder(LadderEvent).decode
 
 
 def _codec_of(record: Record) -> _Codec:
@@ -92,7 +94,7 @@ class Pseudonym:
             return record
         codec = _codec_of(record)
         fields = codec.fields(value)
-        found = bool(kind_of(record)) and self._rename(codec, fields, NAMES)
+        found = bool(kind_of(record)) and self._rename(codec, fields, PLAYER_FIELDS)
         if "standings" in fields:
             entries = codec.entries(fields["standings"])
             if sum([self._rename_entry(codec, each) for each in entries]):
@@ -102,19 +104,21 @@ class Pseudonym:
     def _rename(self, codec: _Codec, fields: Fields, names: Sequence[str]) -> bool:
         """Put the new name into those of these fields that name the player. Returns whether there
         was one."""
-        own = [name for name in names if name in fields and codec.name(fields[name]) == self.player]
-        fields |= dict.fromkeys(own, Raw(codec.encode(self.name)))
-        return bool(own)
+        matching = [
+            name for name in names if name in fields and codec.name(fields[name]) == self.player
+        ]
+        fields |= dict.fromkeys(matching, Raw(codec.encode(self.name)))
+        return bool(matching)
 
     def _rename_entry(self, codec: _Codec, entry: Fields) -> bool:
         found = self._rename(codec, entry, ("player",))
         team = codec.team(entry["team"]) if "team" in entry else None
         if team is not None and self.player in team:
-            now = [self.name if each == self.player else each for each in team]
-            entry["team"], found = Raw(codec.encode(now)), True
+            members = [self.name if each == self.player else each for each in team]
+            entry["team"], found = Raw(codec.encode(members)), True
         return found
 
-    def elsewhere(self, record: Record) -> str:
+    def leftover_field(self, record: Record) -> str:
         """The name of a field with free text, or of a header, in which the id still stands as a
         word in a renamed record; empty if there is none."""
         value = record.value or b""
@@ -151,7 +155,7 @@ class Pseudonym:
         """The id of an event with the new name in its last part, which is the player."""
         return f"{event_id.rpartition(':')[0]}:{escape(self.name)}"
 
-    def notes(self, message: bytes) -> list[bytes]:
+    def ladder_events(self, message: bytes) -> list[bytes]:
         """The messages that replace a message of `ladders-noted`, with the new name; none if it is
         not a ladder event.
 
@@ -159,20 +163,20 @@ class Pseudonym:
         the rebuild that follows restates them, wherever that makes a difference.
         """
         try:
-            note = _note(message)
+            event = _decode_ladder_event(message)
         except UNDECODABLE:
             return []
         noted = {
-            ladder: [self._noted(each) for each in some]
-            for ladder, some in note.corrections.items()
+            ladder: [self._renamed_correction(each) for each in some]
+            for ladder, some in event.corrections.items()
         }
-        if noted == {ladder: list(some) for ladder, some in note.corrections.items()}:
+        if noted == {ladder: list(some) for ladder, some in event.corrections.items()}:
             return [message]
-        return correction_notes(noted)
+        return encode_corrections(noted)
 
-    def _noted(self, noted: NotedCorrection) -> NotedCorrection:
+    def _renamed_correction(self, noted: RecordedCorrection) -> RecordedCorrection:
         fields = _JSON.fields(noted.correction)
-        if not self._rename(_JSON, fields, NAMES):
+        if not self._rename(_JSON, fields, PLAYER_FIELDS):
             return noted
         return structs.replace(noted, correction=Raw(_JSON.encode(fields)))
 
@@ -180,9 +184,9 @@ class Pseudonym:
 def _free_texts(codec: _Codec, value: bytes) -> Iterator[tuple[str, str]]:
     """Yield the texts in all fields with free text, each with the name of its field."""
     fields = codec.fields(value)
-    free = [(name, each) for name, each in fields.items() if name not in OTHERS]
+    free = [(name, each) for name, each in fields.items() if name not in STRUCTURED_FIELDS]
     for entry in codec.entries(fields["standings"]) if "standings" in fields else ():
-        free += [(f"standings[].{n}", each) for n, each in entry.items() if n not in OF_ENTRIES]
+        free += [(f"standings[].{n}", each) for n, each in entry.items() if n not in ENTRY_FIELDS]
     for name, each in free:
         try:
             found = codec.anything(each)
@@ -205,7 +209,7 @@ def _texts(value: Any) -> Iterator[str]:
                 yield from _texts(each)
 
 
-class Accepted:
+class AcceptedRecords:
     """Finds which records of `round-completed` were accepted."""
 
     def __init__(
@@ -215,14 +219,14 @@ class Accepted:
         self._log = EditedLog(ladders, window, partitions, verdicts)
 
     def of(self, records: Sequence[Record]) -> list[bool]:
-        """(n,) whether each of the next records was accepted. Raises Unjudged."""
+        """(n,) whether each of the next records was accepted. Raises MissingVerdicts."""
         rejected = self._log.read(records).rejected
         places = {(record.partition, record.offset) for record, _ in rejected}
         return [(each.partition, each.offset) not in places for each in records]
 
 
 @dataclass
-class Survey:
+class Mentions:
     """The counts of records that name the player, and the places where an id stands."""
 
     verdicts: Verdicts | None
@@ -232,34 +236,36 @@ class Survey:
     """The number of accepted corrections that name the player."""
     accepted: int = 0
     rejected: int = 0
-    taken: str = ""
+    conflict: str = ""
     """A place where the pseudonym stands already; empty if there is none."""
     left: int = 0
     """The number of records in which the id stands in another field, which stays as it is."""
     places: list[str] = field(default_factory=list)
     """The places of the id in the first MOST_PLACES of these records."""
 
-    def read(self, records: Sequence[Record], accepted: Sequence[bool], to: Pseudonym) -> None:
+    def read(
+        self, records: Sequence[Record], accepted: Sequence[bool], pseudonym: Pseudonym
+    ) -> None:
         """Count the next records. `accepted`: (n,) whether each of them was accepted."""
-        back = Pseudonym(to.name, to.player)
+        reverse = Pseudonym(pseudonym.name, pseudonym.player)
         for record, counts in zip(records, accepted, strict=True):
             if not counts:
                 self.rejected += 1
                 continue
             self.accepted += 1
-            renamed = to.record(record)
+            renamed = pseudonym.record(record)
             if renamed is not record:
                 self.corrections += bool(kind_of(record))
                 self.rounds += not kind_of(record)
             place = f"partition {record.partition}, offset {record.offset}"
-            if not self.taken and back.names(record):
-                self.taken = place
-            if where := to.elsewhere(renamed):
+            if not self.conflict and reverse.names(record):
+                self.conflict = place
+            if leftover := pseudonym.leftover_field(renamed):
                 self.left += 1
-                self.places += [f"{place}: {where}"] if self.left <= MOST_PLACES else []
+                self.places += [f"{place}: {leftover}"] if self.left <= MOST_PLACES else []
 
 
-def reordered(verdicts: Verdicts, to: Pseudonym) -> Player | None:
+def changes_merge_order(verdicts: Verdicts, pseudonym: Pseudonym) -> Player | None:
     """A ladder and another player's name that sorts between the player's id and the pseudonym; None
     if there is no such name that matters.
 
@@ -267,20 +273,22 @@ def reordered(verdicts: Verdicts, to: Pseudonym) -> Player | None:
     least name stays (`replay.edits`).
     """
     for ladder, edits in verdicts.edits.items():
-        edit = edits.entries.get(to.player)
-        if edit is None or edit.player == to.player:
+        edit = edits.entries.get(pseudonym.player)
+        if edit is None or edit.player == pseudonym.player:
             continue
         for other in edits.names_of(edit.player):
-            if other not in (edit.player, to.player) and (other < to.player) != (other < to.name):
+            if other not in (edit.player, pseudonym.player) and (other < pseudonym.player) != (
+                other < pseudonym.name
+            ):
                 return ladder, other
     return None
 
 
-class Rewriting:
+class LogRewriter:
     """Yields the records of the new log: in each partition in order and without a gap."""
 
-    def __init__(self, to: Pseudonym) -> None:
-        self._to = to
+    def __init__(self, pseudonym: Pseudonym) -> None:
+        self._pseudonym = pseudonym
         self._next: dict[int, int] = {}
         """By partition, the offset of the next record to yield."""
 
@@ -289,10 +297,14 @@ class Rewriting:
         `accepted`: (n,) whether each record was accepted."""
         for record, counts in zip(records, accepted, strict=True):
             yield from self._up_to(record.partition, record.offset)
-            yield self._to.record(record) if counts else _empty(record.partition, record.offset)
+            yield (
+                self._pseudonym.record(record)
+                if counts
+                else _empty(record.partition, record.offset)
+            )
             self._next[record.partition] = record.offset + 1
 
-    def rest(self, ends: Mapping[int, int]) -> Iterator[Record]:
+    def fill_to(self, ends: Mapping[int, int]) -> Iterator[Record]:
         """Yield empty records behind the last record of each partition, up to the partition's
         end."""
         for partition, end in ends.items():

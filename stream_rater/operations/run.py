@@ -4,24 +4,24 @@ import faulthandler
 import signal
 
 from stream_rater.config.errors import BadConfiguration
-from stream_rater.config.files import service_ladders
+from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.runtime import http, malloc, selfcheck
 from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.service import Service
 
-LAST_S = 9.5
+STOP_TIMEOUT_S = 9.5
 """The longest time that a process takes to end after a signal to stop, in seconds."""
 
 
 def run(settings: Settings, roles: frozenset[str]) -> None:
     """Run these roles of the service until SIGTERM or SIGINT. Raises BadConfiguration or Failed."""
-    ladders = service_ladders(settings)
+    ladders = ladders_of_settings(settings)
     with named_failures():
         selfcheck.check()  # before it joins a group, so kernels are compiled by then
         service = Service(settings, ladders, roles)
-        malloc.keep()
-        server = _serve(settings, service)
+        malloc.configure()
+        server = _serve_http(settings, service)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: _stop(service))
         try:
@@ -33,11 +33,11 @@ def run(settings: Settings, roles: frozenset[str]) -> None:
 
 def _stop(service: Service) -> None:
     # The process ends even if a client library hangs and holds the interpreter's lock.
-    faulthandler.dump_traceback_later(LAST_S, exit=True)
+    faulthandler.dump_traceback_later(STOP_TIMEOUT_S, exit=True)
     service.stop()
 
 
-def _serve(settings: Settings, service: Service) -> http.Server | None:
+def _serve_http(settings: Settings, service: Service) -> http.Server | None:
     if not settings.http:
         return None
     app = http.application(service.metrics.registry, service.unhealthy, service.unready)

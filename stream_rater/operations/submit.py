@@ -11,21 +11,21 @@ from msgspec import structs
 from stream_rater.adapters.kafka.producers import Submitter
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.errors import Failed
-from stream_rater.config.files import service_ladders
+from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
 from stream_rater.operations.corrections import (
     APPLIED,
     Planned,
     announce,
+    check_accepting,
     check_all,
-    check_taken,
     checked,
-    refused_now,
+    rejection_now,
 )
 from stream_rater.operations.input_file import Mistakes, Order, read_records
 from stream_rater.operations.live_log import ends_of
-from stream_rater.rounds.corrections import names_in, round_in
+from stream_rater.rounds.correction_records import names_in, round_in
 from stream_rater.rounds.decoder import RoundDecoder, kind_of
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.failures import named_failures
@@ -38,7 +38,7 @@ def submit(path: Path, settings: Settings, per_second: float | None) -> None:
 
     Raises BadConfiguration, or Failed if lines were rejected or not sent.
     """
-    ladders = service_ladders(settings)
+    ladders = ladders_of_settings(settings)
     decoder, mistakes, order = RoundDecoder(ladders), Mistakes(path), Order()
     with named_failures():
         admin = Admin(settings)
@@ -54,14 +54,14 @@ def submit(path: Path, settings: Settings, per_second: float | None) -> None:
             try:
                 if kind:
                     correction = checked(now, ladders)
-                    if (refused := refused_now(correction, ladders, end_of)) is not None:
-                        raise refused
-                    mistakes.valid(correction)
+                    if (rejection := rejection_now(correction, ladders, end_of)) is not None:
+                        raise rejection
+                    mistakes.count_valid(correction)
                     about = round_in(correction) or ", ".join(names_in(correction))
                     submitter.correct(correction.ladder, kind, value, about)
                     corrections += 1
                 else:
-                    standings = mistakes.valid(decoder.read(now))
+                    standings = mistakes.count_valid(decoder.read(now))
                     order.add(standings.batch)
                     submitter.submit(
                         standings.ladder, standings.round_id, standings.completed_at, value
@@ -85,12 +85,12 @@ def submit(path: Path, settings: Settings, per_second: float | None) -> None:
 def send(plan: Sequence[Planned], settings: Settings) -> str:
     """Send corrections in this order. Returns a line with their partition and offsets. Raises
     BadConfiguration or Failed."""
-    ladders = service_ladders(settings)
+    ladders = ladders_of_settings(settings)
     check_all(plan, ladders)
     with named_failures():
         admin = Admin(settings)
         admin.partitions_of(admin.topics.rounds)  # fails if the topic does not exist
-        check_taken(plan, ladders, ends_of(admin))
+        check_accepting(plan, ladders, ends_of(admin))
         announce(plan)
         submitter = Submitter(settings, admin.topics.rounds)
         for each in plan:
@@ -98,7 +98,7 @@ def send(plan: Sequence[Planned], settings: Settings) -> str:
                 _flush(submitter, len(plan))
             submitter.correct(each.ladder, each.kind, each.value, each.subject)
         _flush(submitter, len(plan))
-    return _placed(plan, admin.topics.rounds, submitter.corrections)
+    return _sent_line(plan, admin.topics.rounds, submitter.corrections)
 
 
 def _flush(submitter: Submitter, count: int) -> None:
@@ -112,7 +112,7 @@ def _flush(submitter: Submitter, count: int) -> None:
         )
 
 
-def _placed(plan: Sequence[Planned], topic: str, places: Sequence[tuple[int, int]]) -> str:
+def _sent_line(plan: Sequence[Planned], topic: str, places: Sequence[tuple[int, int]]) -> str:
     """A line with the corrections and their offsets. All are in one partition, that of the
     ladder."""
     kinds = Counter(each.kind for each in plan)

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from stream_rater.config.errors import Failed
-from stream_rater.config.files import service_ladders
+from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
@@ -29,9 +29,9 @@ from stream_rater.evaluation.proposal import Proposal, TooFewRounds, propose
 from stream_rater.evaluation.season import Session, before, by_name, sessions_of
 from stream_rater.evaluation.spaces import WIDE
 from stream_rater.evaluation.tuning import (
-    Held,
     MissingExtra,
     Problem,
+    ProblemWithPrior,
     at_ends,
     search,
     without_defaults,
@@ -108,25 +108,29 @@ def tune_file(
     season = SeasonFile(path)
     with file_failures():
         sessions = season.play(list)
-    first = before(sessions, trained(season.mistakes.taken, train))
+    first = before(sessions, trained(season.mistakes.valid_lines, train))
     problem = Problem(system, WIDE[system], measure, first)
-    begin = problem.config(problem.start())
-    if averages(evaluate(first, begin).scores)[measure] is None:
+    first_guess = problem.config(problem.start())
+    if averages(evaluate(first, first_guess).scores)[measure] is None:
         to_tune = sum(len(each.rounds) for each in first)
         raise Failed(f"{path}: {to_tune} rounds to tune on say nothing about {measure}")
-    held = Held.of(problem)
-    point = searched(system, trials, lambda advance: search(held, trials, workers, advance))
+    measured = ProblemWithPrior.of(problem)
+    point = search_with_progress(
+        system, trials, lambda advance: search(measured, trials, workers, advance)
+    )
     found = problem.config(point)
-    report = _report(sessions, train, begin, found, variance_factor(first, found))
+    report = _report(sessions, train, first_guess, found, variance_factor(first, found))
     return TunedFile(found, report, tuple(at_ends(problem.space, point)), season, out)
 
 
 def _report(
-    sessions: Sequence[Session], train: float, begin: RatingConfig, found: RatingConfig,
+    sessions: Sequence[Session], train: float, first_guess: RatingConfig, found: RatingConfig,
     factor: float,
 ) -> Report:  # fmt: skip
-    draws = draws_of((begin, found))
-    outcomes = outcomes_alike([evaluate(sessions, each, draws=draws) for each in (begin, found)])
+    draws = draws_of((first_guess, found))
+    outcomes = outcomes_alike(
+        [evaluate(sessions, each, draws=draws) for each in (first_guess, found)]
+    )
     rounds = len(outcomes[0].scores)
     first = trained(rounds, train)
     measures = {
@@ -144,7 +148,7 @@ def _report(
     return Report(rounds, first, measures, gaps, counted(tuned, draws=draws), factor, losses)
 
 
-def searched(system: str, trials: int, run: Callable[[Callable[[], None]], T]) -> T:
+def search_with_progress(system: str, trials: int, run: Callable[[Callable[[], None]], T]) -> T:
     """Return `run(advance)`, with a progress bar that `advance()` moves by a trial. Raises
     Failed."""
     with progress.progress() as bar:
@@ -190,7 +194,7 @@ class TunedLadder(NamedTuple):
 
 
 def tune_topic(
-    settings: Settings, ladder: str, system: str | None, aim: str, out: Path | None, *,
+    settings: Settings, ladder: str, system: str | None, measure: str, out: Path | None, *,
     train: float, trials: int, workers: int,
 ) -> TunedLadder:  # fmt: skip
     """Search parameters for a ladder on the first part of its rounds on Kafka. `system`: the rating
@@ -202,14 +206,16 @@ def tune_topic(
     """
     if out is not None:
         check_writable(out)
-    ladders = service_ladders(settings)
+    ladders = ladders_of_settings(settings)
     rounds = _read(settings, ladders, ladder)
     terms = ladders.find(ladder, rounds.end)
     assert terms is not None, "it has rounds"
     system = system or system_of(terms.rating)
     count = progress.counted(sum(len(each.rounds) for each in rounds.sessions), "round")
     print(f"ladder {ladder!r}: {count} read, {rejections(rounds.rejected)}", file=sys.stderr)
-    found = _proposed(ladder, terms.rating, system, rounds.sessions, aim, train, trials, workers)
+    found = _proposed(
+        ladder, terms.rating, system, rounds.sessions, measure, train, trials, workers
+    )
     another = system != system_of(terms.rating)
     return TunedLadder(ladder, ladders, found, system, another, rounds.in_a_day, out)
 
@@ -232,7 +238,7 @@ def _read(settings: Settings, ladders: Ladders, ladder: str) -> _Rounds:
     from stream_rater.operations import live_log
     from stream_rater.runtime.failures import named_failures
 
-    pace, window, rejected = Pace(), settings.duplicate_window, Counter[str]()
+    growth, window, rejected = GrowthForecast(), settings.duplicate_window, Counter[str]()
 
     def reject(_: int, invalid: Invalid) -> None:
         if invalid.ladder in (ladder, ""):
@@ -241,7 +247,7 @@ def _read(settings: Settings, ladders: Ladders, ladder: str) -> _Rounds:
     def once(verdicts: Verdicts | None) -> list[Session]:
         rejected.clear()
         validator = RecordValidator(ladders, window, partitions)
-        records, terms = pace.watch(again()), ladders.find(ladder)
+        records, terms = growth.watch(read_log()), ladders.find(ladder)
         named = terms is not None and by_name([terms.rating])
         return list(sessions_of(
             records, window, reject, verdicts=verdicts, validator=validator, only=ladder,
@@ -249,17 +255,17 @@ def _read(settings: Settings, ladders: Ladders, ladder: str) -> _Rounds:
         ))  # fmt: skip
 
     with named_failures():
-        again, _, partitions = live_log.live_log(settings, ladders, ladder, CURE)
-        sessions = with_verdicts(once, again, ladders, window, partitions)
+        read_log, _, partitions = live_log.live_log(settings, ladders, ladder, CURE)
+        sessions = with_verdicts(once, read_log, ladders, window, partitions)
         if not sessions:
             known = live_log.known_ladders(settings, ladders)
             others = [each for each in known if each != ladder]
             more = f"; {rejections(rejected)}" if rejected else ""
             raise Failed(f"{unknown_ladder(ladder, others)}{more}")
-    return _Rounds(sessions, rejected, pace.end, pace.in_a_day())
+    return _Rounds(sessions, rejected, growth.end, growth.in_a_day())
 
 
-class Pace:
+class GrowthForecast:
     """Predicts the end offset of a partition in a day, if it grows as it did on its last day."""
 
     def __init__(self) -> None:
@@ -286,14 +292,14 @@ class Pace:
 
 
 def _proposed(
-    ladder: str, present: RatingConfig, system: str, sessions: Sequence[Session], aim: str,
+    ladder: str, present: RatingConfig, system: str, sessions: Sequence[Session], measure: str,
     train: float, trials: int, workers: int,
 ) -> Proposal:  # fmt: skip
     try:
-        return searched(
+        return search_with_progress(
             system, trials,
-            lambda advance: propose(present, system, sessions, aim, train=train, trials=trials,
-                                    workers=workers, tell=advance),
+            lambda advance: propose(present, system, sessions, measure, train=train, trials=trials,
+                                    workers=workers, on_trial=advance),
         )  # fmt: skip
     except TooFewRounds as error:
         raise Failed(

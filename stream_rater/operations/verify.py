@@ -1,204 +1,103 @@
-"""Verifies the store: compares every belief with the sequential replay of the log, bit for bit.
+"""`stream-rater verify`: compares the store with a replay of the log."""
 
-If the log has corrections, the replay is of the log as they edit it. A belief that a correction has
-written may differ from the replay in the fields about the past: see `same_belief`.
-"""
+import sys
+import time
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
-
-from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.columns.sharding import shards_of
-from stream_rater.config.ladders import Ladders
-from stream_rater.contract.corrections import RoundAmended
-from stream_rater.contract.record import Player, Record
-from stream_rater.pipeline.ports import StoredShard
-from stream_rater.rating import record
-from stream_rater.replay.corrected import with_verdicts
-from stream_rater.replay.edited_log import NO_VERDICTS, LoggedRounds, Verdicts
-from stream_rater.replay.edits import places_by
-from stream_rater.replay.pool import Pool
-from stream_rater.replay.sequential import Replay
-from stream_rater.rounds.corrections import decode
-
-BATCH = 5000
-
-UNANNOUNCED = frozenset({"previous_mu", "previous_sigma", "untold"})
-"""The fields of a belief that hold the last published mu and sigma of its player, if a correction
-was not published."""
-
-SET_BY_CORRECTIONS = UNANNOUNCED | {"last", "previous_time", "previous_season"}
-"""The fields of a belief that a correction sets to other values than a replay does."""
-
-Read = Callable[[Mapping[int, PlayerColumn]], Mapping[int, StoredShard]]
-"""Reads the players' records by shard, as `RedisStore.read` does."""
+from stream_rater.adapters.kafka.ladder_events import disagreement, read_ladder_events
+from stream_rater.adapters.kafka.reader import read_all
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.redis.store import RedisStore
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.files import ladders_of_settings
+from stream_rater.config.settings import Settings
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.operations.compare_store import Verdict, compare
+from stream_rater.runtime.failures import named_failures
+from stream_rater.runtime.progress import SHOWN_LINES, counted, rejections, track
 
 
-@dataclass
-class Verdict:
-    """The result of a comparison."""
+def verify(settings: Settings, wait_s: float) -> str:
+    """Compare the store with a sequential replay of the log. Returns a line with the counts.
 
-    rounds: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
-    """The number of rejected records, corrections included, by error code."""
-    beliefs: int = 0
-    missing: list[Player] = field(default_factory=list)
-    differing: list[Player] = field(default_factory=list)
-
-    @property
-    def equal(self) -> bool:
-        """Whether every belief exists and is equal."""
-        return not self.missing and not self.differing
-
-
-def same_belief(found: bytes | None, due: bytes | None, corrected: Collection[int]) -> bool:
-    """Whether a stored belief agrees with the replay of the edited log. `found`: the record in the
-    store. `due`: that of the replay. None means that there is no belief.
-
-    `corrected`: the offsets of the ladder's accepted corrections. If a correction was the last to
-    write a belief, the belief's `last` is the correction's offset, and its SET_BY_CORRECTIONS need
-    not be equal. A rebuild keeps `last` where a correction was not published, and UNANNOUNCED need
-    not be equal. A belief without rounds counts as no belief.
+    `wait_s`: how long to wait until the workers have caught up. Raises Failed if beliefs differ,
+    BadConfiguration if the ladders file or the duplicate window is not that of the workers.
     """
-    if found == due:
-        return True
-    try:
-        beliefs = record.decode([found, due], 0, 0.0, 1.0)
-    except record.UnknownRecord:
-        return False
-    ours, theirs = beliefs.header
-    if not ours["rounds"] and not theirs["rounds"]:
-        return True
-    if found is None or due is None:
-        return False
-    free: Collection[str] = UNANNOUNCED if ours["untold"] and corrected else ()
-    free = SET_BY_CORRECTIONS if int(ours["last"]) in corrected else free
-    names = [name for name in beliefs.header.dtype.names or () if name not in free]
-    factors = beliefs.factors[:, : ours["count"]]
-    return all(ours[name] == theirs[name] for name in names) and bool(
-        (factors[0] == factors[1]).all()
+    ladders = ladders_of_settings(settings)
+    with named_failures():
+        admin, store = Admin(settings), RedisStore(settings)
+        rounds, shards = admin.partitions_of(admin.topics.rounds, admin.topics.parts)
+        begun_by = store.layout.begun_by(KERNEL_VERSION)  # fails at once where Redis is down
+        store.layout.check_window(settings.duplicate_window)
+        if why := disagreement(settings, ladders, read_ladder_events(settings, admin)):
+            raise BadConfiguration(f"{why}: nothing was compared")
+        _wait_until_caught_up(admin, rounds, shards, wait_s)
+        verdict = compare(
+            lambda: track(read_all(settings, admin.topics.rounds, rounds), "rounds"),
+            ladders,
+            settings.duplicate_window,
+            rounds,
+            shards,
+            store.read,
+        )
+        surplus = store.count_beliefs() - verdict.beliefs + len(verdict.missing)
+    return _report(verdict, surplus, begun_by)
+
+
+def _wait_until_caught_up(admin: Admin, rounds: int, shards: int, wait_s: float) -> None:
+    deadline_s = time.monotonic() + wait_s
+    topics, announced = admin.topics, False
+    while True:
+        to_estimate = admin.behind(ESTIMATORS, topics.rounds, rounds)
+        to_apply = admin.behind(UPDATERS, topics.parts, shards)
+        behind = to_estimate + to_apply
+        if behind == 0:
+            return
+        for role, group, left in (
+            ("estimator", ESTIMATORS, to_estimate), ("updater", UPDATERS, to_apply),
+        ):  # fmt: skip
+            if left and not admin.members(group):
+                raise Failed(
+                    f"{counted(left, 'record')} of an {role}'s work left, and no worker with this "
+                    "role runs: start one (`stream-rater run`): nothing was compared"
+                )
+        if time.monotonic() > deadline_s:
+            raise Failed(
+                f"the workers are {counted(behind, 'record')} behind: nothing was compared"
+            )
+        if not announced:
+            print(
+                f"waiting for the workers, which are {counted(behind, 'record')} behind, "
+                f"for {wait_s:g} s at most",
+                file=sys.stderr,
+            )
+            announced = True
+        time.sleep(0.2)
+
+
+def _report(verdict: Verdict, surplus: int, begun_by: int) -> str:
+    """A line with the counts. Prints the first players whose beliefs are missing or differ. Raises
+    Failed if there are any, or if the store has beliefs that the log does not explain."""
+    for name, players in (("missing", verdict.missing), ("different", verdict.differing)):
+        for ladder, player in players[:SHOWN_LINES]:
+            print(f"{name}: ladder {ladder!r}, player {player!r}", file=sys.stderr)
+    done = (
+        f"{verdict.rounds} rounds replayed, {rejections(verdict.rejected)}, "
+        f"{verdict.beliefs} beliefs compared"
     )
+    if not verdict.equal or surplus:
+        raise Failed(
+            f"{done}: {len(verdict.missing)} missing, {len(verdict.differing)} different, "
+            f"{surplus} that the log does not explain{_other_kernels(begun_by)}"
+        )
+    return f"{done}: all equal, bit for bit"
 
 
-def compare(
-    again: Callable[[], Iterable[Record]], ladders: Ladders, window: int, partitions: int,
-    shards: int, read: Read,
-) -> Verdict:  # fmt: skip
-    """Replay the records of `round-completed`, which has `partitions` partitions, and compare each
-    belief with the store's. `again`: yields all records, from the first one on, at each call."""
-
-    def run(verdicts: Verdicts | None) -> _Replayed:
-        replayed = _Replayed(ladders, window, partitions, verdicts)
-        replayed.run(again())
-        return replayed
-
-    replayed = with_verdicts(run, again, ladders, window, partitions)
-    verdict, store = replayed.verdict, _Store(shards, read)
-    for ladder, pool in replayed.replay.pools.items():
-        corrected = replayed.corrected.get(ladder, set())
-        for players, due in _batches(pool):
-            stored = store.of(ladder, players)
-            _compare(verdict, ladder, corrected, zip(players, stored, due, strict=True))
-    for ladder, players in replayed.without_rounds():
-        stored = store.of(ladder, players)
-        left = [(who, found, None) for who, found in zip(players, stored, strict=True) if found]
-        _compare(verdict, ladder, (), left)
-    return verdict
-
-
-class _Replayed:
-    """The replay of a whole log, and the offsets and players of its corrections."""
-
-    def __init__(
-        self, ladders: Ladders, window: int, partitions: int, verdicts: Verdicts | None
-    ) -> None:
-        self.replay = Replay(ladders, window, partitions, verdicts)
-        self.verdict = Verdict()
-        self.corrected: dict[str, set[int]] = {}
-        """By ladder, the offsets of accepted corrections."""
-        self._ladders = ladders
-        self._verdicts = verdicts or NO_VERDICTS
-        self._touched: dict[str, set[str]] = {}
-        """By ladder, the players of rounds that corrections touch. Some may have no round left."""
-
-    def run(self, records: Iterable[Record]) -> None:
-        """Replay the log. Raises Unjudged."""
-        for batch in self.replay.run(records):
-            self.verdict.rounds += len(batch.log.rounds)
-            self.verdict.rejected.update(invalid.code for _, invalid in batch.log.rejected)
-            self._note_corrections(batch.log.corrections)
-            if self._verdicts.change_rounds:
-                self._note_touched(batch.log.rounds)
-
-    def _note_corrections(self, accepted: Sequence[Record]) -> None:
-        for each in accepted:
-            correction = decode(each, self._ladders)
-            self.corrected.setdefault(correction.ladder, set()).add(each.offset)
-            if isinstance(correction, RoundAmended):
-                players = (
-                    name for entry in correction.standings
-                    for name in (entry.team or (entry.player,)) if name is not None
-                )  # fmt: skip
-                self._touched.setdefault(correction.ladder, set()).update(players)
-
-    def _note_touched(self, some: LoggedRounds) -> None:
-        for ladder, places in places_by(head.ladder for head in some.rounds.heads).items():
-            edits = self._verdicts.of(ladder)
-            if edits.change_rounds:
-                own = some.take(places)
-                touched = own.rounds.take(edits.touched(own.rounds, own.offset))
-                self._touched.setdefault(ladder, set()).update(touched.names.texts())
-
-    def without_rounds(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield the players who have no round left, in batches, each with its ladder."""
-        for ladder, players in self._touched.items():
-            pool = self.replay.pools.get(ladder, ())
-            left_out = sorted(each for each in players if each not in pool)
-            for start in range(0, len(left_out), BATCH):
-                yield ladder, left_out[start : start + BATCH]
-
-
-class _Store:
-    """Reads the beliefs of one ladder's players from the store."""
-
-    def __init__(self, shards: int, read: Read) -> None:
-        self._shards = shards
-        self._read = read
-
-    def of(self, ladder: str, players: Sequence[str]) -> list[bytes | None]:
-        """The records of these players, in this order."""
-        asked: dict[int, list[Player]] = {}
-        for player, shard in zip(players, shards_of(players, self._shards).tolist(), strict=True):
-            asked.setdefault(shard, []).append((ladder, player))
-        stored = self._read({shard: PlayerColumn.of(wanted) for shard, wanted in asked.items()})
-        found = {
-            whose: each
-            for shard, wanted in asked.items()
-            for whose, each in zip(wanted, stored[shard].records, strict=True)
-        }
-        return [found[ladder, player] for player in players]
-
-
-def _batches(pool: Pool) -> Iterator[tuple[list[str], list[bytes]]]:
-    """Yield the players of a pool with their records, in batches."""
-    players = pool.players()
-    for start in range(0, len(players), BATCH):
-        some = players[start : start + BATCH]
-        yield some, pool.records(np.arange(start, start + len(some)))
-
-
-def _compare(
-    verdict: Verdict, ladder: str, corrected: Collection[int],
-    beliefs: Iterable[tuple[str, bytes | None, bytes | None]],
-) -> None:  # fmt: skip
-    """Compare some beliefs of a ladder, and note the result in the verdict. `beliefs`: the player,
-    the record in the store, and the record of the replay."""
-    for player, found, due in beliefs:
-        verdict.beliefs += 1
-        if found is None:
-            verdict.missing.append((ladder, player))
-        elif not same_belief(found, due, corrected):
-            verdict.differing.append((ladder, player))
+def _other_kernels(begun_by: int) -> str:
+    """A hint if the ratings go back to the kernels of another release; else empty."""
+    if begun_by == KERNEL_VERSION:
+        return ""
+    return (
+        f" (ratings go back to kernel version {begun_by}, this release has {KERNEL_VERSION}: "
+        "`stream-rater rebuild --replace` computes all of them anew)"
+    )

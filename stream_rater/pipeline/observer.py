@@ -26,7 +26,7 @@ class Traced(NamedTuple):
     offset: int
 
 
-def unwatched(_: Iterable[Traced]) -> AbstractContextManager[object]:
+def no_spans(_: Iterable[Traced]) -> AbstractContextManager[object]:
     """A context that records no spans."""
     return nullcontext()
 
@@ -49,26 +49,26 @@ class Observer:
     def round_rejected(self, rejection: Rejection) -> None:
         """A record was rejected and will be written to `round-rejected`."""
 
-    def partitions_resting(self, partitions: frozenset[int]) -> None:
+    def partitions_paused(self, partitions: frozenset[int]) -> None:
         """Exactly these partitions are paused from now on, because too many of their records were
         rejected."""
 
-    def at_work(self, rounds: Iterable[Traced]) -> AbstractContextManager[object]:
+    def working_on(self, rounds: Iterable[Traced]) -> AbstractContextManager[object]:
         """A context manager around the work on a wave or on a batch of parts. `rounds` yields its
         traced rounds on demand."""
         return nullcontext()
 
-    def rounds_scattered(self, rounds: int, players: int) -> None:
+    def rounds_sent(self, rounds: int, players: int) -> None:
         """A wave of this size was estimated and sent: its parts were acknowledged."""
 
     def rounds_resumed(self, rounds: int) -> None:
         """A predecessor had already sent this many rounds."""
 
     def beliefs_applied(
-        self, shard: int, end: int, applied: int, repeated: int, *, replayed: bool
+        self, shard: int, end: int, applied: int, repeated: int, *, refilled: bool
     ) -> None:
         """Parts before offset `end` were applied to a shard: `applied` rows changed a belief, and
-        `repeated` rows were ignored. `replayed`: the store had lost these rows, and their events
+        `repeated` rows were ignored. `refilled`: the store had lost these rows, and their events
         were already published."""
 
     def events_published(self, events: int, *, settled: bool) -> None:

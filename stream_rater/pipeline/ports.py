@@ -46,7 +46,7 @@ class Handler(Protocol[R_co]):
         self, applications: "Mapping[int, Application]", events: "Collection[Event]", /
     ) -> R_co: ...
     def publish(self, events: "Collection[Event]", offsets: Mapping[int, int], /) -> R_co: ...
-    def note_corrections(self, noted: "Noted", /) -> R_co: ...
+    def note_corrections(self, corrections: "CorrectionsByLadder", /) -> R_co: ...
     def noted_corrections(self) -> R_co: ...
     def read_again(self, partition: int, first: int, end: int, /) -> R_co: ...
     def checkpoints(self, ladder: str, /) -> R_co: ...
@@ -83,11 +83,13 @@ made."""
 C = TypeVar("C", bound=Effect[None])
 
 
-def insist(commit: Callable[[], C | None], learn: Callable[[], Step[None]]) -> Step[C | None]:
+def commit_through_regrouping(
+    commit: Callable[[], C | None], poll: Callable[[], Step[None]]
+) -> Step[C | None]:
     """Commit. After Regrouped, poll, and commit again for the partitions that are still owned.
 
     `commit` returns the effect for the partitions that the worker owns now, or None if it owns none
-    of them. `learn` polls. Returns the effect that succeeded, or None. Raises Regrouped after
+    of them. `poll` polls. Returns the effect that succeeded, or None. Raises Regrouped after
     REGROUPINGS attempts.
     """
     left = REGROUPINGS
@@ -99,7 +101,7 @@ def insist(commit: Callable[[], C | None], learn: Callable[[], Step[None]]) -> S
             left -= 1
             if not left:
                 raise
-        yield from learn()
+        yield from poll()
     return effect
 
 
@@ -138,11 +140,11 @@ class Poll(Effect[Polled]):
     """Wait for records of the owned partitions, for a change of ownership, or for the time-out."""
 
     timeout_s: float
-    full: bool = False
+    no_fetch: bool = False
     """Ask for changes of ownership only, and fetch no records: the machine already has as many as
     it wants, or pauses after a failure. Unless ownership changes, such a poll lasts the whole
     time-out."""
-    resting: frozenset[int] = frozenset()
+    paused: frozenset[int] = frozenset()
     """Partitions to pause."""
     gather_s: float = 0.0
     """Seconds to wait for more records after the first one."""
@@ -165,7 +167,7 @@ class Committed(Effect[Mapping[int, int | None]]):
 
 
 @dataclass(frozen=True, slots=True)
-class Remains:
+class OffsetEvidence:
     """The evidence in the log about committed offsets of `round-completed` that Kafka deleted."""
 
     after_rejected: Mapping[int, int]
@@ -178,7 +180,7 @@ class Remains:
 
 
 @dataclass(frozen=True, slots=True)
-class LookForOffsets(Effect[Remains]):
+class LookForOffsets(Effect[OffsetEvidence]):
     """Look for lost committed offsets of these partitions in the log."""
 
     partitions: frozenset[int]
@@ -355,9 +357,9 @@ class Position:
     start: int = 0
     """The value of `applied` before the last call."""
     fresh: bytes = b""
-    """One bit for each row of the last call, in order, high bit first: whether the row changed a
-    belief. Then, for each row that changed a belief and is not the last such row of its player, the
-    mu and sigma before the row, as float32 (`changes`)."""
+    """The notes of the last call, for step 11: one bit for each of its rows, whether it was fresh;
+    the mu and sigma before each fresh row that is not its player's last one; and the last published
+    mu and sigma of beliefs that were unannounced (`changes`)."""
     epoch: bytes = b""
     """A random value that the last rebuild chose; empty before the first rebuild. It is needed
     because a rebuild may leave `applied` unchanged, and a belief that was read before the rebuild
@@ -366,7 +368,7 @@ class Position:
     """The checksum of the last record before `applied` (`contract.record`), which shows whether the
     store and the log are of the same history. None: unknown, or an older release wrote last."""
 
-    def moved(self, applied: int, fresh: bytes, tail: int | None) -> "Position":
+    def advanced(self, applied: int, fresh: bytes, tail: int | None) -> "Position":
         """The position after a call from here up to `applied`, whose last record has the checksum
         `tail`."""
         return Position(applied, self.applied, fresh, self.epoch, tail)
@@ -446,7 +448,7 @@ class Publish(Effect[None]):
 # --- corrections, as both machines see them -----------------------------------------------------
 
 
-class NotedCorrection(msgspec.Struct, frozen=True):
+class RecordedCorrection(msgspec.Struct, frozen=True):
     """A correction that was accepted, or one that waits for `corrections-applied`."""
 
     offset: int
@@ -465,5 +467,5 @@ class NotedCorrection(msgspec.Struct, frozen=True):
         return self.offset, self.at
 
 
-Noted = Mapping[str, Sequence[NotedCorrection]]
+CorrectionsByLadder = Mapping[str, Sequence[RecordedCorrection]]
 """The corrections in the ladder events of each ladder, in the order of the events."""

@@ -27,11 +27,11 @@ from stream_rater.pipeline.ports import (
 
 REBUILD = "stop the workers and run `stream-rater rebuild --replace`"
 
-AGAIN_S = 5.0
+RECHECK_S = 5.0
 """Seconds until a shard of another history is compared again."""
 
 
-def ends_early(reached: int, log_end: int) -> str:
+def log_too_short(reached: int, log_end: int) -> str:
     """The reason why a log that ends at `log_end` cannot have led to the offset `reached`; empty if
     it can."""
     if reached <= log_end:
@@ -39,7 +39,7 @@ def ends_early(reached: int, log_end: int) -> str:
     return f"offset {reached} was reached and the log ends at {log_end}: {REBUILD}"
 
 
-def other_tail(position: Position, tail: int | None) -> str:
+def tail_mismatch(position: Position, tail: int | None) -> str:
     """The reason why the log is not the one that was applied, given the checksum `tail` of its last
     record before `applied`; empty if it is, or if a checksum is unknown."""
     if None in (position.tail, tail) or position.tail == tail:
@@ -53,21 +53,21 @@ def other_tail(position: Position, tail: int | None) -> str:
 def tails(positions: Mapping[int, Position], ends: Sequence[int]) -> Step[dict[int, int | None]]:
     """By shard, the checksum of the log's last record before `applied`, where it can be compared.
     `ends` has the end of each shard's log."""
-    asked = {
+    to_read = {
         shard: position.applied - 1
         for shard, position in positions.items()
         if position.tail is not None and 0 < position.applied <= ends[shard]
     }
-    return dict((yield from ask(PartSums(asked)))) if asked else {}
+    return dict((yield from ask(PartSums(to_read)))) if to_read else {}
 
 
-class Strangers:
+class HistoryMismatches:
     """The shards whose store has another history than the log, as one estimator sees them."""
 
     def __init__(self, shards: int, observer: Observer) -> None:
         self._shards = shards
         self._observer = observer
-        self._found: set[int] = set()
+        self._mismatched: set[int] = set()
         self._due_s = 0.0
 
     def take_over(self, progress: Progress, now_s: float) -> Step[None]:
@@ -75,29 +75,29 @@ class Strangers:
         shards with their logs."""
         progress.take_over((yield from self._compare(range(self._shards), progress, now_s)))
 
-    def look_again(self, progress: Progress, now_s: float) -> Step[None]:
+    def recheck(self, progress: Progress, now_s: float) -> Step[None]:
         """Compare again, when AGAIN_S have passed, the shards that had another history."""
-        if self._found and now_s >= self._due_s:
-            yield from self._compare(sorted(self._found), progress, now_s)
+        if self._mismatched and now_s >= self._due_s:
+            yield from self._compare(sorted(self._mismatched), progress, now_s)
 
     def _compare(
         self, shards: Sequence[int], progress: Progress, now_s: float
     ) -> Step[Sequence[int]]:
         """Compare the stores of some shards with the log. Returns the ends of all shards."""
-        held = yield from ask(ReadBeliefs(dict.fromkeys(shards, NO_PLAYERS)))
-        positions = {shard: each.position for shard, each in held.items()}
+        stored = yield from ask(ReadBeliefs(dict.fromkeys(shards, NO_PLAYERS)))
+        positions = {shard: each.position for shard, each in stored.items()}
         ends = yield from shard_ends(self._shards)  # after `applied`, which never passes an end
         found = yield from tails(positions, ends)
         for shard, position in positions.items():
-            reason = ends_early(position.applied, ends[shard])
-            reason = reason or other_tail(position, found.get(shard))
+            reason = log_too_short(position.applied, ends[shard])
+            reason = reason or tail_mismatch(position, found.get(shard))
             if reason:
-                self._found.add(shard)
+                self._mismatched.add(shard)
                 progress.exclude(shard)
                 self._observer.shard_refused(shard, reason)
-            elif shard in self._found:
-                self._found.remove(shard)
+            elif shard in self._mismatched:
+                self._mismatched.remove(shard)
                 progress.include(shard)
                 self._observer.shard_opened(shard)
-        self._due_s = now_s + AGAIN_S
+        self._due_s = now_s + RECHECK_S
         return ends

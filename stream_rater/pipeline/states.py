@@ -24,7 +24,7 @@ class ShardState(StrEnum):
     offset."""
 
     OPENING = "Opening"
-    REPLAYING = "Replaying"
+    REFILLING = "Refilling"
     """a < c: Redis lost writes."""
     SETTLING = "Settling"
     """a > c: events of the last call may not be published."""
@@ -65,23 +65,23 @@ UPDATER = (
     Transition(None, _S.OPENING, "shard assigned"),
     Transition(_S.OPENING, _S.REFUSED, "the log and Redis do not fit together"),
     Transition(_S.REFUSED, _S.OPENING, "every 5 s"),
-    Transition(_S.OPENING, _S.REPLAYING, "10 a < c"),
+    Transition(_S.OPENING, _S.REFILLING, "10 a < c"),
     Transition(_S.OPENING, _S.SETTLING, "11 a > c"),
     Transition(_S.OPENING, _S.WORKING, "12 a = c"),
-    Transition(_S.REPLAYING, _S.WORKING, "applied up to c, without events"),
+    Transition(_S.REFILLING, _S.WORKING, "applied up to c, without events"),
     Transition(_S.SETTLING, _S.WORKING, "events of [c, a) published"),
     Transition(_S.WORKING, _S.WORKING, "12 to 14 cut, apply, publish and commit"),
-    Transition(_S.REPLAYING, _S.OPENING, "mismatch"),
+    Transition(_S.REFILLING, _S.OPENING, "mismatch"),
     Transition(_S.SETTLING, _S.OPENING, "mismatch"),
     Transition(_S.WORKING, _S.OPENING, "mismatch"),
     Transition(_S.WORKING, _S.REFUSED, "a part that must not be applied"),
-    Transition(_S.REPLAYING, _S.REFUSED, "the mark of a rebuild, or a lost part"),
+    Transition(_S.REFILLING, _S.REFUSED, "the mark of a rebuild, or a lost part"),
     Transition(_S.SETTLING, _S.REFUSED, "its events cannot be built again"),
     Transition(_S.WORKING, None, "shard revoked"),
     Transition(_S.OPENING, _S.STARTING_OVER, "any failure"),
     Transition(_S.WORKING, _S.STARTING_OVER, "any failure"),
     Transition(_S.SETTLING, _S.STARTING_OVER, "any failure"),
-    Transition(_S.REPLAYING, _S.STARTING_OVER, "any failure"),
+    Transition(_S.REFILLING, _S.STARTING_OVER, "any failure"),
     Transition(_S.STARTING_OVER, _S.OPENING, "forget everything, new producer"),
 )
 """The transitions of each shard. A shard may be revoked in any state; the diagram shows the usual

@@ -215,10 +215,10 @@ def _read_all(header: Table, codes: Codes, factors: Floats) -> None:
         read(header[i], codes[i], factors[i])
 
 
-def weights_of(header: Any, held: Floats) -> Floats:
+def weights_of(header: Any, terms: Floats) -> Floats:
     """(K,) the weights of the (K, 3) rows (p, a, r) of one belief, in points^-2: 2 a o / C^2 of
     `model.HEADER`, where C^2 is four times LOGISTIC_VARIANCE."""
-    weights: Floats = held[:, 1] * header["scale"] * held[:, 2] / (2.0 * LOGISTIC_VARIANCE)
+    weights: Floats = terms[:, 1] * header["scale"] * terms[:, 2] / (2.0 * LOGISTIC_VARIANCE)
     return weights
 
 
@@ -235,17 +235,17 @@ def factors_of(beliefs: Beliefs) -> Floats:
 
 
 @kernel
-def copy(held: Floats, i: int, to: int) -> None:
+def copy(terms: Floats, i: int, to: int) -> None:
     """Copy factor i to the place `to`."""
     for c in range(3):
-        held[to, c] = held[i, c]
+        terms[to, c] = terms[i, c]
 
 
 @kernel
-def insert(held: Floats, count: int, p: float, a: float, r: float) -> None:
+def insert(terms: Floats, count: int, p: float, a: float, r: float) -> None:
     """Insert (p, a, r) among `count` factors in order of p. There must be room for one more."""
     i = count
-    while i > 0 and held[i - 1, 0] > p:
-        copy(held, i - 1, i)
+    while i > 0 and terms[i - 1, 0] > p:
+        copy(terms, i - 1, i)
         i -= 1
-    held[i, 0], held[i, 1], held[i, 2] = p, a, r
+    terms[i, 0], terms[i, 1], terms[i, 2] = p, a, r

@@ -58,7 +58,9 @@ HEADER = np.dtype(
         ("width", "<f8"),  # standard deviation of the narrowest factor, if rounded; 0: a = o
     ]
 )
-"""The header of a belief, without its logistic factors. Stage 1 reads only its first half. Where a
+"""The header of a belief, without its logistic factors.
+
+Stage 1 reads no field after `previous_sigma`. Where a
 season is the first of a round, `previous_*` are those before the belief was drawn (`seasons`).
 
 A logistic factor is a row (p, a, r), or a code. With o = scale * r, its term in the log-posterior's
@@ -88,12 +90,13 @@ class Variances(NamedTuple):
     """Of a player's first rounds, in turn."""
 
 
-NOBODY = np.zeros(0, np.bool_)
+NO_FIXED = np.zeros(0, np.bool_)
 """The `fixed` of a wave all of whose players are rated."""
 
 
 class Wave(NamedTuple):
-    """Rounds that share no player, with what stage 1 needs of each player, as kernels take it.
+    """Rounds with what stage 1 needs of each player, as kernels take it. They share no player,
+    unless a function takes the starts of several waves with them (`rate_waves`).
 
     The entries of a round are in order of place, those that did not finish last. There are R
     rounds, E entries and P players (P > E if there are teams).
@@ -121,7 +124,7 @@ class Wave(NamedTuple):
     """(P,) the number of rounds played before."""
     last_time: Ints
     """(P,) the time of the player's last round; ignored if there was none."""
-    fixed: Flags = NOBODY
+    fixed: Flags = NO_FIXED
     """(P,) whether the configuration keeps the player's rating as it is; (0,) if nobody's."""
 
     def part(self, first: int, end: int) -> "Wave":
@@ -193,7 +196,7 @@ def newcomers(
     return Beliefs(header, np.zeros((count, capacity, 3)))
 
 
-# --- what stage 1 reads of a belief, and what is noted of a round ---------------------------------
+# --- what stage 1 reads of a belief, and what is recorded of a round ------------------------------
 
 
 @inlined
@@ -218,7 +221,7 @@ def look_up(header: Table, rows: Ints) -> tuple[Floats, Floats, Ints, Ints]:
 
 
 @kernel
-def note_rounds(header: Table, rows: Ints, offset: Ints, time: Ints) -> None:
+def record_rounds(header: Table, rows: Ints, offset: Ints, time: Ints) -> None:
     """Note a round of each of these players in the belief: its source offset, and its time if it is
     not earlier. The belief counts as published, whatever was not published before the round.
 

@@ -85,7 +85,7 @@ def of_one_round(
     return found
 
 
-def noted(wave: Wave, evidence: Evidence) -> Evidence:
+def with_starts(wave: Wave, evidence: Evidence) -> Evidence:
     """The evidence (P, 3) of a wave whose newcomers are placed, with a fourth column: where each
     newcomer began, and NaN for all others."""
     return np.column_stack((evidence, np.where(wave.rounds == 0, wave.mu, np.nan)))

@@ -31,7 +31,7 @@ HISTORY_SIZE = 16
 """Bytes of what all logistic factors share: center, precision, scale and width."""
 FACTOR_SIZE = 5
 MOST_FACTORS = 64
-UNTOLD = 1
+UNANNOUNCED = 1
 """The bit of the flags."""
 
 ROUNDS_SIZE, OFFSET_SIZE, TIME_SIZE, SEASON_SIZE = 3, 5, 5, 2
@@ -123,7 +123,7 @@ def _unpack_header(data: Bytes, at: int, belief: Table, i: int) -> None:
     to.previous_mu, to.previous_sigma = _get_single(data, at + 29), _get_single(data, at + 33)
     to.season = _get(data, at + 37, SEASON_SIZE)
     to.previous_season = _get(data, at + 39, SEASON_SIZE)
-    to.untold = data[at + 41] & UNTOLD
+    to.untold = data[at + 41] & UNANNOUNCED
 
 
 @kernel
@@ -206,17 +206,17 @@ def decode(
 ) -> Beliefs:
     """Decode records; None is a newcomer. There is room for at least `capacity` factors, and for
     one more than any record has. Raises UnknownRecord."""
-    held = [each for each in records if each is not None]
-    sizes = np.fromiter(map(len, held), np.int64, len(held))
-    data = np.frombuffer(b"".join(held), np.uint8)
+    present = [each for each in records if each is not None]
+    sizes = np.fromiter(map(len, present), np.int64, len(present))
+    data = np.frombuffer(b"".join(present), np.uint8)
     starts = np.cumsum(sizes) - sizes
     counts = _counts(data, starts, sizes)
     if counts.min(initial=0) < 0:
-        raise UnknownRecord(_why_unknown(held[int(np.argmax(counts < 0))]))
+        raise UnknownRecord(_why_unknown(present[int(np.argmax(counts < 0))]))
     room = max(capacity, int(counts.max(initial=-1)) + 1)
     header, factors = np.zeros(len(records), HEADER), np.zeros((len(records), room), np.int64)
     rows = np.arange(len(records))
-    if len(held) < len(records):
+    if len(present) < len(records):
         new = [i for i, each in enumerate(records) if each is None]
         header[new] = newcomers(1, 0, initial_mu, initial_sigma).header
         rows = np.delete(rows, new)

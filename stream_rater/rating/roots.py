@@ -63,13 +63,13 @@ def safeguard(
 # a_k), rises strictly, so it has one zero. The zero lies between the center and the outermost
 # performances.
 #
-# Each belief has a *lane*: `held` (3 or more, K, n) holds p, a and r of factor k of belief i at
-# held[:3, k, i]; `lanes` (ROWS, n) holds a number of belief i at lanes[ROW, i]. The compiler turns
+# Each belief has a *lane*: `terms` (3 or more, K, n) holds p, a and r of factor k of belief i at
+# terms[:3, k, i]; `lanes` (ROWS, n) holds a number of belief i at lanes[ROW, i]. The compiler turns
 # a loop over i into vector instructions. FILL stands for missing factors of beliefs that have fewer
 # than others, and adds nothing.
 
 P, A, R = 0, 1, 2
-"""Rows of `held`: performance, slope, and weight relative to the belief's scale."""
+"""Rows of `terms`: performance, slope, and weight relative to the belief's scale."""
 
 FILL = 1e300
 """The p of a missing factor, whose a and r are 0."""
@@ -101,15 +101,15 @@ def filled(n: int) -> int:
 
 
 @inlined
-def _begin(held: Floats, lanes: Floats, n: int, most: int, tolerance: float) -> None:
+def _begin(terms: Floats, lanes: Floats, n: int, most: int, tolerance: float) -> None:
     """Set up the bracket and the tolerance of each search, and clip X to the bracket."""
     for i in range(n):
         lanes[LAST, i] = 1.0 / lanes[SIGMA, i]
     for k in range(most):
         for i in range(n):
-            lanes[LAST, i] = max(lanes[LAST, i], held[A, k, i])
+            lanes[LAST, i] = max(lanes[LAST, i], terms[A, k, i])
     for i in range(n):
-        first, last = held[P, 0, i], held[P, int(lanes[COUNT, i]) - 1, i]
+        first, last = terms[P, 0, i], terms[P, int(lanes[COUNT, i]) - 1, i]
         low, high = min(lanes[CENTER, i], first), max(lanes[CENTER, i], last)
         lanes[LOW, i], lanes[HIGH, i], lanes[X, i] = low, high, min(max(lanes[X, i], low), high)
         lanes[ENOUGH, i], lanes[LAST, i] = tolerance / lanes[LAST, i], math.inf
@@ -137,24 +137,24 @@ def _add(lanes: Floats, i: int, a: float, r: float, t: float) -> None:
 
 
 @inlined
-def _sum(held: Floats, lanes: Floats, n: int, most: int, rounded: bool) -> None:
+def _sum(terms: Floats, lanes: Floats, n: int, most: int, rounded: bool) -> None:
     """Compute PULL and its derivatives at X."""
     _clear(lanes, n)
     for k in range(most):
         for i in range(n):
-            y = (lanes[X, i] - held[P, k, i]) * held[A, k, i]
+            y = (lanes[X, i] - terms[P, k, i]) * terms[A, k, i]
             t = quick_tanh(y) if rounded else tanh(y)
-            _add(lanes, i, held[A, k, i], held[R, k, i], t)
+            _add(lanes, i, terms[A, k, i], terms[R, k, i], t)
 
 
 @inlined
-def _sum_roughly(held: Floats, lanes: Floats, n: int, most: int) -> None:
+def _sum_roughly(terms: Floats, lanes: Floats, n: int, most: int) -> None:
     """Compute PULL and its derivatives at X to three digits, without an exponential."""
     _clear(lanes, n)
     for k in range(most):
         for i in range(n):
-            t = rough_tanh((lanes[X, i] - held[P, k, i]) * held[A, k, i])
-            _add(lanes, i, held[A, k, i], held[R, k, i], t)
+            t = rough_tanh((lanes[X, i] - terms[P, k, i]) * terms[A, k, i])
+            _add(lanes, i, terms[A, k, i], terms[R, k, i], t)
 
 
 @inlined
@@ -170,35 +170,35 @@ def _step(lanes: Floats, n: int) -> None:
 
 
 @inlined
-def _close_up(held: Floats, lanes: Floats, i: int, to: int, most: int) -> None:
+def _close_up(terms: Floats, lanes: Floats, i: int, to: int, most: int) -> None:
     """Move the search in lane i to lane `to`."""
     if i == to:
         return
     for k in range(most):
         for c in range(3):
-            held[c, k, to] = held[c, k, i]
+            terms[c, k, to] = terms[c, k, i]
     for row in range(FREE):
         lanes[row, to] = lanes[row, i]
 
 
 @inlined
 def find_modes(
-    held: Floats, lanes: Floats, n: int, most: int, rounded: bool, found: Floats
+    terms: Floats, lanes: Floats, n: int, most: int, rounded: bool, found: Floats
 ) -> None:  # fmt: skip
     """Find the modes of n beliefs with up to `most` factors, searched from X, into `found`.
 
     `rounded`: to the precision of float32; else to the last digits that matter. Every belief must
-    have a factor. `held` and `lanes` are overwritten. When a search ends, its lane is given to an
+    have a factor. `terms` and `lanes` are overwritten. When a search ends, its lane is given to an
     unfinished one, so that the bits of a belief do not depend on the others.
     """
     tolerance = ROUNDED_TOLERANCE if rounded else TOLERANCE
-    _begin(held, lanes, filled(n), most, tolerance)
-    _sum_roughly(held, lanes, filled(n), most)
+    _begin(terms, lanes, filled(n), most, tolerance)
+    _sum_roughly(terms, lanes, filled(n), most)
     _step(lanes, filled(n))
     for i in range(filled(n)):
         lanes[X, i] = min(max(lanes[X, i] + lanes[SLOPE, i], lanes[LOW, i]), lanes[HIGH, i])
     for _ in range(MAX_STEPS):
-        _sum(held, lanes, filled(n), most, rounded)
+        _sum(terms, lanes, filled(n), most, rounded)
         _step(lanes, filled(n))
         left = 0
         for i in range(n):
@@ -211,7 +211,7 @@ def find_modes(
             found[who] = x
             if abs(last) > lanes[ENOUGH, i] * 1e-6:
                 lanes[X, i], lanes[LOW, i], lanes[HIGH, i], lanes[LAST, i] = x, low, high, last
-                _close_up(held, lanes, i, left, most)
+                _close_up(terms, lanes, i, left, most)
                 left += 1
         n = left
         if n == 0:

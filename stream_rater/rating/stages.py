@@ -17,8 +17,8 @@ import numpy as np
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.rating import newcomer_level
-from stream_rater.rating.elo_mmr import fold as kernels
-from stream_rater.rating.elo_mmr.fold import EloMMRModel, Noted, Posteriors
+from stream_rater.rating.elo_mmr import rate_waves as kernels
+from stream_rater.rating.elo_mmr.rate_waves import EloMMRModel, Posteriors, RoundStamps
 from stream_rater.rating.factor import single
 from stream_rater.rating.model import (
     BEGAN,
@@ -28,7 +28,7 @@ from stream_rater.rating.model import (
     Evidence,
     Wave,
     look_up,
-    note_rounds,
+    record_rounds,
 )
 from stream_rater.rating.parameters import (
     NOT_COMPARED,
@@ -149,7 +149,7 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
     if not (isinstance(config, PlacingNewcomers) and config.places_newcomers):
         return config.estimate(wave)
     newcomer_level.place(config, wave)
-    return newcomer_level.noted(wave, config.estimate(wave))
+    return newcomer_level.with_starts(wave, config.estimate(wave))
 
 
 def _model(config: EloMMR) -> EloMMRModel:
@@ -177,39 +177,41 @@ def update(
             way(beliefs, rows[own], evidence[own], rho[own], kept[own])
 
 
-def fold(
-    config: RatingConfig, beliefs: Beliefs, rows: Ints, wave: Wave, turns: Ints, offset: Ints
+def rate_waves(
+    config: RatingConfig, beliefs: Beliefs, rows: Ints, wave: Wave, waves: Ints, offset: Ints
 ) -> tuple[Evidence, Posteriors]:
-    """Both stages for rounds that come in turns, in place: those of a turn share no player, and see
-    what earlier turns left.
+    """Both stages for rounds that come in waves, in place: those of a wave share no player, and see
+    what earlier waves left.
 
     `wave` has all rounds, P players in all: its mu, sigma, rounds and last_time are written, as
     they were before each round; mu of newcomers whom the system places as their round began. `rows`
-    (P,) are the players' rows. Turn t has the rounds turns[t] : turns[t + 1]. `offset` (R,) is
+    (P,) are the players' rows. Turn t has the rounds waves[t] : waves[t + 1]. `offset` (R,) is
     noted of each round. Returns the evidence (P, 3), and what each player was after each round.
     """
     if not isinstance(config, EloMMR):
-        return fold_by_turns(config, beliefs, rows, wave, turns, offset)
-    noted = _noted(wave, offset)
+        return rate_wave_by_wave(config, beliefs, rows, wave, waves, offset)
+    stamps = _stamps_of(wave, offset)
     evidence, after = np.empty((len(rows), 3)), Posteriors(np.empty(len(rows)), np.empty(len(rows)))
     whole, model = compared(config, wave), _model(config)
-    kernels.fold(beliefs.header, beliefs.factors, rows, whole, turns, noted, model, evidence, after)
+    kernels.rate_waves(
+        beliefs.header, beliefs.factors, rows, whole, waves, stamps, model, evidence, after
+    )
     return evidence, after
 
 
-def _noted(wave: Wave, offset: Ints) -> Noted:
+def _stamps_of(wave: Wave, offset: Ints) -> RoundStamps:
     sizes = np.diff(wave.entry_starts[wave.round_starts])
-    return Noted(np.repeat(offset, sizes), np.repeat(wave.time, sizes))
+    return RoundStamps(np.repeat(offset, sizes), np.repeat(wave.time, sizes))
 
 
-def fold_by_turns(
-    config: RatingConfig, beliefs: Beliefs, rows: Ints, wave: Wave, turns: Ints, offset: Ints
+def rate_wave_by_wave(
+    config: RatingConfig, beliefs: Beliefs, rows: Ints, wave: Wave, waves: Ints, offset: Ints
 ) -> tuple[Evidence, Posteriors]:
-    """The same for any system, a call for each turn."""
-    noted = _noted(wave, offset)
+    """The same for any system, a call for each wave."""
+    stamps = _stamps_of(wave, offset)
     evidence, after = np.empty((len(rows), 3)), Posteriors(np.empty(len(rows)), np.empty(len(rows)))
     rule = [rule_of(config)]
-    for first, end in pairwise(turns.tolist()):
+    for first, end in pairwise(waves.tolist()):
         some = wave.part(first, end)
         a, b = wave.entry_starts[wave.round_starts[[first, end]]]
         own, same = rows[a:b], np.zeros(b - a, np.int64)
@@ -217,11 +219,11 @@ def fold_by_turns(
         found = estimate(config, some)
         evidence[a:b] = found[:, :BEGAN]
         update(beliefs, own, found, rule, same)
-        note_round(beliefs, own, noted.offset[a:b], noted.time[a:b])
+        record_round(beliefs, own, stamps.offset[a:b], stamps.time[a:b])
         after.mu[a:b], after.sigma[a:b] = beliefs.header["mu"][own], beliefs.header["sigma"][own]
     return evidence, after
 
 
-def note_round(beliefs: Beliefs, rows: Ints, offset: Ints, time: Ints) -> None:
+def record_round(beliefs: Beliefs, rows: Ints, offset: Ints, time: Ints) -> None:
     """Note a round that was just rated in its players' beliefs: its source offset and its time."""
-    note_rounds(beliefs.header, rows, offset, time)
+    record_rounds(beliefs.header, rows, offset, time)

@@ -17,20 +17,20 @@ from stream_rater.config.ladders import Ladder, Ladders
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
 from stream_rater.rating.record import UnknownRecord
-from stream_rater.replay.id_filter import IdFilter, Kept
+from stream_rater.replay.id_filter import FilterPiece, IdFilter
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds.decoder import kind_of
 
-AT_ONCE = 20_000
+PLAYERS_PER_PIECE = 20_000
 """The most players in one piece of a checkpoint."""
 
-KEPT = 4
+MOST_CHECKPOINTS = 4
 """The most checkpoints that are stored for a ladder."""
 
 FORMAT = 2
 """The version of the stored format. A checkpoint of another format is not used."""
 
-Place = tuple[int, int]
+RecordPlace = tuple[int, int]
 """The place of a correction: the offset of its record, and the offset at which it was applied."""
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -40,7 +40,7 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 """The exceptions that a decoder raises for bytes that this release did not write."""
 
 
-class Unusable(Exception):
+class UnusableCheckpoint(Exception):
     """A replay cannot begin at this checkpoint. It may begin at another one, or at the log's
     start."""
 
@@ -52,11 +52,11 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     """The checkpoint includes all rounds before this offset."""
     rules: bytes
     """A digest of everything else that the beliefs depend on (`rules_of`)."""
-    corrections: tuple[Place, ...]
+    corrections: tuple[RecordPlace, ...]
     """The corrections that edited the rounds, in the order in which they were applied. They are all
     corrections that were accepted when the checkpoint was made, also those at its offset or
     later."""
-    last: Place
+    last: RecordPlace
     """The offset of the ladder's last round before the checkpoint, and a checksum of that record. A
     log with another record at that offset is a different log."""
     time: int
@@ -82,16 +82,16 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
         rounds."""
         return max(0, min(self.offset - window, self.last[0]))
 
-    def follows(self, accepted: Sequence[Place]) -> bool:
+    def follows(self, accepted: Sequence[RecordPlace]) -> bool:
         """Whether the checkpoint's corrections are the first ones of `accepted`, and no others."""
         return self.corrections == tuple(accepted[: len(self.corrections)])
 
     def is_last_in(self, records: Iterable[Record]) -> bool:
-        """Whether its last round is among these records. Raises Unusable if another round is at
-        that offset, because this is a different log then."""
+        """Whether its last round is among these records. Raises UnusableCheckpoint if another round
+        is at that offset, because this is a different log then."""
         there = [each for each in records if each.offset == self.last[0] and not kind_of(each)]
         if any(checksum(each.value) != self.last[1] for each in there):
-            raise Unusable("it is of another log")
+            raise UnusableCheckpoint("it is of another log")
         return bool(there)
 
 
@@ -130,12 +130,12 @@ def superfluous(heads: Sequence[Head], end: int) -> list[Head]:
     """The checkpoints to delete, among `heads` in order, newest first. While more than KEPT are
     left, it drops a checkpoint whose neighbours are about equally far from `end`. The newest and
     the oldest stay."""
-    left, gone = list(heads), []
-    while len(left) > KEPT:
-        behind = [end - head.offset + 1 for head in left]
-        ratios = {i: behind[i + 1] / behind[i - 1] for i in range(1, len(left) - 1)}
-        gone.append(left.pop(min(ratios, key=lambda i: ratios[i])))
-    return gone
+    left, dropped = list(heads), []
+    while len(left) > MOST_CHECKPOINTS:
+        distances = [end - head.offset + 1 for head in left]
+        ratios = {i: distances[i + 1] / distances[i - 1] for i in range(1, len(left) - 1)}
+        dropped.append(left.pop(min(ratios, key=lambda i: ratios[i])))
+    return dropped
 
 
 # --- players ------------------------------------------------------------------------------------
@@ -144,14 +144,14 @@ def superfluous(heads: Sequence[Head], end: int) -> list[Head]:
 def pieces_of(pool: Pool, rows: Ints) -> Iterator[bytes]:
     """Yield the encoded players in these rows of a pool, in pieces of at most AT_ONCE players."""
     names = pool.names
-    for first in range(0, len(rows), AT_ONCE):
-        some = rows[first : first + AT_ONCE]
-        yield _encode((names.take(some).texts(), pool.records(some)))
+    for first in range(0, len(rows), PLAYERS_PER_PIECE):
+        own_rows = rows[first : first + PLAYERS_PER_PIECE]
+        yield _encode((names.take(own_rows).texts(), pool.records(own_rows)))
 
 
 def number_of_pieces(players: int) -> int:
     """The number of pieces that store this many players."""
-    return -(-players // AT_ONCE)
+    return -(-players // PLAYERS_PER_PIECE)
 
 
 def encoded_ids(ids: IdFilter) -> list[bytes]:
@@ -160,25 +160,25 @@ def encoded_ids(ids: IdFilter) -> list[bytes]:
 
 
 def ids_of(pieces: Iterable[bytes]) -> IdFilter:
-    """Decode the ids in these pieces. Raises Unusable if the pieces are damaged."""
+    """Decode the ids in these pieces. Raises UnusableCheckpoint if the pieces are damaged."""
     try:
-        return IdFilter([msgspec.msgpack.decode(piece, type=Kept) for piece in pieces])
+        return IdFilter([msgspec.msgpack.decode(piece, type=FilterPiece) for piece in pieces])
     except (*UNREADABLE, ValueError) as error:
-        raise Unusable(str(error)) from None
+        raise UnusableCheckpoint(str(error)) from None
 
 
 def pool_of(ladder: Ladder, started: tuple[Season, ...], pieces: Iterable[bytes]) -> Pool:
     """Decode the players in these pieces, on a ladder on which the seasons `started` have started.
-    Raises Unusable if the pieces are damaged, or if a release with another record format wrote
-    them."""
+    Raises UnusableCheckpoint if the pieces are damaged, or if a release with another record format
+    wrote them."""
     pool, put = Pool(ladder, started), 0
     for piece in pieces:
         try:
             players, records = msgspec.msgpack.decode(piece, type=tuple[list[str], list[bytes]])
             pool.put(players, records)
         except (*UNREADABLE, UnknownRecord, ValueError) as error:
-            raise Unusable(str(error)) from None
+            raise UnusableCheckpoint(str(error)) from None
         put += len(players)
     if len(pool) != put:
-        raise Unusable("a player is in it twice")
+        raise UnusableCheckpoint("a player is in it twice")
     return pool

@@ -8,14 +8,14 @@ import msgspec
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Record
-from stream_rater.replay.corrected import judged
+from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import batches_of
 from stream_rater.replay.sequential import Replay
 from stream_rater.rounds.validation import Invalid
 
 
 @dataclass
-class Foreseen:
+class CorrectionPreview:
     """Two replays of a log, without and with the previewed corrections, and their differences."""
 
     before: Replay
@@ -24,24 +24,24 @@ class Foreseen:
     """The number of accepted rounds of the ladder."""
     touched: int
     """The number of these rounds that the corrections would change."""
-    refused: list[tuple[int, Invalid]]
+    rejected: list[tuple[int, Invalid]]
     """The index of each correction that would be rejected, and why."""
-    others_refused: list[tuple[int, Invalid]]
+    others_rejected: list[tuple[int, Invalid]]
     """The offset of each waiting correction of the log that would be rejected, and why."""
 
 
-def foresee(
-    again: Callable[[], Iterable[Record]], corrections: Sequence[Record], ladder: str,
+def preview_corrections(
+    read_log: Callable[[], Iterable[Record]], corrections: Sequence[Record], ladder: str,
     ladders: Ladders, window: int, partitions: int = ANYWHERE,
-) -> Foreseen:  # fmt: skip
-    """Preview corrections of a ladder as if they followed the last record of its partition. `again`
-    yields the records of that partition from the first one, each time it is called. The offsets in
-    `corrections` are ignored."""
+) -> CorrectionPreview:  # fmt: skip
+    """Preview corrections of a ladder as if they followed the last record of its partition.
+    `read_log` yields the records of that partition from the first one, each time it is called. The
+    offsets in `corrections` are ignored."""
     added: list[Record] = []
 
-    def longer() -> Iterator[Record]:
+    def with_corrections() -> Iterator[Record]:
         end = 0
-        for record in again():
+        for record in read_log():
             yield record
             end = record.offset + 1
         added[:] = [
@@ -49,25 +49,27 @@ def foresee(
         ]
         yield from added
 
-    old = judged(again, ladders, window, partitions)
-    new = judged(longer, ladders, window, partitions)
-    found = Foreseen(
+    old = verdicts_of_log(read_log, ladders, window, partitions)
+    new = verdicts_of_log(with_corrections, ladders, window, partitions)
+    found = CorrectionPreview(
         Replay(ladders, window, partitions, old), Replay(ladders, window, partitions, new),
         0, 0, [], [],
     )  # fmt: skip
-    for some in batches_of(again()):
-        own = found.before.feed(some).log.rounds.of_ladder(ladder)
-        found.after.feed(some)
+    for batch in batches_of(read_log()):
+        own = found.before.feed(batch).log.rounds.of_ladder(ladder)
+        found.after.feed(batch)
         found.rounds += len(own)
         if len(own) and new.of(ladder) is not old.of(ladder):
-            found.touched += new.of(ladder).differing(old.of(ladder), own.rounds, own.offset)
-    for some in batches_of(added):
-        found.after.feed(some)
+            found.touched += new.of(ladder).count_differences(
+                old.of(ladder), own.rounds, own.offset
+            )
+    for batch in batches_of(added):
+        found.after.feed(batch)
     ours = {(each.partition, each.offset): i for i, each in enumerate(added)}
-    for place, invalid in new.refusals.items():
+    for place, invalid in new.rejections.items():
         if place in ours:
-            found.refused.append((ours[place], invalid))
-        elif place not in old.refusals:
-            found.others_refused.append((place[1], invalid))
-    found.refused.sort(key=lambda each: each[0])
+            found.rejected.append((ours[place], invalid))
+        elif place not in old.rejections:
+            found.others_rejected.append((place[1], invalid))
+    found.rejected.sort(key=lambda each: each[0])
     return found

@@ -24,8 +24,8 @@ from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.decoder import (
     Refusals,
     RoundDecoder,
+    correction_indices,
     kind_of,
-    places_of,
     split_at_corrections,
 )
 from stream_rater.rounds.validation import DuplicateWindow, Invalid
@@ -34,11 +34,11 @@ BATCH_BYTES = 2**18
 """The most bytes of records that are decoded together."""
 
 
-class Unjudged(Exception):
+class MissingVerdicts(Exception):
     """The log has a correction, but the replay has no verdicts on corrections."""
 
 
-class WorkedIn(NamedTuple):
+class AppliedCorrection(NamedTuple):
     """A correction that was applied, or one that waits for `corrections-applied`."""
 
     offset: int
@@ -53,12 +53,12 @@ class Verdicts(NamedTuple):
 
     edits: Mapping[str, Edits]
     """By ladder, the edits that all accepted corrections make."""
-    refusals: Mapping[tuple[int, int], Invalid]
+    rejections: Mapping[tuple[int, int], Invalid]
     """By partition and offset of each rejected correction, why it is rejected."""
 
     starts: Mapping[tuple[int, int], tuple[str, Season]] = {}
     """By partition and offset of each accepted `season-started`, its ladder and season."""
-    worked_in: Mapping[str, Sequence[WorkedIn]] = {}
+    applied: Mapping[str, Sequence[AppliedCorrection]] = {}
     """By ladder, its corrections as workers write them to the topic `ladders-noted`, in that order.
     A correction that has waited is in it twice."""
 
@@ -70,7 +70,7 @@ class Verdicts(NamedTuple):
 
     def on(self, record: Record) -> Invalid | None:
         """Why the correction in a record is rejected; None if it is accepted."""
-        return self.refusals.get((record.partition, record.offset))
+        return self.rejections.get((record.partition, record.offset))
 
     def of(self, ladder: str, _offset: int = 0) -> Edits:
         """The edits of a ladder's rounds. They are the same for all offsets."""
@@ -98,10 +98,10 @@ class LoggedRounds:
 
     @classmethod
     def of(
-        cls, records: Sequence[Record], rounds: RoundBatch, refusals: Refusals
+        cls, records: Sequence[Record], rounds: RoundBatch, rejections: Refusals
     ) -> "LoggedRounds":
         """The rounds that were decoded from these records (`RoundDecoder.decode`)."""
-        read = [each for each, why in zip(records, refusals, strict=True) if why is None]
+        read = [each for each, why in zip(records, rejections, strict=True) if why is None]
         return cls(
             rounds, np.array([each.partition for each in read], np.int64),
             np.array([each.offset for each in read], np.int64),
@@ -122,12 +122,12 @@ class LoggedRounds:
         return self.take(np.array(own, np.int64))
 
     @classmethod
-    def concat(cls, some: Sequence["LoggedRounds"]) -> "LoggedRounds":
+    def concat(cls, batch: Sequence["LoggedRounds"]) -> "LoggedRounds":
         """Concatenate the rounds of all elements. There must be at least one element."""
         return cls(
-            RoundBatch.concat([each.rounds for each in some]),
-            np.concatenate([each.partition for each in some]),
-            np.concatenate([each.offset for each in some]),
+            RoundBatch.concat([each.rounds for each in batch]),
+            np.concatenate([each.partition for each in batch]),
+            np.concatenate([each.offset for each in batch]),
         )
 
 
@@ -156,20 +156,20 @@ class RecordValidator:
     def decode(self, records: Sequence[Record]) -> tuple[RoundBatch, Refusals]:
         """Decode the rounds in these records, none of which may be a correction. The result also
         says why the other records are rejected: by the decoder, or as duplicates."""
-        rounds, refusals = self.round_decoder.decode(records)
+        rounds, rejections = self.round_decoder.decode(records)
         new, i = list[int](), 0
-        for number, (record, refusal) in enumerate(zip(records, refusals, strict=True)):
-            if refusal is not None:
+        for number, (record, rejection) in enumerate(zip(records, rejections, strict=True)):
+            if rejection is not None:
                 continue
             head = rounds.heads[i]
             try:
                 self._window_of(record.partition).check(record.offset, head.ladder, head.round_id)
             except Invalid as duplicate:
-                refusals[number] = duplicate
+                rejections[number] = duplicate
             else:
                 new.append(i)
             i += 1
-        return (rounds if len(new) == i else rounds.take(np.array(new, np.int64))), refusals
+        return (rounds if len(new) == i else rounds.take(np.array(new, np.int64))), rejections
 
     def _window_of(self, partition: int) -> DuplicateWindow:
         window = self._duplicates.get(partition)
@@ -180,9 +180,9 @@ class RecordValidator:
     def read(self, records: Sequence[Record]) -> Iterator[LoggedRounds | Record]:
         """Yield the content of these records in order: the accepted rounds before each correction
         in one batch, and each correction as its record."""
-        for some, correction in split_at_corrections(records):
-            if some:
-                yield LoggedRounds.of(some, *self.decode(some))
+        for batch, correction in split_at_corrections(records):
+            if batch:
+                yield LoggedRounds.of(batch, *self.decode(batch))
             if correction is not None:
                 yield correction
 
@@ -194,9 +194,9 @@ class EditedLog:
         self, ladders: Ladders, window: int, partitions: int = ANYWHERE,
         verdicts: Verdicts | None = None, validator: RecordValidator | None = None,
     ) -> None:  # fmt: skip
-        """`verdicts`: the verdicts on the log's corrections (`corrected.judged`). Without them
-        `read` raises Unjudged at a correction. `validator`: a validator that several replays share
-        when they read the log together."""
+        """`verdicts`: the verdicts on the log's corrections (`corrected.verdicts_of_log`). Without
+        them `read` raises MissingVerdicts at a correction. `validator`: a validator that several
+        replays share when they read the log together."""
         self.validator = validator or RecordValidator(ladders, window, partitions)
         self._has_verdicts = verdicts is not None
         self.verdicts = verdicts or NO_VERDICTS
@@ -205,18 +205,18 @@ class EditedLog:
     def batches(
         self, records: Iterable[Record], most_bytes: int = BATCH_BYTES
     ) -> Iterator[LogBatch]:
-        """Read a whole log in batches of records (`batches_of`). Raises Unjudged."""
-        for some in batches_of(records, most_bytes):
-            yield self.read(some)
+        """Read a whole log in batches of records (`batches_of`). Raises MissingVerdicts."""
+        for batch in batches_of(records, most_bytes):
+            yield self.read(batch)
 
     def read(self, records: Sequence[Record]) -> LogBatch:
-        """Validate the next records, rounds and corrections. Raises Unjudged."""
+        """Validate the next records, rounds and corrections. Raises MissingVerdicts."""
         rejected: list[tuple[Record, Invalid]] = []
         accepted: list[Record] = []
         rounds = records
-        if places := places_of(records):
+        if places := correction_indices(records):
             if not self._has_verdicts:
-                raise Unjudged
+                raise MissingVerdicts
             left = sorted(set(range(len(records))).difference(places))
             rounds = [records[i] for i in left]
             for each in (records[i] for i in places):
@@ -224,12 +224,12 @@ class EditedLog:
                     accepted.append(each)
                 else:
                     rejected.append((each, invalid))
-        valid, refusals = self.validator.decode(rounds)
-        both = zip(rounds, refusals, strict=True)
+        valid, rejections = self.validator.decode(rounds)
+        both = zip(rounds, rejections, strict=True)
         found = [(each, invalid) for each, invalid in both if invalid is not None]
         if rejected:
             found = sorted([*rejected, *found], key=lambda each: each[0].offset)
-        return LogBatch(LoggedRounds.of(rounds, valid, refusals), found, accepted)
+        return LogBatch(LoggedRounds.of(rounds, valid, rejections), found, accepted)
 
     def edited(self, logged: LoggedRounds) -> tuple[RoundBatch, Flags]:
         """The rounds after the corrections, and (R,) whether each still counts, which needs at
@@ -260,14 +260,14 @@ def batches_of(
 ) -> Iterator[list[Record]]:
     """Yield batches of consecutive records, each of at most `most_bytes` bytes or of one record. A
     correction begins a new batch, unless batches may be `mixed`."""
-    some, size = list[Record](), 0
+    batch, size = list[Record](), 0
     for record in records:
         own = len(record.value or b"")
         begins = not mixed and record.headers and kind_of(record)
-        if some and (size + own > most_bytes or begins):
-            yield some
-            some, size = [], 0
-        some.append(record)
+        if batch and (size + own > most_bytes or begins):
+            yield batch
+            batch, size = [], 0
+        batch.append(record)
         size += own
-    if some:
-        yield some
+    if batch:
+        yield batch

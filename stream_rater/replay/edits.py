@@ -94,15 +94,17 @@ class Edits:
         if offset in self.voided:
             return None
         if (amended := self.amended.get(offset)) is not None:
-            round_ = msgspec.structs.replace(amended, rule=round_.rule, unknown=round_.unknown)
+            round_ = msgspec.structs.replace(
+                amended, config_index=round_.config_index, unknown=round_.unknown
+            )
         names = round_.names.texts()
         now = self.players_of(names, int(round_.time[0]))
         if now == names:
             return round_
-        edited = _with_players(round_, now)
+        edited = _with_owners(round_, now)
         return edited if len(edited.place) >= MIN_ENTRIES else None
 
-    def differing(self, other: "Edits", rounds: RoundBatch, offsets: Ints) -> int:
+    def count_differences(self, other: "Edits", rounds: RoundBatch, offsets: Ints) -> int:
         """The number of rounds that differ between these edits and `other`, among R rounds that
         were read at these (R,) offsets."""
         found = 0
@@ -133,24 +135,24 @@ def edited(
     heads = zip(rounds.heads, offsets.tolist(), strict=True)
     edits = [edits_of(head.ladder, offset) for head, offset in heads]
     touched = list[int]()
-    for places in places_by(map(id, edits)).values():
+    for places in indices_by(map(id, edits)).values():
         own = edits[places[0]]
         if own.change_rounds:
             some = rounds if len(places) == len(rounds) else rounds.take(places)
             touched += places[own.touched(some, offsets[places])].tolist()
     if not touched:
         return rounds, counts
-    pieces, first = list[RoundBatch](), 0
+    parts, first = list[RoundBatch](), 0
     for i in sorted(touched):
         reported = rounds.slice(i, i + 1)
         now = edits[i].edited(reported, int(offsets[i]))
         counts[i] = now is not None
-        pieces += [rounds.slice(first, i), reported if now is None else now]
+        parts += [rounds.slice(first, i), reported if now is None else now]
         first = i + 1
-    return RoundBatch.concat([*pieces, rounds.slice(first, len(rounds))]), counts
+    return RoundBatch.concat([*parts, rounds.slice(first, len(rounds))]), counts
 
 
-def places_by(keys: Iterable[K]) -> dict[K, Ints]:
+def indices_by(keys: Iterable[K]) -> dict[K, Ints]:
     """The indices of each key among `keys`. The result is in order of first appearance."""
     found: dict[K, list[int]] = {}
     for i, key in enumerate(keys):
@@ -172,7 +174,7 @@ def players_of(entries: EntryEditsAt, names: Sequence[str], time: int) -> list[s
     return [own if own is None or stays[own] == name else None for name, own in both]
 
 
-def _with_players(round_: RoundBatch, players: Sequence[str | None]) -> RoundBatch:
+def _with_owners(round_: RoundBatch, players: Sequence[str | None]) -> RoundBatch:
     """One round with these players in place of its own. None stands for a removed player."""
     stays = np.array([each is not None for each in players], np.bool_)
     members = np.array([np.count_nonzero(stays[span]) for span in _spans(round_)], np.int64)

@@ -62,7 +62,7 @@ class EntryEdits:
             found.version = version - 1
             found._add(player, change)
             if isinstance(change, str):
-                found._give(player, change)
+                found._transfer(player, change)
         return found
 
     def remove(self, player: str, span: Span) -> None:
@@ -73,7 +73,7 @@ class EntryEdits:
     def merge(self, player: str, into: str) -> None:
         """Make the player `into` the owner of this player's entries from now on."""
         self._add(player, into)
-        self._give(player, into)
+        self._transfer(player, into)
 
     def _add(self, player: str, change: Change) -> None:
         self.version += 1
@@ -81,11 +81,11 @@ class EntryEdits:
             self._first.append(self.version)
         self._changes.setdefault(player, []).append((self.version, change))
 
-    def _give(self, player: str, into: str) -> None:
+    def _transfer(self, player: str, into: str) -> None:
         if player == into:
             return
-        given, own = self.names_of(player), self.names_of(into)
-        few, many = sorted((given, own), key=len)
+        moved, own = self.names_of(player), self.names_of(into)
+        few, many = sorted((moved, own), key=len)
         many.extend(few)
         self._names[player] = []
         self._names[into] = many
@@ -140,12 +140,12 @@ class EntryEditsAt(Mapping[str, EntryEdit]):
         affects."""
         found = self._found.get(name)
         if found is None:
-            found = self._follow(name)
+            found = self._collect(name)
             if name in self:
                 self._found[name] = found
         return found
 
-    def _follow(self, name: str) -> EntryEdit:
+    def _collect(self, name: str) -> EntryEdit:
         """Collect the edit of a name. From a merge on, the changes of the player `into` apply to
         the merged player, too."""
         player, since, removed = name, 0, list[Span]()

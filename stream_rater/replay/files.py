@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO
 
-from stream_rater.replay.read_ahead import ahead
+from stream_rater.replay.read_ahead import prefetched
 
 BLOCK = 1 << 17
 """The number of bytes that are read from a file at once. A compressed block contains about half a
@@ -107,7 +107,7 @@ def _no_json_lines(name: str, number: int, line: bytes) -> str:
 def begin_to_read(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file as `read_lines` does. A thread begins to read immediately, and
     reads up to BLOCKS_AHEAD blocks ahead."""
-    return _lines(ahead(_text(path), BLOCKS_AHEAD))
+    return _lines(prefetched(_text(path), BLOCKS_AHEAD))
 
 
 def _lines(text: Iterator[bytes]) -> Iterator[bytes]:

@@ -24,7 +24,7 @@ PER_FILTER = 2**16
 BITS = 2**20
 """The number of bits of a Bloom filter."""
 PROBES = 8
-AT_ONCE = 2**13
+NEW_AT_ONCE = 2**13
 """The number of new hashes that are collected before they are added together."""
 FILTERS_IN_PIECE = 16
 """The most Bloom filters in a stored piece, which take 2 MiB."""
@@ -35,7 +35,7 @@ PLAYERS = Key(np.uint64(0x706C617965722069), np.uint64(1))
 attacker who chooses ids by these keys can only make corrections slower."""
 
 
-class Kept(NamedTuple):
+class FilterPiece(NamedTuple):
     """A piece of a filter, as it is stored."""
 
     last: bytes
@@ -46,7 +46,7 @@ class Kept(NamedTuple):
 class IdFilter:
     """The ids of the added rounds and of the players in them."""
 
-    def __init__(self, pieces: Sequence[Kept] = ()) -> None:
+    def __init__(self, pieces: Sequence[FilterPiece] = ()) -> None:
         """Restore a filter from its pieces. Raises ValueError if they are not the pieces of a
         filter."""
         filters = [each for piece in pieces for each in piece.filters]
@@ -56,9 +56,9 @@ class IdFilter:
         last = b"".join(piece.last for piece in pieces)
         self._last: Hashes = np.frombuffer(last, np.uint64)
         """The sorted hashes that are not in a Bloom filter yet."""
-        self._new: list[Hashes] = []
-        self._count = 0
-        """The number of hashes in `_new`."""
+        self._unmerged: list[Hashes] = []
+        self._unmerged_count = 0
+        """The number of hashes in `_unmerged`."""
 
     def add(self, rounds: RoundBatch) -> None:
         """Add the ids of rounds and of the players in them."""
@@ -66,18 +66,18 @@ class IdFilter:
         self._add(_hashes(rounds.names, PLAYERS))
 
     def _add(self, hashes: Hashes) -> None:
-        self._new.append(hashes)
-        self._count += len(hashes)
-        if self._count >= AT_ONCE:
-            self._look_through()
+        self._unmerged.append(hashes)
+        self._unmerged_count += len(hashes)
+        if self._unmerged_count >= NEW_AT_ONCE:
+            self._merge_new()
 
-    def _look_through(self) -> None:
+    def _merge_new(self) -> None:
         """Move the new hashes into `_last`, except those that a Bloom filter seems to have. Each
         PER_FILTER hashes become a Bloom filter."""
-        if not self._count:
+        if not self._unmerged_count:
             return
-        new = np.unique(np.concatenate(self._new))
-        self._new, self._count = [], 0
+        new = np.unique(np.concatenate(self._unmerged))
+        self._unmerged, self._unmerged_count = [], 0
         self._last = np.union1d(self._last, new[~self._in_filters(new)])
         while len(self._last) >= PER_FILTER:
             bits = np.zeros(BITS, np.bool_)
@@ -100,19 +100,19 @@ class IdFilter:
         return self._may_have(name, PLAYERS)
 
     def _may_have(self, text: str, key: Key) -> bool:
-        self._look_through()
+        self._merge_new()
         one = _hashes(StringColumn.of([text]), key)
         place = int(np.searchsorted(self._last, one[0]))
-        there = place < len(self._last) and self._last[place] == one[0]
-        return bool(there or self._in_filters(one)[0])
+        in_last = place < len(self._last) and self._last[place] == one[0]
+        return bool(in_last or self._in_filters(one)[0])
 
-    def pieces(self) -> list[Kept]:
+    def pieces(self) -> list[FilterPiece]:
         """The filter in the form in which it is stored: one piece or more."""
-        self._look_through()
+        self._merge_new()
         filters = [each.tobytes() for each in self._filters]
         last = self._last.tobytes()
         return [
-            Kept(b"" if first else last, filters[first : first + FILTERS_IN_PIECE])
+            FilterPiece(b"" if first else last, filters[first : first + FILTERS_IN_PIECE])
             for first in range(0, max(1, len(filters)), FILTERS_IN_PIECE)
         ]
 

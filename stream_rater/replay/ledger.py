@@ -3,7 +3,8 @@
 A ledger reads a ladder's accepted rounds and corrections in the order of the log. It remembers only
 the rounds and players that its corrections name, so it must know all corrections in advance. The
 verdict on a correction is a pure function of the log before it. A ledger that begins at a
-checkpoint gives the same verdicts, or raises Earlier if it needs the rounds before the checkpoint.
+checkpoint gives the same verdicts, or raises NeedsEarlierRounds if it needs the rounds before the
+checkpoint.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -26,8 +27,8 @@ from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
 from stream_rater.replay.edits import NO_EDITS, Edits, EditsSoFar, StartedSeason, players_of
 from stream_rater.replay.id_filter import IdFilter
-from stream_rater.rounds.batch import RoundBatch, Standings
-from stream_rater.rounds.corrections import (
+from stream_rater.rounds.batch import OneRound, RoundBatch
+from stream_rater.rounds.correction_records import (
     MOST_SEASONS,
     amended_message,
     names_in,
@@ -36,7 +37,7 @@ from stream_rater.rounds.corrections import (
 )
 from stream_rater.rounds.validation import Invalid
 
-ReadRound = Callable[[Record], Standings]
+ReadRound = Callable[[Record], OneRound]
 """Decodes the round in a record; raises Invalid."""
 
 
@@ -53,7 +54,7 @@ class _KnownRound(NamedTuple):
     """The reported names of those players of the round whom a correction names."""
 
 
-class Earlier(Exception):
+class NeedsEarlierRounds(Exception):
     """A correction names, or may name, a round before those that the ledger has read."""
 
 
@@ -88,15 +89,15 @@ class Ledger:
     ) -> None:
         """`corrections`: all corrections that will be validated. `base`: given if the ledger does
         not read the first rounds."""
-        some = list(corrections)
-        self.looked_at = 0
+        named_corrections = list(corrections)
+        self.rounds_examined = 0
         """The number of rounds that were examined for verdicts, which measures the cost of
         validation."""
         self._corrections = EditsSoFar(NO_EDITS if base is None else base.edits)
         self._base = base
         self._read = read
-        self._ids = {round_in(each) for each in some} - {""}
-        self._names = {name for each in some for name in names_in(each)}
+        self._ids = {round_in(each) for each in named_corrections} - {""}
+        self._names = {name for each in named_corrections for name in names_in(each)}
         self._hashes = StringColumn.of(list(self._names)).hashes
         self._known: dict[int, _KnownRound] = {}
         """By offset, the rounds that corrections may name."""
@@ -127,9 +128,11 @@ class Ledger:
             elif not own.any():
                 continue
             rows = starts[i] + np.flatnonzero(own)
-            self._know(rounds[i], Record(partition, int(offsets[i]), None), rows=rows - starts[i])
+            self._remember_round(
+                rounds[i], Record(partition, int(offsets[i]), None), rows=rows - starts[i]
+            )
 
-    def _know(self, standings: Standings, place: Record, rows: Ints) -> None:
+    def _remember_round(self, standings: OneRound, place: Record, rows: Ints) -> None:
         found = standings.batch.names.take(rows).texts()
         names = tuple(name for name in found if name in self._names)
         self._known[place.offset] = _KnownRound(
@@ -139,13 +142,13 @@ class Ledger:
         for name in names:
             self._played.setdefault(name, set()).add(place.offset)
 
-    def judge(self, correction: Correction, received_s: float, offset: int) -> int | None:
+    def validate(self, correction: Correction, received_s: float, offset: int) -> int | None:
         """Validate the correction that was read at this offset. If it is valid, `edits` includes it
         from now on.
 
         Returns the offset of the first round that the correction changes; None if it changes no
         earlier round. `received_s` is the time when the log received it, in Unix seconds. Raises
-        Invalid, or Earlier.
+        Invalid, or NeedsEarlierRounds.
         """
         match correction:
             case RoundVoided():
@@ -168,19 +171,19 @@ class Ledger:
 
     def accept(self, correction: Correction, received_s: float, offset: int) -> None:
         """Accept a correction that was found valid at this place before. This examines no more
-        rounds than necessary. Raises Earlier."""
+        rounds than necessary. Raises NeedsEarlierRounds."""
         match correction:
             case PlayerRemoved():
                 rounds = self._rounds_of(correction.player)
                 if self._base is not None and next(rounds, None) is None:
-                    raise Earlier
-                self._removed(correction)
+                    raise NeedsEarlierRounds
+                self._accept_removal(correction)
             case PlayerMerged():
                 if self._base is not None:
-                    raise Earlier
+                    raise NeedsEarlierRounds
                 self._corrections.merge(correction.player, correction.into)
             case _:
-                self.judge(correction, received_s, offset)
+                self.validate(correction, received_s, offset)
 
     def repeat(self, correction: Correction, received_s: float) -> None:
         """Apply a correction that the base includes to those of its rounds that were read after the
@@ -196,11 +199,11 @@ class Ledger:
             self._amend(correction, place, received_s)
 
     def _find(self, round_id: str) -> int:
-        """The offset of the last round with this id. Raises Invalid if there is none, or Earlier if
-        it may be before the base."""
+        """The offset of the last round with this id. Raises Invalid if there is none, or
+        NeedsEarlierRounds if it may be before the base."""
         offset = self._latest.get(round_id)
         if offset is None and self._base is not None and self._base.may_have_round(round_id):
-            raise Earlier
+            raise NeedsEarlierRounds
         if offset is None:
             raise Invalid("unknown-round", f"round_id {round_id!r} is not on this ladder")
         return offset
@@ -208,9 +211,9 @@ class Ledger:
     def _amend(self, correction: RoundAmended, offset: int, received_s: float) -> None:
         known = self._known[offset]
         message = amended_message(correction, known.completed_at, known.weight, known.ceiling)
-        where = Record(known.round_.partition, offset, message, received_s=received_s)
-        standings = self._read(where)
-        self._know(standings, known.round_, rows=np.arange(len(standings.batch.names)))
+        place_and_time = Record(known.round_.partition, offset, message, received_s=received_s)
+        standings = self._read(place_and_time)
+        self._remember_round(standings, known.round_, rows=np.arange(len(standings.batch.names)))
         # A field that an amendment leaves out keeps its first reported value.
         self._known[offset] = known._replace(time=standings.time, names=self._known[offset].names)
         self._corrections.amend(offset, standings.batch)
@@ -222,45 +225,45 @@ class Ledger:
         names, now = entries.names_of(player), entries.now()
         offsets = set[int]().union(*(self._played.get(name, ()) for name in names))
         for offset in offsets - self._corrections.voided:
-            self.looked_at += 1
+            self.rounds_examined += 1
             known = self._known[offset]
             own = sorted(set(names).intersection(known.names))
             if own and player in players_of(now, own, known.time):
                 yield offset, known.time
 
-    def _must_play(self, player: str) -> list[tuple[int, int]]:
+    def _required_rounds(self, player: str) -> list[tuple[int, int]]:
         rounds = list(self._rounds_of(player))
         if not rounds:
-            self._is_unknown(player)
+            self._raise_unknown(player)
         return rounds
 
-    def _is_unknown(self, player: str) -> None:
-        """Raise the error for a player who is in no round that was read: Earlier if the player may
-        be in a round that was not read, otherwise Invalid."""
+    def _raise_unknown(self, player: str) -> None:
+        """Raise the error for a player who is in no round that was read: NeedsEarlierRounds if the
+        player may be in a round that was not read, otherwise Invalid."""
         names = self._corrections.entries.names_of(player)
         if self._base is not None and self._base.may_have_players(names):
-            raise Earlier
+            raise NeedsEarlierRounds
         raise Invalid("unknown-player", f"player {player!r} stands in no round of this ladder")
 
     def _remove(self, correction: PlayerRemoved) -> int | None:
-        rounds = self._must_play(correction.player)
-        since, until = self._removed(correction)
+        rounds = self._required_rounds(correction.player)
+        since, until = self._accept_removal(correction)
         return min((offset for offset, time in rounds if since <= time < until), default=None)
 
-    def _removed(self, correction: PlayerRemoved) -> tuple[int, int]:
-        """Accept a removal. Returns its span. Raises Earlier."""
+    def _accept_removal(self, correction: PlayerRemoved) -> tuple[int, int]:
+        """Accept a removal. Returns its span. Raises NeedsEarlierRounds."""
         span = span_of(correction)
         base = self._base
         if base is not None and span[0] <= base.time and correction.player in base.players:
-            raise Earlier
+            raise NeedsEarlierRounds
         self._corrections.remove(correction.player, span)
         return span
 
     def _merge(self, correction: PlayerMerged) -> int | None:
-        mine = {offset for offset, _ in self._must_play(correction.player)}
-        theirs = {offset for offset, _ in self._must_play(correction.into)}
+        mine = {offset for offset, _ in self._required_rounds(correction.player)}
+        theirs = {offset for offset, _ in self._required_rounds(correction.into)}
         if self._base is not None:  # they may have met in an earlier round
-            raise Earlier
+            raise NeedsEarlierRounds
         if met := mine & theirs:
             raise Invalid(
                 "bad-merge",

@@ -44,7 +44,7 @@ def _slot(slots: Hashes, h: np.uint64) -> np.uint64:
 
 
 @inlined
-def _enter(slots: Hashes, h: np.uint64, row: int) -> None:
+def _insert(slots: Hashes, h: np.uint64, row: int) -> None:
     """Enter a row at its hash. A slot stores the upper half of the hash, and the row number plus
     1."""
     mask = np.uint64(len(slots) - 1)
@@ -86,7 +86,7 @@ def _find(
 @kernel
 def _rows(
     data: Bytes, firsts: Ints, ends: Ints, hashes: Hashes, slots: Hashes, names: Bytes,
-    starts: Ints, known: Hashes, count: int, out: Ints,
+    starts: Ints, stored_hashes: Hashes, count: int, out: Ints,
 ) -> int:  # fmt: skip
     """Write the rows of the names in `data` into `out`. Unknown names are entered.
 
@@ -102,16 +102,19 @@ def _rows(
             if row < 0:
                 row = count
                 count += 1
-                known[row], starts[count] = hashes[i], put(names, starts[row], data, first, end)
-                _enter(slots, hashes[i], row)
+                stored_hashes[row], starts[count] = (
+                    hashes[i],
+                    put(names, starts[row], data, first, end),
+                )
+                _insert(slots, hashes[i], row)
             out[i] = row
     return count
 
 
 @kernel
-def _enter_all(slots: Hashes, known: Hashes) -> None:
-    for row in range(len(known)):
-        _enter(slots, known[row], row)
+def _insert_all(slots: Hashes, stored_hashes: Hashes) -> None:
+    for row in range(len(stored_hashes)):
+        _insert(slots, stored_hashes[row], row)
 
 
 class PlayerIndex:
@@ -123,7 +126,7 @@ class PlayerIndex:
         self._names = np.zeros(4096, np.uint8)
         self._starts = np.zeros(513, np.int64)
         """The start of each name, which is also the end of the previous name."""
-        self._known = np.zeros(512, np.uint64)
+        self._stored_hashes = np.zeros(512, np.uint64)
         """The hash of each name."""
 
     def __len__(self) -> int:
@@ -135,7 +138,7 @@ class PlayerIndex:
         out = np.empty(len(names), np.int64)
         self._count = _rows(
             names.data, names.starts, names.ends, names.hashes, self._slots, self._names,
-            self._starts, self._known, self._count, out,
+            self._starts, self._stored_hashes, self._count, out,
         )  # fmt: skip
         return out
 
@@ -143,7 +146,7 @@ class PlayerIndex:
         """The names of these rows. Names that are entered later do not change the result."""
         return StringColumn(self._names, self._starts[rows], self._starts[rows + 1])
 
-    def forget_after(self, count: int) -> None:
+    def truncate(self, count: int) -> None:
         """Forget all names but the first `count`."""
         self._count = count
         self._fill_slots(len(self._slots))
@@ -154,20 +157,20 @@ class PlayerIndex:
         row = int(self.rows(StringColumn.of([name]))[0])
         if row < count:
             return row
-        self.forget_after(count)
+        self.truncate(count)
         return None
 
     def _make_room(self, names: int, size: int) -> None:
         most = self._count + names
         self._names = _grown(self._names, int(self._starts[self._count]) + size)
         self._starts = _grown(self._starts, most + 1)
-        self._known = _grown(self._known, most)
+        self._stored_hashes = _grown(self._stored_hashes, most)
         if 2 * most > len(self._slots):
             self._fill_slots(1 << (4 * most).bit_length())
 
     def _fill_slots(self, size: int) -> None:
         self._slots = np.zeros(size, np.uint64)
-        _enter_all(self._slots, self._known[: self._count])
+        _insert_all(self._slots, self._stored_hashes[: self._count])
 
 
 def _grown(array: npt.NDArray[T], needed: int) -> npt.NDArray[T]:

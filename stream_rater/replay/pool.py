@@ -15,13 +15,13 @@ from stream_rater.columns.kernels import kernel
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladder
 from stream_rater.rating import record, seasons, stages
-from stream_rater.rating.elo_mmr.fold import Posteriors
+from stream_rater.rating.elo_mmr.rate_waves import Posteriors
 from stream_rater.rating.factor import factors_of
 from stream_rater.rating.model import Beliefs, Evidence, Table, Wave, newcomers
 from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.rating.seasons import Before
 from stream_rater.replay.player_index import PlayerIndex
-from stream_rater.rounds.batch import RoundBatch, Standings
+from stream_rater.rounds.batch import OneRound, RoundBatch
 
 ONE_WAVE = np.array([0, 1])
 """The bounds of the only wave of one round."""
@@ -64,7 +64,7 @@ def waves_of(starts: Ints, rows: Ints, players: int) -> Waves:
     return Waves(np.argsort(depth, kind="stable"), np.append(0, np.cumsum(np.bincount(depth))))
 
 
-class Folded(NamedTuple):
+class RatingResult(NamedTuple):
     """The result of rating some rounds with P players in all. A player counts once for each
     round."""
 
@@ -75,7 +75,7 @@ class Folded(NamedTuple):
     """(P, 3) the evidence of stage 1."""
     after: Posteriors
     """The mu and sigma of each player after each round."""
-    told: Posteriors
+    published: Posteriors
     """The mu and sigma of each player that were published before each round: as in the wave, but
     not drawn."""
 
@@ -208,16 +208,16 @@ class Pool(BeliefTable):
         self._beliefs.header[rows] = beliefs.header
         self._beliefs.factors[rows, : beliefs.factors.shape[1]] = beliefs.factors
 
-    def rate(self, standings: Standings, offset: int) -> tuple[Ints, Evidence] | None:
+    def rate(self, standings: OneRound, offset: int) -> tuple[Ints, Evidence] | None:
         """Rate one round. Returns the players' rows and the evidence, or None if the round changes
         nothing."""
         if not standings.is_informative(skip_all_tied=self.rating.skip_all_tied):
             return None
         rows = self.rows(standings.batch.names)
-        folded = self.rate_rows(standings.batch, rows, ONE_WAVE, np.array([offset]))
-        return rows, folded.evidence
+        result = self.rate_rows(standings.batch, rows, ONE_WAVE, np.array([offset]))
+        return rows, result.evidence
 
-    def rate_rows(self, rounds: RoundBatch, rows: Ints, waves: Ints, offset: Ints) -> Folded:
+    def rate_rows(self, rounds: RoundBatch, rows: Ints, waves: Ints, offset: Ints) -> RatingResult:
         """Rate R rounds; R is at least 1. `rows` (P,) are the rows of their players, and `offset`
         (R,) are their offsets.
 
@@ -230,12 +230,12 @@ class Pool(BeliefTable):
             capacity = self._beliefs.factors.shape[1]
             if factors >= capacity:
                 self.lengthen(max(factors, 2 * capacity - 1))
-        wave, drawn = rounds.unseen_wave(self.rating.fixed_players), self._draw(rows)
-        evidence, after = stages.fold(self.rating, self._beliefs, rows, wave, waves, offset)
-        told = Posteriors(wave.mu, wave.sigma)
+        wave, drawn = rounds.wave_without_beliefs(self.rating.fixed_players), self._draw(rows)
+        evidence, after = stages.rate_waves(self.rating, self._beliefs, rows, wave, waves, offset)
+        published = Posteriors(wave.mu, wave.sigma)
         if drawn is not None:
-            told = self._remember(drawn, told, wave.rounds)
-        return Folded(wave, evidence, after, told)
+            published = self._restore_undrawn(drawn, published, wave.rounds)
+        return RatingResult(wave, evidence, after, published)
 
     def _draw(self, rows: Ints) -> _Drawn | None:
         """Draw the beliefs of the players in `rows` by the seasons that they have not had yet. A
@@ -250,16 +250,19 @@ class Pool(BeliefTable):
         assert before is not None
         return _Drawn(before, late[first], count == 1)
 
-    def _remember(self, drawn: _Drawn, seen: Posteriors, played: Ints) -> Posteriors:
+    def _restore_undrawn(self, drawn: _Drawn, seen: Posteriors, played: Ints) -> Posteriors:
         """After the rounds, restore the undrawn beliefs as the previous ones of the players' first
         rounds. `seen` has the mu and sigma that stage 1 used, and `played` (P,) the number of
         rounds before each round. Returns the mu and sigma that were published before each round."""
         before = drawn.before
         seasons.remember(self._beliefs, before.take(drawn.alone))
-        told = Posteriors(seen.mu.copy(), seen.sigma.copy())
+        published = Posteriors(seen.mu.copy(), seen.sigma.copy())
         old = played[drawn.first] > 0
-        told.mu[drawn.first[old]], told.sigma[drawn.first[old]] = before.mu[old], before.sigma[old]
-        return told
+        published.mu[drawn.first[old]], published.sigma[drawn.first[old]] = (
+            before.mu[old],
+            before.sigma[old],
+        )
+        return published
 
     def mu(self, row: int) -> float:
         """The rating of the player in this row."""

@@ -30,13 +30,14 @@ def changes_of(batch: RatedBatch) -> Iterator[RatingChanged]:
 
 
 def numbers_of(rated: Rated) -> Floats:
-    """(P, 7) the numbers of each player for `changed_of`: mu and sigma after the round, mu and
+    """(P, 7) the numbers of each player for `rating_changed`: mu and sigma after the round, mu and
     sigma before it, the performance, the rating after the round, and the rating before it."""
     rule, same = [rated.rule], np.zeros(len(rated.rows), np.int64)
-    _, evidence, after, told = rated.folded
+    _, evidence, after, published = rated.result
     return np.column_stack((
-        after.mu, after.sigma, told.mu, told.sigma, evidence[:, PERFORMANCE],
-        ratings(rule, same, after.mu, after.sigma), ratings(rule, same, told.mu, told.sigma),
+        after.mu, after.sigma, published.mu, published.sigma, evidence[:, PERFORMANCE],
+        ratings(rule, same, after.mu, after.sigma),
+        ratings(rule, same, published.mu, published.sigma),
     ))  # fmt: skip
 
 
@@ -46,13 +47,13 @@ def _events(rated: Rated, offsets: Ints) -> list[RatingChanged]:
     rows = zip(
         np.repeat(np.arange(len(rounds)), rounds.sizes).tolist(), rounds.names.texts(),
         np.repeat(rounds.place, rounds.members).tolist(), numbers_of(rated).tolist(),
-        (rated.folded.wave.rounds + 1).tolist(), strict=True,
+        (rated.result.wave.rounds + 1).tolist(), strict=True,
     )  # fmt: skip
     found = []
     for i, player, place, row, played in rows:
         head = rounds.heads[i]
         found.append(
-            changed_of(
+            rating_changed(
                 head.ladder, head.round_id, player, head.completed_at, place, row, played,
                 int(offsets[i]), rated.rule,
             )
@@ -60,7 +61,7 @@ def _events(rated: Rated, offsets: Ints) -> list[RatingChanged]:
     return found
 
 
-def changed_of(
+def rating_changed(
     ladder: str, round_id: str, player: str, completed_at: str, place: int,
     numbers: Sequence[float], rounds: int, offset: int, rule: RatingRule,
 ) -> RatingChanged:  # fmt: skip

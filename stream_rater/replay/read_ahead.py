@@ -8,25 +8,25 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-AHEAD = 16
+MOST_AHEAD = 16
 """The most items that a stage makes ahead of the next one."""
 
 ITEM, END, ERROR = "item", "end", "error"
 
 
-def ahead(items: Iterable[T], most: int = AHEAD) -> Iterator[T]:
+def prefetched(items: Iterable[T], most: int = MOST_AHEAD) -> Iterator[T]:
     """Yield the items. A thread begins to make them immediately, and stays up to `most` items
     ahead.
 
     Raises the exceptions that are raised while the items are made.
     """
-    line: queue.Queue[tuple[str, T | BaseException | None]] = queue.Queue(most)
-    enough = threading.Event()
+    ready_items: queue.Queue[tuple[str, T | BaseException | None]] = queue.Queue(most)
+    stopped = threading.Event()
 
     def put(kind: str, what: T | BaseException | None) -> None:
-        while not enough.is_set():
+        while not stopped.is_set():
             try:
-                return line.put((kind, what), timeout=0.5)
+                return ready_items.put((kind, what), timeout=0.5)
             except queue.Full:
                 continue
 
@@ -34,7 +34,7 @@ def ahead(items: Iterable[T], most: int = AHEAD) -> Iterator[T]:
         try:
             for item in items:
                 put(ITEM, item)
-                if enough.is_set():
+                if stopped.is_set():
                     return
             put(END, None)
         except BaseException as error:
@@ -42,16 +42,16 @@ def ahead(items: Iterable[T], most: int = AHEAD) -> Iterator[T]:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    return _taken(line, enough)
+    return _taken(ready_items, stopped)
 
 
 def _taken(
-    line: "queue.Queue[tuple[str, T | BaseException | None]]", enough: threading.Event
+    ready_items: "queue.Queue[tuple[str, T | BaseException | None]]", stopped: threading.Event
 ) -> Iterator[T]:
     try:
-        while (taken := line.get())[0] == ITEM:
+        while (taken := ready_items.get())[0] == ITEM:
             yield taken[1]  # type: ignore[misc]
         if isinstance(taken[1], BaseException):
             raise taken[1]
     finally:
-        enough.set()
+        stopped.set()

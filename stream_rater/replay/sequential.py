@@ -20,8 +20,8 @@ from stream_rater.replay.edited_log import (
     Verdicts,
     batches_of,
 )
-from stream_rater.replay.edits import places_by
-from stream_rater.replay.pool import Folded, Pool, waves_of
+from stream_rater.replay.edits import indices_by
+from stream_rater.replay.pool import Pool, RatingResult, waves_of
 from stream_rater.rounds.batch import RoundBatch
 
 
@@ -39,7 +39,7 @@ class Rated(NamedTuple):
     """The rule by which the pool rated them."""
     rows: Ints
     """(P,) the players' rows in the pool."""
-    folded: Folded
+    result: RatingResult
     """The beliefs of each player before and after each round."""
 
 
@@ -84,13 +84,14 @@ class Replay:
         self._seasons[ladder] = pool.rule.seasons
 
     def run(self, records: Iterable[Record]) -> Iterator[RatedBatch]:
-        """Rate the rounds in all records of a log, and yield them in batches. Raises Unjudged."""
-        for some in batches_of(records):
-            yield self.feed(some)
+        """Rate the rounds in all records of a log, and yield them in batches. Raises
+        MissingVerdicts."""
+        for group in batches_of(records):
+            yield self.feed(group)
 
     def feed(self, records: Sequence[Record]) -> RatedBatch:
         """Rate the rounds in the next records, edited by all corrections of the log. A record that
-        starts a season must not follow a round here (`batches_of`). Raises Unjudged."""
+        starts a season must not follow a round here (`batches_of`). Raises MissingVerdicts."""
         batch = self._log.read(records)
         for each in batch.corrections:
             self.start_season_at(each)
@@ -99,11 +100,15 @@ class Replay:
     def rate(self, reported: LoggedRounds) -> list[Rated]:
         """Rate accepted rounds after the corrections have edited them."""
         rounds, informative = self._log.informative(reported)
-        places, heads, rules = np.flatnonzero(informative), rounds.heads, rounds.rule.tolist()
+        places, heads, rules = (
+            np.flatnonzero(informative),
+            rounds.heads,
+            rounds.config_index.tolist(),
+        )
         keys = ((heads[i].ladder, rules[i]) for i in places.tolist())
         return [
-            self._rate(ladder, rule, rounds, places[some], reported.offset)
-            for (ladder, rule), some in places_by(keys).items()
+            self._rate(ladder, rule, rounds, places[group], reported.offset)
+            for (ladder, rule), group in indices_by(keys).items()
         ]
 
     def _rate(
@@ -123,5 +128,5 @@ class Replay:
         if len(waves.bounds) > 2:  # with a single wave the order stays
             rows = rows[spread(bounds(own.sizes)[waves.order], own.sizes[waves.order])]
             own, chosen = own.take(waves.order), chosen[waves.order]
-        folded = pool.rate_rows(own, rows, waves.bounds, offsets[chosen])
-        return Rated(chosen, own, pool, pool.rule, rows, folded)
+        result = pool.rate_rows(own, rows, waves.bounds, offsets[chosen])
+        return Rated(chosen, own, pool, pool.rule, rows, result)

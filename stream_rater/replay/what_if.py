@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.columns.arrays import Ints
-from stream_rater.config.ladders import one_ladder
+from stream_rater.config.ladders import any_ladder
 from stream_rater.contract.events import EPOCH, Entry, RoundCompleted, to_json
 from stream_rater.contract.record import Record
 from stream_rater.rating.prediction.forecast import Believed
@@ -19,7 +19,7 @@ from stream_rater.rating.seasons import seen
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.pool import ONE_WAVE, Pool
 from stream_rater.replay.sequential import Rated
-from stream_rater.rounds.batch import RoundBatch, Standings
+from stream_rater.rounds.batch import OneRound, RoundBatch
 from stream_rater.rounds.decoder import RoundDecoder
 
 NOT_YET = -1
@@ -78,15 +78,15 @@ def what_if(pool: Pool, edits: Edits, round_: RoundBatch) -> Rated | None:
     """Rate one round on a copy of a ladder's pool, which stays as it is. Returns None if the round
     would change no rating. `edits`: the edits that apply to future rounds."""
     now = edits.edited(round_, NOT_YET)
-    if now is None or not Standings(now).is_informative(skip_all_tied=pool.rating.skip_all_tied):
+    if now is None or not OneRound(now).is_informative(skip_all_tied=pool.rating.skip_all_tied):
         return None
     copy = pool.part(now.names)
     rows = copy.rows(now.names)
-    folded = copy.rate_rows(now, rows, ONE_WAVE, np.zeros(1, np.int64))
-    return Rated(np.zeros(1, np.int64), now, copy, copy.rule, rows, folded)
+    result = copy.rate_rows(now, rows, ONE_WAVE, np.zeros(1, np.int64))
+    return Rated(np.zeros(1, np.int64), now, copy, copy.rule, rows, result)
 
 
-def foreseen(
+def rate_future_round(
     known: KnownBeliefs, standings: Sequence[Entry], weight: float = 1.0,
     performance_ceiling: float | None = None,
 ) -> Rated | None:  # fmt: skip
@@ -99,14 +99,14 @@ def foreseen(
             weight=weight, performance_ceiling=performance_ceiling,
         )
     )  # fmt: skip
-    decoder = RoundDecoder(one_ladder(known.pool.rating))
-    rounds, (refusal,) = decoder.decode([Record(0, 0, value, received_s=float("inf"))])
-    if refusal is not None:
-        raise refusal
+    decoder = RoundDecoder(any_ladder(known.pool.rating))
+    rounds, (rejection,) = decoder.decode([Record(0, 0, value, received_s=float("inf"))])
+    if rejection is not None:
+        raise rejection
     return what_if(known.pool, known.edits, rounds)
 
 
-def by_sides(rated: Rated, sides: Sequence[Sequence[str]], edits: Edits) -> tuple[Ints, Ints]:
+def order_by_sides(rated: Rated, sides: Sequence[Sequence[str]], edits: Edits) -> tuple[Ints, Ints]:
     """(P,) the indices of the round's players in the order of `sides`, and (P,) the index of each
     one's side in that order. Players whom corrections remove are left out."""
     given = [(player, i) for i, side in enumerate(sides) for player in side]

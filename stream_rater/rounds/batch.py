@@ -20,13 +20,13 @@ from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract import events
 from stream_rater.contract.events import Round
-from stream_rater.rating.model import DID_NOT_FINISH, NOBODY, Places, Table, Wave, look_up
+from stream_rater.rating.model import DID_NOT_FINISH, NO_FIXED, Places, Table, Wave, look_up
 from stream_rater.rounds.ragged import Ragged, functions_of
 
 MAX_TIME_LENGTH = 64
 """The most characters of a time. They suffice for any clock, and the text is copied to every event
 of the round."""
-FEW = 32
+MOST_INSERTED = 32
 """The most entries that are sorted by insertion."""
 
 
@@ -64,7 +64,7 @@ class RoundBatch(Ragged, gc=False):
     """(R,) the relative weight of the round's evidence."""
     ceiling: Floats
     """(R,) the cap on performances; infinite for none."""
-    rule: Ints
+    config_index: Ints
     """(R,) the index of the rating configuration among the decoder's `ratings`; 0 in the
     laboratory."""
     unknown: Flags
@@ -83,16 +83,16 @@ class RoundBatch(Ragged, gc=False):
     """(P,) the ids of the players; empty in the laboratory, which identifies players by their
     rows."""
 
-    def __getitem__(self, i: int) -> "Standings":
+    def __getitem__(self, i: int) -> "OneRound":
         if i >= len(self):
             raise IndexError(i)
-        return Standings(self.slice(i, i + 1))
+        return OneRound(self.slice(i, i + 1))
 
-    def __iter__(self) -> Iterator["Standings"]:
+    def __iter__(self) -> Iterator["OneRound"]:
         players, entries = bounds(self.sizes).tolist(), bounds(self.entries).tolist()
         cut = functions_of(RoundBatch).cut
         for i, (own, its) in enumerate(zip(pairwise(players), pairwise(entries), strict=True)):
-            yield Standings(cut(self, i, i + 1, *own, *its))
+            yield OneRound(cut(self, i, i + 1, *own, *its))
 
     def wave(self, header: Table, rows: Ints | None = None, fixed: Collection[str] = ()) -> Wave:
         """The wave of these rounds, as stage 1 takes it. They share no player.
@@ -103,7 +103,7 @@ class RoundBatch(Ragged, gc=False):
         known = look_up(header, np.arange(len(header)) if rows is None else rows)
         return self._wave(*known, fixed)
 
-    def unseen_wave(self, fixed: Collection[str] = ()) -> Wave:
+    def wave_without_beliefs(self, fixed: Collection[str] = ()) -> Wave:
         """The wave of these rounds without their players' beliefs: the caller must write its
         columns mu, sigma, rounds and last_time. The rounds may share players."""
         n = len(self.share)
@@ -125,10 +125,10 @@ class RoundBatch(Ragged, gc=False):
             sigma=sigma,
             rounds=played,
             last_time=last_time,
-            fixed=self._are_among(fixed) if fixed else NOBODY,
+            fixed=self._is_among(fixed) if fixed else NO_FIXED,
         )
 
-    def _are_among(self, players: Collection[str]) -> Flags:
+    def _is_among(self, players: Collection[str]) -> Flags:
         chosen = frozenset(players)
         return np.array([name in chosen for name in self.names.texts()], np.bool_)
 
@@ -148,7 +148,7 @@ class RoundBatch(Ragged, gc=False):
         return found
 
 
-class Standings(msgspec.Struct, frozen=True, gc=False):
+class OneRound(msgspec.Struct, frozen=True, gc=False):
     """One round: a view of a batch that has one round."""
 
     batch: RoundBatch
@@ -219,15 +219,15 @@ class Standings(msgspec.Struct, frozen=True, gc=False):
 
 NO_ROUNDS = RoundBatch(
     heads=[], time=(_NONE := np.empty(0, np.int64)), weight=np.empty(0), ceiling=np.empty(0),
-    rule=_NONE, unknown=np.empty(0, np.bool_), entries=_NONE, sizes=_NONE,
+    config_index=_NONE, unknown=np.empty(0, np.bool_), entries=_NONE, sizes=_NONE,
     place=np.empty(0, np.int32), members=_NONE, share=np.empty(0),
     names=StringColumn.of([]),
 )  # fmt: skip
-RoundBatch.nothing = NO_ROUNDS
+RoundBatch.empty = NO_ROUNDS
 
 
 def wave_of(
-    rounds: Sequence[Standings], header: Table, rows: Ints | None = None,
+    rounds: Sequence[OneRound], header: Table, rows: Ints | None = None,
     fixed: Collection[str] = (),
 ) -> Wave:  # fmt: skip
     """The wave of these rounds. The parameters are those of `RoundBatch.wave`."""
@@ -237,18 +237,18 @@ def wave_of(
 # --- rounds as they were reported ----------------------------------------------------------------
 
 
-def as_reported(
+def reported_batch(
     heads: Sequence[RoundHead], unknown: Flags, entries: Ints, sizes: Ints, place: Places,
     members: Ints, share: Floats, names: StringColumn,
 ) -> RoundBatch:  # fmt: skip
     """A batch of rounds as they were reported. Their time, weight and ceiling are blank until
-    `read_heads` writes them, and so is their rule until the decoder writes it."""
+    `fill_from_heads` writes them, and so is their rule until the decoder writes it."""
     n = len(heads)
     blank = np.empty(n, np.int64), np.empty(n), np.empty(n), np.zeros(n, np.int64)
     return RoundBatch(heads, *blank, unknown, entries, sizes, place, members, share, names)
 
 
-def read_heads(rounds: RoundBatch) -> None:
+def fill_from_heads(rounds: RoundBatch) -> None:
     """Write the time, weight and ceiling of each round from its head, which must be a `Round`."""
     heads = cast(Sequence[Round], rounds.heads)
     rounds.time[:] = times_of(heads)
@@ -362,7 +362,7 @@ def _sort_entries(
         last_e, last_p = e + entries[r], p + sizes[r]
         if _are_in_order(place, e, last_e):
             pass
-        elif entries[r] == sizes[r] <= FEW:
+        elif entries[r] == sizes[r] <= MOST_INSERTED:
             _insert(e, last_e, p, place, share, starts, ends, hashes)
         else:
             order = by_place(place[e:last_e])

@@ -17,10 +17,10 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import EVENT_TYPE, ROUND
 from stream_rater.contract.record import Record, header
 from stream_rater.rounds import fallback, fastjson
-from stream_rater.rounds.batch import RoundBatch, Standings, read_heads, sort_entries
+from stream_rater.rounds.batch import OneRound, RoundBatch, fill_from_heads, sort_entries
 from stream_rater.rounds.validation import Candidates, Invalid, LadderTerms, check
 
-TOGETHER_BYTES = 2**20
+SCAN_BYTES = 2**20
 """The most bytes of the records that one call scans."""
 
 NO_PLACES = np.empty(0, np.int64)
@@ -41,55 +41,55 @@ class RoundDecoder:
         self._partitions = partitions
         self._terms = LadderTerms(ladders, partitions)
         self.ratings = self._terms.ratings
-        """The rating configurations of the rounds decoded so far; `RoundBatch.rule` has their
-        indices."""
+        """The rating configurations of the rounds decoded so far; `RoundBatch.config_index` has
+        their indices."""
 
     def informative(self, rounds: RoundBatch) -> Flags:
         """(R,) whether each round changes ratings by its rule."""
         skip = np.array([each.skip_all_tied for each in self.ratings], np.bool_)
-        return rounds.informative(skip[rounds.rule])
+        return rounds.informative(skip[rounds.config_index])
 
-    def read(self, record: Record) -> Standings:
+    def read(self, record: Record) -> OneRound:
         """Decode the round in one record. Raises Invalid."""
-        rounds, (refusal,) = self.decode([record])
-        if refusal is not None:
-            raise refusal
-        return Standings(rounds)
+        rounds, (rejection,) = self.decode([record])
+        if rejection is not None:
+            raise rejection
+        return OneRound(rounds)
 
     def decode(self, records: Sequence[Record]) -> tuple[RoundBatch, Refusals]:
         """The valid rounds in these records, in the order of the records, and the reasons why the
         other records are rejected."""
         values = [each.value or b"" for each in records]
-        refusals = self._unread(records, values)
+        rejections = self._oversized(records, values)
         found, first = [], 0
-        for some in fastjson.runs(values, TOGETHER_BYTES):
-            run = range(first, first + len(some))
-            for places, rounds in self._reported(records, values, run, refusals):
-                found.append(self._checked(records, places, rounds, refusals))
-            first += len(some)
+        for texts in fastjson.runs(values, SCAN_BYTES):
+            run = range(first, first + len(texts))
+            for indices, rounds in self._read_rounds(records, values, run, rejections):
+                found.append(self._validated(records, indices, rounds, rejections))
+            first += len(run)
         if len(found) == 1:
-            return found[0][1], refusals
+            return found[0][1], rejections
         rounds = RoundBatch.concat([each for _, each in found])
         order = np.argsort(np.concatenate([NO_PLACES, *(at for at, _ in found)]), kind="stable")
         in_order = (order == np.arange(len(order))).all()
-        return (rounds if in_order else rounds.take(order)), refusals
+        return (rounds if in_order else rounds.take(order)), rejections
 
-    def _unread(self, records: Sequence[Record], values: Sequence[bytes]) -> Refusals:
+    def _oversized(self, records: Sequence[Record], values: Sequence[bytes]) -> Refusals:
         """By record, the reason why it is not decoded at all; None if it is decoded."""
-        most, refusals = self._limits.max_bytes, Refusals()
+        most, rejections = self._limits.max_bytes, Refusals()
         for each, value in zip(records, values, strict=True):
             why = each.unreadable
             if not why and len(value) > most:
                 why = f"{len(value)} bytes, over the limit of {most}"
-            refusals.append(Invalid("too-large", why) if why else None)
-        return refusals
+            rejections.append(Invalid("too-large", why) if why else None)
+        return rejections
 
-    def _reported(
-        self, records: Sequence[Record], values: Sequence[bytes], some: range, refusals: Refusals
+    def _read_rounds(
+        self, records: Sequence[Record], values: Sequence[bytes], run: range, rejections: Refusals
     ) -> Iterator[tuple[Ints, RoundBatch]]:
         """Yield, for each of the two readers, the places of the records that it read, and their
-        rounds as reported. `some` are the places of the records to read."""
-        left = [i for i in some if refusals[i] is None]
+        rounds as reported. `run` are the places of the records to read."""
+        left = [i for i in run if rejections[i] is None]
         packed = {i for i in left if records[i].headers and _is_packed(records[i])}
         if len(left) > len(packed):
             usual = [i for i in left if i not in packed] if packed else left
@@ -98,26 +98,26 @@ class RoundDecoder:
                 yield np.array(usual, np.int64)[taken], rounds
             others = [usual[i] for i in np.flatnonzero(~taken).tolist()]
             left = sorted([*others, *packed])
-        decoded, places = list[fallback.Decoded](), list[int]()
+        decoded, indices = list[fallback.Decoded](), list[int]()
         for i in left:
             try:
                 each = fallback.decode(values[i], self._limits.max_depth, packed=i in packed)
             except Invalid as invalid:
-                refusals[i] = invalid
+                rejections[i] = invalid
             else:
                 decoded.append(each)
-                places.append(i)
+                indices.append(i)
         if decoded:
-            yield np.array(places, np.int64), fallback.columns_of(decoded)
+            yield np.array(indices, np.int64), fallback.columns_of(decoded)
 
-    def _checked(
-        self, records: Sequence[Record], places: Ints, rounds: RoundBatch, refusals: Refusals
+    def _validated(
+        self, records: Sequence[Record], indices: Ints, rounds: RoundBatch, rejections: Refusals
     ) -> tuple[Ints, RoundBatch]:
-        """Validate rounds that `_reported` yields. Returns, for the valid ones, the places of their
-        records, and the rounds."""
-        own = records if len(places) == len(records) else [records[i] for i in places.tolist()]
-        rounds.rule[:], limits = self._terms.of(rounds.heads, [each.offset for each in own])
-        read_heads(rounds)
+        """Validate rounds that `_read_rounds` yields. Returns, for the valid ones, the places of
+        their records, and the rounds."""
+        own = records if len(indices) == len(records) else [records[i] for i in indices.tolist()]
+        rounds.config_index[:], limits = self._terms.of(rounds.heads, [each.offset for each in own])
+        fill_from_heads(rounds)
         candidates = Candidates(
             rounds=rounds,
             bounds=limits,
@@ -130,11 +130,11 @@ class RoundDecoder:
         found = check(candidates)
         sort_entries(rounds)
         if not any(found):
-            return places, rounds
-        for i, refusal in zip(places.tolist(), found, strict=True):
-            refusals[i] = refusal
-        valid = np.flatnonzero([refusal is None for refusal in found])
-        return places[valid], rounds.take(valid)
+            return indices, rounds
+        for i, rejection in zip(indices.tolist(), found, strict=True):
+            rejections[i] = rejection
+        valid = np.flatnonzero([rejection is None for rejection in found])
+        return indices[valid], rounds.take(valid)
 
 
 def _is_packed(record: Record) -> bool:
@@ -156,7 +156,7 @@ def kind_of(record: Record) -> str:
     return "" if kind == ROUND else kind
 
 
-def places_of(records: Sequence[Record]) -> list[int]:
+def correction_indices(records: Sequence[Record]) -> list[int]:
     """The places of the records whose header says that they are corrections."""
     return [i for i, each in enumerate(records) if each.headers and kind_of(each)]
 

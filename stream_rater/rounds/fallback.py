@@ -19,7 +19,7 @@ from stream_rater.contract import events
 from stream_rater.contract.events import MAX_RANK, UNDECODABLE, Entry, Round, RoundCompleted, shown
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rounds import depth
-from stream_rater.rounds.batch import RoundBatch, as_reported
+from stream_rater.rounds.batch import RoundBatch, reported_batch
 from stream_rater.rounds.validation import (
     LEAST_SHARE,
     NO_RANK,
@@ -58,7 +58,7 @@ def decode(data: bytes, max_depth: int, *, packed: bool) -> Decoded:
     if depth_of(data, max_depth) > max_depth:
         raise Invalid("too-deep", f"nesting deeper than {max_depth}")
     try:
-        return Decoded(_strictly(data, packed=packed), unknown=False)
+        return Decoded(_decode_strictly(data, packed=packed), unknown=False)
     except UNDECODABLE:  # the second decoder finds the reason
         pass
     try:
@@ -71,7 +71,7 @@ def decode(data: bytes, max_depth: int, *, packed: bool) -> Decoded:
         raise Invalid("malformed", str(error)) from None
 
 
-def _strictly(data: bytes, *, packed: bool) -> RoundCompleted:
+def _decode_strictly(data: bytes, *, packed: bool) -> RoundCompleted:
     """Decode the round in a message that has no unknown fields. Raises UNDECODABLE."""
     decode = events.strict_round_from_msgpack if packed else events.strict_round_from_json
     return decode(data)
@@ -81,14 +81,14 @@ def unknown_field(data: bytes, *, packed: bool) -> str:
     """Describe the first unknown field of a round's message, or else the first rank beside `dnf`,
     with its place."""
     try:
-        event = _strictly(data, packed=packed)
+        event = _decode_strictly(data, packed=packed)
     except msgspec.ValidationError as error:
         return shown(str(error)[:LONGEST_TEXT])
-    number = next(i for i, each in enumerate(event.standings) if _is_at_odds(each))
+    number = next(i for i, each in enumerate(event.standings) if _has_rank_and_dnf(each))
     return f"standings[{number}].rank: beside dnf"
 
 
-def _is_at_odds(entry: Entry) -> bool:
+def _has_rank_and_dnf(entry: Entry) -> bool:
     """Whether an entry has a rank although it did not finish."""
     return entry.dnf and entry.rank is not None
 
@@ -113,10 +113,10 @@ def columns_of(decoded: Sequence[Decoded]) -> RoundBatch:
     entries = [entry for each in rounds for entry in each.standings]
     counts = np.array([len(each.standings) for each in rounds], np.int64)
     unknown = np.array([each.unknown for each in decoded], np.bool_)
-    unknown |= rounds_with([_is_at_odds(entry) for entry in entries], counts)
+    unknown |= rounds_with([_has_rank_and_dnf(entry) for entry in entries], counts)
     members, players, share = _players(entries)
     sizes = np.diff(bounds(members)[bounds(counts)])
-    return as_reported(
+    return reported_batch(
         [_head(each) for each in rounds], unknown, counts, sizes, _places(entries), members, share,
         StringColumn.of(players),
     )  # fmt: skip
@@ -163,7 +163,7 @@ def _players(entries: Sequence[Entry]) -> tuple[Ints, list[str], Floats]:
         return (
             np.array([len(team) for team in teams], np.int64),
             [player for team in teams for player in team],
-            np.array([share for some in shares for share in some], np.float64),
+            np.array([share for own in shares for share in own], np.float64),
         )
     ones = np.ones(len(entries), np.int64)
     return ones, cast(list[str], players), np.ones(len(entries))

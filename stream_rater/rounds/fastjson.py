@@ -36,7 +36,7 @@ from stream_rater.contract.events import (
     empty_rounds_from_lines,
 )
 from stream_rater.rating.model import DID_NOT_FINISH, Places
-from stream_rater.rounds.batch import RoundBatch, as_reported
+from stream_rater.rounds.batch import RoundBatch, reported_batch
 
 LEAST_ENTRY = len('{"player":"a","rank":1}')
 """The fewest bytes that an entry takes."""
@@ -62,11 +62,11 @@ STANDINGS, ROUND_ID, LADDER, COMPLETED_AT, WEIGHT, CEILING = (
         b"standings", b"round_id", b"ladder", b"completed_at", b"weight", b"performance_ceiling",
     )
 )  # fmt: skip
-WORD = STANDINGS[1:-1]
+STANDINGS_WORD = STANDINGS[1:-1]
 NOWHERE = -1
 
 
-class Found(NamedTuple):
+class Scanned(NamedTuple):
     """The columns that the kernel writes. They have room for all entries and players that the bytes
     may contain."""
 
@@ -94,7 +94,7 @@ def scan(messages: Sequence[bytes], max_depth: int) -> tuple[RoundBatch, Flags]:
         np.frombuffer(data, np.uint8), round_ends, max_depth, found, names, rests, SECRET_KEY
     )
     taken = entries > 0
-    heads = _around(rests[:rest].tobytes(), messages, taken)
+    heads = _decode_heads(rests[:rest].tobytes(), messages, taken)
     if not data.isascii():
         for i in np.flatnonzero(taken).tolist():
             taken[i] = _is_utf8(messages[i])
@@ -103,16 +103,16 @@ def scan(messages: Sequence[bytes], max_depth: int) -> tuple[RoundBatch, Flags]:
         names[:size].copy(), found.starts[:p].copy(), found.ends[:p].copy(),
         found.hashes[:p].copy(),
     )  # fmt: skip
-    rounds = as_reported(
+    rounds = reported_batch(
         cast(Sequence[Round], heads), unknown > 0, entries, sizes, found.place[:e].copy(),
         found.members[:e].copy(), found.share[:p].copy(), column,
     )  # fmt: skip
     return (rounds if taken.all() else rounds.take(np.flatnonzero(taken))), taken
 
 
-def _room_for(data: bytes) -> Found:
+def _room_for(data: bytes) -> Scanned:
     entries, players = len(data) // LEAST_ENTRY, len(data) // BYTES_PER_PLAYER
-    return Found(
+    return Scanned(
         np.empty(entries, np.int32), np.empty(entries, np.int64), np.empty(players, np.int64),
         np.empty(players, np.int64), np.empty(players, np.uint64), np.empty(players),
     )  # fmt: skip
@@ -124,18 +124,18 @@ def runs(messages: Sequence[bytes], most: int) -> Iterator[Sequence[bytes]]:
     if messages and sum(map(len, messages)) <= most:
         yield messages
         return
-    some, size = list[bytes](), 0
+    run, size = list[bytes](), 0
     for data in messages:
-        if some and size + len(data) > most:
-            yield some
-            some, size = [], 0
-        some.append(data)
+        if run and size + len(data) > most:
+            yield run
+            run, size = [], 0
+        run.append(data)
         size += len(data)
-    if some:
-        yield some
+    if run:
+        yield run
 
 
-def _around(rests: bytes, messages: Sequence[bytes], taken: Flags) -> list[EmptyRound | None]:
+def _decode_heads(rests: bytes, messages: Sequence[bytes], taken: Flags) -> list[EmptyRound | None]:
     """Decode each message's fields outside `standings`. The result is None for a message that is
     not taken. Clear `taken` where msgspec rejects the fields. `rests` has a line for each message
     that is taken.
@@ -271,7 +271,7 @@ def _shares(data: Bytes, i: int, share: Floats, first: int, last: int) -> int:
 
 
 @inlined
-def _name(data: Bytes, quote: int, found: Found, p: int, key: Key) -> int:
+def _name(data: Bytes, quote: int, found: Scanned, p: int, key: Key) -> int:
     """The position after the name that begins with this quote. The name is written as player p."""
     end = _text_end(data, quote)
     if end < 0 or end >= len(data) or data[end] != QUOTE or p >= len(found.ends):
@@ -282,7 +282,7 @@ def _name(data: Bytes, quote: int, found: Found, p: int, key: Key) -> int:
 
 
 @inlined
-def _team(data: Bytes, i: int, found: Found, first: int, key: Key) -> tuple[int, int]:
+def _team(data: Bytes, i: int, found: Scanned, first: int, key: Key) -> tuple[int, int]:
     """The number after the last player in the list at i, and the position after the list."""
     i, p = _after(data, i, OPEN_LIST), first
     while i >= 0:
@@ -308,7 +308,7 @@ def _outcome(data: Bytes, i: int) -> tuple[int, int]:
 
 @inlined
 def _entry(
-    data: Bytes, i: int, max_depth: int, found: Found, e: int, first: int, key: Key
+    data: Bytes, i: int, max_depth: int, found: Scanned, e: int, first: int, key: Key
 ) -> tuple[int, int]:
     """The number after the last player of the entry at i, and the position after the entry."""
     i = _after(data, i, OPEN)
@@ -326,14 +326,14 @@ def _entry(
     found.members[e] = last - first
     end = _after(data, i, CLOSE)
     if end < 0 and before < 0 and max_depth >= TEAM_DEPTH:
-        behind = _after_key(data, _after(data, i, COMMA), SHARES)
-        end = _after(data, _shares(data, behind, found.share, first, last), CLOSE)
+        key_after = _after_key(data, _after(data, i, COMMA), SHARES)
+        end = _after(data, _shares(data, key_after, found.share, first, last), CLOSE)
     return last, end
 
 
 @inlined
 def _entries(
-    data: Bytes, i: int, max_depth: int, found: Found, e: int, p: int, key: Key
+    data: Bytes, i: int, max_depth: int, found: Scanned, e: int, p: int, key: Key
 ) -> tuple[int, int, int]:
     """Read the entries of the list that was opened before i; its first entry is e, and its first
     player p. Returns the numbers after the last entry and the last player, and the position where
@@ -378,7 +378,7 @@ def _unknown_around(data: Bytes, begin: int, close: int, max_depth: int) -> int:
             if not quoted and depth == 1 and before in (OPEN, COMMA):
                 unknown += not _is_known(data, i)
             quoted = not quoted
-        elif c == WORD[0] and _is_at(data, i, WORD):
+        elif c == STANDINGS_WORD[0] and _is_at(data, i, STANDINGS_WORD):
             named += 1
         elif not quoted and c in (OPEN, OPEN_LIST):
             depth += 1
@@ -392,7 +392,7 @@ def _unknown_around(data: Bytes, begin: int, close: int, max_depth: int) -> int:
 
 
 @inlined
-def _put_rest(data: Bytes, begin: int, close: int, out: Bytes, at: int) -> int:
+def _copy_rest(data: Bytes, begin: int, close: int, out: Bytes, at: int) -> int:
     """Copy the text outside the list to `out`, as one line. Returns the position after the line."""
     end = put(out, put(out, at, data, 0, begin), data, close, len(data))
     for i in range(at, end):
@@ -404,7 +404,7 @@ def _put_rest(data: Bytes, begin: int, close: int, out: Bytes, at: int) -> int:
 
 @kernel
 def scan_all(
-    data: Bytes, round_ends: Ints, max_depth: int, found: Found, names: Bytes, rests: Bytes,
+    data: Bytes, round_ends: Ints, max_depth: int, found: Scanned, names: Bytes, rests: Bytes,
     key: Key,
 ) -> tuple[Ints, int, int]:  # fmt: skip
     """(3, R) the number of entries, of players, and of unknown keys outside the list, for each
@@ -419,7 +419,7 @@ def scan_all(
         unknown = _unknown_around(own, begin, close, max_depth) if close >= 0 else NOWHERE
         if unknown >= 0:
             size = compact(own, found.starts[p:last_p], found.ends[p:last_p], names, size)
-            rest = _put_rest(own, begin, close, rests, rest)
+            rest = _copy_rest(own, begin, close, rests, rest)
             counts[0, r], counts[1, r], counts[2, r] = last_e - e, last_p - p, unknown
             e, p = last_e, last_p
         start = round_ends[r]

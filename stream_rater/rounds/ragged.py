@@ -39,7 +39,7 @@ class Ragged(msgspec.Struct, gc=False):
 
     per_entry: ClassVar[tuple[str, ...]] = ()
     per_player: ClassVar[tuple[str, ...]] = ()
-    nothing: ClassVar[Any] = None
+    empty: ClassVar[Any] = None
     """The object of the subclass that has no rounds."""
 
     def __len__(self) -> int:
@@ -64,12 +64,12 @@ class Ragged(msgspec.Struct, gc=False):
         return view
 
     @classmethod
-    def concat(cls, some: Sequence[Self]) -> Self:
+    def concat(cls, batches: Sequence[Self]) -> Self:
         """Concatenate the rounds of these objects."""
-        own = [each for each in some if len(each)]
+        own = [each for each in batches if len(each)]
         if len(own) < 2:
-            nothing: Self = cls.nothing
-            return own[0] if own else nothing
+            empty: Self = cls.empty
+            return own[0] if own else empty
         joined: Self = functions_of(cls).concat(own)
         return joined
 
@@ -111,12 +111,12 @@ _NESTED = "self.{0}.take({1})", "self.{0}.slice({1}0, {1}1)", "type(some[0].{0})
 def functions_of(cls: type[Ragged]) -> Functions:
     """The compiled functions of a class. A loop over single rounds calls them directly."""
     rows = dict.fromkeys(cls.per_entry, "e") | dict.fromkeys(cls.per_player, "p")
-    ways = [
-        [way.format(each.name, rows.get(each.name, "r"), f"[x.{each.name} for x in some]")
-         for way in _ways(each.type)]
+    expressions = [
+        [expression.format(each.name, rows.get(each.name, "r"), f"[x.{each.name} for x in some]")
+         for expression in _expressions(each.type)]
         for each in msgspec.structs.fields(cls)
     ]  # fmt: skip
-    take, cut, concat = map(", ".join, zip(*ways, strict=True))
+    take, cut, concat = map(", ".join, zip(*expressions, strict=True))
     entries = "e = rows_of(self.entries, r)" if cls.per_entry else ""
     known: dict[str, Any] = {
         "cls": cls, "rows_of": rows_of, "chain": chain, "join": np.concatenate,
@@ -126,7 +126,7 @@ def functions_of(cls: type[Ragged]) -> Functions:
     return Functions(known["take"], known["cut"], known["concat"])
 
 
-def _ways(kind: Any) -> tuple[str, str, str]:
+def _expressions(kind: Any) -> tuple[str, str, str]:
     if get_origin(kind) is np.ndarray:
         return _ARRAY
     if kind is StringColumn:

@@ -65,7 +65,7 @@ class Invalid(Exception):
         """The ladder and the id of the round, as far as its record could be read, cut to the
         longest length of ids."""
 
-    def tell(self, ladder: str, round_id: str) -> None:
+    def set_round(self, ladder: str, round_id: str) -> None:
         """Set the ladder and the id of the round."""
         self.ladder, self.round_id = ladder[:MAX_ID_BYTES], round_id[:MAX_ID_BYTES]
 
@@ -132,7 +132,7 @@ def rounds_with(broken: npt.ArrayLike, sizes: Ints) -> Flags:
     return found
 
 
-class Rule(NamedTuple):
+class ValidationRule(NamedTuple):
     """One rule of validity."""
 
     code: str
@@ -226,27 +226,27 @@ def _first(broken: Flags, sizes: Ints, i: int) -> tuple[int, int]:
     return number, start + number
 
 
-def _no_place(c: Candidates) -> Flags:
+def _lacks_place(c: Candidates) -> Flags:
     """(E,) whether each entry has no place."""
     broken: Flags = c.rounds.place < DID_NOT_FINISH
     return broken
 
 
 def _place_message(c: Candidates, i: int) -> str:
-    number, at = _first(_no_place(c), c.rounds.entries, i)
+    number, at = _first(_lacks_place(c), c.rounds.entries, i)
     if c.rounds.place[at] == NO_RANK:
         return f"standings[{number}]: neither rank nor dnf"
     return f"standings[{number}].rank: not in 1..{MAX_RANK}"
 
 
-def _nobody(c: Candidates) -> Flags:
+def _no_players(c: Candidates) -> Flags:
     """(E,) whether each entry has no players."""
     broken: Flags = c.rounds.members == 0
     return broken
 
 
-def _nobody_message(c: Candidates, i: int) -> str:
-    number, _ = _first(_nobody(c), c.rounds.entries, i)
+def _no_players_message(c: Candidates, i: int) -> str:
+    number, _ = _first(_no_players(c), c.rounds.entries, i)
     return f"standings[{number}]: needs a player or a team, one of them"
 
 
@@ -272,7 +272,7 @@ def _no_player(c: Candidates) -> Flags:
     return rounds_with(bad, c.rounds.sizes)
 
 
-def _by_place(c: Candidates, i: int) -> list[str]:
+def _players_by_place(c: Candidates, i: int) -> list[str]:
     """The players of round i, in order of place. Each of its entries must have a place."""
     rounds = c.rounds
     starts, first = bounds(rounds.members), int(rounds.entries[:i].sum())
@@ -282,7 +282,7 @@ def _by_place(c: Candidates, i: int) -> list[str]:
 
 
 def _player_message(c: Candidates, i: int) -> str:
-    player = next(each for each in _by_place(c, i) if id_mistake(each))
+    player = next(each for each in _players_by_place(c, i) if id_mistake(each))
     return f"player {player[:MAX_ID_BYTES]!r}: {id_mistake(player)}"
 
 
@@ -298,7 +298,7 @@ def _are_distinct(sizes: Ints, hashes: Hashes) -> Flags:
     return found
 
 
-def _twice(c: Candidates) -> Flags:
+def _repeated_player(c: Candidates) -> Flags:
     broken = ~_are_distinct(c.rounds.sizes, c.rounds.names.hashes)
     for i in np.flatnonzero(broken).tolist():
         start, size = int(c.rounds.sizes[:i].sum()), int(c.rounds.sizes[i])
@@ -306,43 +306,49 @@ def _twice(c: Candidates) -> Flags:
     return broken
 
 
-def _twice_message(c: Candidates, i: int) -> str:
-    player = Counter(_by_place(c, i)).most_common(1)[0][0]
+def _repeated_player_message(c: Candidates, i: int) -> str:
+    player = Counter(_players_by_place(c, i)).most_common(1)[0][0]
     return f"player {player!r} stands in the round twice"
 
 
 RULES = (
-    Rule("bad-id", _no_round_id, _round_id_message),
-    Rule("bad-id", lambda c: c.bounds.named == 0, _ladder_message),
-    Rule("unknown-ladder", lambda c: c.bounds.known == 0, _unknown_message),
-    Rule(
+    ValidationRule("bad-id", _no_round_id, _round_id_message),
+    ValidationRule("bad-id", lambda c: c.bounds.named == 0, _ladder_message),
+    ValidationRule("unknown-ladder", lambda c: c.bounds.known == 0, _unknown_message),
+    ValidationRule(
         "malformed",
         lambda c: c.rounds.unknown & (c.bounds.strict != 0),
         lambda c, i: c.unknown_field(i),
     ),
-    Rule("bad-time", lambda c: c.rounds.time == timestamps.UNUSUAL, _time_message),
-    Rule(
+    ValidationRule("bad-time", lambda c: c.rounds.time == timestamps.UNUSUAL, _time_message),
+    ValidationRule(
         "bad-time",
         lambda c: c.rounds.time < EARLIEST,
         lambda c, i: "completed_at: before the year 1900",
     ),
-    Rule(
+    ValidationRule(
         "bad-time", lambda c: c.rounds.time > c.received_s + c.bounds.most_ahead_s, _ahead_message
     ),
-    Rule(
+    ValidationRule(
         "bad-weight",
         lambda c: ~((c.rounds.weight > 0.0) & (c.rounds.weight <= c.bounds.most_weight)),
         _weight_message,
     ),
-    Rule("malformed", lambda c: ~(c.rounds.ceiling >= LEAST_CEILING), _ceiling_message),
-    Rule("too-few-entries", lambda c: c.rounds.entries < MIN_ENTRIES, _few_message),
-    Rule("too-many-entries", lambda c: c.rounds.entries > c.bounds.most_entries, _many_message),
-    Rule("bad-rank", lambda c: rounds_with(_no_place(c), c.rounds.entries), _place_message),
-    Rule("malformed", lambda c: rounds_with(_nobody(c), c.rounds.entries), _nobody_message),
-    Rule("bad-shares", _bad_shares, lambda c, i: c.shares_mistake(i)),
-    Rule("bad-id", _no_player, _player_message),
-    Rule("duplicate-player", _twice, _twice_message),
-    Rule(
+    ValidationRule("malformed", lambda c: ~(c.rounds.ceiling >= LEAST_CEILING), _ceiling_message),
+    ValidationRule("too-few-entries", lambda c: c.rounds.entries < MIN_ENTRIES, _few_message),
+    ValidationRule(
+        "too-many-entries", lambda c: c.rounds.entries > c.bounds.most_entries, _many_message
+    ),
+    ValidationRule(
+        "bad-rank", lambda c: rounds_with(_lacks_place(c), c.rounds.entries), _place_message
+    ),
+    ValidationRule(
+        "malformed", lambda c: rounds_with(_no_players(c), c.rounds.entries), _no_players_message
+    ),
+    ValidationRule("bad-shares", _bad_shares, lambda c, i: c.shares_mistake(i)),
+    ValidationRule("bad-id", _no_player, _player_message),
+    ValidationRule("duplicate-player", _repeated_player, _repeated_player_message),
+    ValidationRule(
         "wrong-partition",
         lambda c: (c.partition != c.bounds.home) & (c.partitions != ANYWHERE),
         _partition_message,
@@ -357,16 +363,16 @@ def check(candidates: Candidates) -> list[Invalid | None]:
     """Validate rounds. Returns, for each round, the reason why it is rejected, or None if it is
     valid."""
     heads = candidates.rounds.heads
-    refusals: list[Invalid | None] = [None] * len(heads)
+    rejections: list[Invalid | None] = [None] * len(heads)
     for rule in RULES:
         broken = rule.broken(candidates)
         if not broken.any():
             continue
         for i in np.flatnonzero(broken).tolist():
-            if refusals[i] is None:
-                refusals[i] = refusal = Invalid(rule.code, rule.message(candidates, i))
-                refusal.tell(heads[i].ladder, heads[i].round_id)
-    return refusals
+            if rejections[i] is None:
+                rejections[i] = rejection = Invalid(rule.code, rule.message(candidates, i))
+                rejection.set_round(heads[i].ladder, heads[i].round_id)
+    return rejections
 
 
 # --- limits by ladder ----------------------------------------------------------------------------
@@ -376,9 +382,9 @@ class _Terms(NamedTuple):
     """How the rounds of a ladder are rated and limited. The last seven fields are those of
     Bounds."""
 
-    steady: bool = True
+    is_steady: bool = True
     """Whether the terms hold at every offset."""
-    rule: int = -1
+    config_index: int = -1
     """The index of the rating configuration; -1 if the ladder is unknown."""
     named: bool = False
     known: bool = False
@@ -398,15 +404,15 @@ class LadderTerms:
         """The rating configurations of the ladders looked up so far."""
         self._ladders = ladders
         self._partitions = partitions
-        self._numbers: dict[int, int] = {}
-        self._known: dict[str, _Terms] = {}
+        self._indices: dict[int, int] = {}
+        self._cache: dict[str, _Terms] = {}
 
     def of(self, heads: Sequence[RoundHead], offsets: Sequence[int]) -> tuple[Ints, Bounds]:
         """(R,) the index of each round's rating configuration, -1 where the ladder is unknown; and
         the rounds' bounds. `offsets` are those at which the rounds were read."""
         ladders = [head.ladder for head in heads]
         which = {ladder: i for i, ladder in enumerate(dict.fromkeys(ladders))}
-        table = np.array([self._remembered(ladder) for ladder in which], np.float64)
+        table = np.array([self._cached_terms(ladder) for ladder in which], np.float64)
         table = table[[*map(which.__getitem__, ladders)]]
         if not table[:, 0].all():
             for i in np.flatnonzero(table[:, 0] == 0).tolist():
@@ -414,18 +420,18 @@ class LadderTerms:
         columns = table.T
         return columns[1].astype(np.int64), Bounds(*columns[2:])
 
-    def _remembered(self, ladder: str) -> _Terms:
+    def _cached_terms(self, ladder: str) -> _Terms:
         """The terms of a ladder, from the cache if they are in it. They are not steady if they
         depend on the offset."""
-        terms = self._known.get(ladder)
+        terms = self._cache.get(ladder)
         if terms is None:
             named = self._ladders.ladders.get(ladder)
-            steady = named is None or named.offsets == (0,)
-            terms = self._look_up(ladder, 0)._replace(steady=steady)
+            is_steady = named is None or named.offsets == (0,)
+            terms = self._look_up(ladder, 0)._replace(is_steady=is_steady)
             if len(ladder) <= MAX_ID_BYTES:
-                if len(self._known) == MOST_LADDERS:
-                    self._known.clear()
-                self._known[ladder] = terms
+                if len(self._cache) == MOST_LADDERS:
+                    self._cache.clear()
+                self._cache[ladder] = terms
         return terms
 
     def _look_up(self, ladder: str, offset: int) -> _Terms:
@@ -436,12 +442,12 @@ class LadderTerms:
         limits = terms.limits
         home = partition_of(ladder, self._partitions) if self._partitions else ANYWHERE
         return _Terms(
-            True, self._number(terms.rating), True, True, limits.max_entries, limits.max_weight,
+            True, self._index_of(terms.rating), True, True, limits.max_entries, limits.max_weight,
             limits.max_skew_s, limits.unknown_fields == "reject", home,
         )  # fmt: skip
 
-    def _number(self, rating: RatingConfig) -> int:
-        number = self._numbers.setdefault(id(rating), len(self.ratings))
+    def _index_of(self, rating: RatingConfig) -> int:
+        number = self._indices.setdefault(id(rating), len(self.ratings))
         if number == len(self.ratings):
             self.ratings.append(rating)
         return number
@@ -474,9 +480,11 @@ class DuplicateWindow:
         self._latest[key] = offset
         self._recent.append((offset, key))
         if earlier is not None:
-            twice = Invalid("duplicate-round", f"round_id {round_id!r} stands at offset {earlier}")
-            twice.tell(ladder, round_id)
-            raise twice
+            duplicate = Invalid(
+                "duplicate-round", f"round_id {round_id!r} stands at offset {earlier}"
+            )
+            duplicate.set_round(ladder, round_id)
+            raise duplicate
 
     def _forget_before(self, offset: int) -> None:
         while self._recent and self._recent[0][0] < offset:

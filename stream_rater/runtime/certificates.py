@@ -28,10 +28,10 @@ def not_after(path: str) -> float | None:
 
 def _not_after(der: bytes) -> float:
     at, _ = _inside(der, _inside(der, 0)[0])  # Certificate, TBSCertificate
-    at = _behind(der, at) if der[at] == VERSION else at
+    at = _end_of(der, at) if der[at] == VERSION else at
     for _ in range(FIELDS_BEFORE_VALIDITY):
-        at = _behind(der, at)
-    at = _behind(der, _inside(der, at)[0])  # Validity: notBefore, notAfter
+        at = _end_of(der, at)
+    at = _end_of(der, _inside(der, at)[0])  # Validity: notBefore, notAfter
     start, end = _inside(der, at)
     text = der[start:end].decode("ascii")
     return datetime.strptime(text, FORMATS[der[at]]).replace(tzinfo=UTC).timestamp()
@@ -46,5 +46,5 @@ def _inside(der: bytes, at: int) -> tuple[int, int]:
     return start, start + length
 
 
-def _behind(der: bytes, at: int) -> int:
+def _end_of(der: bytes, at: int) -> int:
     return _inside(der, at)[1]

@@ -69,8 +69,8 @@ class Server(uvicorn.Server):
         logger = logging.getLogger("uvicorn")
         logger.addHandler(logging.NullHandler())  # errors of clients are not logged
         logger.propagate = False
-        most = _allowed_connections(limits.connections)
-        self.open = OpenConnections(most, limits.per_address, made_room)
+        max_total = _allowed_connections(limits.connections)
+        self.open = OpenConnections(max_total, limits.per_address, made_room)
         connection: Any = partial(Connection, self.open, limits)
         super().__init__(
             uvicorn.Config(
@@ -291,10 +291,10 @@ class OpenConnections:
     make room, the connection is closed that has been idle longest; busy connections stay.
     """
 
-    def __init__(self, most: int, per_address: int, made_room: Callable[[str], None]) -> None:
-        """`most`: all connections; `per_address`: those of one address, 0 means no limit.
+    def __init__(self, max_total: int, per_address: int, made_room: Callable[[str], None]) -> None:
+        """`max_total`: all connections; `per_address`: those of one address, 0 means no limit.
         `made_room` is called with `address` or `all` when a connection is closed."""
-        self._most, self._per_address, self._made_room = most, per_address, made_room
+        self._max_total, self._per_address, self._made_room = max_total, per_address, made_room
         self._address_of: dict[Closable, str] = {}
         self._counts: Counter[str] = Counter()
         """By address, the number of its connections."""
@@ -311,9 +311,9 @@ class OpenConnections:
         self._address_of[connection] = address
         self._counts[address] += 1
         if self._per_address and self._counts[address] > self._per_address:
-            own = (each for each in self._idle if self._address_of[each] == address)
-            self._close(next(own, connection), "address")
-        elif len(self) > self._most:
+            idle_of_address = (each for each in self._idle if self._address_of[each] == address)
+            self._close(next(idle_of_address, connection), "address")
+        elif len(self) > self._max_total:
             self._close(next(iter(self._idle), connection), "all")
         self.idle(connection)
 

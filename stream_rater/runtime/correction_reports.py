@@ -11,12 +11,12 @@ LOG_EVERY_S = 10.0
 NONE_LEFT = 1.0
 """The progress of a partition without a correction."""
 
-AT_MOST = 0.99
+MAX_UNFINISHED = 0.99
 """The greatest progress of a correction before all of its parts are sent."""
 
 
 @dataclass(slots=True)
-class _Work:
+class _CorrectionProgress:
     """The work on one correction."""
 
     offset: int
@@ -31,19 +31,19 @@ class CorrectionReports:
     def __init__(self, log: structlog.stdlib.BoundLogger, clock: Callable[[], float]) -> None:
         self._log = log
         self._clock = clock
-        self._works: dict[int, _Work] = {}
+        self._in_progress: dict[int, _CorrectionProgress] = {}
         """By partition, the work on its correction."""
 
     def progress(self, partition: int) -> float:
         """The share of the work on a partition's correction that is done; 1 if it has none."""
-        work = self._works.get(partition)
+        work = self._in_progress.get(partition)
         return NONE_LEFT if work is None else work.progress
 
     def progressed(self, ladder: str, partition: int, offset: int, progress: float) -> None:
         """The work on a correction has reached this share."""
-        now_s, work = self._clock(), self._works.get(partition)
+        now_s, work = self._clock(), self._in_progress.get(partition)
         if work is None or work.offset != offset:
-            work = self._works[partition] = _Work(offset, now_s, now_s)
+            work = self._in_progress[partition] = _CorrectionProgress(offset, now_s, now_s)
             self._log.info("correcting", ladder=ladder, partition=partition, offset=offset)
         elif now_s - work.logged_s >= LOG_EVERY_S:
             work.logged_s = now_s
@@ -51,17 +51,17 @@ class CorrectionReports:
                 "correcting", ladder=ladder, partition=partition, offset=offset,
                 done=f"{progress:.0%}",
             )  # fmt: skip
-        work.progress = min(progress, AT_MOST)
+        work.progress = min(progress, MAX_UNFINISHED)
 
     def done(self, ladder: str, partition: int, offset: int, refused: int) -> None:
         """The work is done; `refused` corrections were rejected."""
-        work = self._works.pop(partition, None)
+        work = self._in_progress.pop(partition, None)
         took_s = 0.0 if work is None else self._clock() - work.begun_s
         self._log.info(
             "corrected", ladder=ladder, partition=partition, offset=offset, refused=refused,
             took_s=round(took_s, 3),
         )  # fmt: skip
 
-    def keep(self, partitions: Collection[int]) -> None:
+    def keep_only(self, partitions: Collection[int]) -> None:
         """Forget the work on all other partitions: other workers do it."""
-        self._works = {p: work for p, work in self._works.items() if p in partitions}
+        self._in_progress = {p: work for p, work in self._in_progress.items() if p in partitions}

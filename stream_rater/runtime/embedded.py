@@ -46,7 +46,7 @@ class Engine:
     def settle(self) -> None:
         """Run until every round is rated and published."""
         while not self._idle():
-            self._machines = [self._turn(*machine) for machine in self._machines]
+            self._machines = [self._step(*machine) for machine in self._machines]
 
     def _idle(self) -> bool:
         log = self.log
@@ -55,7 +55,7 @@ class Engine:
             for shard, parts in enumerate(log.parts)
         )
 
-    def _turn(
+    def _step(
         self, worker: MemoryDriver, machine: "Machine", effect: Effect[Any]
     ) -> "tuple[MemoryDriver, Machine, Effect[Any]]":
         worker.now_s = self._now_s

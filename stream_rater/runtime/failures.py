@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from stream_rater.adapters.kafka.topics import TopicMismatch
 from stream_rater.adapters.redis.checks import StoreMismatch
 from stream_rater.adapters.redis.metadata import LayoutMismatch
-from stream_rater.config.errors import BadConfiguration, Failed, OtherBits
-from stream_rater.contract.errors import CannotGoOn, Denied, Trouble
+from stream_rater.config.errors import ArithmeticMismatch, BadConfiguration, Failed
+from stream_rater.contract.errors import Denied, Trouble, Unrecoverable
 
 
 @contextmanager
@@ -19,5 +19,5 @@ def named_failures() -> Iterator[None]:
         raise BadConfiguration(str(error)) from None
     except BrokenPipeError:
         raise  # the process that reads our output has ended
-    except (Trouble, CannotGoOn, Denied, OSError, OtherBits) as error:
+    except (Trouble, Unrecoverable, Denied, OSError, ArithmeticMismatch) as error:
         raise Failed(str(error)) from None

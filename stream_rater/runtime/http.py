@@ -62,7 +62,7 @@ class Server:
 
 def application(registry: CollectorRegistry, unhealthy: Reasons, unready: Reasons) -> Application:
     """The ASGI application. Each probe answers 200, or 503 with one reason per line."""
-    metrics = _Metrics(registry)
+    metrics = _MetricsPage(registry)
     probes = dict(zip(PROBES, (unhealthy, unready), strict=True))
 
     async def page(scope: Any) -> Page:
@@ -101,7 +101,7 @@ async def probe(reasons: Reasons) -> tuple[int, str]:
     return (503 if lines else 200), "".join(f"{each}\n" for each in lines or ["ok"])
 
 
-class _Metrics:
+class _MetricsPage:
     """The page /metrics, for one event loop."""
 
     def __init__(self, registry: CollectorRegistry) -> None:

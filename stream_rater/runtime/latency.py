@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from stream_rater.contract.record import Record
 
-MOST = 1000
+MOST_FOLLOWED = 1000
 """The number of records of a partition that are followed at the same time."""
 
 Observe = Callable[[float], None]
@@ -42,7 +42,7 @@ class LatencyTracker:
             return
         self._ahead(max(0.0, first.received_s - self._clock()))
         followed = self._followed.setdefault(first.partition, deque())
-        if len(followed) < MOST and (not followed or followed[-1][0] < first.offset):
+        if len(followed) < MOST_FOLLOWED and (not followed or followed[-1][0] < first.offset):
             followed.append((first.offset, first.received_s))
 
     def finished(self, next_offsets: Mapping[int, int]) -> None:
@@ -52,6 +52,6 @@ class LatencyTracker:
             while followed and followed[0][0] < end:
                 self._waited(max(0.0, self._clock() - followed.popleft()[1]))
 
-    def keep(self, partitions: Collection[int]) -> None:
+    def keep_only(self, partitions: Collection[int]) -> None:
         """Forget the records of all other partitions: other workers finish them."""
         self._followed = {p: each for p, each in self._followed.items() if p in partitions}

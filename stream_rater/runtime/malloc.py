@@ -25,7 +25,7 @@ OBJECTS_PER_COLLECTION = 1_000_000
 takes a fifth of a worker's time, at 50,000 a tenth."""
 
 
-def keep() -> None:
+def configure() -> None:
     """Apply the settings to this process."""
     gc.set_threshold(OBJECTS_PER_COLLECTION)
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -23,7 +23,7 @@ from prometheus_client import (
 
 from stream_rater.contract.errors import CAUSES, Denied, Trouble
 from stream_rater.contract.record import Record, trace_of
-from stream_rater.pipeline.observer import Observer, Traced, unwatched
+from stream_rater.pipeline.observer import Observer, Traced, no_spans
 from stream_rater.pipeline.ports import Polled, Rejection
 from stream_rater.rounds.batch import RoundHead
 from stream_rater.rounds.validation import CODES
@@ -50,7 +50,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         self._declare_work()
         self._declare_health()
-        self._declare_surroundings()
+        self._declare_environment()
         for labelled, values in (
             (self.rounds, ("accepted", "rejected", "scattered", "resumed")),
             (self.rejected, CODES),
@@ -161,7 +161,7 @@ class Metrics:
             registry=self.registry,
         )
 
-    def _declare_surroundings(self) -> None:
+    def _declare_environment(self) -> None:
         self.info = Info(
             "stream_rater",
             "Release and kernel version. Different kernel versions compute different bits.",
@@ -205,24 +205,24 @@ class ServiceObserver(Observer):
         metrics: Metrics,
         role: str,
         log: structlog.stdlib.BoundLogger,
-        spans: Callable[[Iterable[Traced]], AbstractContextManager[object]] = unwatched,
+        spans: Callable[[Iterable[Traced]], AbstractContextManager[object]] = no_spans,
     ) -> None:
         self._spans = spans
         self._metrics = metrics
         self._role = role
         self._log = log
         self._logged_s: dict[str, float] = {}
-        self._replayed: Counts[int] = Counts()
+        self._refilled: Counts[int] = Counts()
         """By shard that is being refilled, the number of updates that were applied again."""
         self.finished: dict[int, int] = {}
         """By partition, the next offset to be finished."""
-        self.behind: Collection[int] = ()
+        self.reading_ids: Collection[int] = ()
         """Partitions whose round ids before the committed offset are still being read."""
         self.refused: dict[int, str] = {}
         """The reason for each shard that is unavailable."""
         self.refused_ladders: dict[str, str] = {}
         """The reason for each ladder that is unavailable."""
-        self._waits = LatencyTracker(
+        self._latency = LatencyTracker(
             metrics.latency.labels(role).observe, metrics.ahead.labels(role).set, time.time
         )
         self.corrections = CorrectionReports(log, time.monotonic)
@@ -233,13 +233,13 @@ class ServiceObserver(Observer):
 
     def polled(self, polled: Polled) -> None:
         """A poll has returned records."""
-        self._waits.polled(polled.records, self.finished)
+        self._latency.polled(polled.records, self.finished)
 
     def owned(self, partitions: frozenset[int]) -> None:
         self._metrics.owned.labels(self._role).set(len(partitions))
         self._metrics.assignments.labels(self._role).inc()
-        self._waits.keep(partitions)
-        self.corrections.keep(partitions)
+        self._latency.keep_only(partitions)
+        self.corrections.keep_only(partitions)
         self.refused = {s: why for s, why in self.refused.items() if s in partitions}
         if not partitions:
             self.refused_ladders = {}
@@ -248,7 +248,7 @@ class ServiceObserver(Observer):
         self._log.info("owned", partitions=sorted(partitions))
 
     def reading_back(self, partitions: Collection[int]) -> None:
-        self.behind = partitions
+        self.reading_ids = partitions
 
     def rounds_accepted(self, records: Sequence[Record], rounds: Sequence[RoundHead]) -> None:
         self._accepted.inc(len(rounds))
@@ -268,25 +268,25 @@ class ServiceObserver(Observer):
         self._metrics.rounds.labels("rejected").inc()
         self._metrics.rejected.labels(code).inc()
         ids = {"ladder": rejection.ladder, "round": rejection.round_id}
-        self._sometimes(
+        self._warn_seldom(
             code, "round rejected", code=code, error=rejection.message, partition=record.partition,
             offset=record.offset, **{name: known for name, known in ids.items() if known},
             **_traced(record),
         )  # fmt: skip
 
-    def partitions_resting(self, partitions: frozenset[int]) -> None:
+    def partitions_paused(self, partitions: frozenset[int]) -> None:
         self._metrics.paused.set(len(partitions))
         if partitions:
-            self._sometimes(
+            self._warn_seldom(
                 "paused", "partitions paused: too many rejections", partitions=sorted(partitions)
             )
         else:
             self._log.info("no partition is paused")
 
-    def at_work(self, rounds: Iterable[Traced]) -> AbstractContextManager[object]:
+    def working_on(self, rounds: Iterable[Traced]) -> AbstractContextManager[object]:
         return self._spans(rounds)
 
-    def rounds_scattered(self, rounds: int, players: int) -> None:
+    def rounds_sent(self, rounds: int, players: int) -> None:
         self._metrics.rounds.labels("scattered").inc(rounds)
         self._log.debug("wave sent", rounds=rounds, players=players)
 
@@ -294,14 +294,14 @@ class ServiceObserver(Observer):
         self._metrics.rounds.labels("resumed").inc(rounds)
 
     def beliefs_applied(
-        self, shard: int, end: int, applied: int, repeated: int, *, replayed: bool
+        self, shard: int, end: int, applied: int, repeated: int, *, refilled: bool
     ) -> None:
         self._log.debug(
             "beliefs applied", shard=shard, offset=end, applied=applied, repeated=repeated
         )
-        self._metrics.updates.labels("replayed" if replayed else "applied").inc(applied)
-        if replayed:
-            self._replayed[shard] += applied
+        self._metrics.updates.labels("replayed" if refilled else "applied").inc(applied)
+        if refilled:
+            self._refilled[shard] += applied
         self._metrics.updates.labels("repeated").inc(repeated)
 
     def events_published(self, events: int, *, settled: bool) -> None:
@@ -317,11 +317,11 @@ class ServiceObserver(Observer):
     def checkpoint_failed(self, reason: str) -> None:
         """A checkpoint could not be read, written or deleted. Nothing waits for it."""
         self._metrics.checkpoints.inc()
-        self._sometimes("checkpoint", "checkpoint not written, or not read", reason=reason)
+        self._warn_seldom("checkpoint", "checkpoint not written, or not read", reason=reason)
 
     def positions(self, next_offsets: Mapping[int, int]) -> None:
         self.finished.update(next_offsets)
-        self._waits.finished(next_offsets)
+        self._latency.finished(next_offsets)
 
     def rounds_missing(self, partition: int, committed: int, start: int) -> None:
         self._log.error(
@@ -331,15 +331,15 @@ class ServiceObserver(Observer):
 
     def started_over(self, trouble: Trouble) -> None:
         self._metrics.troubles.labels(self._role, trouble.cause).inc()
-        self.corrections.keep(())  # their work begins again
-        self._sometimes("trouble", "started over", reason=str(trouble))
+        self.corrections.keep_only(())  # their work begins again
+        self._warn_seldom("trouble", "started over", reason=str(trouble))
 
     def recovered(self, after_s: float) -> None:
         """The role works again, `after_s` seconds after the first trouble."""
         self._log.info("recovered", after_s=round(after_s, 3))
 
     def shard_refilled(self, shard: int, offset: int) -> None:
-        updates = self._replayed.pop(shard, 0)
+        updates = self._refilled.pop(shard, 0)
         self._log.info("shard refilled from the log", shard=shard, offset=offset, updates=updates)
 
     def denied(self, error: Denied) -> None:
@@ -352,14 +352,14 @@ class ServiceObserver(Observer):
             self._log.info("shard resumed", shard=shard)
 
     def part_ignored(self, shard: int, offset: int, reason: str) -> None:
-        self._sometimes(
+        self._warn_seldom(
             "foreign", "foreign message among the parts", shard=shard, offset=offset, reason=reason
         )
 
     def shard_refused(self, shard: int, reason: str, offset: int | None = None) -> None:
         if self.refused.get(shard) != reason:
-            where = {} if offset is None else {"offset": offset}
-            self._log.error("shard refused", shard=shard, **where, reason=reason)
+            place = {} if offset is None else {"offset": offset}
+            self._log.error("shard refused", shard=shard, **place, reason=reason)
         self.refused[shard] = reason
         self._metrics.refused.set(len(self.refused))
 
@@ -375,7 +375,7 @@ class ServiceObserver(Observer):
             self._metrics.refused_ladders.set(len(self.refused_ladders))
             self._log.info("ladder resumed", ladder=ladder)
 
-    def _sometimes(self, kind: str, event: str, **fields: object) -> None:
+    def _warn_seldom(self, kind: str, event: str, **fields: object) -> None:
         now_s = time.monotonic()
         if now_s - self._logged_s.get(kind, -LOG_EVERY_S) >= LOG_EVERY_S:
             self._logged_s[kind] = now_s

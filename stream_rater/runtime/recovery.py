@@ -36,7 +36,7 @@ class Recovery:
             return
         if type(effect) is self._failing:
             self._failing = None
-        reads = isinstance(effect, Poll) and not effect.full
+        reads = isinstance(effect, Poll) and not effect.no_fetch
         now_s = self._clock()
         if reads and (self._failing is None or now_s - self._last_s >= QUIET_S):
             self._report(now_s - self._since_s)

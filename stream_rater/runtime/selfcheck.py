@@ -25,8 +25,8 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.sharding import shards_of
 from stream_rater.columns.strings import StringColumn
-from stream_rater.config.errors import OtherBits
-from stream_rater.config.ladders import Ladder, one_ladder
+from stream_rater.config.errors import ArithmeticMismatch
+from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.contract.record import Record
 from stream_rater.rating import parameters, seasons
 from stream_rater.rating.parameters import EloMMR, RatingConfig, Season
@@ -59,10 +59,10 @@ def _round(number: int, players: int = 7) -> bytes:
     ranks = [1 + (i * 7 + number * 3) % (players - 2) for i in range(players)]
     solo = [f'{{"player":"p{i}","rank":{rank}}}' for i, rank in enumerate(ranks)]
     team = '{"team":["t0","t1"],"shares":[1,0.5],"rank":2}'
-    gone = '{"player":"gone","dnf":true}'
+    dnf = '{"player":"gone","dnf":true}'
     return (
         f'{{"round_id":"r{number}","ladder":"x","completed_at":"2026-01-{1 + number:02}T00:00:00Z",'
-        f'"weight":{1.0 + 0.25 * (number % 3)},"standings":[{",".join([*solo, team, gone])}]}}'
+        f'"weight":{1.0 + 0.25 * (number % 3)},"standings":[{",".join([*solo, team, dnf])}]}}'
     ).encode()
 
 
@@ -86,7 +86,7 @@ def fingerprint() -> str:
         weight_limit=0.2, sigma_limit=80.0, rho=0.5, drift_per_day=3.0, newcomer_weights=(0.6,),
         history=4,
     )  # fmt: skip
-    decoder, pool = RoundDecoder(one_ladder(config)), Pool(Ladder(rating=config))
+    decoder, pool = RoundDecoder(any_ladder(config)), Pool(Ladder(rating=config))
     digest = hashlib.sha256(bytes([KERNEL_VERSION]))
     for number, size in enumerate([*SMALL_ROUNDS * (7,), *LARGER_ROUNDS]):
         if number == SEASON_STARTS:
@@ -102,23 +102,23 @@ def fingerprint() -> str:
     digest.update(shards_of(["a", "abcd", "Straße"], 1000).tobytes())
     depth.json_depth(b"[]", 0)  # the kernel, which small rounds do not need
     StringColumn.concat([StringColumn.of(["a", "b"])])  # for messages in both forms
-    encoding.reads(0, PlayerColumn.of([("x", "a")]), 50)
-    encoding.writes(0, BeliefColumn.of([(("x", "a"), b"a")]), 50)
+    encoding.encode_reads(0, PlayerColumn.of([("x", "a")]), 50)
+    encoding.encode_writes(0, BeliefColumn.of([(("x", "a"), b"a")]), 50)
     digest.update(bytes([depth.msgpack_depth(b"\x91\x91\x01", 16)]))
     return digest.hexdigest()[:16]
 
 
 def check() -> None:
-    """Raise OtherBits if this machine's arithmetic differs."""
+    """Raise ArithmeticMismatch if this machine's arithmetic differs."""
     found = fingerprint()
     if found != EXPECTED:
-        raise OtherBits(
+        raise ArithmeticMismatch(
             f"the kernels' test vector is {found} here, this release expects {EXPECTED}: ratings "
             "would differ from other workers'; do not mix this machine with them"
         )
 
 
-def warning() -> str | None:
+def slow_processor() -> str | None:
     """A warning for operators if this processor is slow for our kernels; otherwise None."""
     if platform.machine() != "x86_64" or llvm.get_host_cpu_features().get("fma", True):
         return None
@@ -131,7 +131,7 @@ def warning() -> str | None:
 def compile_for(rating: RatingConfig) -> None:
     """Compile all kernels that both state machines call for a ladder with this configuration, by
     rating a few rounds one after the other."""
-    engine = embedded.Engine(one_ladder(rating))
+    engine = embedded.Engine(any_ladder(rating))
     for number in range(3):
         for value in (_round(number), _usual_round(number)):
             engine.log.submit(0, value, received_s=math.inf)
@@ -142,11 +142,11 @@ def compile_for_full_histories() -> None:
     """Compile stage 2 also for full histories, which offline commands and tests use and no record
     stores."""
     config = msgspec.structs.replace(SYSTEMS[0], history="full")
-    decoder, pool = RoundDecoder(one_ladder(config)), Pool(Ladder(rating=config))
+    decoder, pool = RoundDecoder(any_ladder(config)), Pool(Ladder(rating=config))
     pool.rate(decoder.read(_record(0, 7)), 0)
 
 
-def keep_bytecode() -> None:
+def write_bytecode() -> None:
     """Write the modules' bytecode beside them, if that directory is writable.
 
     Without it, every start of a command compiles the modules, which takes a tenth of a second.
@@ -160,7 +160,7 @@ def main() -> None:
     """Check the arithmetic, then compile the kernels for Elo-MMR. With `--all`, compile them for
     every system, and print how long each took."""
     compile_progress.on_stderr()
-    keep_bytecode()
+    write_bytecode()
     check()
     if "--all" not in sys.argv[1:]:
         compile_for(SYSTEMS[0])

@@ -21,11 +21,21 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import TEMPLATE, Ladders
 from stream_rater.config.settings import PREFIX, Settings
-from stream_rater.contract.errors import CannotGoOn, Denied, LogTrouble, NotesOfAnotherLog, Trouble
+from stream_rater.contract.errors import (
+    Denied,
+    LadderEventsMismatch,
+    LogTrouble,
+    Trouble,
+    Unrecoverable,
+)
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.pipeline.estimator.estimator import Estimator
-from stream_rater.pipeline.ladder_history import AtOdds, LadderLog, announce
-from stream_rater.pipeline.ladder_history import notes as noted
+from stream_rater.pipeline.ladder_history import (
+    LadderContradiction,
+    LadderLog,
+    announce,
+    encode_histories,
+)
 from stream_rater.pipeline.ports import Effect, Poll, Step
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime import certificates, log, selfcheck
@@ -73,62 +83,68 @@ def other_counts(
     """Yield a warning for each count that is set and differs from the topic's. The topic's count is
     used."""
     for setting, topic in (("partitions", topics.rounds), ("shards", topics.parts)):
-        asked, there = getattr(settings, setting), partitions[topic]
-        if asked not in (there, getattr(Settings(), setting)):
+        configured, actual = getattr(settings, setting), partitions[topic]
+        if configured not in (actual, getattr(Settings(), setting)):
             yield (
-                f"{PREFIX}{setting.upper()} is {asked}, but {topic} has {there} partitions: "
-                f"{there} are used; the setting counts only where the service creates the topic"
+                f"{PREFIX}{setting.upper()} is {configured}, but {topic} has {actual} partitions: "
+                f"{actual} are used; the setting counts only where the service creates the topic"
             )
 
 
-def removed(ladders: Ladders, ladder_log: LadderLog) -> str:
+def removed_ladders(ladders: Ladders, ladder_log: LadderLog) -> str:
     """A message about rated ladders that the ladders file does not rate; empty if there are none.
 
     After a rebuild with a file that lacks a ladder, the ladder has no ladder events. Then the file
     may lack it.
     """
-    gone = [
-        each for each in ladder_log.ladders if ladder_log.noted(each) and not ladders.find(each)
+    missing = [
+        each for each in ladder_log.ladders if ladder_log.in_force(each) and not ladders.find(each)
     ]
-    if not gone:
+    if not missing:
         return ""
-    others = {1: "", 2: " (and 1 other)"}.get(len(gone), f" (and {len(gone) - 1} others)")
+    others = {1: "", 2: " (and 1 other)"}.get(len(missing), f" (and {len(missing) - 1} others)")
     return (
-        f"ladder {gone[0]!r}{others} was rated and is not in the ladders file: its rounds would be "
-        "rejected and its ratings stay as they are; put it back, or, to remove it with its "
+        f"ladder {missing[0]!r}{others} was rated and is not in the ladders file: its rounds would "
+        "be rejected and its ratings stay as they are; put it back, or, to remove it with its "
         "ratings, stop all workers and run `stream-rater rebuild --replace`"
     )
 
 
-def check_ladders(ladders: Ladders, notes: LadderEvents, ends: Callable[[], Sequence[int]]) -> None:
+def check_ladders(
+    ladders: Ladders, ladder_events: LadderEvents, ends: Callable[[], Sequence[int]]
+) -> None:
     """Check the ladders file against the ladder events, and these against the log of rounds. Then
     announce the file's changes. Raises BadConfiguration if anything is contradictory."""
-    own = {each: ladders.history(each) for each in ladders.ladders if each != TEMPLATE}
-    if TEMPLATE not in ladders.ladders and (gone := removed(ladders, notes.read())):
-        raise BadConfiguration(gone)
+    histories = {each: ladders.history(each) for each in ladders.ladders if each != TEMPLATE}
+    if TEMPLATE not in ladders.ladders and (
+        missing := removed_ladders(ladders, ladder_events.read())
+    ):
+        raise BadConfiguration(missing)
 
     def end_of(ladder: str) -> int:
         found = ends()
         return found[partition_of(ladder, len(found))]
 
-    for ladder, noted_ in notes.read().corrections.items():
-        last = max((max(each.place) for each in noted_), default=-1)
+    for ladder, corrections in ladder_events.read().corrections.items():
+        last = max((max(each.place) for each in corrections), default=-1)
         if last >= end_of(ladder):
-            raise BadConfiguration(str(NotesOfAnotherLog(ladder, last)))
+            raise BadConfiguration(str(LadderEventsMismatch(ladder, last)))
     try:
-        if own:
-            announce(own, notes, end_of, uuid.uuid4().hex)
-    except AtOdds as error:
+        if histories:
+            announce(histories, ladder_events, end_of, uuid.uuid4().hex)
+    except LadderContradiction as error:
         raise BadConfiguration(str(error)) from None
 
 
-def import_notes(store: RedisStore, notes: LadderEvents) -> None:
+def import_ladder_histories(store: RedisStore, ladder_events: LadderEvents) -> None:
     """Append the ladder histories that an older release stored in Redis to the ladder events. Two
     workers may do so at once."""
     if found := store.layout.old_notes():
-        ladder_log = notes.read()
-        missing = {each: told for each, told in found.items() if not ladder_log.noted(each)}
-        notes.write(noted("noted", missing))
+        ladder_log = ladder_events.read()
+        missing = {
+            each: history for each, history in found.items() if not ladder_log.in_force(each)
+        }
+        ladder_events.write(encode_histories("noted", missing))
 
 
 @dataclass
@@ -136,28 +152,28 @@ class Role:
     """One running state machine."""
 
     name: str
-    worker: Driver
+    driver: Driver
     observer: ServiceObserver
     machine: Step[Any]
     failure: BaseException | None = None
     trouble: str = ""
     """The reason why it started over and does not read yet; empty if it reads."""
-    seen_s: float = 0.0
-    silent_s: float = 0.0
+    last_polled_s: float = 0.0
+    stalled_s: float = 0.0
 
-    def silent(self, slice_s: float) -> float:
+    def stalled(self, slice_s: float) -> float:
         """The seconds since its last poll, without the time for which the whole process was frozen.
 
         The caller must call this every `slice_s` seconds.
         """
-        polled_s = self.worker.polled_s
-        self.silent_s = self.silent_s + slice_s if polled_s == self.seen_s else 0.0
-        self.seen_s = polled_s
-        return self.silent_s
+        polled_s = self.driver.polled_s
+        self.stalled_s = self.stalled_s + slice_s if polled_s == self.last_polled_s else 0.0
+        self.last_polled_s = polled_s
+        return self.stalled_s
 
-    def behind(self) -> int:
+    def lag(self) -> int:
         """The largest number of unfinished records of any partition."""
-        ends, finished = self.worker.input.lag(), self.observer.finished
+        ends, finished = self.driver.input.high_watermarks(), self.observer.finished
         return max((end - finished.get(p, end) for p, end in ends.items()), default=0)
 
     def drive(self, on_end: Callable[[], None]) -> None:
@@ -171,9 +187,9 @@ class Role:
                 )
                 outcome, trouble = None, None
                 try:
-                    outcome = self.worker.perform(effect)
+                    outcome = self.driver.perform(effect)
                     recovery.succeeded(effect)
-                    if isinstance(effect, Poll) and not effect.full:
+                    if isinstance(effect, Poll) and not effect.no_fetch:
                         self.trouble = ""
                 except Trouble as error:
                     recovery.failed(effect)
@@ -191,7 +207,7 @@ class Role:
 
     def _leave(self) -> None:
         try:
-            self.worker.input.close()
+            self.driver.input.close()
         except Exception as error:
             self.failure = self.failure or error
 
@@ -212,13 +228,13 @@ class Service:
         partitions = admin.check_topics()
         for warning in admin.warnings:
             self.log.warning(warning)
-        for told in other_counts(settings, admin.topics, partitions):
-            self.log.warning(told)
+        for text in other_counts(settings, admin.topics, partitions):
+            self.log.warning(text)
         self._shards = partitions[admin.topics.parts]
         self._prepare_store(admin, partitions, estimates="estimator" in roles)
         self._admin = admin
         self._partitions = partitions
-        self._tell_surroundings()
+        self._report_environment()
         self._roles = [self._role(name) for name in sorted(roles)]
         self.metrics.ready.set_function(lambda: float(not self.unready()))
 
@@ -229,16 +245,18 @@ class Service:
         store.check_layout(layout_of(self._settings, admin, partitions))
         store.layout.begin(KERNEL_VERSION)
         if estimates:
-            notes, rounds = LadderEvents(self._settings, admin), admin.topics.rounds
-            import_notes(store, notes)
-            check_ladders(self._ladders, notes, lambda: admin.ends(rounds, partitions[rounds]))
-            notes.close()
+            ladder_events, rounds = LadderEvents(self._settings, admin), admin.topics.rounds
+            import_ladder_histories(store, ladder_events)
+            check_ladders(
+                self._ladders, ladder_events, lambda: admin.ends(rounds, partitions[rounds])
+            )
+            ladder_events.close()
         store.close()
 
-    def _tell_surroundings(self) -> None:
-        slow = selfcheck.warning()
-        for told in (*([slow] if slow else []), *cautions_of(self._ladders)):
-            self.log.warning(told)
+    def _report_environment(self) -> None:
+        slow = selfcheck.slow_processor()
+        for text in (*([slow] if slow else []), *cautions_of(self._ladders)):
+            self.log.warning(text)
         release = metadata.version("stream-rater")
         self.metrics.info.info({"version": release, "kernel": str(KERNEL_VERSION)})
         settings = self._settings
@@ -261,16 +279,16 @@ class Service:
         self.metrics.partitions.labels(name).set(self._partitions[topic])
         observer = ServiceObserver(self.metrics, name, log.logger(name), spans_of(name, topic))
         input_.on_committed = observer.positions
-        self._lag.add(topic, input_.lag, observer, corrections=estimating)
+        self._lag.add(topic, input_.high_watermarks, observer, corrections=estimating)
         store = RedisStore(self._settings)
         store.checkpoints.on_failure = observer.checkpoint_failed
-        worker = Driver(
+        driver = Driver(
             self._settings, input_, self._admin, store, name,
             stop=self._stop,
             on_effect=lambda stage, s: self.metrics.seconds.labels(name, stage).observe(s),
         )  # fmt: skip
-        worker.on_polled = observer.polled
-        worker.on_encoding = lambda encoding: self.metrics.hashes.labels(encoding).inc()
+        driver.on_polled = observer.polled
+        driver.on_encoding = lambda encoding: self.metrics.hashes.labels(encoding).inc()
         if estimating:
             machine = Estimator(
                 self._ladders, self._shards, self._partitions[topic],
@@ -282,7 +300,7 @@ class Service:
             ).run()  # fmt: skip
         else:
             machine = Updater(self._shards, observer=observer).run()
-        return Role(name, worker, observer, machine)
+        return Role(name, driver, observer, machine)
 
     def run(self) -> None:
         """Run until `stop` is called or a role fails.
@@ -298,9 +316,9 @@ class Service:
         for thread in threads:
             thread.start()
         self.log.info("running", roles=[role.name for role in self._roles], pid=os.getpid())
-        late = self._await(threads)
+        late = self._wait_for(threads)
         for role in self._roles:
-            if isinstance(role.failure, Fenced | Denied | CannotGoOn):
+            if isinstance(role.failure, Fenced | Denied | Unrecoverable):
                 raise LogTrouble(f"{role.name}: {role.failure}")
             if role.failure is not None:
                 raise role.failure
@@ -308,19 +326,19 @@ class Service:
             raise LogTrouble(f"{', '.join(late)} did not finish within {STOP_S:g} s")
         self.log.info("stopped")
 
-    def _await(self, threads: Sequence[threading.Thread]) -> list[str]:
+    def _wait_for(self, threads: Sequence[threading.Thread]) -> list[str]:
         """Wait until all threads have ended. Returns the names of the threads that are late.
 
         It waits in slices, so that signals are handled, and logs once that the process is ready.
         Raises LogTrouble if a role hangs.
         """
-        told = False
+        is_announced = False
         while not self._stop.wait(SLICE_S):
-            if hung := [role.name for role in self._roles if role.silent(SLICE_S) > HUNG_S]:
+            if hung := [role.name for role in self._roles if role.stalled(SLICE_S) > HUNG_S]:
                 raise LogTrouble(f"{', '.join(hung)}: in a call that does not return")
-            if not (told or self.unready()):
+            if not (is_announced or self.unready()):
                 self.log.info("ready")
-                told = True
+                is_announced = True
         deadline_s = time.monotonic() + STOP_S
         for thread in threads:
             thread.join(max(0.0, deadline_s - time.monotonic()))
@@ -334,9 +352,9 @@ class Service:
         """The reasons why the process should be restarted: the roles that no longer poll."""
         now_s = time.monotonic()
         return [
-            f"{role.name}: no poll for {now_s - role.worker.polled_s:.0f} s"
+            f"{role.name}: no poll for {now_s - role.driver.polled_s:.0f} s"
             for role in self._roles
-            if now_s - role.worker.polled_s > STALE_S
+            if now_s - role.driver.polled_s > STALE_S
         ]
 
     def unready(self) -> list[str]:
@@ -345,16 +363,16 @@ class Service:
         reasons = self.unhealthy()
         most = self._settings.ready_lag or math.inf
         for role in self._roles:
-            if (behind := role.behind()) > most:
-                reasons.append(f"{role.name}: {behind} records of a partition behind")
-            if not role.worker.input.joined:
+            if (lag := role.lag()) > most:
+                reasons.append(f"{role.name}: {lag} records of a partition behind")
+            if not role.driver.input.joined:
                 reasons.append(f"{role.name}: not in its consumer group yet")
-            elif not role.worker.input.settled:
+            elif not role.driver.input.settled:
                 reasons.append(f"{role.name}: no share of its consumer group's work yet")
-            unopened = role.worker.input.unopened()
-            if unopened and not role.observer.refused:
-                reasons.append(f"{role.name}: not opened yet: {unopened}")
-            elif back := role.observer.behind:
+            not_read = role.driver.input.not_read()
+            if not_read and not role.observer.refused:
+                reasons.append(f"{role.name}: not opened yet: {not_read}")
+            elif back := role.observer.reading_ids:
                 reasons.append(f"{role.name}: still reading the round ids of {sorted(back)}")
             if role.trouble:
                 reasons.append(f"{role.name}: {role.trouble}")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-from stream_rater.pipeline.observer import Traced, unwatched
+from stream_rater.pipeline.observer import Traced, no_spans
 
 try:
     from opentelemetry import trace
@@ -25,7 +25,7 @@ NAMES: Final = {"estimator": "estimate", "updater": "update"}
 
 def spans_of(role: str, topic: str) -> Callable[[Iterable[Traced]], AbstractContextManager[object]]:
     """A context manager that records a span for each traced round of a topic."""
-    return _Spans(NAMES[role], topic).around if AVAILABLE else unwatched
+    return _Spans(NAMES[role], topic).around if AVAILABLE else no_spans
 
 
 class _Spans:
@@ -38,19 +38,19 @@ class _Spans:
     @contextmanager
     def around(self, rounds: Iterable[Traced]) -> Iterator[None]:
         """One span per round, each as long as the block. They record an exception of the block."""
-        begun = [self._begun(each) for each in rounds]
+        spans = [self._start_span(each) for each in rounds]
         try:
             yield
         except Exception as error:
-            for span in begun:
+            for span in spans:
                 span.record_exception(error)
                 span.set_status(trace.StatusCode.ERROR, str(error))
             raise
         finally:
-            for span in begun:
+            for span in spans:
                 span.end()
 
-    def _begun(self, each: Traced) -> "trace.Span":
+    def _start_span(self, each: Traced) -> "trace.Span":
         carried = {name: value.decode() for name, value in each.trace.headers()}
         return self._tracer.start_span(
             self._name,

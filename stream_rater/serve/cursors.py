@@ -23,7 +23,7 @@ class BadCursor(ValueError):
     """The text is not a cursor of this API."""
 
 
-class Place(NamedTuple):
+class AfterRow(NamedTuple):
     """The place after the row of this player with this rating. Greater ratings come first; players
     of equal rating are in order of the bytes of their ids."""
 
@@ -40,13 +40,13 @@ class _Cursor(msgspec.Struct, frozen=True, array_like=True):
 _decode = msgspec.msgpack.Decoder(_Cursor).decode
 
 
-def written(place: Place) -> str:
+def encode_cursor(place: AfterRow) -> str:
     """The cursor of a place."""
     packed = msgspec.msgpack.encode(_Cursor(VERSION, place.rating, place.player))
     return base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
 
 
-def read(cursor: str) -> Place:
+def decode_cursor(cursor: str) -> AfterRow:
     """The place of a cursor. Raises BadCursor."""
     try:
         if len(cursor) > MOST_CHARACTERS:
@@ -59,7 +59,7 @@ def read(cursor: str) -> Place:
             raise ValueError
     except (ValueError, binascii.Error, msgspec.DecodeError, UnicodeError):
         raise BadCursor("take `next` of the page before as it is, or leave `cursor` out") from None
-    return Place(found.rating, found.player)
+    return AfterRow(found.rating, found.player)
 
 
 # --- ranks ---

@@ -74,24 +74,24 @@ class LadderSummary(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 History = tuple[IndexedChange, ...]
 
-player_from = msgspec.msgpack.Decoder(IndexedPlayer).decode
-history_from = msgspec.msgpack.Decoder(History).decode
-summary_from = msgspec.msgpack.Decoder(LadderSummary).decode
-packed = msgspec.msgpack.Encoder().encode
+decode_player = msgspec.msgpack.Decoder(IndexedPlayer).decode
+decode_history = msgspec.msgpack.Decoder(History).decode
+decode_summary = msgspec.msgpack.Decoder(LadderSummary).decode
+encode_entry = msgspec.msgpack.Encoder().encode
 
 
-_several = msgspec.msgpack.Decoder(list[IndexedPlayer | None]).decode
-_NOBODY = b"\xc0"
+_decode_all = msgspec.msgpack.Decoder(list[IndexedPlayer | None]).decode
+_NIL = b"\xc0"
 """None in MessagePack."""
 
 
-def players_from(records: Sequence[bytes | None]) -> list[IndexedPlayer | None]:
+def decode_players(records: Sequence[bytes | None]) -> list[IndexedPlayer | None]:
     """Decode these records in one call; None for a player without a record."""
     head = b"\xdd" + len(records).to_bytes(4, "big")
-    return _several(head + b"".join([_NOBODY if each is None else each for each in records]))
+    return _decode_all(head + b"".join([_NIL if each is None else each for each in records]))
 
 
-class Indexed(NamedTuple):
+class LadderIndex(NamedTuple):
     """A part of a ladder's index: some players, and the data about all players."""
 
     players: Mapping[str, IndexedPlayer]
@@ -123,7 +123,7 @@ def bin_of(rating: float) -> int:
     return BIN * math.floor(rating / BIN)
 
 
-class Erased(NamedTuple):
+class PlayerErased(NamedTuple):
     """A record without a value: the index must forget the player. Each partition with events of the
     player has such a record after them."""
 
@@ -131,48 +131,52 @@ class Erased(NamedTuple):
     player: str
 
 
-Change = RatingChanged | Erased
+IndexEvent = RatingChanged | PlayerErased
 
 
-def folded(before: Indexed, events: Iterable[Change], kept: int) -> Indexed:
+def apply_events(
+    before: LadderIndex, events: Iterable[IndexEvent], max_changes: int
+) -> LadderIndex:
     """The index after these events of one ladder. `before` has every player of these events who is
-    in the index. Each history keeps its newest `kept` changes."""
+    in the index. Each history keeps its newest `max_changes` changes."""
     players, histories = dict(before.players), dict(before.histories)
     bins, summary = dict(before.bins), before.summary
     for event in events:
         player = event.player
-        if isinstance(event, Erased):
+        if isinstance(event, PlayerErased):
             histories.pop(player, None)
-            if (known := players.pop(player, None)) is not None:
-                _count(bins, known, -1)
-                count = summary.players - (known.rounds > 0)
+            if (previous := players.pop(player, None)) is not None:
+                _count_listed(bins, previous, -1)
+                count = summary.players - (previous.rounds > 0)
                 summary = msgspec.structs.replace(summary, players=count)
             continue
-        if kept:
-            histories[player] = _with_change(histories.get(player, ()), change_of(event), kept)
-        known, new = players.get(player), player_of(event)
-        if known is not None and known.offset >= new.offset:
+        if max_changes:
+            histories[player] = _with_change(
+                histories.get(player, ()), change_of(event), max_changes
+            )
+        previous, new = players.get(player), player_of(event)
+        if previous is not None and previous.offset >= new.offset:
             continue
         players[player] = new
-        _count(bins, known, -1)
-        _count(bins, new, 1)
-        count = summary.players + (new.rounds > 0) - (known is not None and known.rounds > 0)
+        _count_listed(bins, previous, -1)
+        _count_listed(bins, new, 1)
+        count = summary.players + (new.rounds > 0) - (previous is not None and previous.rounds > 0)
         summary = msgspec.structs.replace(summary, players=count)
         if new.offset > summary.offset:
             summary = LadderSummary(count, new.offset, new.completed_at, new.season)
-    return Indexed(players, histories, bins, summary)
+    return LadderIndex(players, histories, bins, summary)
 
 
-def _count(bins: dict[int, int], player: IndexedPlayer | None, step: int) -> None:
+def _count_listed(bins: dict[int, int], player: IndexedPlayer | None, step: int) -> None:
     """Add `step` to the histogram's count for a player, if the player is listed."""
     if player is not None and player.listed:
         at = bin_of(player.rating)
         bins[at] = bins.get(at, 0) + step
 
 
-def _with_change(history: History, change: IndexedChange, kept: int) -> History:
+def _with_change(history: History, change: IndexedChange, max_changes: int) -> History:
     """The history with the change, in order of offset, without duplicates of the change."""
     if not history or history[-1].offset < change.offset:
-        return (*history, change)[-kept:]
+        return (*history, change)[-max_changes:]
     others = [each for each in history if each.offset != change.offset]
-    return tuple(sorted([*others, change], key=lambda each: each.offset))[-kept:]
+    return tuple(sorted([*others, change], key=lambda each: each.offset))[-max_changes:]

@@ -14,24 +14,24 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.rating.factor import WIDTH_SHIFT, factors_of, weights_of
 from stream_rater.rating.model import Beliefs
 from stream_rater.rating.stages import RatingRule
-from stream_rater.serve.answers import ExplainAnswer, FactorAnswer
+from stream_rater.serve.bodies import ExplainAnswer, FactorAnswer
 from stream_rater.serve.entries import IndexedChange
 
 MOST_NAMED = 3
 """The number of performances that the words describe one by one."""
 
 
-def explained(
+def explain_belief(
     player: str, beliefs: Beliefs, rule: RatingRule, history: Sequence[IndexedChange]
 ) -> ExplainAnswer:
     """Explain the belief about one player who has played. `beliefs` has one row, in the form that
     records store."""
     header: Any = beliefs.header[0]
     count = int(header["count"])
-    held = factors_of(beliefs)[0, :count]
-    at, weight, pull = _parts(header, held)
+    factors = factors_of(beliefs)[0, :count]
+    at, weight, pull = _factor_columns(header, factors)
     order = [0, *(1 + np.argsort(-weight[1:], kind="stable")).tolist()]
-    rounds = [[], *_rounds(header, beliefs.factors[0, :count], held[:, 0], history)]
+    rounds = [[], *_rounds(header, beliefs.factors[0, :count], factors[:, 0], history)]
     parts = [
         FactorAnswer(
             at=float(at[i]), weight=float(weight[i]), pull=float(pull[i]), rounds=rounds[i]
@@ -46,18 +46,18 @@ def explained(
     )  # fmt: skip
 
 
-def _parts(header: Any, held: Floats) -> tuple[Floats, Floats, Floats]:
+def _factor_columns(header: Any, factors: Floats) -> tuple[Floats, Floats, Floats]:
     """The places, weights and pulls of the Gaussian and of K performances, each (1 + K,).
 
-    A place is a rating, the weights add up to 1, and a pull is in points. `held`: (K, 3) rows
+    A place is a rating, the weights add up to 1, and a pull is in points. `factors`: (K, 3) rows
     (p, a, r).
     """
     mu, precision = float(header["mu"]), float(header["precision"])
-    p, a, r = held.T
+    p, a, r = factors.T
     strength, tanh = header["scale"] * r, np.tanh((mu - p) * a)
     force = np.concatenate([[precision * (header["center"] - mu)], -strength * tanh])
     slope = precision + float(np.sum(strength * a * (1.0 - tanh * tanh)))
-    weight = np.concatenate([[precision], weights_of(header, held)])
+    weight = np.concatenate([[precision], weights_of(header, factors)])
     return np.concatenate([[header["center"]], p]), weight / weight.sum(), force / slope
 
 
@@ -88,24 +88,24 @@ def _words(
         return
     yield (
         f"What is not kept apart stands at {gaussian.at:.1f}, has {gaussian.weight:.0%} of the "
-        f"weight and pulls {_way(gaussian.pull)}."
+        f"weight and pulls {_direction(gaussian.pull)}."
     )
-    for word, some in (
+    for word, group in (
         ("up", [each for each in performances if each.pull > 0.0]),
         ("down", [each for each in performances if each.pull < 0.0]),
     ):
-        total = sum(each.pull for each in some)
-        if some:
-            yield f"{_counted(len(some))} {word} by {abs(total):.1f} points in all."
+        total = sum(each.pull for each in group)
+        if group:
+            yield f"{_counted(len(group))} {word} by {abs(total):.1f} points in all."
     strongest = sorted(performances, key=lambda each: -abs(each.pull))[:MOST_NAMED]
     for each in strongest:
         of = f" (round {each.rounds[0]})" if len(each.rounds) == 1 else ""
-        yield f"A performance of {each.at:.1f}{of} pulls {_way(each.pull)}."
+        yield f"A performance of {each.at:.1f}{of} pulls {_direction(each.pull)}."
 
 
 def _counted(count: int) -> str:
     return "1 performance pulls" if count == 1 else f"{count} performances pull"
 
 
-def _way(pull: float) -> str:
+def _direction(pull: float) -> str:
     return f"{'up' if pull >= 0.0 else 'down'} by {abs(pull):.1f} points"

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-KEPT = 10_000
+RING_SIZE = 10_000
 """The number of last events that a process keeps, of all ladders."""
 
 MOST_PARTITIONS = 10_000
@@ -50,9 +50,9 @@ def positions_in(event_id: str) -> list[int]:
 class Feed:
     """A ring of the last events, for one thread."""
 
-    def __init__(self, kept: int = KEPT) -> None:
+    def __init__(self, size: int = RING_SIZE) -> None:
         self._ring: deque[FeedEvent] = deque()
-        self._kept = kept
+        self._size = size
         self.positions: list[int] = []
         """The next offset of each partition."""
         self._first: list[int] = []
@@ -73,12 +73,12 @@ class Feed:
         self.positions[partition] = offset + 1
         event = FeedEvent(partition, offset, ladder, value, id_of(self.positions))
         self._ring.append(event)
-        if len(self._ring) > self._kept:
+        if len(self._ring) > self._size:
             oldest = self._ring.popleft()
             self._first[oldest.partition] = oldest.offset + 1
         return event
 
-    def place_of(self, event_id: str) -> list[int]:
+    def position_of(self, event_id: str) -> list[int]:
         """The next offset of each partition that exists. Raises BadEventId."""
         padded = itertools.chain(positions_in(event_id), itertools.repeat(0))
         return [next(padded) for _ in self._first]
@@ -88,9 +88,9 @@ class Feed:
         far."""
         if any(at < first for at, first in zip(wanted, self._first, strict=True)):
             return None
-        return list(self._behind(wanted, ladder))
+        return list(self._after(wanted, ladder))
 
-    def _behind(self, wanted: Sequence[int], ladder: str) -> Iterator[FeedEvent]:
+    def _after(self, wanted: Sequence[int], ladder: str) -> Iterator[FeedEvent]:
         for event in self._ring:
             if event.ladder == ladder and event.offset >= wanted[event.partition]:
                 yield event

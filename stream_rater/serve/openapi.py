@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from stream_rater.serve.answers import Problem
-from stream_rater.serve.operations import COMMON, EVENT_STREAM, OPERATIONS, Number, Operation
+from stream_rater.serve.bodies import Problem
 from stream_rater.serve.problems import KINDS, MEDIA_TYPE
+from stream_rater.serve.routes import COMMON, EVENT_STREAM, OPERATIONS, Number, Operation
 
 REFERENCE = "#/components/schemas/{name}"
 JSON = "application/json"
@@ -20,7 +20,9 @@ def document(version: str, *, token: bool) -> dict[str, Any]:
     by_type = dict(zip([*types, Problem], schemas, strict=True))
     paths: dict[str, Any] = {}
     for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _told(operation, by_type)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _describe_operation(
+            operation, by_type
+        )
     found: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": "stream-rater", "version": version, "description": "The read side."},
@@ -33,9 +35,9 @@ def document(version: str, *, token: bool) -> dict[str, Any]:
     return found
 
 
-def _told(operation: Operation, by_type: dict[type, Any]) -> dict[str, Any]:
+def _describe_operation(operation: Operation, by_type: dict[type, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "operationId": operation.name, "summary": operation.what,
+        "operationId": operation.name, "summary": operation.description,
         "parameters": [*_in_path(operation), *_in_query(operation)],
         "responses": {"200": _answer(operation, by_type), **_problems(operation, by_type)},
     }  # fmt: skip
@@ -64,7 +66,9 @@ def _in_query(operation: Operation) -> list[dict[str, Any]]:
             schema = {"type": "integer", "minimum": each.least, "maximum": each.most}
             if each.default is not None:
                 schema["default"] = each.default
-        found.append({"name": name, "in": "query", "description": each.what, "schema": schema})
+        found.append(
+            {"name": name, "in": "query", "description": each.description, "schema": schema}
+        )
     return found
 
 
@@ -73,7 +77,7 @@ def _answer(operation: Operation, by_type: dict[type, Any]) -> dict[str, Any]:
         content: dict[str, Any] = {EVENT_STREAM: {"schema": {"type": "string"}}}
     else:
         content = {JSON: {"schema": by_type[operation.answer]}}
-    return {"description": operation.what, "content": content}
+    return {"description": operation.description, "content": content}
 
 
 def _problems(operation: Operation, by_type: dict[type, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from stream_rater.columns.ranges import bounds
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.balance import even_teams
 from stream_rater.rating.prediction.forecast import Believed, deviations, of_round
-from stream_rater.serve.answers import (
+from stream_rater.serve.bodies import (
     MOST_PAIRED,
     PlayerAnswer,
     PredictAnswer,
@@ -27,46 +27,46 @@ def check_sides(sides: Sequence[SideQuestion], most: int) -> None:
                 "for each player, or none", f"body.sides[{i}].shares",
             )  # fmt: skip
     places = {f"body.sides[{i}].players": side.players for i, side in enumerate(sides)}
-    check_different(places)
+    check_distinct(places)
     if (count := sum(map(len, places.values()))) > most:
         raise Refused("invalid", f"{count:,} players: ask about {most:,} at most", "body.sides")
 
 
-def check_different(players: Mapping[str, Sequence[str]]) -> None:
+def check_distinct(players: Mapping[str, Sequence[str]]) -> None:
     """Raise Refused if a player appears twice. The keys are the places of the lists."""
     seen: dict[str, str] = {}
     for place, names in players.items():
         for k, player in enumerate(names):
-            where = f"{place}[{k}]"
+            place_of_player = f"{place}[{k}]"
             if player in seen:
                 raise Refused(
                     "invalid", f"{player!r} stands at {seen[player]}, too: name each player once",
-                    where,
+                    place_of_player,
                 )  # fmt: skip
-            seen[player] = where
+            seen[player] = place_of_player
 
 
-def predicted(
+def prediction(
     config: RatingConfig, sides: Sequence[SideQuestion], players: Sequence[PlayerAnswer],
     variance_factor: float = 1.0,
 ) -> PredictAnswer:  # fmt: skip
     """Predict a round. `players` are the players of the sides, in their order."""
     share = np.concatenate([side.shares or [1.0] * len(side.players) for side in sides])
     starts = bounds(np.array([len(side.players) for side in sides], np.int64))
-    told = of_round(config, starts, share, _believed(players), variance_factor)
+    forecast = of_round(config, starts, share, _believed(players), variance_factor)
     return PredictAnswer(
         sides=[
             SideAnswer(players=side.players, win=win, expected_rank=rank)
             for side, win, rank in zip(
-                sides, told.win.tolist(), told.expected_rank.tolist(), strict=True
+                sides, forecast.win.tolist(), forecast.expected_rank.tolist(), strict=True
             )
         ],
-        draw=told.draw, quality=told.quality,
-        pairwise=told.pairwise.tolist() if len(sides) <= MOST_PAIRED else None,
+        draw=forecast.draw, quality=forecast.quality,
+        pairwise=forecast.pairwise.tolist() if len(sides) <= MOST_PAIRED else None,
     )  # fmt: skip
 
 
-def balanced(
+def balanced_sides(
     config: RatingConfig, players: Sequence[PlayerAnswer], teams: int
 ) -> tuple[list[SideQuestion], list[PlayerAnswer]]:
     """The most even teams of these players, and the players in their order. Raises Refused for more
@@ -76,7 +76,7 @@ def balanced(
             "invalid", f"{len(players)} players make no {teams} teams: ask for fewer", "body.teams"
         )
     names = [each.player for each in players]
-    check_different({"body.players": names})
+    check_distinct({"body.players": names})
     found = even_teams(names, deviations(config, _believed(players), teams), teams)
     sides = [SideQuestion(players=[names[i] for i in team]) for team in found]
     return sides, [players[i] for team in found for i in team]

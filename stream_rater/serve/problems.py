@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from stream_rater.serve.answers import Problem
+from stream_rater.serve.bodies import Problem
 
 MEDIA_TYPE = "application/problem+json"
 TYPE = "docs/reference/api.md#errors"

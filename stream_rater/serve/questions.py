@@ -15,7 +15,7 @@ from stream_rater.contract.events import ROUND_COMPLETED
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.stages import RatingRule, rule_of
 from stream_rater.serve import cursors
-from stream_rater.serve.answers import (
+from stream_rater.serve.bodies import (
     MOST_PLAYERS,
     BalanceQuestion,
     Bin,
@@ -31,12 +31,12 @@ from stream_rater.serve.answers import (
     RankedPlayer,
     Row,
 )
-from stream_rater.serve.cursors import BadCursor, Place, RankedRow
+from stream_rater.serve.cursors import AfterRow, BadCursor, RankedRow
 from stream_rater.serve.entries import BIN, History, IndexedPlayer, LadderSummary
-from stream_rater.serve.predicting import balanced, check_sides, predicted
+from stream_rater.serve.predicting import balanced_sides, check_sides, prediction
 from stream_rater.serve.problems import Refused
 
-KNOWN_S = 1.0
+VIEW_CACHE_S = 1.0
 """Seconds for which a ladder's parameters are not looked up again."""
 
 T = TypeVar("T")
@@ -110,7 +110,7 @@ class Index(Protocol):
     async def history(self, ladder: str, player: str) -> History:
         """A player's last changes, oldest first."""
 
-    async def page(self, ladder: str, behind: Place | None, limit: int) -> PageView:
+    async def page(self, ladder: str, after: AfterRow | None, limit: int) -> PageView:
         """At most `limit` rows after a place, or the first ones."""
 
     async def around(self, ladder: str, player: str, limit: int) -> PageView | None:
@@ -122,12 +122,12 @@ class Questions:
     through."""
 
     def __init__(
-        self, index: Index, ladders: Ladders, complete: Callable[[], bool],
+        self, index: Index, ladders: Ladders, is_complete: Callable[[], bool],
         clock: Callable[[], float], compute: Compute,
     ) -> None:  # fmt: skip
-        """`complete`: whether the index has every published event. `clock`: seconds. `compute` runs
-        long computations."""
-        self._index, self._ladders, self._complete = index, ladders, complete
+        """`is_complete`: whether the index has every published event. `clock`: seconds. `compute`
+        runs long computations."""
+        self._index, self._ladders, self._is_complete = index, ladders, is_complete
         self._clock, self._compute = clock, compute
         self._views: dict[str, tuple[LadderView, float]] = {}
         """By ladder, its view and the time until which the view may be used."""
@@ -157,7 +157,7 @@ class Questions:
         known, rank, listed = found
         percentile = None if rank is None else 100.0 * (listed - rank) / listed
         return RankedPlayer(
-            **_numbers(player, known), rank=rank, listed=listed, percentile=percentile
+            **_player_fields(player, known), rank=rank, listed=listed, percentile=percentile
         )
 
     async def lookup(self, ladder: str, players: Sequence[str]) -> LookupAnswer:
@@ -178,10 +178,10 @@ class Questions:
         self, ladder: str, player: str, limit: int, before: int | None
     ) -> HistoryAnswer:
         """A player's last changes before an offset, newest first."""
-        kept = await self._of_ladder(ladder, self._index.history(ladder, player))
-        if not kept and await self._index.players(ladder, [player]) == [None]:
+        stored = await self._of_ladder(ladder, self._index.history(ladder, player))
+        if not stored and await self._index.players(ladder, [player]) == [None]:
             raise await self._no_player(ladder, player)
-        older = [each for each in kept if before is None or each.offset < before]
+        older = [each for each in stored if before is None or each.offset < before]
         page = older[::-1][:limit]
         return HistoryAnswer(
             player=player, next=page[-1].offset if len(older) > len(page) else None,
@@ -210,7 +210,7 @@ class Questions:
                 raise await self._not_listed(ladder, around)
             return _page(found)
         try:
-            place = None if cursor is None else cursors.read(cursor)
+            place = None if cursor is None else cursors.decode_cursor(cursor)
         except BadCursor as error:
             raise Refused("bad-cursor", str(error), "query.cursor") from None
         return _page(await self._of_ladder(ladder, self._index.page(ladder, place, limit)))
@@ -222,18 +222,20 @@ class Questions:
         config = await self._config(ladder)
         found = (await self.lookup(ladder, players)).players
         factor = question.variance_factor
-        return await self._compute(lambda: predicted(config, question.sides, found, factor))
+        return await self._compute(lambda: prediction(config, question.sides, found, factor))
 
     async def balance(self, ladder: str, question: BalanceQuestion) -> PredictAnswer:
         """Even teams, and the prediction of their round."""
         config = await self._config(ladder)
         players = (await self.lookup(ladder, question.players)).players
         teams = question.teams
-        return await self._compute(lambda: predicted(config, *balanced(config, players, teams)))
+        return await self._compute(
+            lambda: prediction(config, *balanced_sides(config, players, teams))
+        )
 
     async def check_ladder(self, ladder: str) -> None:
         """Raises Refused if there is no such ladder."""
-        await self._known(ladder)
+        await self._cached_view(ladder)
 
     # --- ladders and players that are missing ---
 
@@ -260,17 +262,17 @@ class Questions:
             )  # fmt: skip
         return found
 
-    async def _known(self, ladder: str) -> LadderView:
-        """A ladder as it was at most KNOWN_S ago: a ladder stays."""
+    async def _cached_view(self, ladder: str) -> LadderView:
+        """A ladder as it was at most VIEW_CACHE_S ago: a ladder stays."""
         view, until_s = self._views.get(ladder, (None, 0.0))
         if view is None or self._clock() > until_s:
             view = await self._view(ladder)
-            self._views[ladder] = view, self._clock() + KNOWN_S
+            self._views[ladder] = view, self._clock() + VIEW_CACHE_S
         return view
 
     async def _config(self, ladder: str) -> RatingConfig:
         """The rating parameters of a ladder."""
-        return self._config_of(ladder, await self._known(ladder))
+        return self._config_of(ladder, await self._cached_view(ladder))
 
     def _config_of(self, ladder: str, view: LadderView) -> RatingConfig:
         terms = self._ladders.find(ladder, view.summary.offset)
@@ -300,19 +302,19 @@ class Questions:
 
     def _check_complete(self) -> None:
         """Raises Incomplete if the event of what is missing may not have been read yet."""
-        if not self._complete():
+        if not self._is_complete():
             raise Incomplete
 
 
 def _answer_of(name: str, known: IndexedPlayer) -> PlayerAnswer:
-    """The same as `_numbers`, without a dict: a lookup makes a thousand of them."""
+    """The same as `_player_fields`, without a dict: a lookup makes a thousand of them."""
     return PlayerAnswer(
         name, known.mu, known.sigma, known.rating, known.rounds, known.provisional,
         known.completed_at, known.offset, known.season,
     )  # fmt: skip
 
 
-def _numbers(name: str, known: IndexedPlayer) -> dict[str, Any]:
+def _player_fields(name: str, known: IndexedPlayer) -> dict[str, Any]:
     return {"player": name, **msgspec.structs.asdict(known)}
 
 
@@ -326,9 +328,11 @@ def _newcomer(name: str, rule: RatingRule) -> PlayerAnswer:
 
 def _page(found: PageView) -> PageAnswer:
     last = found.rows[-1] if found.rows else None
-    behind = last is not None and found.more
+    has_next = last is not None and found.more
     return PageAnswer(
         rows=[Row(rank=row.rank, player=row.player, rating=row.rating) for row in found.rows],
         listed=found.listed,
-        next=cursors.written(Place(last.rating, last.player)) if behind and last else None,
+        next=cursors.encode_cursor(AfterRow(last.rating, last.player))
+        if has_next and last
+        else None,
     )

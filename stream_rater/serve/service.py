@@ -19,10 +19,10 @@ from stream_rater.runtime.connections import Limits, Server
 from stream_rater.serve.http.application import Api
 from stream_rater.serve.http.beliefs import BeliefQuestions
 from stream_rater.serve.http.event_stream import Hub
-from stream_rater.serve.http.limits import Turns
+from stream_rater.serve.http.limits import FairExecutor
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.index.follower import NewEvent, Watcher
-from stream_rater.serve.index.process import LAST_S, IndexProcess
+from stream_rater.serve.index.process import END_TIMEOUT_S, IndexProcess
 from stream_rater.serve.index.reader import IndexReader, ReadPositions
 from stream_rater.serve.questions import Incomplete, Questions
 
@@ -42,7 +42,7 @@ SWITCH_S = 0.0005
 """The interval at which a thread that computes a prediction lets the event loop run."""
 
 
-class Serve(Watcher):
+class ServeProcess(Watcher):
     """A `serve` process of the read side."""
 
     def __init__(self, settings: Settings, ladders: Ladders) -> None:
@@ -51,9 +51,9 @@ class Serve(Watcher):
         self.metrics, self._hub, self._positions = ApiMetrics(self.log), Hub(), ReadPositions()
         self._index = IndexProcess(settings, self)
         self._reader = index = IndexReader(settings, self._positions)
-        turns = Turns("predictions", min(4, os.cpu_count() or 1), MOST_PREDICTIONS)
+        executor = FairExecutor("predictions", min(4, os.cpu_count() or 1), MOST_PREDICTIONS)
         questions = Questions(
-            index, ladders, lambda: self._index.caught_up, time.monotonic, turns.run
+            index, ladders, lambda: self._index.caught_up, time.monotonic, executor.run
         )
         beliefs = BeliefQuestions(settings, ladders, index)
         api = Api(
@@ -63,12 +63,12 @@ class Serve(Watcher):
         self.server = Server(
             api.application, settings.serve,
             API_LIMITS._replace(per_address=settings.serve_connections),
-            lambda cause: self.metrics.room.labels(cause).inc(),
+            lambda cause: self.metrics.closed_for_room.labels(cause).inc(),
         )  # fmt: skip
         self._set_gauges()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._room = threading.Semaphore(MOST_REPORTS)
-        self._beat_s = time.monotonic()
+        self._report_slots = threading.Semaphore(MOST_REPORTS)
+        self._heartbeat_s = time.monotonic()
         self._failure: BaseException | None = None
         self._probes: http.Server | None = None
         if settings.serve_probes:  # probes and metrics have an address of their own
@@ -97,21 +97,21 @@ class Serve(Watcher):
             self._loop.add_signal_handler(number, self.stop)
         thread = threading.Thread(target=self._follow, name="follower", daemon=True)
         thread.start()
-        self._beat(self._loop)
+        self._heartbeat(self._loop)
         probes = {} if self._probes is None else {"probes": self._probes.port}
         self.log.info("http", port=self.server.port, **probes)
         await self.server.listen()
         await self._reader.close()
         self._index.stop()
-        await asyncio.to_thread(thread.join, LAST_S)
+        await asyncio.to_thread(thread.join, END_TIMEOUT_S)
         self._index.end()
         if self._probes is not None:
             await asyncio.to_thread(self._probes.close)
         self.log.info("stopped")
 
-    def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._beat_s = time.monotonic()
-        loop.call_later(BEAT_S, self._beat, loop)
+    def _heartbeat(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._heartbeat_s = time.monotonic()
+        loop.call_later(BEAT_S, self._heartbeat, loop)
 
     def stop(self) -> None:
         """End `run` soon. Only the event loop's thread may call this."""
@@ -140,9 +140,9 @@ class Serve(Watcher):
             self._positions.event_read(each.ladder, each.partition, each.offset)
         self._hub.publish(events)
 
-    def noted(self, positions: Sequence[int]) -> None:
+    def checkpointed(self, positions: Sequence[int]) -> None:
         self._call(self._positions.all_read, positions)
-        self._call(self._hub.noted, positions)
+        self._call(self._hub.checkpointed, positions)
 
     def trouble(self, why: str) -> None:
         self.metrics.troubles.inc()
@@ -156,12 +156,12 @@ class Serve(Watcher):
         """Call `action` in the event loop soon. Wait while too many calls are pending."""
         loop = self._loop
         assert loop is not None
-        while not self._room.acquire(timeout=BEAT_S):
+        while not self._report_slots.acquire(timeout=BEAT_S):
             if loop.is_closed():
                 return
 
         def act() -> None:
-            self._room.release()
+            self._report_slots.release()
             action(*given)
 
         with suppress(RuntimeError):  # the loop has ended
@@ -172,8 +172,8 @@ class Serve(Watcher):
     def unhealthy(self) -> list[str]:
         """The reasons why the process should be restarted."""
         now_s = time.monotonic()
-        if self._loop is not None and now_s - self._beat_s > STALLED_S:
-            return [f"nothing was answered for {now_s - self._beat_s:.0f} s"]
+        if self._loop is not None and now_s - self._heartbeat_s > STALLED_S:
+            return [f"nothing was answered for {now_s - self._heartbeat_s:.0f} s"]
         stalled_s = now_s - self._index.last_report_s
         if self._index.caught_up and stalled_s > STALLED_S:
             return [f"rating-changed was not read for {stalled_s:.0f} s"]
@@ -195,8 +195,8 @@ class Serve(Watcher):
         """The same for the event loop of the probes."""
         if self._loop is None:
             return ["it is starting"]
-        asked = asyncio.run_coroutine_threadsafe(self.unready(), self._loop)
+        probe = asyncio.run_coroutine_threadsafe(self.unready(), self._loop)
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(asked), READY_S)
+            return await asyncio.wait_for(asyncio.wrap_future(probe), READY_S)
         except TimeoutError:
             return [f"the index did not answer within {READY_S:g} s"]

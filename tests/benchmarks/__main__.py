@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what is asked for."""
     asked = _parse(arguments)
     console = Console(stderr=True)
-    malloc.keep()  # as a worker does; the peers have it, too
+    malloc.configure()  # as a worker does; the peers have it, too
     try:
         names = _chosen(asked.names)
     except KeyError as unknown:

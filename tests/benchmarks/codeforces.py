@@ -20,12 +20,12 @@ import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config.ladders import Ladder, one_ladder
+from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.contract import events
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay.files import read_lines
 from stream_rater.replay.pool import ONE_WAVE, Pool
-from stream_rater.rounds.batch import Standings
+from stream_rater.rounds.batch import OneRound
 from tests.benchmarks.measure import Effort, Result, Skipped, best_s, result, times_s
 from tests.rounds import Reader
 
@@ -47,17 +47,17 @@ def _file() -> Path:
 
 
 @cache
-def _rounds(most: int | None) -> list[Standings]:
+def _rounds(most: int | None) -> list[OneRound]:
     """The rounds, read and valid; decoding is none of what is measured."""
-    reader = Reader(one_ladder(CONFIG))
+    reader = Reader(any_ladder(CONFIG))
     return [reader.read(line) for line in islice(read_lines(_file()), most)]
 
 
-def _read(effort: Effort) -> list[Standings]:
+def _read(effort: Effort) -> list[OneRound]:
     return _rounds(QUICK_ROUNDS if effort.quick else None)
 
 
-def _replayed(config: EloMMR, rounds: list[Standings]) -> Pool:
+def _replayed(config: EloMMR, rounds: list[OneRound]) -> Pool:
     pool = Pool(Ladder(rating=config))
     for offset, standings in enumerate(rounds):
         pool.rate(standings, offset)

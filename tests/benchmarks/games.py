@@ -67,8 +67,8 @@ def rows(report: Report) -> Iterator[Result]:
         figures = {"rounds": float(game.rounds), "sides": game.sides}
         for each in game.systems:
             figures |= {f"{each.system} {key}": value for key, value in _figures(each)}
-        for (system, told), count in Counter((v.ours, v.verdict) for v in game.verdicts).items():
-            figures[f"{system} {told.replace(' ', '_')}"] = float(count)
+        for (system, verdict), count in Counter((v.ours, v.verdict) for v in game.verdicts).items():
+            figures[f"{system} {verdict.replace(' ', '_')}"] = float(count)
         for v in game.of_chosen():
             for edge in ("mean", "low", "high"):
                 key = f"{v.peer} {v.tuned_for} {v.measure} {edge}"

@@ -76,7 +76,7 @@ class Ours:
         )
         same = np.zeros(len(rows), np.int64)
         stages.update(self._beliefs, rows, stages.estimate(CONFIG, wave), [self._law], same)
-        stages.note_round(self._beliefs, rows, same + next(self._offsets), same)
+        stages.record_round(self._beliefs, rows, same + next(self._offsets), same)
 
 
 class OpenSkill:

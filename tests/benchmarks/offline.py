@@ -89,13 +89,13 @@ def _measured(name: str, path: Path, effort: Effort, folder: Path) -> Result:
         "evaluate": ("evaluate", "--format", "json", "--config", str(config)),
         "two": ("evaluate", "--format", "json", "--config", str(config), "--config", str(again)),
     }
-    told: dict[str, str] = {}
+    printed: dict[str, str] = {}
 
     def run(what: str, file: Path) -> None:
         command, *rest = options[what]
         with redirect_stdout(StringIO()) as shown:
             app.main.main([command, str(file), *rest], standalone_mode=False)
-        told[what] = shown.getvalue()
+        printed[what] = shown.getvalue()
 
     for what in options:
         run(what, one)
@@ -104,7 +104,7 @@ def _measured(name: str, path: Path, effort: Effort, folder: Path) -> Result:
     spent = {what: median(each) for what, each in times.items()}
     begin = partial(_command, *options["evaluate"], one)
     start = times_s(effort.turns(TURNS), begin=begin)["begin"]
-    scores = msgspec.json.decode(told["evaluate"])[0]
+    scores = msgspec.json.decode(printed["evaluate"])[0]
     rounds, results = scores["rounds"], scores["results"]
     ratio = {
         "rounds": rounds,

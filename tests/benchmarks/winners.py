@@ -19,7 +19,7 @@ from stream_rater.evaluation.evaluation import evaluate, trained
 from stream_rater.evaluation.peers import peer_module
 from stream_rater.evaluation.season import before, singly
 from stream_rater.evaluation.variance_factor import variance_factor
-from stream_rater.evaluation.winners import Bin, Foretold
+from stream_rater.evaluation.winners import Bin, WinPredictions
 from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.rating.model import DID_NOT_FINISH, LAST
 from stream_rater.rating.parameters import EloMMR, PairwiseElo, RatingConfig
@@ -49,7 +49,7 @@ class _Score(NamedTuple):
 def _ours(config: RatingConfig, fit: bool, name: str, _: Effort) -> Result:
     season = SeasonFile(shared(name))
     sessions = season.play(list)
-    first = before(sessions, trained(season.mistakes.taken, TRAIN))
+    first = before(sessions, trained(season.mistakes.valid_lines, TRAIN))
     factor = variance_factor(first, config) if fit else 1.0
     outcome = evaluate(sessions, config, variance_factor=factor, most_sides=ANY)
     means = averages(outcome.scored(TRAIN))
@@ -79,10 +79,10 @@ def _openskill(name: str, _: Effort) -> Result:
             ratings.update(zip(side[0], rated, strict=True))
     at, places, chances = np.array(starts), np.array(place, np.int32), np.array(win)
     scores = winners.score(at, places, chances, False)
-    told = winners.foretold(at, places, chances, scores[:, 0] > 0.0)
+    predictions = winners.win_predictions(at, places, chances, scores[:, 0] > 0.0)
     first = trained(len(rounds), TRAIN)
     log_loss, brier = scores[first:][scores[first:, 0] > 0.0, 1:].mean(axis=0).tolist()
-    bins = winners.calibration(Foretold(*told).from_round(first))
+    bins = winners.calibration(WinPredictions(*predictions).from_round(first))
     return _result(name, "openskill", _Score(log_loss, brier, bins), 1.0)
 
 

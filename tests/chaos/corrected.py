@@ -11,7 +11,7 @@ from stream_rater.adapters.memory import Log
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
-from stream_rater.config.files import service_ladders
+from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import RatingChanged, joined, rating_changed_from_json, to_json
@@ -22,7 +22,7 @@ from tests.chaos.tally import Tally, Who
 from tests.integration.topics import Bytes, headers_of, produce, read_topic
 from tests.rounds import ranked
 from tests.simulation.oracle import Expected, replay
-from tests.simulation.truth import EventValues, How
+from tests.simulation.truth import EventValues, WrittenBy
 
 LADDERS = ("duels", "lobbies", "ranked")
 CROWD = "crowd"
@@ -85,7 +85,7 @@ class CorrectedSeason(Season):
             for h in (headers_of(m) for m in read_topic(self._settings, topics.rejected))
         ]  # fmt: skip
         found.mistakes += unlike(rejected, expected.rejections)
-        found.mistakes += strange(expected.beliefs(How.APPLIED), self._settings)
+        found.mistakes += strange(expected.beliefs(WrittenBy.APPLIED), self._settings)
         self.updates = sum(map(len, expected.changes.values()))
         return found
 
@@ -93,7 +93,7 @@ class CorrectedSeason(Season):
         log = Log(self._settings.partitions, self._settings.shards)
         for record in read_all(self._settings, topics.rounds, self._settings.partitions):
             log.rounds[record.partition].append(record)
-        return replay(log, service_ladders(self._settings), self._settings.duplicate_window)
+        return replay(log, ladders_of_settings(self._settings), self._settings.duplicate_window)
 
 
 def matches(seed: int = 1) -> Iterator[dict[str, Any]]:
@@ -181,18 +181,18 @@ def corrected_tally(
     expected values. A correction may be too small to be told; the next change goes on from what was
     last told."""
     wanted = {(who, each.offset): each for who, some in due.items() for each in some}
-    found, told = Tally(), set[tuple[Who, int]]()
+    found, seen = Tally(), set[tuple[Who, int]]()
     for change in changes:
         who = change.ladder, change.player
         place = who, change.offset
         expected, last = wanted.get(place), found.last.get(who)
-        if place in told:
+        if place in seen:
             found.doubled += 1
             continue
         if expected is None:
             found.mistakes.append(f"{change.event_id}: nothing is expected at {change.offset}")
             continue
-        told.add(place)
+        seen.add(place)
         if change.event_id != _id_of(change):
             found.mistakes.append(f"{change.event_id}: not the id of {who} at {change.offset}")
         if values_of(change) != expected:
@@ -202,7 +202,7 @@ def corrected_tally(
         elif last and (last.mu, last.sigma) != (change.previous_mu, change.previous_sigma):
             found.mistakes.append(f"{change.event_id}: does not go on from {last.event_id}")
         found.last[who] = change
-    found.lost = len(wanted) - len(told)
+    found.lost = len(wanted) - len(seen)
     return found
 
 
@@ -235,10 +235,10 @@ def strange(due: Mapping[Who, bytes], settings: Settings) -> Iterator[str]:
         players.setdefault(shard, []).append(who)
     store = RedisStore(settings)
     try:
-        held = store.read({shard: PlayerColumn.of(own) for shard, own in players.items()})
+        stored = store.read({shard: PlayerColumn.of(own) for shard, own in players.items()})
     finally:
         store.close()
     for shard, own in players.items():
-        for who, data in zip(own, held[shard].records, strict=True):
+        for who, data in zip(own, stored[shard].records, strict=True):
             if data != due[who]:
                 yield f"{who}: the store has another belief"

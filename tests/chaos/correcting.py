@@ -52,7 +52,7 @@ def corrections(name: str, folder: Path, quick: bool) -> Corrected:
         assert isinstance(season, CorrectedSeason)
         scene.crew.add("").wait_ready()
         season.play(FIRST)
-        scene.await_rated()
+        scene.wait_until_rated()
         cut_short = 0
         while scene.injected < (KILLS if not quick else 4):
             work = Work(scene, season.correct(scene.random.randint(1, 2)))
@@ -69,7 +69,7 @@ def corrections(name: str, folder: Path, quick: bool) -> Corrected:
             if scene.injected % GUST == 0:
                 scene.recover()
             elif scene.random.random() < 0.5:
-                scene.await_rated()  # so the next owner of the partition needs the notes of this
+                scene.wait_until_rated()  # the next owner of the partition needs the notes of this
         scene.recover()
         if not cut_short:
             raise Violation(f"{name}: no kill came while a correction was worked in")

@@ -34,7 +34,7 @@ def a_corrected_scene(
     ) as scene:  # fmt: skip
         assert isinstance(scene.season, CorrectedSeason)
         scene.season.play(FIRST)
-        scene.await_rated()
+        scene.wait_until_rated()
         yield scene, scene.season
 
 
@@ -63,7 +63,7 @@ def corrections_failover(name: str, folder: Path, quick: bool) -> Outcome:
             season.play(AHEAD)
             scene.recover()
             victim.start()
-            scene.redis.await_whole(3)
+            scene.redis.wait_until_whole(3)
         return scene.outcome()
 
 

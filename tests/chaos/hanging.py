@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka.admin import AdminClient
 
-from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.access import CLIENT_LOGGER
 
 WRITE_TXN_MARKERS, DESCRIBE_PRODUCERS, LIST_TRANSACTIONS = 27, 61, 66
 TIMEOUT_S = 60.0
@@ -43,7 +43,9 @@ class Hanging(NamedTuple):
 def find_hanging(kafka: str, older_s: float) -> list[Hanging]:
     """The transactions in all topics of a single broker that are open for longer than this and not
     in progress."""
-    topics = AdminClient({"bootstrap.servers": kafka}, logger=QUIET).list_topics(timeout=TIMEOUT_S)
+    topics = AdminClient({"bootstrap.servers": kafka}, logger=CLIENT_LOGGER).list_topics(
+        timeout=TIMEOUT_S
+    )
     asked = b"".join(
         _text(name) + _array(struct.pack(">i", p) for p in known.partitions) + b"\0"
         for name, known in topics.topics.items()

@@ -52,7 +52,7 @@ def redis_failover(name: str, folder: Path, quick: bool) -> Outcome:
             scene.season.play(AT_ONCE)
             scene.recover()
             victim.start()
-            scene.redis.await_whole(3)
+            scene.redis.wait_until_whole(3)
         return scene.outcome()
 
 
@@ -89,10 +89,10 @@ def _move(scene: Scene, shard: int) -> int:
     caught: int = move.send_late(first, LATE_MS)
     for some in (others[:half], [position], others[half:], []):  # nothing: before the end
         scene.season.play(AT_ONCE // 10)
-        move.await_refused()
+        move.wait_for_refusal()
         move.send(some)
     move.finish()
-    scene.redis.await_owner(move.slot, move.target)
+    scene.redis.wait_for_owner(move.slot, move.target)
     return caught
 
 
@@ -101,7 +101,7 @@ def redis_restored(name: str, folder: Path, quick: bool) -> Outcome:
     with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
         for _ in range(scene.times(2)):
             scene.season.play(AT_ONCE)
-            scene.await_rated()
+            scene.wait_until_rated()
             kept = _snapshot(scene.redis)
             scene.season.play(AT_ONCE)
             scene.at_work()

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
-from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
@@ -161,7 +161,7 @@ def follow(
             "bootstrap.servers": settings.kafka, "group.id": "follower",
             "isolation.level": "read_committed", "enable.auto.commit": False,
         },
-        logger=QUIET,
+        logger=CLIENT_LOGGER,
     )  # fmt: skip
     with closing(consumer):
         partitions = consumer.list_topics(topic, timeout=HANGS_S).topics[topic].partitions

@@ -22,7 +22,7 @@ from tests.integration.processes import workers as started_workers
 
 AT_ONCE = 400
 """How many rounds of eight players wait when something breaks: about a second's work."""
-TOLD = 5
+MOST_MISTAKES = 5
 """How many of many mistakes are reported."""
 
 
@@ -99,10 +99,10 @@ class Scene:
         the time of both."""
         began_s = time.monotonic()
         mend()
-        self.await_rated()
+        self.wait_until_rated()
         self.recoveries_s.append(time.monotonic() - began_s)
 
-    def await_rated(self) -> None:
+    def wait_until_rated(self) -> None:
         """Wait until everything sent is rated and published."""
 
         def rated() -> bool:
@@ -126,7 +126,7 @@ class Scene:
 
     def outcome(self) -> Outcome:
         """The outcome. Raises Violation if `verify` finds a difference."""
-        self.await_rated()
+        self.wait_until_rated()
         verified = stream_rater(
             "verify", "--wait", "60", settings=self.settings, module=self.crew.module
         )
@@ -134,7 +134,7 @@ class Scene:
             raise Violation(f"{self.name}: verify says {verified.stdout}{verified.stderr}")
         self.crew.check_ends(self.injected)
         found = self.season.tally()
-        for mistake in found.mistakes[:TOLD]:
+        for mistake in found.mistakes[:MOST_MISTAKES]:
             sys.stderr.write(f"{self.name}: {mistake}\n")
         return Outcome(
             fault=self.name, injected=self.injected,

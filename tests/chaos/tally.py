@@ -76,15 +76,15 @@ def differing(last: Mapping[Who, RatingChanged], settings: Settings) -> Iterator
     try:
         players = iter(last)
         while batch := list(itertools.islice(players, BATCH)):
-            for who, held in _held(store, batch, settings.shards):
+            for who, stored in _stored(store, batch, settings.shards):
                 change = last[who]
-                if held != (change.mu, change.sigma, change.rounds):
-                    yield f"{change.event_id}: the store has {held} of {who}"
+                if stored != (change.mu, change.sigma, change.rounds):
+                    yield f"{change.event_id}: the store has {stored} of {who}"
     finally:
         store.close()
 
 
-def _held(
+def _stored(
     store: RedisStore, players: list[Who], shards: int
 ) -> Iterator[tuple[Who, tuple[float, float, int] | None]]:
     """mu, sigma and the number of rounds of each player; None if there is no belief."""
@@ -93,8 +93,8 @@ def _held(
     for who, shard in zip(players, numbers, strict=True):
         asked.setdefault(shard, []).append(who)
     columns = {shard: PlayerColumn.of(found) for shard, found in asked.items()}
-    for shard, held in store.read(columns).items():
-        for who, found in zip(asked[shard], held.records, strict=True):
+    for shard, stored in store.read(columns).items():
+        for who, found in zip(asked[shard], stored.records, strict=True):
             if found is None:
                 yield who, None
                 continue

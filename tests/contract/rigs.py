@@ -24,7 +24,7 @@ from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.ladder_history import NoteStore
+from stream_rater.pipeline.ladder_history import LadderEventLog
 from stream_rater.pipeline.ports import Effect, Event, Poll, Publish, Seek
 from tests.integration.topics import Bytes, headers_of, produce, read_topic
 from tests.waits import HANGS_S, Watch, wait_until
@@ -69,21 +69,21 @@ class Member:
         return self.performer.perform(effect)
 
     def poll(
-        self, timeout_s: float = 0.05, *, full: bool = False, resting: Set[int] = frozenset()
+        self, timeout_s: float = 0.05, *, no_fetch: bool = False, paused: Set[int] = frozenset()
     ) -> Sequence[Record]:
         """Poll once, and return the records."""
-        polled = self.do(Poll(timeout_s, full=full, resting=frozenset(resting)))
+        polled = self.do(Poll(timeout_s, no_fetch=no_fetch, paused=frozenset(paused)))
         self.owned = (self.owned - polled.lost) | polled.gained
         self.lost |= polled.lost
         self.records += polled.records
         return polled.records
 
-    def poll_until(self, holds: Callable[[], bool], *, full: bool = False) -> None:
+    def poll_until(self, holds: Callable[[], bool], *, no_fetch: bool = False) -> None:
         """Poll until `holds` returns true."""
         watch = Watch(f"{self.role}'s polls have what they should", self._moves)
         while not holds():
             watch.look()
-            self.poll(full=full)
+            self.poll(no_fetch=no_fetch)
 
     def _moves(self) -> object:
         return sorted(self.owned), len(self.records)
@@ -118,7 +118,7 @@ class Rig(Protocol):
     def cut(self, partition: int, offset: int) -> None:
         """Delete the records of round-completed before this offset."""
 
-    def notes(self) -> NoteStore:
+    def notes(self) -> LadderEventLog:
         """The ladders' notes, as another process reads and writes them."""
 
     def add_shards(self, count: int) -> None:
@@ -181,7 +181,7 @@ class MemoryRig:
     def cut(self, partition: int, offset: int) -> None:
         self.log.rounds[partition].start = offset
 
-    def notes(self) -> NoteStore:
+    def notes(self) -> LadderEventLog:
         return self.log
 
     def add_shards(self, count: int) -> None:
@@ -275,7 +275,7 @@ class KafkaRig:
         for future in client.delete_records([where]).values():
             future.result(HANGS_S)
 
-    def notes(self) -> NoteStore:
+    def notes(self) -> LadderEventLog:
         return LadderEvents(self._settings, self._admin)
 
     def add_shards(self, count: int) -> None:
@@ -379,7 +379,7 @@ def seen(events: Sequence[Event]) -> list[tuple[int, bytes, bytes]]:
     return sorted(found, key=lambda event: event[0])
 
 
-def settle(first: Member, second: Member, *, full: bool = False) -> None:
+def settle(first: Member, second: Member, *, no_fetch: bool = False) -> None:
     """Poll both members until each knows its assignment."""
     every = PARTITIONS if first.role == ESTIMATOR else SHARDS
 
@@ -388,8 +388,8 @@ def settle(first: Member, second: Member, *, full: bool = False) -> None:
         owned = first.owned, second.owned
         return all(owned) and not set.intersection(*owned) and len(set.union(*owned)) == every
 
-    first.poll(full=full)
-    first.poll_until(shared, full=full)
+    first.poll(no_fetch=no_fetch)
+    first.poll_until(shared, no_fetch=no_fetch)
 
 
 def read_from_start(rig: Rig, role: str) -> Member:

@@ -4,21 +4,21 @@ import msgspec
 import pytest
 from confluent_kafka import Producer
 
-from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka import reader
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.contract.corrections import PlayerRemoved, RoundVoided, name_of
 from stream_rater.contract.events import to_json
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections.correction_ports import (
+    CorrectionsByLadder,
     NoteCorrections,
-    Noted,
-    NotedCorrection,
     NotedCorrections,
     ReadAgain,
+    RecordedCorrection,
 )
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
-from stream_rater.pipeline.ladder_history import notes
+from stream_rater.pipeline.ladder_history import encode_histories
 from stream_rater.pipeline.ports import Agree, LogStarts
 from tests.contract.rigs import ESTIMATOR, KafkaRig, Member, Rig
 from tests.contract.test_reading import submit
@@ -43,8 +43,8 @@ def offsets(records: list[Record]) -> list[int]:
 @pytest.fixture
 def small_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many calls for few records, and no long wait for what never comes."""
-    monkeypatch.setattr(reader, "AGAIN_AT_ONCE", 3)
-    monkeypatch.setattr(reader, "AGAIN_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(reader, "REREAD_AT_ONCE", 3)
+    monkeypatch.setattr(reader, "REREAD_TIMEOUT_S", 3.0)
     monkeypatch.setattr("stream_rater.adapters.memory.POLL_RECORDS", 3)
 
 
@@ -122,7 +122,7 @@ def in_transactions(rig: KafkaRig, *counts: int) -> None:
     settings = rig._settings
     producer = Producer(
         {"bootstrap.servers": settings.kafka, "transactional.id": settings.topic_prefix + "game"},
-        logger=QUIET,
+        logger=CLIENT_LOGGER,
     )
     producer.init_transactions(STILL_S)
     for count in counts:
@@ -151,22 +151,22 @@ def test_markers_and_aborted_records_are_passed(kafka_rig: KafkaRig) -> None:
 # --- notes ---
 
 
-def removed(offset: int, player: str = "ann", at: int = 7) -> NotedCorrection:
+def removed(offset: int, player: str = "ann", at: int = 7) -> RecordedCorrection:
     correction = PlayerRemoved(ladder="a", player=player)
-    return NotedCorrection(offset, name_of(correction), _raw(to_json(correction)), at)
+    return RecordedCorrection(offset, name_of(correction), _raw(to_json(correction)), at)
 
 
-def voided(offset: int) -> NotedCorrection:
+def voided(offset: int) -> RecordedCorrection:
     correction = RoundVoided(ladder="b", round_id="ü:1", batched=True)
-    return NotedCorrection(offset, name_of(correction), _raw(to_json(correction)))
+    return RecordedCorrection(offset, name_of(correction), _raw(to_json(correction)))
 
 
 def _raw(data: bytes) -> msgspec.Raw:
     return msgspec.Raw(data)
 
 
-def found(member: Member) -> dict[str, list[NotedCorrection]]:
-    noted: Noted = member.do(NotedCorrections())
+def found(member: Member) -> dict[str, list[RecordedCorrection]]:
+    noted: CorrectionsByLadder = member.do(NotedCorrections())
     return {ladder: list(some) for ladder, some in noted.items()}
 
 
@@ -180,7 +180,7 @@ def test_notes_are_there_for_whoever_comes(rig: Rig) -> None:
     due = {"a": [removed(7), removed(9, "bob", 9)], "b": [voided(3)]}
     assert found(first) == found(second) == found(rig.join(ESTIMATOR)) == due
     assert list(second.do(Agree({"a": ["0:y"]}))["a"]) == ["0:x"]
-    rig.notes().write(notes("noted", {"c": ["0:z"]}))
+    rig.notes().write(encode_histories("noted", {"c": ["0:z"]}))
     assert found(second) == due
 
 
@@ -191,7 +191,7 @@ def test_a_repeated_note_adds_nothing(rig: Rig) -> None:
         member.do(NoteCorrections({"a": [removed(7)]}))
     second.do(NoteCorrections({"a": [removed(9, "bob", 9), removed(7)]}))
     edits = LadderEdits(found(second)["a"])
-    assert edits.noted == [removed(7), removed(9, "bob", 9)]
+    assert edits.recorded == [removed(7), removed(9, "bob", 9)]
     assert [each.offset for each in edits.accepted(9)] == [7]
     assert found(first) == found(second) == found(rig.join(ESTIMATOR))
 

@@ -17,7 +17,7 @@ from local.go_tools import TOXIPROXY
 from local.kafka_node import FORMATTED
 from local.servers import Server
 from stream_rater.adapters.kafka import producers
-from stream_rater.adapters.kafka.producers import Parts, Transactions
+from stream_rater.adapters.kafka.producers import PartsProducer, Transactions
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.pipeline.ports import Event, NewProducer
@@ -70,7 +70,7 @@ class Rig:
         through = msgspec.structs.replace(settings, kafka=ways, transaction_timeout_ms=LONG_MS)
         self.transactions = Transactions(through, UPDATER, worker.input)
         self.stop = threading.Event()
-        self.parts = Parts(through, self.log._admin.topics.parts, self.stop)
+        self.parts = PartsProducer(through, self.log._admin.topics.parts, self.stop)
         self.admin = Admin(settings)
         self.topic = self.admin.topics.changed
 
@@ -136,7 +136,7 @@ def test_an_end_whose_answer_was_lost_is_in_doubt(
 
     monkeypatch.setattr(transactions, "_conclude", conclude_unheard)
     with pytest.raises(LogTrouble, match=r"end of a transaction is in doubt: .*Disconnected"):
-        transactions.end({0: 1}) if how == "end" else transactions.undo()
+        transactions.end({0: 1}) if how == "end" else transactions.abort()
     monkeypatch.undo()
     transactions.run(rig.sends(SECOND), {0: 2})
     assert transactions._producer is not producer
@@ -177,7 +177,7 @@ def test_parts_that_are_not_acknowledged_are_trouble(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They have not failed either. A worker that is asked to stop does not wait for them."""
-    monkeypatch.setattr("stream_rater.adapters.kafka.deadlines.LAST_MOMENTS_S", 0.1)
+    monkeypatch.setattr("stream_rater.adapters.kafka.deadlines.STOP_GRACE_S", 0.1)
     assert rig.parts.scatter([(0, b"a")]) == [0]
     rig.proxy.cut(rig.leader(rig.admin.topics.parts))
     rig.stop.set()
@@ -185,7 +185,7 @@ def test_parts_that_are_not_acknowledged_are_trouble(
         rig.parts.scatter([(0, b"b")])
 
 
-def test_who_begins_anew_has_other_producers(rig: Rig) -> None:
+def test_who_begins_again_has_other_producers(rig: Rig) -> None:
     """Both producers are replaced: a client that failed for good never recovers."""
     worker: Any = rig.member.performer
     before = worker._parts.ready(), worker._transactions.ready()

@@ -60,30 +60,30 @@ def server(redis_installed: None, tmp_path: Path) -> Iterator[Server]:
         (gone, False, False, "connecting to|Connection"),
     ],
 )
-def test_what_the_store_does_not_do_is_told_and_not_raised(
+def test_what_the_store_does_not_do_is_reported_and_not_raised(
     server: Server, ill: Callable[[Any], None], *, reads: bool, deletes: bool, why: str
 ) -> None:
     """Each call says whether it was done, and tells the reason. A call that changes beliefs
     raises it."""
-    store, told = RedisStore(Settings(redis=server.address)), list[str]()
+    store, reported = RedisStore(Settings(redis=server.address)), list[str]()
     store.prepare()
     kept = store.checkpoints
-    kept.on_failure = told.append
+    kept.on_failure = reported.append
     assert (kept.write("duel", "7-ab", 0, b"piece"), kept.keep("duel", "7-ab", b"head")) == (
         True, True
     )  # fmt: skip
-    assert told == []
+    assert reported == []
     with client_of(server) as client:
         ill(client)
         assert not kept.write("duel", "7-ab", 1, b"another")
         assert not kept.keep("duel", "9-cd", b"another")
-        assert len(told) == 2
+        assert len(reported) == 2
         assert kept.heads("duel") == ({"7-ab": b"head"} if reads else {})
         assert kept.read("duel", "7-ab", 0) == (b"piece" if reads else None)
         assert kept.read("duel", "7-ab", 1) is None
         assert kept.drop("duel", "7-ab", 2) is deletes
-        assert len(told) == 2 + (0 if reads else 3) + (not deletes)
-        assert all(re.search(why, each) and "\n" not in each for each in told), told
+        assert len(reported) == 2 + (0 if reads else 3) + (not deletes)
+        assert all(re.search(why, each) and "\n" not in each for each in reported), reported
         with pytest.raises(StoreTrouble):
             store.apply({0: BELIEFS})
         if not deletes:
@@ -92,7 +92,7 @@ def test_what_the_store_does_not_do_is_told_and_not_raised(
     store.close()
 
 
-def test_nobody_need_be_told(server: Server) -> None:
+def test_nobody_needs_a_report(server: Server) -> None:
     """A command may leave the hook out."""
     store = RedisStore(Settings(redis=server.address))
     with client_of(server) as client:

@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.pipeline.ladder_history import AtOdds, announce, notes
+from stream_rater.pipeline.ladder_history import LadderContradiction, announce, encode_histories
 from stream_rater.pipeline.ports import Agree
 from tests.contract.rigs import ESTIMATOR, KafkaRig, Member, Rig
 
@@ -46,7 +46,7 @@ def test_a_change_is_seen_by_who_was_there_before(rig: Rig) -> None:
     start(rig, 7, a="0:x 7:y")
     assert agreed(old, a="0:x") == {"a": "0:x 7:y"}
     start(rig, 100, a="0:x 7:y")
-    with pytest.raises(AtOdds, match="differ from offset 7 on"):
+    with pytest.raises(LadderContradiction, match="differ from offset 7 on"):
         start(rig, 8, a="0:x")
 
 
@@ -54,7 +54,9 @@ def test_a_change_that_comes_too_late_is_no_change(rig: Rig) -> None:
     """It is refused, because rounds from its offset on may have been rated already."""
     member = rig.join(ESTIMATOR)
     agreed(member, a="0:x")
-    with pytest.raises(AtOdds, match=r"change from offset 7 on comes too late, .* ends at 8"):
+    with pytest.raises(
+        LadderContradiction, match=r"change from offset 7 on comes too late, .* ends at 8"
+    ):
         start(rig, 8, a="0:x 7:y")
     assert agreed(member, a="0:x") == {"a": "0:x"}
 
@@ -64,11 +66,11 @@ def test_rounds_wait_for_a_change_that_is_not_decided(rig: Rig) -> None:
     worker starts."""
     member = rig.join(ESTIMATOR)
     agreed(member, a="0:x")
-    rig.notes().write(notes("proposed", {"a": ["0:x", "7:y"]}))
+    rig.notes().write(encode_histories("proposed", {"a": ["0:x", "7:y"]}))
     assert agreed(member, a="0:x") == {"a": "0:x 7:not confirmed"}
     start(rig, 3, a="0:x")
     assert agreed(member, a="0:x") == {"a": "0:x"}
-    rig.notes().write(notes("proposed", {"a": ["0:x", "7:y"]}))
+    rig.notes().write(encode_histories("proposed", {"a": ["0:x", "7:y"]}))
     start(rig, 3, a="0:x 7:y")
     assert agreed(member, a="0:x") == {"a": "0:x 7:y"}
 
@@ -78,7 +80,7 @@ def test_a_note_of_a_newer_release_is_trouble(kafka_rig: KafkaRig) -> None:
     """It is not guessed. A record that is no note of any release is ignored."""
     member = kafka_rig.join(ESTIMATOR)
     log = kafka_rig.notes()
-    log.write([b"", b"litter", b"[]", b"{}", *notes("noted", {"a": ["0:x"]})])
+    log.write([b"", b"litter", b"[]", b"{}", *encode_histories("noted", {"a": ["0:x"]})])
     assert agreed(member, a="0:z") == {"a": "0:x"}
     log.write([b'{"kind": "later", "histories": {}}'])
     with pytest.raises(LogTrouble, match=r"ladders-noted: offset 5: a note of kind 'later'"):

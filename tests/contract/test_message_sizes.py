@@ -21,8 +21,8 @@ from stream_rater.contract.events import to_json
 from stream_rater.contract.sizes import LEAST_BYTES, MOST_BYTES
 from stream_rater.pipeline.corrections.correction_ports import (
     NoteCorrections,
-    NotedCorrection,
     NotedCorrections,
+    RecordedCorrection,
 )
 from stream_rater.pipeline.ports import Agree, Scatter
 from tests import real
@@ -51,7 +51,7 @@ def test_notes_and_parts_of_the_greatest_size_are_taken(narrow: KafkaRig) -> Non
     """Of a ban wave with long reasons, as older releases noted them, of many ladders, and parts."""
     member = narrow.join(ESTIMATOR)
     wave = [
-        NotedCorrection(n, name_of(each), Raw(to_json(each)), 5000)
+        RecordedCorrection(n, name_of(each), Raw(to_json(each)), 5000)
         for n in range(1500)
         for each in [PlayerRemoved(ladder="a", player=f"p{n}", reason=noise(1000).hex())]
     ]
@@ -71,9 +71,12 @@ def test_a_message_that_is_too_large_is_named_with_its_cure(narrow: KafkaRig) ->
     topic = narrow._admin.topics.parts
     with pytest.raises(LogTrouble) as raised:
         member.do(Scatter([(0, noise(2 * MOST_BYTES))]))
-    told = str(raised.value)
-    assert f"{topic} does not take a message of {2 * MOST_BYTES} bytes, and nothing goes on" in told
-    assert told.endswith(f"--entity-name {topic} --add-config max.message.bytes=16777216`")
+    reported = str(raised.value)
+    assert (
+        f"{topic} does not take a message of {2 * MOST_BYTES} bytes, and nothing goes on"
+        in reported
+    )
+    assert reported.endswith(f"--entity-name {topic} --add-config max.message.bytes=16777216`")
     enlarge(narrow, topic)
     deadline_s = time.monotonic() + GAIN_S
     while True:  # a broker learns of the new limit a moment later

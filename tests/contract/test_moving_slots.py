@@ -25,7 +25,7 @@ def move(redis_cluster: RedisCluster, cluster_settings: real.Settings) -> Iterat
     move = redis_cluster.move(key_slot(position_key(SHARD).encode()))
     yield move
     move.finish()
-    redis_cluster.await_owner(move.slot, move.target)
+    redis_cluster.wait_for_owner(move.slot, move.target)
 
 
 def beliefs(number: int, players: list[Player] = PLAYERS) -> dict[Player, bytes]:
@@ -41,7 +41,7 @@ def wrote(store: RedisPerformer, number: int, players: list[Player] = PLAYERS) -
         return False
 
 
-def held(store: RedisPerformer) -> StoredShard:
+def stored(store: RedisPerformer) -> StoredShard:
     """The contents of the shard, after as many reads as it takes to find its node."""
     for _ in range(TRIES):
         try:
@@ -66,7 +66,7 @@ def test_a_call_is_carried_out_whole_or_not_at_all(
         applied += wrote(store, applied + 1)
     move.finish()
     expected = StoredShard(Position(applied, applied - 1, b""), list(beliefs(applied).values()))
-    assert held(store) == expected
+    assert stored(store) == expected
     assert wrote(store, applied + 1)
 
 
@@ -78,5 +78,5 @@ def test_newcomers_wait_for_the_move(cluster_settings: real.Settings, move: Slot
     move.begin()
     assert not wrote(store, 2)
     move.finish()
-    assert held(store).records == [beliefs(1)[PLAYERS[0]], *[None] * (len(PLAYERS) - 1)]
+    assert stored(store).records == [beliefs(1)[PLAYERS[0]], *[None] * (len(PLAYERS) - 1)]
     assert wrote(store, 2)

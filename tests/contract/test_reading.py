@@ -44,7 +44,7 @@ def test_nothing_is_read_before_a_seek(rig: Rig) -> None:
     member.do(Seek({1: 0}))
     assert member.read(3) == [(1, 0), (1, 1), (1, 2)]
     member.poll(0.3)
-    member.poll(full=True)
+    member.poll(no_fetch=True)
     member.poll(0.3)
     assert member.records == []
 
@@ -147,8 +147,8 @@ def test_full_polls_bring_no_records_and_lose_none(rig: Rig) -> None:
     submit(rig, 1, 1000)
     member = read_from_start(rig, ESTIMATOR)
     while len(member.records) < 2000:
-        assert list(member.poll(0.02, full=True)) == []
-        assert list(member.poll(0.02, full=True)) == []
+        assert list(member.poll(0.02, no_fetch=True)) == []
+        assert list(member.poll(0.02, no_fetch=True)) == []
         while not member.poll(0.02):
             pass
     for partition in EVERY:
@@ -162,10 +162,10 @@ def test_a_resting_partition_holds_up_no_other(rig: Rig) -> None:
     submit(rig, 0, 1000)
     submit(rig, 1, 1000)
     member = read_from_start(rig, ESTIMATOR)
-    member.poll(0.0, resting={0})
+    member.poll(0.0, paused={0})
     while sum(record.partition == 1 for record in member.records) < 1000:
-        member.poll(0.02, resting={0})
-    assert list(member.poll(0.3, resting={0, 7})) == []
+        member.poll(0.02, paused={0})
+    assert list(member.poll(0.3, paused={0, 7})) == []
     before = sum(record.partition == 0 for record in member.records)
     member.poll_until(lambda: len(member.records) == 2000)
     assert before == 0
@@ -179,10 +179,10 @@ def test_a_seek_wakes_only_what_it_names(rig: Rig) -> None:
     submit(rig, 1, 10)
     member = read_from_start(rig, ESTIMATOR)
     member.read(20)
-    member.poll(full=True)
+    member.poll(no_fetch=True)
     member.do(Seek({0: 5}))
     submit(rig, 1, 1)
-    assert list(member.poll(0.3, full=True)) == []
+    assert list(member.poll(0.3, no_fetch=True)) == []
     assert sorted(member.read(6)) == [*((0, offset) for offset in range(5, 10)), (1, 10)]
 
 
@@ -238,17 +238,17 @@ def test_what_was_lost_while_resting_is_read_again(rig: Rig) -> None:
     submit(rig, 1, 3)
     first = read_from_start(rig, ESTIMATOR)
     first.read(6)
-    first.poll(full=True)
+    first.poll(no_fetch=True)
     second = rig.join(ESTIMATOR)
-    settle(first, second, full=True)
+    settle(first, second, no_fetch=True)
     back = set(second.owned)
     rig.leave(second)
-    first.poll_until(lambda: first.owned == EVERY, full=True)
+    first.poll_until(lambda: first.owned == EVERY, no_fetch=True)
     first.do(Seek(dict.fromkeys(back, 0)))
     assert sorted(first.read(3)) == [(p, offset) for p in back for offset in range(3)]
 
 
-def test_an_evicted_member_is_told(rig: Rig) -> None:
+def test_an_evicted_member_learns_it(rig: Rig) -> None:
     """A member that the group has evicted learns by polling that it lost all partitions."""
     first = rig.join(ESTIMATOR, evictable=True)
     first.poll_until(lambda: first.owned == EVERY)

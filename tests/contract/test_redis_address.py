@@ -13,7 +13,7 @@ from tests.contract.test_store import BOB, SHARDS
 
 
 @pytest.mark.integration
-def test_a_cluster_is_to_be_told(cluster_settings: real.Settings) -> None:
+def test_a_cluster_is_to_be_configured(cluster_settings: real.Settings) -> None:
     """If a node of a cluster is used as a single server, the error names the setting."""
     node, *_ = cluster_settings.redis.split(",")
     store = RedisStore(msgspec.structs.replace(cluster_settings, redis=node, redis_cluster=False))
@@ -24,7 +24,7 @@ def test_a_cluster_is_to_be_told(cluster_settings: real.Settings) -> None:
 
 
 @pytest.mark.integration
-def test_no_cluster_where_one_is_told(settings: real.SettingsFactory) -> None:
+def test_no_cluster_where_one_is_configured(settings: real.SettingsFactory) -> None:
     """A single server configured as a cluster raises an error, and so does an address without a
     server."""
     with pytest.raises(StoreTrouble, match=r"[Cc]luster"):

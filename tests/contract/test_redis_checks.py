@@ -83,7 +83,7 @@ def test_a_server_that_evicts_what_expires_deletes_no_belief(server: Server, adm
     assert admin.hgetall("{0}:belief:l:0") == {b"ann": b"belief"}
 
 
-def test_a_server_that_tells_nothing_is_warned_of_once(server: Server, admin: Any) -> None:
+def test_a_server_that_shows_nothing_is_warned_of_once(server: Server, admin: Any) -> None:
     """The warning is given once, whatever the server's settings are."""
     set_memory(admin, "allkeys-lru", LIMIT_BYTES)
     (line,) = RedisStore(settings_of(server, admin, "-config", "-info")).prepare()

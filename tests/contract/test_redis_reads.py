@@ -4,7 +4,7 @@ import msgspec
 import pytest
 import redis
 
-from stream_rater.adapters.redis.calls import CallBatch, Caller, bulk, of_words
+from stream_rater.adapters.redis.calls import CallBatch, Caller, bulk, encode_command
 from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.keys import belief_key
 from stream_rater.columns.player_column import PlayerColumn
@@ -44,16 +44,16 @@ def test_a_reply_that_comes_after_a_failure_is_nobodys(redis_settings: real.Sett
     """The reply to a slow command, after an error, is not taken for the next command's."""
 
     def asked(*words: str) -> CallBatch:
-        return CallBatch("{0}:x", (of_words(len(words), bulk(*words)),), 1)
+        return CallBatch("{0}:x", (encode_command(len(words), bulk(*words)),), 1)
 
     with connect(redis_settings) as client:
         caller = Caller(client, redis_settings)
         for _ in range(3):
             with pytest.raises(redis.ResponseError, match="not an integer"):
-                caller.at_one_instant(
+                caller.call_batches(
                     [asked("INCRBY", "{0}:x", "x"), asked("BLPOP", "{0}:none", "0.2")]
                 )
-            assert caller.at_one_instant([asked("ECHO", "mine")]) == [[b"mine"]]
+            assert caller.call_batches([asked("ECHO", "mine")]) == [[b"mine"]]
         caller.close()
 
 

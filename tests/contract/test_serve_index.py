@@ -13,11 +13,11 @@ import redis
 
 from stream_rater.adapters.redis.index_keys import INDEX, ROOT, SUMMARY, drop_index, keys_of
 from stream_rater.config.settings import Settings
-from stream_rater.contract.errors import CannotGoOn
+from stream_rater.contract.errors import Unrecoverable
 from stream_rater.contract.events import RatingChanged
 from stream_rater.serve import cursors
-from stream_rater.serve.cursors import Place
-from stream_rater.serve.entries import Erased, bin_of, packed, player_of
+from stream_rater.serve.cursors import AfterRow
+from stream_rater.serve.entries import PlayerErased, bin_of, encode_entry, player_of
 from stream_rater.serve.index import writer as index_writer
 from stream_rater.serve.index.reader import IndexReader
 from stream_rater.serve.index.writer import IndexLost, IndexWriter
@@ -89,7 +89,7 @@ def assert_equal_to_newest(
     for event in sorted(events, key=lambda each: each.offset):
         newest[event.player] = event
     found, keys = contents(at), keys_of(ladder)
-    players = {name.encode(): packed(player_of(event)) for name, event in newest.items()}
+    players = {name.encode(): encode_entry(player_of(event)) for name, event in newest.items()}
     assert found[keys.players.encode()] == players
     listed = [e for e in newest.values() if e.rounds and not e.provisional]
     ranks = sorted((-e.rating, e.player.encode()) for e in listed)
@@ -101,7 +101,7 @@ def assert_equal_to_newest(
     assert found.get(keys.bins.encode(), {}) == {name: b"%d" % n for name, n in bins.items()}
     last = max(newest.values(), key=lambda each: each.offset)
     counting = sum(each.rounds > 0 for each in newest.values())
-    summary = packed((counting, last.offset, last.completed_at, last.season))
+    summary = encode_entry((counting, last.offset, last.completed_at, last.season))
     assert found[keys.state.encode()][SUMMARY] == summary
 
 
@@ -155,7 +155,7 @@ def test_an_erased_player_leaves_no_trace(settings: real.SettingsFactory, seed: 
     for each in (erased, never):
         each.begin(TOPIC, 1)
     erased.apply(events, [1])
-    erased.apply([Erased(LADDER, gone), Erased(LADDER, "stranger"), last], [2])
+    erased.apply([PlayerErased(LADDER, gone), PlayerErased(LADDER, "stranger"), last], [2])
     never.apply([*(event for event in events if event.player != gone), last], [2])
     assert contents(with_) == contents(without)
     back = an_event(gone, 41, rounds=1)
@@ -171,7 +171,7 @@ def test_the_index_is_of_one_topic(settings: real.SettingsFactory) -> None:
     writer.begin(TOPIC, 1)
     writer.apply(some_events(1), [1])
     with pytest.raises(
-        CannotGoOn, match=r"another topic than 'v2\.rating-changed'.*delete the keys"
+        Unrecoverable, match=r"another topic than 'v2\.rating-changed'.*delete the keys"
     ):
         IndexWriter(at).begin(f"v2.{TOPIC}", 1)
     drop_index(at)
@@ -280,7 +280,7 @@ def test_pages_equal_a_plain_table(
     writer.begin(TOPIC, 1)
     names = [f"{i:02}é" for i in range(25)]
     table: dict[str, float] = {}
-    places: list[Place | None] = [None]
+    places: list[AfterRow | None] = [None]
     for offset in range(1, 30):
         moved = rng.sample(names, rng.choice([1, 3, 20]))
         events = [
@@ -314,10 +314,10 @@ def test_pages_equal_a_plain_table(
             assert reader.around(LADDER, away, 3) is None
         if whole:
             _, name, rating = rng.choice(whole)
-            places.append(cursors.read(cursors.written(Place(rating, name))))
+            places.append(cursors.decode_cursor(cursors.encode_cursor(AfterRow(rating, name))))
 
 
-def test_all_pages_tell_each_who_stays_once(
+def test_all_pages_show_each_who_stays_once(
     blocking: Reader, settings: real.SettingsFactory
 ) -> None:
     """While others move across the pages, nobody who stays is left out or told twice."""
@@ -326,16 +326,16 @@ def test_all_pages_tell_each_who_stays_once(
     writer.begin(TOPIC, 1)
     writer.apply([an_event(f"s{i}", 1, float(i // 3)) for i in range(60)], [1])
     writer.apply([an_event(f"m{i}", 1, rng.uniform(0, 20)) for i in range(60)], [2])
-    told: list[str] = []
+    paged: list[str] = []
     place, more, offset = None, True, 2
     while more:
         page = reader.page(LADDER, place, 7)
-        told += [row.player for row in page.rows if row.player.startswith("s")]
-        place, more = Place(page.rows[-1].rating, page.rows[-1].player), page.more
+        paged += [row.player for row in page.rows if row.player.startswith("s")]
+        place, more = AfterRow(page.rows[-1].rating, page.rows[-1].player), page.more
         offset += 1
         moved = [an_event(f"m{i}", offset, rng.uniform(0, 20)) for i in rng.sample(range(60), 30)]
         writer.apply(moved, [offset])
-    assert sorted(told) == sorted(f"s{i}" for i in range(60))
+    assert sorted(paged) == sorted(f"s{i}" for i in range(60))
 
 
 def test_a_redis_cluster(blocking: Reader, cluster_settings: Settings) -> None:
@@ -357,7 +357,7 @@ def test_a_redis_cluster(blocking: Reader, cluster_settings: Settings) -> None:
     for ladder in ladders:
         best, view = reader.page(ladder, None, 2), reader.player(ladder, "c")
         assert [row.player for row in best.rows] == ["e", "d"]
-        behind = reader.page(ladder, Place(best.rows[-1].rating, "d"), 2)
+        behind = reader.page(ladder, AfterRow(best.rows[-1].rating, "d"), 2)
         assert [row.player for row in behind.rows] == ["c", "b"]
         near = reader.around(ladder, "c", 3)
         assert near is not None and [row.player for row in near.rows] == ["d", "c", "b"]

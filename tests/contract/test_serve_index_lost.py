@@ -11,8 +11,8 @@ import redis
 from stream_rater.adapters.redis.index_keys import ROOT, SUMMARY, drop_index, keys_of, member_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged
-from stream_rater.serve.cursors import Place
-from stream_rater.serve.entries import Erased
+from stream_rater.serve.cursors import AfterRow
+from stream_rater.serve.entries import PlayerErased
 from stream_rater.serve.index import writer as index_writer
 from stream_rater.serve.index.reader import ReadPositions
 from stream_rater.serve.index.writer import IndexLost, IndexWriter
@@ -48,7 +48,7 @@ def ends(events: Sequence[Any]) -> list[int]:
     return [len(range(p, len(events), PARTITIONS)) for p in range(PARTITIONS)]
 
 
-def told(at: Settings, events: Sequence[Any] = EVENTS, size: int = 7) -> IndexWriter:
+def written(at: Settings, events: Sequence[Any] = EVENTS, size: int = 7) -> IndexWriter:
     """A writer that has read these events from the start, in batches."""
     writer = IndexWriter(at)
     writer.begin(TOPIC, PARTITIONS)
@@ -65,7 +65,7 @@ QUESTIONS: dict[str, Callable[[Any], Any]] = {
     "player": lambda reader: reader.player(LADDER, "ann"),
     "history": lambda reader: reader.history(LADDER, "ann"),
     "first page": lambda reader: reader.page(LADDER, None, 3),
-    "page": lambda reader: reader.page(LADDER, Place(20.0, "bob"), 3),
+    "page": lambda reader: reader.page(LADDER, AfterRow(20.0, "bob"), 3),
     "around": lambda reader: reader.around(LADDER, "ann", 3),
 }
 """Every question about a ladder."""
@@ -104,10 +104,10 @@ def knowing(
 Knowing = Callable[[], tuple[Settings, Blocking, ReadPositions]]
 
 
-def test_nothing_is_told_before_it_is_known_what_there_is(knowing: Knowing) -> None:
+def test_nothing_is_answered_before_it_is_known_what_there_is(knowing: Knowing) -> None:
     """A process that has not read the topic answers nothing, though there is an index."""
     at, reader, positions = knowing()
-    told(at)
+    written(at)
     assert answers(reader) == NOTHING
     for ask in (reader.ladders, reader.check_complete):
         with pytest.raises(Incomplete):
@@ -121,7 +121,7 @@ def test_a_ladder_that_never_was(knowing: Knowing) -> None:
     """It is unknown, and not incomplete, if the whole index is there; once an event was read about
     it, it is incomplete."""
     at, reader, positions = knowing()
-    told(at)
+    written(at)
     positions.all_read(ends(EVENTS))
     assert reader.ladder("asia") is None
     for player in (lambda: reader.players("asia", ["ann"]), lambda: reader.page("asia", None, 1)):
@@ -137,7 +137,7 @@ def test_whatever_is_lost_no_answer_is_given(knowing: Knowing, gone: str) -> Non
     """A key of a ladder, the root, or all of them: what rests on it is refused at once, and at each
     step of reading anew; then everything is answered as before."""
     at, reader, positions = knowing()
-    writer = told(at)
+    writer = written(at)
     positions.all_read(ends(EVENTS))
     before, whole = answers(reader), contents(at)
     client = redis.Redis.from_url(at.redis)
@@ -174,7 +174,7 @@ def test_redis_goes_back(knowing: Knowing) -> None:
     at, reader, positions = knowing()
     for size in (len(EVENTS) - 1, len(EVENTS)):
         drop_index(at)
-        told(at, EVENTS[:size])
+        written(at, EVENTS[:size])
         positions.all_read(ends(EVENTS[:-1]))
         assert LACKS not in answers(reader).values()
         positions.event_read(LADDER, *places(EVENTS)[-1])
@@ -237,11 +237,15 @@ def test_what_came_behind_an_event_is_not_undone(settings: real.SettingsFactory)
     first, second = IndexWriter(at), IndexWriter(at)
     for each in (first, second):
         each.begin(TOPIC, 2)
-    story: list[Any] = [an_event("ann", 1), Erased(LADDER, "ann"), an_event("ann", 2, rounds=1)]
+    story: list[Any] = [
+        an_event("ann", 1),
+        PlayerErased(LADDER, "ann"),
+        an_event("ann", 2, rounds=1),
+    ]
     first.apply(story, [3, 0], [(0, 0), (0, 1), (0, 2)])
     second.apply([*story[:2], an_event("bob", 1)], [2, 1], [(0, 0), (0, 1), (1, 0)])
     assert_equal_to_newest(at, [story[2], an_event("bob", 1)])
-    gone: list[Any] = [an_event("eve", 3), Erased(LADDER, "eve")]
+    gone: list[Any] = [an_event("eve", 3), PlayerErased(LADDER, "eve")]
     first.apply(gone, [5, 1], [(0, 3), (0, 4)])
     second.apply([story[2], gone[0], an_event("bob", 4)], [4, 2], [(0, 2), (0, 3), (1, 1)])
     left: list[RatingChanged] = [story[2], an_event("bob", 4)]
@@ -257,7 +261,7 @@ def test_an_event_is_applied_at_the_position_and_not_before(
     writer = IndexWriter(at)
     writer.begin(TOPIC, 1)
     writer.apply([an_event("ann", 1)], [5], [(0, 4)])
-    writer.apply([Erased(LADDER, "ann"), an_event("bob", 2)], [6], [(0, 4), (0, 5)])
+    writer.apply([PlayerErased(LADDER, "ann"), an_event("bob", 2)], [6], [(0, 4), (0, 5)])
     assert_equal_to_newest(at, [an_event("ann", 1), an_event("bob", 2)])
 
 
@@ -267,7 +271,7 @@ def test_a_checkpoint_holds_though_others_write_the_root(
     """Whoever notes how far the index is has written so: also if another process named a ladder
     meanwhile."""
     at = settings()
-    writer, other = told(at), IndexWriter(at)
+    writer, other = written(at), IndexWriter(at)
     other.begin(TOPIC, PARTITIONS)
     original, done = index_writer._checked, list[int]()
 
@@ -287,7 +291,7 @@ def test_a_checkpoint_holds_though_others_write_the_root(
 def test_a_root_without_a_ladder(settings: real.SettingsFactory) -> None:
     """Whoever knows the ladder misses it."""
     at = settings()
-    writer = told(at)
+    writer = written(at)
     client = redis.Redis.from_url(at.redis)
     client.zrem(ROOT, member_of(LADDER))
     client.close()

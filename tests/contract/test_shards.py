@@ -9,7 +9,7 @@ from stream_rater.pipeline.ports import PartSums, Scatter, ShardEnds
 from tests.contract.rigs import ESTIMATOR, SHARDS, UPDATER, Rig
 
 
-def test_shard_ends_tell_of_shards_that_were_added(rig: Rig) -> None:
+def test_shard_ends_show_added_shards(rig: Rig) -> None:
     """A worker that was there before sees the present number of shards."""
     member = rig.join(ESTIMATOR)
     assert len(member.do(ShardEnds())) == SHARDS

@@ -83,8 +83,8 @@ def apply(store: Performer, shard: int, *call: Application) -> bool:
 
 
 def read(store: Performer, shard: int, *players: Player) -> StoredShard:
-    held = store.perform(ReadBeliefs({shard: PlayerColumn.of(players)}))[shard]
-    return StoredShard(held.position, list(held.records))
+    stored = store.perform(ReadBeliefs({shard: PlayerColumn.of(players)}))[shard]
+    return StoredShard(stored.position, list(stored.records))
 
 
 def priors(store: Performer, shard: int, *players: Player) -> Priors:
@@ -108,8 +108,8 @@ def test_what_was_applied_is_read(store: Performer) -> None:
     ann, cy = ("ranked-eu", "ann"), ("ranked-eu", "cy")
     records = {ann: bytes(range(256)), BOB: b"\x01" * HEADER_SIZE}
     assert apply(store, 3, application(0, 7, records, b"\xa0"))
-    held = read(store, 3, BOB, cy, ann, BOB)
-    assert held == StoredShard(
+    stored = read(store, 3, BOB, cy, ann, BOB)
+    assert stored == StoredShard(
         Position(7, 0, b"\xa0"), [records[BOB], None, records[ann], records[BOB]]
     )
 
@@ -141,9 +141,9 @@ def test_beliefs_that_vanish_are_noticed(store: Performer) -> None:
         assert apply(store, shard, application(0, 5, {BOB: b"first"}, b"\x80"))
         call = replace(application(5, 6, {BOB: b"second", ann: b"first"}, b"\xc0"), absent=expected)
         assert apply(store, shard, call) == right
-        held = read(store, shard, BOB, ann)
+        stored = read(store, shard, BOB, ann)
         position = Position(6, 5, b"\xc0") if right else Position(VANISHED, VANISHED)
-        assert held == StoredShard(position, [b"second", b"first"])
+        assert stored == StoredShard(position, [b"second", b"first"])
         assert apply(store, shard, application(6, 7, {})) == right
     many = {("l", f"p{number}"): b"x" for number in range(3000)}
     assert apply(store, 4, replace(application(0, 1, many), absent=3000))
@@ -176,8 +176,8 @@ def test_shards_are_apart(store: Performer) -> None:
     assert apply(store, 4, application(0, 1, {BOB: b"four"}))
     calls = {shard: application(0, shard + 10, {BOB: b"%d" % shard}) for shard in (4, 2, 0)}
     assert store.perform(Apply(calls)) == {4: False, 2: True, 0: True}
-    held = store.perform(ReadBeliefs(dict.fromkeys((3, 4, 0, 2), PlayerColumn.of([BOB]))))
-    assert {s: (h.position.applied, list(h.records)) for s, h in held.items()} == {
+    stored = store.perform(ReadBeliefs(dict.fromkeys((3, 4, 0, 2), PlayerColumn.of([BOB]))))
+    assert {s: (h.position.applied, list(h.records)) for s, h in stored.items()} == {
         3: (0, [None]),
         4: (1, [b"four"]),
         0: (10, [b"0"]),
@@ -265,10 +265,10 @@ def test_position_and_beliefs_are_of_one_instant(redis_settings: real.Settings) 
     thread.start()
     seen = set()
     while thread.is_alive():
-        held, found = read(reader, 0, *players), priors(reader, 0, *players)
-        seen.add(held.position.applied)
-        if held.position.applied:
-            assert list(held.records) == [state(held.position.applied)] * len(players)
+        stored, found = read(reader, 0, *players), priors(reader, 0, *players)
+        seen.add(stored.position.applied)
+        if stored.position.applied:
+            assert list(stored.records) == [state(stored.position.applied)] * len(players)
         if found.applied:
             assert found.headers == state(found.applied)[:HEADER_SIZE] * len(players)
     thread.join()

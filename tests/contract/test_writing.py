@@ -306,7 +306,7 @@ def test_a_generation_that_is_over_commits_nothing_and_spoils_nothing(rig: Rig, 
     with pytest.raises(Regrouped):
         commit(0, 2, "never")
     for _ in range(REGROUPINGS):
-        first.poll(REGROUPING_S, full=True)
+        first.poll(REGROUPING_S, no_fetch=True)
         mine = min(first.owned)
         try:
             commit(mine, 3, "after")
@@ -368,22 +368,22 @@ def test_a_member_that_polled_after_the_rebalance_can_publish(rig: Rig) -> None:
     assert rig.events() == seen([event(ours, "a"), event(theirs, "b")])
 
 
-def scattered(rig: Rig, parts: Sequence[tuple[int, bytes]]) -> Sequence[int]:
+def sent_offsets(rig: Rig, parts: Sequence[tuple[int, bytes]]) -> Sequence[int]:
     return rig.join(ESTIMATOR).do(Scatter(parts))
 
 
-def test_scatter_tells_offsets(rig: Rig) -> None:
+def test_sent_parts_have_offsets(rig: Rig) -> None:
     """Scatter returns each part's offset in its shard, contiguous and in the order given."""
-    assert list(scattered(rig, [(0, b"a"), (1, b"b"), (0, b"c"), (0, b"d")])) == [0, 0, 1, 2]
-    assert list(scattered(rig, [(2, b"e"), (0, b"f")])) == [0, 3]
-    assert list(scattered(rig, [])) == []
+    assert list(sent_offsets(rig, [(0, b"a"), (1, b"b"), (0, b"c"), (0, b"d")])) == [0, 0, 1, 2]
+    assert list(sent_offsets(rig, [(2, b"e"), (0, b"f")])) == [0, 3]
+    assert list(sent_offsets(rig, [])) == []
 
 
-def test_parts_are_read_where_they_were_scattered(rig: Rig) -> None:
+def test_parts_are_read_where_they_were_sent(rig: Rig) -> None:
     """An updater reads the bytes of a part at the offset that Scatter returned."""
     large = b"x" * (12 * 2**20)
     parts = [(0, b"a"), (1, b""), (2, large), (0, b"\x00")]
-    offsets = scattered(rig, parts)
+    offsets = sent_offsets(rig, parts)
     member = read_from_start(rig, UPDATER)
     member.poll_until(lambda: len(member.records) == 4)
     found = {(record.partition, record.offset): record.value for record in member.records}

@@ -27,10 +27,10 @@ def check_outcome(data: bytes, content_type: str, reader: Reader = READER) -> st
     """The code, empty for standings; AssertionError, or whatever was raised, for anything else."""
     try:
         found = reader.read(data, [("content-type", content_type.encode())], RECEIVED)
-    except Invalid as refusal:
-        assert refusal.code in CODES
-        str(refusal).encode()  # it travels in a header
-        return refusal.code
+    except Invalid as rejection:
+        assert rejection.code in CODES
+        str(rejection).encode()  # it travels in a header
+        return rejection.code
     size = found.entry_starts[-1]
     assert size == len(found.players) == len(set(found.players)) == len(found.share)
     assert all(0 < len(player.encode()) <= 128 for player in found.players)

@@ -58,7 +58,7 @@ class Tally:
         self.wrong += other.wrong
 
 
-def judge(tally: Tally, data: bytes, content_type: str, outcome: Outcome) -> None:
+def check(tally: Tally, data: bytes, content_type: str, outcome: Outcome) -> None:
     """One input: a verdict in time, or something wrong."""
     try:
         code, took_s = outcome(data, content_type)
@@ -86,7 +86,7 @@ def run(first: int, recipes: int, deadline_s: float, outcome: Outcome = timed_ou
     @given(messages)
     def recipe(message: Any) -> None:
         for data, content_type in inputs_of(message, seed):
-            judge(tally, data, content_type, outcome)
+            check(tally, data, content_type, outcome)
 
     draw: Any = recipe.hypothesis.fuzz_one_input  # type: ignore[attr-defined]
     faulthandler.dump_traceback_later(HANGS_S, exit=True)  # and says where it was

@@ -43,9 +43,9 @@ def test_the_fuzzer_can_fail() -> None:
             raise MemoryError(data)
         return "", 2 * LONGEST_S if data.endswith(b"1" * 400) else 0.0
 
-    told = "\n".join(run(0, RECIPES, NEVER_S, raises).wrong)
-    assert "MemoryError" in told
-    assert f"{2 * LONGEST_S:.3f} s for" in told
+    report = "\n".join(run(0, RECIPES, NEVER_S, raises).wrong)
+    assert "MemoryError" in report
+    assert f"{2 * LONGEST_S:.3f} s for" in report
 
 
 def test_a_pause_of_the_machine_is_no_slow_verdict() -> None:
@@ -122,6 +122,6 @@ def test_size_and_nesting_come_before_decoding(
         monkeypatch.setattr(events, name, never)
     if code == "too-large":
         monkeypatch.setattr(depth, "json_depth", never)
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(Invalid) as rejection:
         READER.read(data, [("content-type", content_type.encode())], RECEIVED)
-    assert refusal.value.code == code
+    assert rejection.value.code == code

@@ -19,7 +19,7 @@ CONFIG = {"system": "elo-mmr", "weight_limit": 0.23, "sigma_limit": 54, "rho": 0
 
 
 @pytest.mark.slow
-def test_codeforces_is_foretold_as_well_as_the_prototype_did(shared: Path, tmp_path: Path) -> None:
+def test_codeforces_is_predicted_as_well_as_the_prototype_did(shared: Path, tmp_path: Path) -> None:
     """78.458 % pair inversion and 14.853 % rank deviation there, with all opponents."""
     config = tmp_path / "c.json"
     config.write_text(json.dumps(CONFIG))
@@ -35,7 +35,7 @@ def refuse(offset: int, invalid: Invalid) -> None:
     raise AssertionError(f"line {offset + 1}: {invalid}")
 
 
-def test_formula_one_is_foretold_to_the_digit(shared: Path) -> None:
+def test_formula_one_is_predicted_to_the_digit(shared: Path) -> None:
     """72.85 % and 18.99 %, where unfinished entries are rated as one tied last group: as by
     default."""
     lines = read_lines(shared / "data" / "formula-one.jsonl.gz")

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_rater.config.ladders import Ladder, one_ladder
+from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.rating.parameters import from_builtins
 from stream_rater.replay.pool import Pool
 from tests.rounds import Reader
@@ -36,7 +36,7 @@ def expected(shared: Path, name: str) -> dict[str, Any]:
 
 def check(case: dict[str, Any], lines: list[bytes], tolerance: float) -> None:
     config = from_builtins(case["config"])
-    reader, pool = Reader(one_ladder(config)), Pool(Ladder(rating=config))
+    reader, pool = Reader(any_ladder(config)), Pool(Ladder(rating=config))
     for offset, line in enumerate(lines):
         pool.rate(reader.read(line), offset)
     beliefs = dict(pool)

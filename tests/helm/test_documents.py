@@ -43,12 +43,12 @@ def test_the_readme_is_made_of_the_comments() -> None:
     assert (CHART / "README.md").read_text() == documentation()
 
 
-def test_every_value_is_told() -> None:
+def test_every_value_is_documented() -> None:
     """No row of the README's table is without a description, and each value has one."""
     rows = re.findall(r"^\| `([\w.]+)` \| .*? \| (.*) \|$", documentation(), re.MULTILINE)
-    assert [name for name, told in rows if not told.strip()] == []
-    told = {name for name, _ in rows}
-    assert [path for path in leaves(VALUES) if not told & set(prefixes(path))] == []
+    assert [name for name, documented in rows if not documented.strip()] == []
+    documented = {name for name, _ in rows}
+    assert [path for path in leaves(VALUES) if not documented & set(prefixes(path))] == []
 
 
 def leaves(values: dict[str, Any], above: str = "") -> Iterator[str]:
@@ -131,9 +131,9 @@ def test_the_image_is_what_the_chart_takes_it_for() -> None:
 
 def test_the_notes_are_shown() -> None:
     """And name commands that are there."""
-    told = helm("install", "rater", ".", "--dry-run=client", "--namespace=games")
-    assert told.returncode == 0, told.stderr
-    notes = told.stdout.partition("NOTES:")[2]
+    documented = helm("install", "rater", ".", "--dry-run=client", "--namespace=games")
+    assert documented.returncode == 0, documented.stderr
+    notes = documented.stdout.partition("NOTES:")[2]
     assert "helm -n games test rater" in notes
     assert "kubectl -n games exec rater-stream-rater-estimator-0 -- stream-rater watch" in notes
     assert "kubectl -n games get statefulset rater-stream-rater-estimator -o json >" in notes
@@ -151,6 +151,6 @@ def test_the_notes_are_shown() -> None:
 )
 def test_the_notes_warn_of_a_prometheus_that_is_kept_out(changes: str, warned: bool) -> None:
     """By our own NetworkPolicy, which the default `scrapers` makes admit nobody."""
-    told = helm("install", "rater", ".", "--dry-run=client", f"--set={changes}")
-    assert told.returncode == 0, told.stderr
-    assert ("WARNING: Prometheus cannot reach the workers" in told.stdout) is warned
+    documented = helm("install", "rater", ".", "--dry-run=client", f"--set={changes}")
+    assert documented.returncode == 0, documented.stderr
+    assert ("WARNING: Prometheus cannot reach the workers" in documented.stdout) is warned

@@ -31,8 +31,8 @@ def test_a_line_that_only_yaml_sees_is_refused(name: str, tmp_path: Path) -> Non
     ConfigMap."""
     ladders, values = tmp_path / "ladders.toml", tmp_path / "values.yaml"
     ladders.write_text(f"# a title{BREAKS[name]}immutable: true\n[ladders]\n", newline="")
-    told = refusal(f"--set-file=ladders={ladders}")
-    assert "ladders: a line ends with U+000D, U+0085, U+2028 or U+2029" in told
+    reported = refusal(f"--set-file=ladders={ladders}")
+    assert "ladders: a line ends with U+000D, U+0085, U+2028 or U+2029" in reported
     user = f"a{BREAKS[name]}immutable: true"
     redis = {"username": user, "existingSecret": "s"}
     values.write_text(json.dumps({"redis": redis}))
@@ -115,12 +115,12 @@ def test_the_schema_has_the_bounds_of_the_settings() -> None:
     """What it takes, a worker takes at its start."""
     schema = json.loads((CHART / "values.schema.json").read_text())["properties"]["settings"]
     meta = schemas_of_settings()
-    for name, told in schema["properties"].items():
+    for name, reported in schema["properties"].items():
         bounds = meta[re.sub("[A-Z]", lambda upper: f"_{upper[0].lower()}", name)]
         if "minimum" in bounds:
-            assert told["minimum"] >= bounds["minimum"], name
+            assert reported["minimum"] >= bounds["minimum"], name
         if "maximum" in bounds:
-            assert told["maximum"] <= bounds["maximum"], name
+            assert reported["maximum"] <= bounds["maximum"], name
 
 
 def schemas_of_settings() -> dict[str, Any]:

@@ -46,12 +46,12 @@ def ask(port: int, pods: int = 1, seconds: float = 0.0, api: str = "") -> tuple[
 def test_ready_workers_pass() -> None:
     """With owners for all of both roles."""
     with a_worker({"estimator": 4, "updater": 8}, []) as port:
-        told = "every worker is ready, every partition and shard has its owner\n"
-        assert ask(port) == (0, told)
+        expected = "every worker is ready, every partition and shard has its owner\n"
+        assert ask(port) == (0, expected)
 
 
 @pytest.mark.parametrize(
-    ("owned", "unready", "pods", "told"),
+    ("owned", "unready", "pods", "expected"),
     [
         ({"estimator": 4, "updater": 8}, ["shard 3: refused"], 1, "is not ready: shard 3: refused"),
         ({"estimator": 4}, [], 1, "no updater knows its shards"),
@@ -61,13 +61,13 @@ def test_ready_workers_pass() -> None:
     ],
 )
 def test_what_is_missing_fails(
-    owned: dict[str, int], unready: list[str], pods: int, told: str
+    owned: dict[str, int], unready: list[str], pods: int, expected: str
 ) -> None:
     """In a line that says what."""
     with a_worker(owned, unready) as port:
         code, output = ask(port, pods)
     assert (code, output.count("\n")) == (1, 1)
-    assert told in output
+    assert expected in output
 
 
 def test_an_api_that_is_not_ready_fails() -> None:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from stream_rater.config.settings import Settings
-from stream_rater.operations.run import LAST_S
+from stream_rater.operations.run import STOP_TIMEOUT_S
 from stream_rater.runtime.service import STALE_S
 from tests import tools
 from tests.helm import kubernetes
@@ -202,8 +202,8 @@ def test_selectors_find_the_workers_and_nothing_else() -> None:
 def test_the_endpoints_admit_the_scrapers_and_helm_test() -> None:
     """No scrapers: nobody but `helm test`. A rule without peers would admit everybody."""
     monitoring = {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
-    told = {"secured": [{"namespaceSelector": monitoring}], "separate": []}
-    for case, scrapers in told.items():
+    reported = {"secured": [{"namespaceSelector": monitoring}], "separate": []}
+    for case, scrapers in reported.items():
         (rule,) = the("NetworkPolicy", case)["spec"]["ingress"]
         assert rule["ports"] == [{"port": "http"}]
         *others, helm_test = rule["from"]
@@ -232,9 +232,9 @@ def test_the_endpoints_are_where_the_service_has_them() -> None:
 def test_a_pod_has_the_time_that_a_worker_may_take() -> None:
     """To stop, before SIGKILL; and what hangs is found out before it is restarted."""
     pod = worker_pods("separate")["updater"]["spec"]
-    assert pod["terminationGracePeriodSeconds"] > LAST_S
+    assert pod["terminationGracePeriodSeconds"] > STOP_TIMEOUT_S
     schema = json.loads((CHART / "values.schema.json").read_text())
-    assert schema["properties"]["terminationGracePeriodSeconds"]["minimum"] > LAST_S
+    assert schema["properties"]["terminationGracePeriodSeconds"]["minimum"] > STOP_TIMEOUT_S
     probe = pod["containers"][0]["livenessProbe"]
     assert probe["periodSeconds"] * probe["failureThreshold"] >= STALE_S
 

@@ -89,28 +89,30 @@ WRONG = {
 @pytest.mark.parametrize("change", WRONG)
 def test_is_refused(change: str) -> None:
     """By the schema, which names the place."""
-    told = refusal(f"--set={change}")
-    assert "values don't meet the specifications" in told
-    assert WRONG[change] in told
+    reported = refusal(f"--set={change}")
+    assert "values don't meet the specifications" in reported
+    assert WRONG[change] in reported
 
 
 def test_a_threshold_that_markers_reach_is_refused() -> None:
     """It depends on the number of shards, which no schema can compare."""
-    told = refusal("--set=keda.enabled=true,keda.lagThreshold=3")
-    assert "keda.lagThreshold: less than 4: transaction markers alone look like that lag" in told
+    reported = refusal("--set=keda.enabled=true,keda.lagThreshold=3")
+    assert (
+        "keda.lagThreshold: less than 4: transaction markers alone look like that lag" in reported
+    )
 
 
 def test_a_scrape_longer_than_its_interval_is_refused() -> None:
     """Prometheus would take none of its configuration; no schema can compare them."""
-    told = refusal("--set=serviceMonitor.enabled=true,serviceMonitor.scrapeTimeout=60s")
-    assert "serviceMonitor.scrapeTimeout: 60s is longer than the interval, 15s" in told
+    reported = refusal("--set=serviceMonitor.enabled=true,serviceMonitor.scrapeTimeout=60s")
+    assert "serviceMonitor.scrapeTimeout: 60s is longer than the interval, 15s" in reported
 
 
 @pytest.mark.parametrize("name", ["true", "null", "off"])
 def test_a_name_that_yaml_takes_for_another_value_is_refused(name: str) -> None:
     """Kubernetes would refuse each resource of that name, without a word that helps."""
-    told = refusal(f"--set-string=fullnameOverride={name}")
-    assert f"{name}: YAML takes it for another value than a text: set another" in told
+    reported = refusal(f"--set-string=fullnameOverride={name}")
+    assert f"{name}: YAML takes it for another value than a text: set another" in reported
 
 
 @pytest.mark.parametrize("release", ["9ratings", "a.b"])

@@ -20,8 +20,8 @@ def program(pod: Resource) -> dict[str, Any]:
 
 def variables(pod: Resource) -> dict[str, str]:
     """Those that have a value."""
-    told = program(pod)["env"]
-    return {each["name"]: each["value"] for each in told if "value" in each}
+    reported = program(pod)["env"]
+    return {each["name"]: each["value"] for each in reported if "value" in each}
 
 
 def pod_of(*changes: str) -> Resource:
@@ -89,10 +89,10 @@ def test_it_has_its_own_users() -> None:
         "kafka-password": "kafka-reader", "redis-password": "redis-indexer",
         "serve-token": "serve-token",
     }  # fmt: skip
-    told = variables(pod)
-    assert told["STREAM_RATER_KAFKA_SASL_USERNAME"] == "reader"
-    assert told["STREAM_RATER_REDIS_USERNAME"] == "indexer"
-    assert told["STREAM_RATER_SERVE_TOKEN_FILE"] == "/etc/stream-rater/access/serve-token"
+    reported = variables(pod)
+    assert reported["STREAM_RATER_KAFKA_SASL_USERNAME"] == "reader"
+    assert reported["STREAM_RATER_REDIS_USERNAME"] == "indexer"
+    assert reported["STREAM_RATER_SERVE_TOKEN_FILE"] == "/etc/stream-rater/access/serve-token"
     for worker in worker_pods(CASE).values():
         assert secrets(worker) == {"kafka-password": "kafka-user", "redis-password": "redis-user"}
         assert variables(worker)["STREAM_RATER_KAFKA_SASL_USERNAME"] == "rater"
@@ -114,8 +114,8 @@ def test_it_may_share_the_workers_users() -> None:
 
 def test_its_variables_are_settings() -> None:
     """Those that the values tell."""
-    told = {n: v for n, v in variables(pod_of()).items() if not n.endswith("_FILE")}
-    found = read_settings(None, told)
+    reported = {n: v for n, v in variables(pod_of()).items() if not n.endswith("_FILE")}
+    found = read_settings(None, reported)
     assert (found.serve, found.serve_rate, found.serve_history) == ("0.0.0.0:9108", 2500.0, 50)
     assert (found.serve_probes, found.serve_connections) == ("0.0.0.0:9110", 1000)
     assert found.serve_cors == "https://play.example,https://admin.play.example"
@@ -126,9 +126,9 @@ def test_it_is_reached_where_it_listens() -> None:
     """By its Service, its probes and its Ingress."""
     found = program(pod_of())
     port, probes = found["ports"]
-    told = variables(pod_of())
-    assert told["STREAM_RATER_SERVE"].endswith(f":{port['containerPort']}")
-    assert told["STREAM_RATER_SERVE_PROBES"].endswith(f":{probes['containerPort']}")
+    reported = variables(pod_of())
+    assert reported["STREAM_RATER_SERVE"].endswith(f":{port['containerPort']}")
+    assert reported["STREAM_RATER_SERVE_PROBES"].endswith(f":{probes['containerPort']}")
     (service,) = [s for s in of_kind("Service", CASE) if s["metadata"]["name"].endswith("-serve")]
     assert [each["targetPort"] for each in service["spec"]["ports"]] == ["http", "probes"]
     assert (port["name"], probes["name"]) == ("http", "probes")

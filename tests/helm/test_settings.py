@@ -10,8 +10,8 @@ import pytest
 
 from stream_rater.adapters.access import client_options, redis_options
 from stream_rater.cli import app
-from stream_rater.config.files import read_settings, service_ladders
-from stream_rater.config.settings import PREFIX, SECRETS, Serve, Settings
+from stream_rater.config.files import ladders_of_settings, read_settings
+from stream_rater.config.settings import PREFIX, SECRETS, ServeSettings, Settings
 from tests.helm.chart import CASES, Resource, files, of_kind, rendered, worker_pods
 
 CONFIG, ACCESS = "/etc/stream-rater/config", "/etc/stream-rater/access"
@@ -58,7 +58,7 @@ def test_every_setting_can_be_set(tmp_path: Path) -> None:
     same = {
         name for name, value in msgspec.structs.asdict(Settings()).items() if found[name] == value
     }
-    assert same == set(Serve.__struct_fields__)
+    assert same == set(ServeSettings.__struct_fields__)
     assert [found[name] for name in SECRETS] == ["kafka-password", "redis-password", ""]
 
 
@@ -99,7 +99,7 @@ def test_the_clients_take_the_settings(case: str, tmp_path: Path) -> None:
     settings = settings_of(case, tmp_path)
     assert client_options(settings)["bootstrap.servers"] == settings.kafka
     redis_options(settings, settings.redis)
-    assert service_ladders(settings).ladders
+    assert ladders_of_settings(settings).ladders
 
 
 def test_tls_by_the_systems_authorities_names_no_file(tmp_path: Path) -> None:

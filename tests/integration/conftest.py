@@ -55,12 +55,12 @@ def worker_process(
     """
     started = request.node.stash[STARTED] = []
 
-    def start_noted(*given: Any, forked: bool = True, **named: Any) -> WorkerProcess:
+    def start_recorded(*given: Any, forked: bool = True, **named: Any) -> WorkerProcess:
         started.append(start(*given, forked=forked, **named))
         return started[-1]
 
     with workers(tmp_path) as start:
-        yield start_noted
+        yield start_recorded
 
 
 @pytest.fixture

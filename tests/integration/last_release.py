@@ -10,7 +10,7 @@ import msgspec
 from stream_rater.cli import app
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.decoder import PartView
-from stream_rater.pipeline.parts.schema import Part, Rebuilt, UnknownPart
+from stream_rater.pipeline.parts.schema import Part, RebuildMark, UnknownPart
 from tests.last_parts import as_last
 
 _encode, _decode = schema.encode_pieces, schema.decode
@@ -25,7 +25,7 @@ def decode(data: bytes, *arguments: Any, **more: Any) -> Part:
     """Decode a part, and drop its traces."""
     try:
         part = _decode(data, *arguments, **more)
-    except Rebuilt:
+    except RebuildMark:
         raise UnknownPart("part: Expected `int` <= 1 - at `$[0]`") from None
     return replace(part, rounds=[msgspec.structs.replace(each, trace=None) for each in part.rounds])
 

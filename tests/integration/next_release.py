@@ -23,7 +23,7 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
     return evidence
 
 
-stages.estimate, stages.fold = estimate, stages.fold_by_turns
+stages.estimate, stages.rate_waves = estimate, stages.rate_wave_by_wave
 selfcheck.EXPECTED = selfcheck.fingerprint()
 
 if __name__ == "__main__":

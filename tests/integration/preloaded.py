@@ -1,10 +1,10 @@
 """What the server of forks does once: import the commands, and load their kernels."""
 
 from stream_rater.cli import app
-from stream_rater.operations import inspect, rebuild, run, submit, verify_live
+from stream_rater.operations import inspect, rebuild, run, submit, verify
 from stream_rater.runtime import selfcheck
 
-COMMANDS = (inspect, rebuild, run, submit, verify_live)
+COMMANDS = (inspect, rebuild, run, submit, verify)
 """Modules that `app` imports when a command is called."""
 
 main = app.main

@@ -216,7 +216,7 @@ def _acl(thing: str, operation: str, settings: Settings) -> Acl:
                 names.parts,
                 names.changed,
                 names.rejected,
-                names.notes,
+                names.ladder_events,
             )
             return Acl("TOPIC", prefix + topic, operation)
     raise AssertionError(thing)

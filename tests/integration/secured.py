@@ -28,7 +28,7 @@ from local.kafka_node import java_command, random_id, render_properties, start_k
 from local.processes import LOOPBACK, Server, free_port
 from local.redis_node import start_redis
 from local.tools import find_java
-from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.config.settings import Settings
 from tests.integration.processes import wait_until
 from tests.waits import STILL_S
@@ -102,7 +102,7 @@ class SecuredKafka:
     def __init__(self, server: Server, secured_port: int) -> None:
         self.open = server.address
         self.secured = f"{LOOPBACK}:{secured_port}"
-        self._admin = AdminClient({"bootstrap.servers": self.open}, logger=QUIET)
+        self._admin = AdminClient({"bootstrap.servers": self.open}, logger=CLIENT_LOGGER)
 
     def allow(self, user: str, acls: Sequence[Acl]) -> None:
         """Grant rights, which hold when this returns."""

@@ -105,7 +105,7 @@ def serves(folder: Path) -> Iterator[Serve]:
             each.close()
 
 
-def tell_of_a_few(at: Settings) -> None:
+def publish_few(at: Settings) -> None:
     """Events of a new place: three listed players of the ladder `eu`, and a provisional one."""
     Admin(at).create_topics()
     events = [an_event(f"p{i}", i, 1500.0 + i, ladder="eu") for i in range(3)]

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from local.servers import Addresses
 from stream_rater.adapters.kafka.reader import read_all
 from stream_rater.adapters.kafka.topics import Topics
-from stream_rater.config.files import service_ladders
+from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.replay.edited_log import RecordValidator
@@ -136,12 +136,12 @@ def aftermath(
 
 def _verdicts(settings: Settings) -> dict[Place, str]:
     """The verdicts from the log alone: the code of each record, empty for a valid round."""
-    ladders = service_ladders(settings)
+    ladders = ladders_of_settings(settings)
     validator = RecordValidator(ladders, settings.duplicate_window, settings.partitions)
     verdicts: dict[Place, str] = {}
     for record in read_all(settings, Topics.of(settings).rounds, settings.partitions):
-        _, (refusal,) = validator.decode([record])
-        verdicts[record.partition, record.offset] = "" if refusal is None else refusal.code
+        _, (rejection,) = validator.decode([record])
+        verdicts[record.partition, record.offset] = "" if rejection is None else rejection.code
     return verdicts
 
 

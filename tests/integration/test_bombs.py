@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import UPDATERS
@@ -56,7 +56,7 @@ def send(at: Settings, codec: str, *values: bytes, topic: str = "") -> list[str]
             "queue.buffering.max.kbytes": 2_000_000,
             "linger.ms": 60_000,  # one batch, however long it takes to fill: `flush` sends it
         },
-        logger=QUIET,
+        logger=CLIENT_LOGGER,
     )
     refused: list[str] = []
 
@@ -185,7 +185,7 @@ def test_a_part_that_is_not_decompressed(
     refused = rebuild(at, "--replace")
     assert refused.returncode == 1
     assert f"offset {bad}: batch not decompressed" in refused.stderr
-    client = AdminClient({"bootstrap.servers": at.kafka}, logger=QUIET)
+    client = AdminClient({"bootstrap.servers": at.kafka}, logger=CLIENT_LOGGER)
     for future in client.delete_records([TopicPartition(parts, 0, bad + 1)]).values():
         future.result(STILL_S)
     refused = rebuild(at, "--replace")

@@ -40,7 +40,7 @@ def change(
 
 
 ALL = [change(1), change(2), change(3), change(1, "q", of=3)]
-TOLD = {
+PUBLISHED = {
     "all": (ALL, (0, 0, 0)),
     "nothing": ([], (4, 0, 0)),
     "the last one not": ([*ALL[:2], ALL[3]], (1, 0, 0)),
@@ -56,10 +56,10 @@ TOLD = {
 """Published changes, and how many are lost, doubled and wrong."""
 
 
-@pytest.mark.parametrize("case", TOLD)
+@pytest.mark.parametrize("case", PUBLISHED)
 def test_what_is_lost_doubled_and_wrong(case: str) -> None:
     """Four changes are expected."""
-    changes, expected = TOLD[case]
+    changes, expected = PUBLISHED[case]
     found = tally(DUE, changes)
     assert (found.lost, found.doubled, len(found.mistakes)) == expected, found.mistakes
 
@@ -79,7 +79,7 @@ EDITED = [
     msgspec.structs.replace(change(3), previous_mu=900.0, offset=6),
 ]  # fmt: skip
 VOIDED = EDITED[2]
-TOLD_CORRECTED = {
+PUBLISHED_CORRECTED = {
     "all": (EDITED, (0, 0, 0)),
     "the correction not": ([*EDITED[:2], EDITED[3]], (1, 0, 1)),  # and a gap in what is believed
     "the correction twice": ([*EDITED, VOIDED], (0, 1, 0)),
@@ -96,15 +96,15 @@ TOLD_CORRECTED = {
 """Published changes of p, among them a correction's, and how many are lost, doubled and wrong."""
 
 
-@pytest.mark.parametrize("case", TOLD_CORRECTED)
+@pytest.mark.parametrize("case", PUBLISHED_CORRECTED)
 def test_what_of_corrections_is_lost_doubled_and_wrong(case: str) -> None:
     """Three rounds and a correction are expected."""
-    changes, expected = TOLD_CORRECTED[case]
+    changes, expected = PUBLISHED_CORRECTED[case]
     found = corrected_tally({("l", "p"): [values_of(each) for each in EDITED]}, changes)
     assert (found.lost, found.doubled, len(found.mistakes)) == expected, found.mistakes
 
 
-def test_what_was_told_last_is_what_the_store_has(settings: real.SettingsFactory) -> None:
+def test_what_was_published_last_is_what_the_store_has(settings: real.SettingsFactory) -> None:
     """A player whose belief in the store differs, or is missing, is named."""
     at = settings()
     store = RedisStore(at)
@@ -113,19 +113,25 @@ def test_what_was_told_last_is_what_the_store_has(settings: real.SettingsFactory
     assert [*differing({("l", "q"): ALL[3]}, at)] == ["l:r3:q: the store has None of ('l', 'q')"]
 
 
-GONE = "stream-rater: updater: in a call that does not return\n"
+HANGING_CALL = "stream-rater: updater: in a call that does not return\n"
 
 
 def test_why_a_worker_ended() -> None:
     """The last line gives the reason. A traceback, a signal and an unknown reason are
     violations."""
-    assert why_ended(1, "{}\n" + GONE) == "a call that does not return"
-    for code, log in ((1, "Traceback\n" + GONE), (-6, GONE), (0, GONE), (1, ""), (1, "{}\nno")):
+    assert why_ended(1, "{}\n" + HANGING_CALL) == "a call that does not return"
+    for code, log in (
+        (1, "Traceback\n" + HANGING_CALL),
+        (-6, HANGING_CALL),
+        (0, HANGING_CALL),
+        (1, ""),
+        (1, "{}\nno"),
+    ):
         with pytest.raises(Violation, match="a worker ended"):
             why_ended(code, log)
 
 
-def test_a_fault_that_breaks_the_players_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_that_breaks_the_players_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next fault runs all the same. Faults for which there is no time are named."""
 
     def breaks(name: str, *_: object) -> NoReturn:

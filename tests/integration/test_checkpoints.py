@@ -86,7 +86,7 @@ def place(line: str) -> str:
         (RANKED, {"ladders": "other.toml"}, 2, "no checkpoint was made"),
     ],
 )  # fmt: skip
-def test_a_checkpoint_that_cannot_be_made_is_told_in_one_line(
+def test_a_checkpoint_that_cannot_be_made_is_reported_in_one_line(
     settings: real.SettingsFactory, worker_process: Start, ladder: str,
     changes: dict[str, str], code: int, said: str, tmp_path: Path,
 ) -> None:  # fmt: skip

@@ -46,11 +46,11 @@ def test_corrections_lie_where_their_rounds_do(
     assert (sent.returncode, sent.stderr) == (0, "30 rounds and 1 correction sent\n")
     (submitted,) = corrections(at)
     assert header(headers_of(submitted), "event-type") == "round-voided"
-    told = {}
+    printed = {}
     for ladder in LADDERS:
         done = stream_rater("correct", "merge", ladder, "p1", "p2", settings=at)
         assert done.returncode == 0, done.stderr
-        told[ladder] = done.stdout
+        printed[ladder] = done.stdout
     merges = [each for each in corrections(at) if each.offset() != submitted.offset() or
               each.partition() != submitted.partition()]  # fmt: skip
     assert len(merges) == len(LADDERS)
@@ -64,7 +64,7 @@ def test_corrections_lie_where_their_rounds_do(
         assert header(headers, "event-type") == header(headers, "ce_type") == "player-merged"
         ladder = (record.key() or b"").decode()
         where = f"partition {record.partition()}, offset {record.offset()}"
-        assert told[ladder] == f"player-merged: {Topics.of(at).rounds}, {where}\n"
+        assert printed[ladder] == f"player-merged: {Topics.of(at).rounds}, {where}\n"
 
 
 def test_a_dry_run_rates_the_live_log(settings: real.SettingsFactory, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_dry_run_rates_the_live_log(settings: real.SettingsFactory, tmp_path: 
     assert gone.returncode == 1 and "unknown-player" in gone.stderr
 
 
-def test_a_topic_that_is_not_there_is_told(settings: real.SettingsFactory) -> None:
+def test_a_topic_that_is_not_there_is_reported(settings: real.SettingsFactory) -> None:
     """There is nothing to correct; it is not made."""
     at = settings()
     done = stream_rater("correct", "void", "l", "r1", settings=at)

@@ -66,7 +66,7 @@ def correct(at: Settings, *words: str) -> int:
     return int(found[1])
 
 
-def told(at: Settings) -> dict[Who, list[RatingChanged]]:
+def published_events(at: Settings) -> dict[Who, list[RatingChanged]]:
     """The events of each player, in order. Each goes on from what was told before, once, so that
     all differences add up to the rating."""
     found: dict[Who, list[RatingChanged]] = {}
@@ -91,7 +91,7 @@ def told(at: Settings) -> dict[Who, list[RatingChanged]]:
 def corrections(at: Settings, offset: int, ladder: str = RANKED) -> dict[str, RatingChanged]:
     """By player, the events that the correction at this offset of a ladder was told by."""
     found = {}
-    for events in told(at).values():
+    for events in published_events(at).values():
         for event in events:
             if event.offset == offset and event.ladder == ladder:
                 assert event.correction is not None and event.correction.offset == offset
@@ -120,7 +120,7 @@ def codes(at: Settings, count: int) -> list[str]:
 
 
 def last_round(at: Settings, player: str, ladder: str = RANKED) -> RatingChanged:
-    return [each for each in told(at)[ladder, player] if each.correction is None][-1]
+    return [each for each in published_events(at)[ladder, player] if each.correction is None][-1]
 
 
 def kinds(at: Settings, folder: Path) -> None:
@@ -146,7 +146,7 @@ def kinds(at: Settings, folder: Path) -> None:
     assert (merged["p0-2"].rounds, merged["p0-2"].rating) == (0, INITIAL)
     assert merged["p0"].rounds > 1
 
-    before = told(at)[RANKED, "p1"][-1]
+    before = published_events(at)[RANKED, "p1"][-1]
     started = corrections(at, correct(at, "season", RANKED, "2", "--keep", "0.5", "--sigma", "300"))
     assert started == {}, "readers see it at once; nothing is rewritten"
     rated(at, a_round(900, "p1", "p2"))
@@ -175,15 +175,15 @@ def refused(at: Settings) -> None:
 
 def play_on(at: Settings, first: int) -> None:
     """Rounds of the removed and of the merged player, who is another one now."""
-    before = told(at)
+    before = published_events(at)
     rated(
         at, a_round(first, "p3", "p0-2", "p1"), a_round(first + 1, "p3", "p1"),
         a_round(first + 2, "p0", "p0-2", "p2"), *season(first + 3, 8),
     )  # fmt: skip
-    after = told(at)
-    for gone_player in ("p3", "p0-2"):
-        assert after[RANKED, gone_player] == before[RANKED, gone_player]
-        assert len(after[DUELS, gone_player]) >= len(before[DUELS, gone_player])
+    after = published_events(at)
+    for unaffected in ("p3", "p0-2"):
+        assert after[RANKED, unaffected] == before[RANKED, unaffected]
+        assert len(after[DUELS, unaffected]) >= len(before[DUELS, unaffected])
     rounds_of = {who: {each.round_id for each in some} for who, some in after.items()}
     assert f"r{first}" in rounds_of[RANKED, "p0"] & rounds_of[RANKED, "p1"]
     assert f"r{first + 2}" in rounds_of[RANKED, "p0"] & rounds_of[RANKED, "p2"]
@@ -231,11 +231,11 @@ def test_a_rebuilt_store_goes_on(
     done = rebuild(at, "--replace")
     assert done.returncode == 0, done.stderr
     verified(at)
-    before = told(at)
+    before = published_events(at)
     worker_process(at)
     rated(at, a_round(801, "p1", "p2", "p6"))
     for player in ("p1", "p2", "p6"):
-        (last, new) = told(at)[RANKED, player][-2:]
+        (last, new) = published_events(at)[RANKED, player][-2:]
         assert last == before[RANKED, player][-1]
         assert (new.round_id, new.previous_mu) == ("r801", last.mu)
     play_on(at, 1000)
@@ -254,7 +254,7 @@ def test_a_rebuild_notes_the_corrections_again(
     worker.terminate()
     worker.wait()
     wait_until(gone(at), "it has left")
-    notes = Topics.of(at).notes
+    notes = Topics.of(at).ladder_events
     delete_topics(at, [notes])
     wait_until(lambda: notes not in Admin(at).partitions(), "it is deleted")
     done = rebuild(at, "--replace")
@@ -282,7 +282,7 @@ def test_a_worker_dies_while_it_works_a_correction_in(
         worker.kill()
         worker = worker_process(at)
     wait_until(Finished(at), "all is rated")
-    found = told(at)
+    found = published_events(at)
     causes = {e.offset: e.round_id for some in found.values() for e in some if e.correction}
     assert sorted(causes.values()) == ["r11", "r5", "r7", "r9"]
     verified(at)

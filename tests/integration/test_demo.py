@@ -89,12 +89,12 @@ ROW = re.compile(
 
 def assert_the_cheater_is_shown(output: str) -> None:
     """Assert that the correction is worked in and verified, and that the table of it adds up."""
-    _, told = output.split("A cheater was found: leo-1 won ")
-    assert "player-removed: round-completed, partition" in told
-    assert "got points back" in told
-    _, verified = told.split("stream-rater verify, which now replays without leo-1:")
+    _, printed = output.split("A cheater was found: leo-1 won ")
+    assert "player-removed: round-completed, partition" in printed
+    assert "got points back" in printed
+    _, verified = printed.split("stream-rater verify, which now replays without leo-1:")
     assert "beliefs compared: all equal, bit for bit" in verified
-    (name, _, after, difference, rounds, left), *others = ROW.findall(told)
+    (name, _, after, difference, rounds, left), *others = ROW.findall(printed)
     assert (name, after, difference, left) == ("leo-1", "–", "–", "0") and int(rounds) > 0
     assert any(difference.startswith("+") for _, _, _, difference, _, _ in others)
     for _, before, after, difference, _, _ in others:
@@ -165,7 +165,7 @@ def test_the_demo_touches_no_database_that_holds_anything(
             client.close()
 
 
-def test_the_demo_tells_in_one_line_why_it_failed(addresses: Addresses, tmp_path: Path) -> None:
+def test_the_demo_says_in_one_line_why_it_failed(addresses: Addresses, tmp_path: Path) -> None:
     """The service's own reason follows, from the end of its log."""
     with redis.Redis.from_url(with_database(addresses.redis, 0)) as client:
         before = client.function_dump()

@@ -107,12 +107,12 @@ def _beliefs(settings: Settings, players: list[Player]) -> dict[Player, bytes | 
     for player, shard in zip(players, shards.tolist(), strict=True):
         asked.setdefault(shard, []).append(player)
     store = RedisStore(settings)
-    held = store.read({shard: PlayerColumn.of(wanted) for shard, wanted in asked.items()})
+    stored = store.read({shard: PlayerColumn.of(wanted) for shard, wanted in asked.items()})
     store.close()
     return {
         player: None if record is None else _without_offset(record)
         for shard, wanted in asked.items()
-        for player, record in zip(wanted, held[shard].records, strict=True)
+        for player, record in zip(wanted, stored[shard].records, strict=True)
     }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.client import connect
 from stream_rater.columns.sharding import shards_of
@@ -32,8 +32,8 @@ from tests.integration.test_corrections import (
     correct,
     corrections,
     last_round,
+    published_events,
     rated,
-    told,
     verified,
 )
 from tests.integration.test_rebuild import flush, rebuild
@@ -77,7 +77,7 @@ def in_transaction(at: Settings, record: Bytes, *, commits: bool) -> None:
             "bootstrap.servers": at.kafka, "transactional.id": f"{at.topic_prefix}game",
             "partitioner": "murmur2_random",
         },
-        logger=QUIET,
+        logger=CLIENT_LOGGER,
     )  # fmt: skip
     producer.init_transactions(TIMEOUT_S)
     producer.begin_transaction()
@@ -88,8 +88,8 @@ def in_transaction(at: Settings, record: Bytes, *, commits: bool) -> None:
 
 def rounds_of(at: Settings) -> int:
     """How many rounds of the erased player's count."""
-    held = record.decode([beliefs(at)[RANKED, NAME]], 0, 0.0, 1.0)
-    return int(held.header["rounds"][0])
+    stored = record.decode([beliefs(at)[RANKED, NAME]], 0, 0.0, 1.0)
+    return int(stored.header["rounds"][0])
 
 
 def with_a_past(at: Settings, start: Start) -> None:
@@ -121,7 +121,7 @@ def test_the_id_is_gone_and_ratings_are_as_before(
     at = settings()
     to = generation(at)
     with_a_past(at, worker_process)
-    before, events, last = digests(at), told(at), last_round(at, GERTRUDE)
+    before, events, last = digests(at), published_events(at), last_round(at, GERTRUDE)
     assert any(GERTRUDE.encode() in each for each in in_redis(at))
     looked = erase(at, to.topic_prefix, "--pseudonym", NAME, "--dry-run")
     assert looked.returncode == 0, looked.stderr
@@ -135,7 +135,7 @@ def test_the_id_is_gone_and_ratings_are_as_before(
     assert digests(to) == under_new_name(before)
     assert not read_topic(to, Topics.of(to).rejected)
     assert Admin(to).all_ends(Topics.of(to).rounds) == Admin(at).all_ends(Topics.of(at).rounds)
-    again = told(to)
+    again = published_events(to)
     assert set(again) == {(of, NAME if who == GERTRUDE else who) for of, who in events}
     for who, some in again.items():
         name = who[0], GERTRUDE if who[1] == NAME else who[1]
@@ -148,12 +148,14 @@ def test_the_id_is_gone_and_ratings_are_as_before(
     assert corrections(to, correct(to, "void", RANKED, last.round_id))
     assert rounds_of(to) == played - 1
     rated(to, *season(200, 8, NAME), a_round(210, "walter", "p3"))
-    assert told(to)[RANKED, NAME][-1].round_id == "r210", "walter's rounds are the player's"
+    assert published_events(to)[RANKED, NAME][-1].round_id == "r210", (
+        "walter's rounds are the player's"
+    )
     verified(to)
     stopped(worker)
 
 
-def test_subscribers_of_the_old_topics_are_told(
+def test_subscribers_of_the_old_topics_get_tombstones(
     settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start
 ) -> None:
     """The last record of each of the player's keys has no value. The next step is printed; commands

@@ -55,9 +55,9 @@ def rated(castle: Castle, builder: str) -> Settings:
     opened = castle.opened(own)
     Admin(msgspec.structs.replace(opened, topic_prefix=f"{at.topic_prefix}{NEW}")).create_topics()
     produce(opened, some_rounds())
-    told = {"event_id": joined("eu", "r1", "ann"), "player": "ann"}
+    event_fields = {"event_id": joined("eu", "r1", "ann"), "player": "ann"}
     admin = Admin(opened)
-    event = Bytes(to_json(told), joined("eu", "ann").encode(), partition=0)
+    event = Bytes(to_json(event_fields), joined("eu", "ann").encode(), partition=0)
     produce(opened, [event], admin.topics.changed)
     ends = admin.ends(admin.topics.rounds, admin.partitions()[admin.topics.rounds])
     admin.commit(ESTIMATORS, admin.topics.rounds, dict(enumerate(ends)))

@@ -10,12 +10,12 @@ import pytest
 
 from stream_rater.adapters.kafka import copier
 from stream_rater.adapters.kafka.ladder_events import LadderEvents
-from stream_rater.adapters.kafka.producers import Parts
+from stream_rater.adapters.kafka.producers import PartsProducer
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.checkpoints import RedisCheckpoints
 from stream_rater.adapters.redis.metadata import StoreMetadata
 from stream_rater.adapters.redis.store import RedisStore
-from stream_rater.config.files import service_ladders
+from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.operations import erase as module
 from stream_rater.operations.erase import Erasure, pseudonym_of
@@ -31,7 +31,7 @@ CALLS: list[tuple[Any, str]] = [
     (Admin, "commit"),
     (RedisCheckpoints, "drop_all"),
     (module, "drop_index"),
-    (Parts, "scatter"),
+    (PartsProducer, "scatter"),
     (StoreMetadata, "begin_rebuild"),
     (RedisStore, "apply"),
     (LadderEvents, "write"),
@@ -67,12 +67,12 @@ def killed_after(calls: int) -> Iterator[list[str]]:
 
 def erased(at: Settings, to: Settings) -> None:
     """The command's work."""
-    work = Erasure(at, to.topic_prefix, service_ladders(at), pseudonym_of(GERTRUDE, NAME))
+    work = Erasure(at, to.topic_prefix, ladders_of_settings(at), pseudonym_of(GERTRUDE, NAME))
     work.check_topics()
     work.check_idle()
-    survey = work.look()
-    work.copy(survey)
-    work.switch()
+    mentions = work.search()
+    work.copy(mentions)
+    work.rebuild()
     work.conclude(delete_old=False)
 
 

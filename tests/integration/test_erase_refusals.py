@@ -10,13 +10,13 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.copier import delete_topics
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.metadata import StoreMetadata
 from stream_rater.config.errors import Failed
-from stream_rater.config.files import service_ladders
+from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.operations.erase import Erasure, pseudonym_of
 from tests import real
@@ -45,7 +45,7 @@ def delete_first_rounds(at: Settings) -> None:
     admin = Admin(at)
     topic = admin.topics.rounds
     partition = next(p for p, end in enumerate(admin.ends(topic, at.partitions)) if end)
-    client = AdminClient({"bootstrap.servers": at.kafka}, logger=QUIET)
+    client = AdminClient({"bootstrap.servers": at.kafka}, logger=CLIENT_LOGGER)
     for future in client.delete_records([TopicPartition(topic, partition, 1)]).values():
         future.result(STILL_S)
 
@@ -120,9 +120,9 @@ def test_a_belief_that_differs_is_found(
     before = beliefs(at)
     with connect(at) as client:
         (key, *_) = sorted(client.scan_iter(match="{*}:belief:?*:*"))
-        held = client.hgetall(key)
-        held.pop(GERTRUDE.encode(), None)
-        player, data = next(iter(held.items()))
+        stored = client.hgetall(key)
+        stored.pop(GERTRUDE.encode(), None)
+        player, data = next(iter(stored.items()))
         client.hset(key, player, data[:MU] + bytes([data[MU] ^ 1]) + data[MU + 1 :])
     said = refused(at, to.topic_prefix)
     assert "1 are different, 0 missing and 0 too many" in said
@@ -139,7 +139,7 @@ def test_a_belief_that_differs_is_found(
 
 def begun(at: Settings, to: Settings) -> Erasure:
     """The work after its checks."""
-    work = Erasure(at, to.topic_prefix, service_ladders(at), pseudonym_of(GERTRUDE, NAME))
+    work = Erasure(at, to.topic_prefix, ladders_of_settings(at), pseudonym_of(GERTRUDE, NAME))
     work.check_topics()
     work.check_idle()
     return work
@@ -161,14 +161,14 @@ def test_it_can_be_run_again_after_any_interruption(
     stopped(worker)
     before = beliefs(at)
     work = begun(at, to)
-    work.copy(work.look())
+    work.copy(work.search())
     assert "holds records" in refused(at, to.topic_prefix)
     assert beliefs(at) == before
 
     with monkeypatch.context() as patch:
         patch.setattr(StoreMetadata, "end_rebuild", _given_up)
         with pytest.raises(InterruptedError):
-            work.switch()
+            work.rebuild()
     assert "a rebuild of the store is unfinished" in refused(at, other.topic_prefix)
     assert "offsets no longer order the rounds" in rebuild(to, "--replace").stderr
     done = rebuild(at, "--replace")
@@ -191,7 +191,7 @@ def test_a_round_that_comes_meanwhile_stops_it(
     rated(at, *season(0, 12))
     stopped(worker)
     work = begun(at, to)
-    work.copy(work.look())
+    work.copy(work.search())
     produce(at, [a_round(500, "p1", "p2")])
     with pytest.raises(Failed, match=r"partition \d: 1 record came meanwhile"):
-        work.switch()
+        work.rebuild()

@@ -14,7 +14,7 @@ FOR_LONG, A_WHILE = 100, 400
 """The allowed rejections per second. A burst is ten seconds' worth: 1000 or 4000 of them. The
 partition is then paused for 70 seconds, which suffices on any machine, or for 10."""
 REST_METRIC, EVENTS_METRIC = "stream_rater_resting_partitions", "stream_rater_events_total"
-RESTS = "partitions paused: too many rejections"
+PAUSED = "partitions paused: too many rejections"
 
 
 def cpu_s(pid: int) -> float:
@@ -30,7 +30,7 @@ def flooded(
     at = settings(partitions=2, rejects_per_second=per_second)
     worker = worker_process(at)
     produce(at, [Bytes(b"junk %d" % n, partition=0) for n in range(FLOOD)])
-    wait_until(lambda: bool(worker.events(RESTS)), "the partition rests")
+    wait_until(lambda: bool(worker.events(PAUSED)), "the partition rests")
     produce(at, [Bytes(a_round(round_id="behind"), partition=0)])
     return worker
 

@@ -6,7 +6,7 @@ from typing import Any
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
@@ -23,7 +23,7 @@ Start = Callable[..., WorkerProcess]
 
 
 def client_of(settings: Settings) -> Any:
-    return AdminClient({"bootstrap.servers": settings.kafka}, logger=QUIET)
+    return AdminClient({"bootstrap.servers": settings.kafka}, logger=CLIENT_LOGGER)
 
 
 def rated(settings: Settings, start: Start) -> None:
@@ -72,7 +72,7 @@ def test_rounds_that_were_deleted_are_not_replayed_without(
     assert (store.count_beliefs(), store.read(dict.fromkeys(range(4), NO_PLAYERS))) == before
 
 
-def assert_goes_on(at: Settings, worker_process: Start) -> None:
+def assert_resumes(at: Settings, worker_process: Start) -> None:
     """Assert that ten more rounds are rated, and that no round is rated, published or rejected
     twice."""
     worker_process(at)
@@ -89,7 +89,7 @@ def test_estimators_find_where_they_were(
     at = settings()
     rated(at, worker_process)
     forget_offsets(at, ESTIMATORS)
-    assert_goes_on(at, worker_process)
+    assert_resumes(at, worker_process)
 
 
 def test_estimators_do_not_guess_where_they_were(
@@ -108,7 +108,7 @@ def test_estimators_do_not_guess_where_they_were(
     assert "has no committed offset any more" in refused.stderr
     offsets = {partition: offset or 0 for partition, offset in known.items()}
     Admin(at).commit(ESTIMATORS, Topics.of(at).rounds, offsets)
-    assert_goes_on(at, worker_process)
+    assert_resumes(at, worker_process)
 
 
 def test_updaters_do_not_guess_where_they_were(

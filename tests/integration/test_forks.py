@@ -17,7 +17,7 @@ from tests.waits import HANGS_S, STILL_S
 NOWHERE = environment_of(Settings(kafka="127.0.0.1:1", redis="127.0.0.1:1"))
 
 
-def note_preload(path: str) -> None:
+def record_preload(path: str) -> None:
     """Run in a fork."""
     Path(path).write_text(f"{forks.PRELOADED in sys.modules}")
 
@@ -25,7 +25,7 @@ def note_preload(path: str) -> None:
 def test_a_fork_finds_the_imports_done(tmp_path: Path) -> None:
     """Otherwise each fork would take as long as a process of its own."""
     found = tmp_path / "found"
-    process = forks.context.Process(target=note_preload, args=(str(found),))
+    process = forks.context.Process(target=record_preload, args=(str(found),))
     process.start()
     process.join(STILL_S)
     assert found.read_text() == "True"

@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from stream_rater.adapters.access import QUIET, client_options
+from stream_rater.adapters.access import CLIENT_LOGGER, client_options
 from stream_rater.adapters.kafka import topics
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
@@ -18,9 +18,9 @@ LONG_S = 180.0
 def leave_open(at: Settings) -> None:
     """Leave a transaction open that holds the offset of shard 0, until it times out."""
     options = client_options(at)
-    group = Consumer(options | {"group.id": at.topic_prefix + UPDATERS}, logger=QUIET)
+    group = Consumer(options | {"group.id": at.topic_prefix + UPDATERS}, logger=CLIENT_LOGGER)
     timeout = {"transaction.timeout.ms": at.transaction_timeout_ms}
-    producer = Producer(options | timeout | {"transactional.id": "dead"}, logger=QUIET)
+    producer = Producer(options | timeout | {"transactional.id": "dead"}, logger=CLIENT_LOGGER)
     producer.init_transactions(LONG_S)
     producer.begin_transaction()
     ends = [TopicPartition(Admin(at).topics.parts, 0, 7)]
@@ -38,7 +38,7 @@ def test_a_dead_workers_transaction_is_waited_for(settings: real.SettingsFactory
     assert "0 rounds replayed" in verified.stdout
 
 
-def test_offsets_are_not_told_while_a_transaction_is_open(
+def test_offsets_are_not_published_while_a_transaction_is_open(
     settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The former offsets may not be the last ones, which a rebuild needs."""

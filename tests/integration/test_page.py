@@ -39,7 +39,7 @@ class Place(NamedTuple):
     start: Serve
     offsets: Iterator[int]
 
-    def tell(self, player: str, rating: float) -> None:
+    def publish(self, player: str, rating: float) -> None:
         """A new event of a player."""
         event = an_event(player, next(self.offsets), rating, ladder="eu")
         produce(
@@ -67,9 +67,9 @@ def place(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Ite
         Admin(at).create_topics()
         found = Place(at, start, itertools.count())
         for i in range(LISTED):
-            found.tell(HOSTILE if i == LISTED - 2 else f"p{i:02}", 1000.0 + 10.0 * i)
+            found.publish(HOSTILE if i == LISTED - 2 else f"p{i:02}", 1000.0 + 10.0 * i)
         for rating in (1700.0, 1650.0, 1720.0):
-            found.tell(f"p{LISTED - 1}", rating)
+            found.publish(f"p{LISTED - 1}", rating)
         yield found
 
 
@@ -184,14 +184,14 @@ def test_pause(opened: Tab, place: Place, api: WorkerProcess) -> None:
     expect(page.locator("#status")).to_have_text("paused")
     page.wait_for_load_state("networkidle")
     asked = about_eu(opened)
-    place.tell("paused", 1800.0)
+    place.publish("paused", 1800.0)
     best = "/v1/ladders/eu/leaderboard?limit=1"
     wait_until(lambda: ask(api, best).json["rows"][0]["player"] == "paused", "it is indexed")
     assert about_eu(opened) == asked
     page.get_by_role("button", name="Pause").click()
     expect(page.locator("#status")).to_have_text("live")
     expect(rating_of(page, "paused")).to_have_text("1800")
-    place.tell("paused", 500.0)
+    place.publish("paused", 500.0)
     expect(rating_of(page, "paused")).to_have_count(0)
 
 
@@ -211,11 +211,11 @@ def test_a_lost_connection_comes_back(chromium: Browser, place: Place) -> None:
         expect(page.locator("#status")).to_have_text("live")
         first.kill()
         expect(page.locator("#status")).to_have_text("reconnecting")
-        place.tell("lost", 1900.0)
+        place.publish("lost", 1900.0)
         place.start(again)
         expect(page.locator("#status")).to_have_text("live")
         expect(rating_of(page, "lost")).to_have_text("1900")
-        place.tell("lost", 500.0)
+        place.publish("lost", 500.0)
         expect(rating_of(page, "lost")).to_have_count(0)
         assert opened.errors == []
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.contract.events import rating_changed_from_json
 from tests import real
@@ -20,7 +20,7 @@ LADDERS = [f"ladder-{number}" for number in range(12)]
 def reported(at: real.Settings, ladders: list[str], **options: str) -> None:
     """Report a round of each ladder, with the ladder as its key."""
     settings: Mapping[str, Any] = {"bootstrap.servers": at.kafka, **options}
-    producer = Producer(dict(settings), logger=QUIET)
+    producer = Producer(dict(settings), logger=CLIENT_LOGGER)
     for ladder in ladders:
         value = a_round(round_id=f"of {ladder}", ladder=ladder)
         producer.produce(Topics.of(at).rounds, value, ladder.encode())

@@ -10,7 +10,7 @@ import msgspec
 from stream_rater.config.settings import Settings
 from tests import real
 from tests.integration.processes import WorkerProcess, stream_rater
-from tests.integration.test_corrections import RANKED, correct, rated, season, told
+from tests.integration.test_corrections import RANKED, correct, published_events, rated, season
 
 Start = Callable[..., WorkerProcess]
 
@@ -43,16 +43,16 @@ def test_live_as_from_a_file(
     lines = [*(each.value for each in rounds), *map(json.dumps, CORRECTIONS)]
     file.write_bytes(b"\n".join(x if isinstance(x, bytes) else x.encode() for x in lines if x))
     asked = ["--ladder", RANKED, *SIDES, "--ranks", "2,-,1"]
-    live, before = predict(at, *asked), told(at)
+    live, before = predict(at, *asked), published_events(at)
     assert live == predict(at, "--file", str(file), *asked)
     dealt = ["--ladder", RANKED, ",".join(f"p{i}" for i in range(8)), "--teams", "2"]
     assert predict(at, *dealt) == predict(at, "--file", str(file), *dealt)
-    assert told(at) == before
+    assert published_events(at) == before
     nobody = predict(at, "--ladder", RANKED, "x", "y")
     assert [side["win"] for side in nobody["sides"]] == [0.5, 0.5]
 
 
-def test_what_cannot_be_predicted_is_told(
+def test_what_cannot_be_predicted_is_reported(
     settings: real.SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
     """An unknown ladder, with the nearest name; another ladders file; players who were removed. One

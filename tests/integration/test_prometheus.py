@@ -267,7 +267,7 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("block", LOOKED_AT)
-def test_what_the_runbook_looks_with_tells_something(
+def test_what_the_runbook_looks_with_shows_something(
     watched: Watched, certificate: str, tls: str, block: str
 ) -> None:
     """Each command block of the alerts' sections prints something, and no error."""

@@ -97,21 +97,21 @@ def test_the_walk_through_the_service_works_as_it_stands(
     environment = environment_at(settings, port)
     service, client, offline = walk()
     with first_terminal(service, environment, tmp_path / "service.log", port):
-        told = typed(client + offline, environment)
+        printed = typed(client + offline, environment)
         with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=ANSWER_S) as page:
             metrics = page.read().decode()
     assert 'stream_rater_rejected_total{code="duplicate-round"} 1.0' in metrics
     assert 'stream_rater_lag_records{partition="0",topic=' in metrics
-    assert '"player":"ada-1"' in told
-    assert "beats bo-1" in told
-    assert "beliefs compared: all equal, bit for bit" in told
-    assert '"ladder":"duel","player":"ann"' in told
+    assert '"player":"ada-1"' in printed
+    assert "beats bo-1" in printed
+    assert "beliefs compared: all equal, bit for bit" in printed
+    assert '"ladder":"duel","player":"ann"' in printed
 
 
-def assert_shown(section: str, told: str) -> None:
+def assert_shown(section: str, printed: str) -> None:
     """Assert that the commands told each line that the section shows, wherever the record is."""
     at = re.compile(r"\S*round-completed, partition \d+, offset \d+")
-    lines = {at.sub("", each.rstrip()) for each in told.splitlines()}
+    lines = {at.sub("", each.rstrip()) for each in printed.splitlines()}
     shown = [at.sub("", each) for block in pages.blocks(section, "") for each in block.splitlines()]
     assert len(shown) > 20 and [each for each in shown if each not in lines] == []
 
@@ -131,18 +131,18 @@ def test_the_tutorial_works_as_it_stands(
     cannot verify, and is told why."""
     port = free_port()
     environment = environment_at(settings, port)
-    told = ""
+    printed = ""
     assert len(acts()) == 2
     for number, (service, client) in enumerate(acts()):
         with first_terminal(service, environment, tmp_path / f"service-{number}.log", port):
-            told += typed(client, environment)
-    changes = re.findall(r"(\w+) +(?:ida|jon|kim) +rank \d +([\d.]+|\(new\)) -> ", told)
+            printed += typed(client, environment)
+    changes = re.findall(r"(\w+) +(?:ida|jon|kim) +rank \d +([\d.]+|\(new\)) -> ", printed)
     assert [ladder for ladder, _ in changes] == ["chess"] * 6 + ["blitz"] * 6 + ["chess"] * 5
     assert {before for ladder, before in changes if ladder == "chess"} > {"(new)"}
     assert {before for ladder, before in changes if ladder == "blitz"} > {"(new)"}
-    assert '"player":"ida"' in told and "ida on chess" in told
-    assert told.count("beliefs compared: all equal, bit for bit") == 2
-    assert_shown(pages.section(pages.text("tutorial.md"), "7. A cheater was found"), told)
+    assert '"player":"ida"' in printed and "ida on chess" in printed
+    assert printed.count("beliefs compared: all equal, bit for bit") == 2
+    assert_shown(pages.section(pages.text("tutorial.md"), "7. A cheater was found"), printed)
     command = [".venv/bin/stream-rater", "verify"]
     without = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=HANGS_S,

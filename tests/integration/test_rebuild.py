@@ -8,7 +8,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.client import connect
 from stream_rater.config.settings import Settings
@@ -41,7 +41,7 @@ def delete_parts(settings: Settings) -> None:
     """Delete parts, as retention does after some days."""
     admin = Admin(settings)
     topic = admin.topics.parts
-    client = AdminClient({"bootstrap.servers": settings.kafka}, logger=QUIET)
+    client = AdminClient({"bootstrap.servers": settings.kafka}, logger=CLIENT_LOGGER)
     ends = admin.ends(topic, settings.shards)
     for future in client.delete_records(
         [TopicPartition(topic, shard, end) for shard, end in enumerate(ends)]
@@ -122,7 +122,7 @@ def test_more_shards(settings: real.SettingsFactory, worker_process: Start) -> N
     worker.terminate()
     worker.wait()
     topics = Admin(at).topics
-    client = AdminClient({"bootstrap.servers": at.kafka}, logger=QUIET)
+    client = AdminClient({"bootstrap.servers": at.kafka}, logger=CLIENT_LOGGER)
     more = [NewPartitions(topic, 7) for topic in (topics.parts, topics.changed)]
     for future in client.create_partitions(more).values():
         future.result(STILL_S)

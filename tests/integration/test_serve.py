@@ -89,13 +89,13 @@ def test_every_number_is_the_kernels(
     rated(at, worker_process, 60)
     ladder, api = in_memory(60), serve(at)
     assert ask(api, "/v1/ladders").json == {"ladders": [EU]}
-    told = ask(api, AT).json
+    answer = ask(api, AT).json
     everyone = {name: ladder[name] for name in ladder}
     listed = sorted(b.rating for b in everyone.values() if not b.provisional)
-    assert (told["players"], told["listed"]) == (len(everyone), len(listed))
-    assert told["rating"] == json.loads(msgspec.json.encode(DEFAULT_RATING))
-    assert sum(each["players"] for each in told["distribution"]) == len(listed)
-    for each in told["distribution"]:
+    assert (answer["players"], answer["listed"]) == (len(everyone), len(listed))
+    assert answer["rating"] == json.loads(msgspec.json.encode(DEFAULT_RATING))
+    assert sum(each["players"] for each in answer["distribution"]) == len(listed)
+    for each in answer["distribution"]:
         within = [r for r in listed if each["at_least"] <= r < each["below"]]
         assert each["players"] == len(within)
 
@@ -130,9 +130,9 @@ def test_every_number_is_the_kernels(
     question = {"sides": [{"players": side} for side in sides]}
     question["sides"][0]["shares"] = [1.0, 0.5]
     question["variance_factor"] = 1.5
-    foretold = ask(api, f"{AT}/predict", question).json
+    predicted = ask(api, f"{AT}/predict", question).json
     wanted = ladder.predict(sides, shares=[[1.0, 0.5], None, None], variance_factor=1.5)
-    assert_predicted(foretold, wanted)
+    assert_predicted(predicted, wanted)
     four = ["ann", "böb", "c/d", "newcomer"]
     even = ask(api, f"{AT}/balance", {"players": four, "teams": 3}).json
     teams = ladder.balance(four, 3)
@@ -283,7 +283,7 @@ def test_an_erased_player_is_forgotten(
 # --- changes as they come ------------------------------------------------------------------------
 
 
-def test_changes_are_told_and_resumed(
+def test_changes_are_streamed_and_resumed(
     settings: real.SettingsFactory, worker_process: Start, serve: Serve
 ) -> None:
     """As published, of this ladder alone; behind an id nothing is missing and nothing doubled, by
@@ -299,7 +299,7 @@ def test_changes_are_told_and_resumed(
             ladder="other", round_id="o", completed_at="2020-05-01T21:00:00Z"
         )
         produce(at, [Bytes(elsewhere, b"other")])
-        told = list(itertools.islice(events, 40))
+        answer = list(itertools.islice(events, 40))
     wait_until(Finished(at), "all is rated")
     new = [event for event in published(at) if event.ladder == EU and event.offset >= 5]
     wait_until(
@@ -307,9 +307,9 @@ def test_changes_are_told_and_resumed(
     )
     api.kill()
     for process in (other, serve(at)):
-        with followed(process, f"{AT}/changes", Last_Event_ID=told[-1].id) as events:
+        with followed(process, f"{AT}/changes", Last_Event_ID=answer[-1].id) as events:
             rest = list(itertools.islice(events, len(new) - 40))
-        assert sorted(ids_in([*told, *rest])) == sorted(event.event_id for event in new)
+        assert sorted(ids_in([*answer, *rest])) == sorted(event.event_id for event in new)
         assert all(each.kind == "rating-changed" for each in rest)
         with followed(process, f"{AT}/changes", Last_Event_ID=here.id) as events:
             again = list(itertools.islice(events, len(new)))

@@ -53,17 +53,17 @@ def test_what_if_and_explain(
     assert ask(api, f"{AT}/what-if", nothing).json == {"changes": []}
 
     events = [each for each in published(at) if each.player == "ann"]
-    told = ask(api, f"{AT}/players/ann/explain").json
+    answer = ask(api, f"{AT}/players/ann/explain").json
     newest = max(events, key=lambda each: each.offset)
-    assert [told[name] for name in ("mu", "sigma", "rating", "rounds", "offset")] == [
+    assert [answer[name] for name in ("mu", "sigma", "rating", "rounds", "offset")] == [
         getattr(newest, name) for name in ("mu", "sigma", "rating", "rounds", "offset")
     ]
-    factors = [told["gaussian"], *told["performances"]]
+    factors = [answer["gaussian"], *answer["performances"]]
     assert sum(each["weight"] for each in factors) == pytest.approx(1.0)
     assert sum(each["pull"] for each in factors) == pytest.approx(0.0, abs=1e-2)
     assert max(abs(each["pull"]) for each in factors) > 1.0
     by_round = {each.round_id: each.performance for each in events}
-    named = [each for each in told["performances"] if each["rounds"]]
+    named = [each for each in answer["performances"] if each["rounds"]]
     assert newest.round_id in [one for each in named for one in each["rounds"]]
     for each in named:
         for one in each["rounds"]:

@@ -25,7 +25,7 @@ COUNT = 2000
 """Players, each of two events: the later ones come behind all the former."""
 
 
-def tell_of_many(at: Settings) -> None:
+def publish_many(at: Settings) -> None:
     """Two events of each player, and some players."""
     Admin(at).create_topics()
     for turn, rating in enumerate((1000.0, 1500.0)):
@@ -85,7 +85,7 @@ def test_an_index_that_is_lost_while_it_is_asked(
     """From the next answer on it is refused or right, until it is as it was. `/readyz` says so when
     all is lost, at once."""
     at = settings()
-    tell_of_many(at)
+    publish_many(at)
     api = serve(at)
     wanted = questions(api)
     assert {n for n, each in wanted.items() if each.status != 200} == {"what-if", "explain"}
@@ -117,7 +117,7 @@ def _troubles(api: WorkerProcess) -> float:
 def test_while_the_topic_is_first_read(settings: real.SettingsFactory, serve: Serve) -> None:
     """Nothing is told of what was read so far; then all of it."""
     at = settings()
-    tell_of_many(at)
+    publish_many(at)
     api = serve(at, ready=False)
     wait_until(lambda: "http" in api.log(), "it listens")
     refused = 0
@@ -126,8 +126,8 @@ def test_while_the_topic_is_first_read(settings: real.SettingsFactory, serve: Se
         nonlocal refused
         found = ask(api, f"{AT}/players:lookup", {"players": ["p0", "p1999"]})
         if found.status == 200:
-            told = [(each["rounds"], each["rating"]) for each in found.json["players"]]
-            assert told == [(8, 1500.0), (8, 3499.0)]
+            listed = [(each["rounds"], each["rating"]) for each in found.json["players"]]
+            assert listed == [(8, 1500.0), (8, 3499.0)]
             return True
         assert (found.status, found.json["code"]) == (503, "not-ready")
         refused += 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests import real
 from tests.integration.processes import WorkerProcess, wait_until
-from tests.integration.serving import Serve, tell_of_a_few
+from tests.integration.serving import Serve, publish_few
 from tests.integration.test_serve import serve
 
 __all__ = ["serve"]
@@ -38,7 +38,7 @@ def test_the_index_process_ends_with_the_other(
 ) -> None:
     """However that ends: asked to, or killed."""
     at = settings()
-    tell_of_a_few(at)
+    publish_few(at)
     for number in (signal.SIGTERM, signal.SIGKILL):
         api = serve(at)
         index = index_process(api)
@@ -52,7 +52,7 @@ def test_serve_ends_if_the_index_process_is_killed(
 ) -> None:
     """One line says so; whoever watches over it starts it again."""
     at = settings()
-    tell_of_a_few(at)
+    publish_few(at)
     api = serve(at)
     os.kill(index_process(api), signal.SIGKILL)
     assert api.wait() == 1

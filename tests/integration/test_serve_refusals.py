@@ -15,12 +15,12 @@ import pytest
 from local.servers import Addresses
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
-from stream_rater.serve.answers import MOST_BODY_BYTES
+from stream_rater.serve.bodies import MOST_BODY_BYTES
 from stream_rater.serve.problems import KINDS
 from tests import real
 from tests.contract.test_serve_index import an_event
 from tests.integration.processes import WorkerProcess, wait_until
-from tests.integration.serving import Serve, ask, followed, serves, tell_of_a_few
+from tests.integration.serving import Serve, ask, followed, publish_few, serves
 from tests.integration.topics import Bytes, produce
 from tests.waits import HANGS_S
 
@@ -45,7 +45,7 @@ class Place(NamedTuple):
 def place(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Three listed players, and a provisional one."""
     with real.a_place(addresses) as at, serves(tmp_path_factory.mktemp("serve")) as start:
-        tell_of_a_few(at)
+        publish_few(at)
         yield Place(at, start)
 
 
@@ -179,18 +179,18 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_each_mistake_is_told(api: WorkerProcess, name: str) -> None:
+def test_each_mistake_is_reported(api: WorkerProcess, name: str) -> None:
     """As a problem of RFC 9457, in one line."""
     path, body, code, where, words = WRONG[name]
     more = {"Last_Event_ID": "1,2"} if name == "event id" else {}
     found = ask(api, path.replace("²", "%C2%B2"), body, **more)
-    told = found.json
+    problem = found.json
     assert found.headers["content-type"] == "application/problem+json"
-    assert (found.status, told["code"]) == (KINDS[code].status, code), told
-    assert told["status"] == found.status and told["title"] == KINDS[code].title
-    assert told["type"].startswith("docs/reference/api.md")
-    assert str(told["place"]).startswith(str(where)) and words in told["detail"], told
-    assert "\n" not in told["detail"]
+    assert (found.status, problem["code"]) == (KINDS[code].status, code), problem
+    assert problem["status"] == found.status and problem["title"] == KINDS[code].title
+    assert problem["type"].startswith("docs/reference/api.md")
+    assert str(problem["place"]).startswith(str(where)) and words in problem["detail"], problem
+    assert "\n" not in problem["detail"]
 
 
 def test_the_largest_questions_are_answered(api: WorkerProcess) -> None:
@@ -297,8 +297,8 @@ def test_a_body_that_does_not_come(api: WorkerProcess) -> None:
 def test_a_body_that_nobody_waits_for(api: WorkerProcess, head: str) -> None:
     """However a request is answered before its body has come: after a byte of it the connection is
     closed by us. Whose body comes is served on."""
-    told = f"{head} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n".encode()
-    with opened(api, told) as connection:
+    problem = f"{head} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n".encode()
+    with opened(api, problem) as connection:
         first = connection.recv(65536)
         assert first.startswith(b"HTTP/1.1 ")
         connection.sendall(b"x")
@@ -306,7 +306,7 @@ def test_a_body_that_nobody_waits_for(api: WorkerProcess, head: str) -> None:
             pass
     if "changes" in head:
         return  # is an answer without an end
-    with opened(api, told) as connection:
+    with opened(api, problem) as connection:
         assert connection.recv(65536)
         connection.sendall(b"123456789GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         answer = b""
@@ -343,8 +343,8 @@ def test_connections_of_one_address(place: Place) -> None:
 def test_probes_by_themselves(place: Place) -> None:
     """At an address of their own, as those of a worker; nothing else is there."""
     api = place.serve(serve_probes="127.0.0.1:0")
-    (told,) = [each for each in api.events() if each["event"] == "http"]
-    own = urlsplit(api.url)._replace(netloc=f"127.0.0.1:{told['probes']}").geturl()
+    (problem,) = [each for each in api.events() if each["event"] == "http"]
+    own = urlsplit(api.url)._replace(netloc=f"127.0.0.1:{problem['probes']}").geturl()
     for path, words in (
         ("/healthz", "ok"), ("/readyz", "ok"), ("/metrics", "stream_rater_serve_connections"),
     ):  # fmt: skip
@@ -372,8 +372,8 @@ def test_who_follows_and_does_not_read(place: Place) -> None:
         ]  # fmt: skip
         for begin in range(0, count, 500):
             produce(place.settings, values[begin : begin + 500], Topics.of(place.settings).changed)
-            told = [next(events) for _ in range(500)]
-            assert json.loads(told[-1].data)["offset"] == begin + 509
+            problem = [next(events) for _ in range(500)]
+            assert json.loads(problem[-1].data)["offset"] == begin + 509
         wait_until(
             lambda: api.metric("stream_rater_serve_followers") <= 1, "the slow client is dropped"
         )

@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 from local.servers import Addresses
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.serve.openapi import document
-from stream_rater.serve.operations import OPERATIONS
+from stream_rater.serve.routes import OPERATIONS
 from tests import real, rounds
 from tests.integration.processes import WorkerProcess, wait_until
 from tests.integration.serving import serves

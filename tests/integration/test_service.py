@@ -19,7 +19,7 @@ from local.tools import ROOT
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
-from stream_rater.operations import verify_live
+from stream_rater.operations import verify
 from tests import real, rounds
 from tests.integration.processes import (
     WorkerProcess,
@@ -62,7 +62,7 @@ def assert_all_rated_once(settings: Settings, count: int, players: int = 2) -> N
     found = events_of(settings)
     assert len(found) == count * players
     assert set(found.values()) == {1}
-    verify_live.verify(settings, wait_s=STILL_S)
+    verify.verify(settings, wait_s=STILL_S)
 
 
 def lag(worker: WorkerProcess, topic: str) -> dict[int, float]:

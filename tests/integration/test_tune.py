@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from confluent_kafka.admin import AdminClient
 
-from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.files import read_ladders, read_rating
 from stream_rater.config.settings import Settings
@@ -59,7 +59,7 @@ def reported(at: Settings, folder: Path) -> Settings:
 
 def there(at: Settings) -> tuple[set[str], set[str], list[tuple[Any, Any]]]:
     """Our topics, the groups that are ours or a command's, and what was reported."""
-    client = AdminClient({"bootstrap.servers": at.kafka}, logger=QUIET)
+    client = AdminClient({"bootstrap.servers": at.kafka}, logger=CLIENT_LOGGER)
     ours = (at.topic_prefix, "stream-rater-")
     groups = client.list_consumer_groups().result(STILL_S).valid
     topics = client.list_topics(timeout=STILL_S).topics
@@ -89,14 +89,14 @@ def test_it_proposes_and_changes_nothing(settings: real.SettingsFactory, tmp_pat
     assert change.from_offset > before[2][-1][0]
 
 
-def test_what_cannot_be_tuned_is_told(settings: real.SettingsFactory, tmp_path: Path) -> None:
+def test_what_cannot_be_tuned_is_reported(settings: real.SettingsFactory, tmp_path: Path) -> None:
     """An unknown ladder, with the nearest name; too few rounds, with how many; no topic, which is
     not made. Nothing is printed."""
     bare = settings()
     nothing = stream_rater(*WORDS, LADDER, settings=bare)
     assert (nothing.returncode, nothing.stdout) == (2, "")
     assert f"topic {Topics.of(bare).rounds} does not exist" in nothing.stderr
-    client = AdminClient({"bootstrap.servers": bare.kafka}, logger=QUIET)
+    client = AdminClient({"bootstrap.servers": bare.kafka}, logger=CLIENT_LOGGER)
     topics = client.list_topics(timeout=STILL_S).topics
     assert not [name for name in topics if name.startswith(bare.topic_prefix)]
     at = reported(bare, tmp_path)

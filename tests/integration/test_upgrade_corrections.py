@@ -9,9 +9,9 @@ from tests.integration.test_corrections import (
     RANKED,
     correct,
     corrections,
+    published_events,
     rated,
     season,
-    told,
     verified,
 )
 from tests.integration.test_rebuild import gone, rebuild
@@ -37,7 +37,7 @@ def test_corrections_of_two_kernel_versions(
     assert corrections(at, correct(at, "void", RANKED, "r43"))
     assert corrections(at, correct(at, "void", RANKED, "r45"))
     rated(at, *season(60, 20))
-    last = {who: events[-1] for who, events in told(at).items()}
+    last = {who: events[-1] for who, events in published_events(at).items()}
     assert [*differing(last, at)] == []
 
     for worker in newer:

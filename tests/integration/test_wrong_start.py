@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 
 from local.servers import Addresses, start_redis
 from local.tools import find_redis_server
-from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.metadata import LAYOUT_KEY
@@ -179,7 +179,7 @@ def mend(line: str) -> tuple[str, str]:
             setting, value = given.split("=")
             entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
             resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
-            client = AdminClient({"bootstrap.servers": servers}, logger=QUIET)
+            client = AdminClient({"bootstrap.servers": servers}, logger=CLIENT_LOGGER)
             client.incremental_alter_configs([resource])[resource].result(STILL_S)
             return name, setting
     raise AssertionError(line)
@@ -193,7 +193,7 @@ def test_topics_with_kafkas_defaults_are_refused_until_they_are_mended(
     starts, and warns about the clocks."""
     at = settings()
     names = Topics.of(at)
-    client = AdminClient({"bootstrap.servers": at.kafka}, logger=QUIET)
+    client = AdminClient({"bootstrap.servers": at.kafka}, logger=CLIENT_LOGGER)
     counts = {names.rounds: 4, names.parts: 4, names.changed: 4, names.rejected: 1}
     new = [NewTopic(name, count, 1) for name, count in counts.items()]
     for future in client.create_topics(new).values():

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from stream_rater.adapters.access import QUIET
-from stream_rater.adapters.kafka.topic_rules import wanted
+from stream_rater.adapters.access import CLIENT_LOGGER
+from stream_rater.adapters.kafka.topic_rules import topic_settings
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
@@ -35,11 +35,11 @@ def make_topics(
     """Create these topics as the service does, with these changes."""
     new = [
         NewTopic(name, partitions or count, 1, config={**made, **config})
-        for name, (count, made) in wanted(settings).items()
+        for name, (count, made) in topic_settings(settings).items()
         if name in names
     ]
     assert len(new) == len(names)
-    client = AdminClient({"bootstrap.servers": settings.kafka}, logger=QUIET)
+    client = AdminClient({"bootstrap.servers": settings.kafka}, logger=CLIENT_LOGGER)
     for future in client.create_topics(new).values():
         future.result(TIMEOUT_S)
 
@@ -55,7 +55,7 @@ def _producer(kafka: str) -> Producer:
             "queue.buffering.max.kbytes": 1_000_000,
             "queue.buffering.max.messages": 1_000_000,
         },
-        logger=QUIET,
+        logger=CLIENT_LOGGER,
     )
 
 
@@ -108,7 +108,7 @@ def read_topic(settings: Settings, topic: str) -> list[Message]:
             "fetch.message.max.bytes": LARGEST,
             "receive.message.max.bytes": 1_000_000_000,
         },
-        logger=QUIET,
+        logger=CLIENT_LOGGER,
     )
     try:
         partitions = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions

@@ -30,7 +30,7 @@ OTHERS = Ladders(ladders={"*": Ladder(rating=EloMMR(weight_limit=0.4, sigma_limi
 
 LATER_S = 1.8e9
 """After all rounds."""
-HOW = PartOptions(shards=2, rows_per_part=5)
+OPTIONS = PartOptions(shards=2, rows_per_part=5)
 
 
 class Story:
@@ -41,7 +41,7 @@ class Story:
         self.store = Store()
         self.driver: MemoryDriver = estimator_worker(self.log, self.store)
         self.edits = LadderEdits()
-        self.judged = LogContext(ladders, window, 1, every)
+        self.log_context = LogContext(ladders, window, 1, every)
         self.begun_at: list[int] = []
         self.codes: dict[int, str] = {}
         """By offset, why a correction was refused."""
@@ -57,7 +57,7 @@ class Story:
             except StopIteration as ended:
                 done = ended.value
 
-    def tell(self, line: bytes, kind: str) -> Any:
+    def append(self, line: bytes, kind: str) -> Any:
         """Append a record; for a correction, what becomes of it: codes, notes, and who changes."""
         headers = ((EVENT_TYPE, kind.encode()),) if kind else ()
         offset = self.log.submit(0, line, headers, LATER_S)
@@ -65,27 +65,27 @@ class Story:
         if not kind_of(record):
             return None
         try:
-            met = QueuedCorrection(record, self.judged.correction(record))
+            queued = QueuedCorrection(record, self.log_context.correction(record))
         except Invalid as invalid:
             self.codes[offset] = invalid.code
             return invalid.code
-        return self.work_in(met)
+        return self.work_in(queued)
 
-    def work_in(self, met: QueuedCorrection) -> Any:
+    def work_in(self, queued: QueuedCorrection) -> Any:
         """Work a correction in; what becomes of it."""
-        work = Work(met, self.edits, self.judged, HOW)
-        if (refusal := self.judged.refusal(met)) is not None:
-            self.codes[met.record.offset] = refusal.code
-            return refusal.code, work.notes()
+        work = Work(queued, self.edits, self.log_context, OPTIONS)
+        if (rejection := self.log_context.rejection(queued)) is not None:
+            self.codes[queued.record.offset] = rejection.code
+            return rejection.code, work.ladder_events()
         if not work.waits:
             self.perform(work.job)
-        notes = work.notes()
+        notes = work.ladder_events()
         self.edits.add(notes)
         self.begun_at.append(work.job._offset)
-        refused = [(each.offset, why.code) for each, why in work.job.refused]
-        self.codes |= refused
+        rejected = [(each.offset, why.code) for each, why in work.job.rejected]
+        self.codes |= rejected
         changed = [pair for some in work.job.corrected() for pair in zip(*some, strict=True)]
-        return refused, notes, sorted(changed), work.job.completed_at if changed else ""
+        return rejected, notes, sorted(changed), work.job.completed_at if changed else ""
 
     @property
     def has_rounds(self) -> bool:
@@ -96,7 +96,7 @@ class Story:
         """Make one of all rounds so far."""
         end = len(self.log.rounds[0])
         accepted = self.edits.accepted(end)
-        self.perform(CorrectionJob("l", 0, end, None, (), accepted, self.judged))
+        self.perform(CorrectionJob("l", 0, end, None, (), accepted, self.log_context))
 
 
 def with_more(rng: random.Random, log: list[Line]) -> list[Line]:
@@ -137,7 +137,7 @@ def test_a_checkpoint_changes_nothing_but_where_a_correction_begins(
     for line in with_more(rng, a_log(rng, size)):
         kind = line.get("event_type", "")
         (data,) = as_lines([line])
-        assert quick.tell(data, kind) == plain.tell(data, kind)
+        assert quick.append(data, kind) == plain.append(data, kind)
         if rng.random() < 0.1:
             quick.checkpoint()
     assert not any(plain.begun_at)
@@ -160,7 +160,7 @@ def test_a_checkpoint_knows_every_kind_of_correction(
     for line in log:
         kind = line.get("event_type", "")
         (data,) = as_lines([line])
-        assert quick.tell(data, kind) == plain.tell(data, kind)
+        assert quick.append(data, kind) == plain.append(data, kind)
         if rng.random() < 0.1 and quick.has_rounds:
             quick.checkpoint()
     if window >= size:
@@ -174,7 +174,7 @@ def a_story(window: int = 1000) -> tuple[Story, Story]:
     plain, quick = Story(window, 0), Story(window, 1000)
     for number in range(30):
         for story in (plain, quick):
-            story.tell(as_lines([_a_round(number)])[0], "")
+            story.append(as_lines([_a_round(number)])[0], "")
         if number == 19:
             quick.checkpoint()
     return plain, quick
@@ -199,7 +199,7 @@ def test_a_correction_begins_where_nothing_changes_before(correction: Line, begi
     plain, quick = a_story()
     (line,) = as_lines([correction])
     kind = correction["event_type"]
-    assert quick.tell(line, kind) == plain.tell(line, kind)
+    assert quick.append(line, kind) == plain.append(line, kind)
     assert quick.begun_at == [begins_at]
 
 
@@ -251,19 +251,19 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over(
             for story in (plain, quick):
                 story.log.rounds[0][place] = msgspec.structs.replace(there, headers=other_kind)
         case "rules":
-            quick.judged = quick.judged._replace(window=999)
+            quick.log_context = quick.log_context._replace(window=999)
         case "limits":
             smaller = msgspec.structs.replace(ANY_LADDER.limits, max_bytes=999)
             ladders = msgspec.structs.replace(ANY_LADDER, limits=smaller)
             for story in (plain, quick):
-                story.judged = story.judged._replace(ladders=ladders)
+                story.log_context = story.log_context._replace(ladders=ladders)
         case "parameters":
             for story in (plain, quick):
-                story.judged = story.judged._replace(ladders=OTHERS)
+                story.log_context = story.log_context._replace(ladders=OTHERS)
         case "kernel":
             monkeypatch.setattr(checkpoint, "KERNEL_VERSION", KERNEL_VERSION + 1)
     (line,) = as_lines([a_correction("round-voided", round_id="r25")])
-    assert quick.tell(line, "round-voided") == plain.tell(line, "round-voided")
+    assert quick.append(line, "round-voided") == plain.append(line, "round-voided")
     assert quick.begun_at == [0]
 
 
@@ -285,7 +285,7 @@ def test_a_second_correction_begins_there_too() -> None:
     plain, quick = a_story()
     for number in (25, 23, 27):
         (line,) = as_lines([a_correction("round-voided", round_id=f"r{number}")])
-        assert quick.tell(line, "round-voided") == plain.tell(line, "round-voided")
+        assert quick.append(line, "round-voided") == plain.append(line, "round-voided")
     assert quick.begun_at == [20, 20, 20]
 
 
@@ -294,20 +294,20 @@ def test_work_that_is_done_again_ends_the_same(*, batched: bool) -> None:
     """Whoever takes over finds the notes of what was accepted, and does not count them as accepted
     before."""
     _, story = a_story()
-    story.judged = story.judged._replace(checkpoint_every=1)
+    story.log_context = story.log_context._replace(checkpoint_every=1)
     (line,) = as_lines([a_correction("round-voided", round_id="r25", batched=batched)])
-    story.tell(line, "round-voided")
+    story.append(line, "round-voided")
     if batched:
         (line,) = as_lines([a_correction("corrections-applied")])
-        story.tell(line, "corrections-applied")
+        story.append(line, "corrections-applied")
     record = story.log.rounds[0][-1]
-    met = QueuedCorrection(record, story.judged.correction(record))
-    first = story.work_in(met)
+    queued = QueuedCorrection(record, story.log_context.correction(record))
+    first = story.work_in(queued)
     assert first[0] == [] and first[2], "it is accepted, and somebody changes"
-    assert story.work_in(met) == first
+    assert story.work_in(queued) == first
     voided = a_correction("round-voided", round_id="r41")
     for each in (_a_round(40), _a_round(41), voided):
-        story.tell(as_lines([each])[0], each.get("event_type", ""))
+        story.append(as_lines([each])[0], each.get("event_type", ""))
     assert story.begun_at[-1] == record.offset, "at the checkpoint that knows it"
 
 
@@ -320,10 +320,10 @@ def test_a_checkpoint_takes_the_place_of_others() -> None:
     quick.store.pieces["l", half.name, 0] = b"piece"
     (before,) = [each for each in quick.store.checkpoints["l"] if each != half.name]
     (line,) = as_lines([a_correction("round-voided", round_id="r3")])
-    quick.tell(line, "round-voided")
-    (held,) = quick.store.checkpoints["l"]
-    assert held.partition("-")[0] == before.partition("-")[0] and held != before
-    assert {name for _, name, _ in quick.store.pieces} == {held}
+    quick.append(line, "round-voided")
+    (stored,) = quick.store.checkpoints["l"]
+    assert stored.partition("-")[0] == before.partition("-")[0] and stored != before
+    assert {name for _, name, _ in quick.store.pieces} == {stored}
 
 
 def test_a_round_may_be_later_since_it_was_amended() -> None:
@@ -338,7 +338,7 @@ def test_a_round_may_be_later_since_it_was_amended() -> None:
     lines = [*map(_a_round, range(10)), amended, *map(_a_round, range(10, 15)), removed]
     for line in lines:
         (data,), kind = as_lines([line]), line.get("event_type", "")
-        assert quick.tell(data, kind) == plain.tell(data, kind)
+        assert quick.append(data, kind) == plain.append(data, kind)
         if line is amended:
             quick.checkpoint()
     assert quick.begun_at == [0, 0]
@@ -373,7 +373,7 @@ def test_few_checkpoints_are_kept_and_those_far_behind_are_far_apart() -> None:
         heads.insert(0, checkpoint.Head(offset, b"", (), (0, 0), 0, "", 1))
         gone = checkpoint.superfluous(heads, offset)
         heads = [each for each in heads if each not in gone]
-        assert len(heads) <= checkpoint.KEPT
+        assert len(heads) <= checkpoint.MOST_CHECKPOINTS
     found: list[int] = [each.offset for each in heads]
     behind = [6400 - offset for offset in found]
     assert found[0] == 6400 and found[-1] == 100

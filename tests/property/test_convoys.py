@@ -12,7 +12,7 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.events import RatingChanged, joined, to_json
 from stream_rater.contract.record import Record, Trace
 from stream_rater.pipeline.parts import decoder, schema
-from stream_rater.pipeline.parts.corrections import CorrectionPart
+from stream_rater.pipeline.parts.correction_parts import CorrectionPart
 from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.parts.schema import RoundInPart
 from stream_rater.pipeline.ports import Event, Position, StoredShard
@@ -47,7 +47,7 @@ def advanced(
     """One round more of one player."""
     row, zero = np.zeros(1, np.int64), np.zeros(1, np.int64)
     stages.update(beliefs, row, np.array([evidence]), [rule], zero)
-    stages.note_round(beliefs, row, np.array([offset]), np.array([time]))
+    stages.record_round(beliefs, row, np.array([offset]), np.array([time]))
 
 
 def known(rule: RatingRule, rounds: int) -> bytes | None:
@@ -76,7 +76,7 @@ class Row:
     traced: bool
 
     @property
-    def held(self) -> bytes | None:
+    def stored(self) -> bytes | None:
         return RECORDS[self.ladder][self.rounds]
 
     @property
@@ -125,7 +125,7 @@ def part(of: Sequence[Row]) -> bytes:
 def alone(shard: int, row: Row) -> tuple[bytes, Event] | None:
     """What comes of one row, by the plainest means; nothing, if it is not fresh."""
     rule, of = RULES[row.ladder], row.round
-    beliefs = record.decode([row.held], rule.kept + 1, rule.initial_mu, rule.initial_sigma)
+    beliefs = record.decode([row.stored], rule.kept + 1, rule.initial_mu, rule.initial_sigma)
     if row.offset <= beliefs.header["last"][0]:
         return None
     advanced(rule, beliefs, row.offset, of.time, row.evidence)
@@ -184,8 +184,8 @@ def test_a_convoy_does_what_its_rows_do(wanted: dict[int, list[Row]], data: st.D
     batch = convoy_of(wanted, cuts, data.draw(st.booleans()))
     asked = {s: list(roster) for s, roster in batch.players.items()}
     assert asked == {s: [(LADDERS[r.ladder], r.player) for r in own] for s, own in wanted.items()}
-    held = {s: StoredShard(Position(7), [row.held for row in own]) for s, own in wanted.items()}
-    done = changes.computed(batch, held)
+    stored = {s: StoredShard(Position(7), [row.stored for row in own]) for s, own in wanted.items()}
+    done = changes.compute_changes(batch, stored)
     assert list(done) == list(wanted)
     for change, (shard, own) in zip(done.values(), wanted.items(), strict=True):
         found = [(row, alone(shard, row)) for row in own]
@@ -199,8 +199,8 @@ def test_a_convoy_does_what_its_rows_do(wanted: dict[int, list[Row]], data: st.D
         ]
         assert list(change.events) == [event for _, (_, event) in fresh]
         new = dict(change.beliefs)
-        left = [new.get(player, row.held) for player, row in zip(asked[shard], own, strict=True)]
-        again = changes.rebuild_events(
+        left = [new.get(player, row.stored) for player, row in zip(asked[shard], own, strict=True)]
+        again = changes.build_events_again(
             shard, batch.take([shard]), StoredShard(change.position, left), 0
         )
         assert list(again) == list(change.events)

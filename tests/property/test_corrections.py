@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_rater.config.ladders import ANY_LADDER, Ladders
-from stream_rater.replay.corrected import judged
+from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.sequential import Replay
 from tests import edited_by_hand
@@ -88,7 +88,7 @@ class ByHand:
 
     def _edit(self, line: Line) -> Line:
         reported = _players(line)
-        now = {each: self._fate(each, line["completed_at"]) for each in reported}
+        now = {each: self._owner_at(each, line["completed_at"]) for each in reported}
         for player in set(now.values()) - {None}:
             same = sorted(n for n in reported if now[n] == player)
             keep = player if player in same else same[0]
@@ -102,7 +102,7 @@ class ByHand:
                 entries.append({"rank": entry["rank"], "team": team, "shares": kept})
         return {**line, "standings": entries}
 
-    def _fate(self, name: str, time: str) -> str | None:
+    def _owner_at(self, name: str, time: str) -> str | None:
         now, out = name, False
         for kind, player, more in self.rules:
             if now == player and kind == "now":
@@ -179,11 +179,11 @@ def as_lines(log: Sequence[Line | None]) -> list[bytes]:
 
 def rated(lines: Sequence[bytes], ladders: Ladders = ANY_LADDER) -> tuple[Replay, dict[int, str]]:
     """The replay of a file, and by line the code of each refused correction."""
-    verdicts = judged(lambda: records_of(lines), ladders, WINDOW)
+    verdicts = verdicts_of_log(lambda: records_of(lines), ladders, WINDOW)
     replay = Replay(ladders, WINDOW, verdicts=verdicts)
     for _ in replay.run(records_of(lines)):
         pass
-    return replay, {place: each.code for (_, place), each in verdicts.refusals.items()}
+    return replay, {place: each.code for (_, place), each in verdicts.rejections.items()}
 
 
 def beliefs(replay: Replay) -> dict[str, bytes]:
@@ -245,8 +245,8 @@ def test_every_correction_is_that_of_another_editor(seed: int, size: int) -> Non
 
 def test_log_without_verdicts_is_not_rated_past_a_correction() -> None:
     """A caller cannot forget the corrections."""
-    from stream_rater.replay.edited_log import Unjudged
+    from stream_rater.replay.edited_log import MissingVerdicts
 
     lines = as_lines([{"event_type": "round-voided", "ladder": "l", "round_id": "r"}])
-    with pytest.raises(Unjudged):
+    with pytest.raises(MissingVerdicts):
         list(Replay(ANY_LADDER, WINDOW).run(records_of(lines)))

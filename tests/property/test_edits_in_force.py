@@ -18,21 +18,21 @@ from stream_rater.contract.corrections import (
     name_of,
 )
 from stream_rater.contract.events import to_json
-from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
+from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders, LadderEdits
 from stream_rater.rating.parameters import Elo
 from stream_rater.replay.edits import NO_EDITS, Edits, edited
 from stream_rater.replay.entry_edits import EntryEdit, EntryEdits
 from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.corrections import FIRST, LAST, span_of
+from stream_rater.rounds.correction_records import FIRST, LAST, span_of
 from tests.rounds import ranked, read
 
 NAMES = "abcdefgh"
 SPANS = [(None, None), ("2026-01-02T00:00:00Z", None), (None, "2026-01-03T00:00:00Z")]
 
 
-def note(correction: Correction, offset: int, at: int) -> NotedCorrection:
-    return NotedCorrection(offset, name_of(correction), msgspec.Raw(to_json(correction)), at)
+def note(correction: Correction, offset: int, at: int) -> RecordedCorrection:
+    return RecordedCorrection(offset, name_of(correction), msgspec.Raw(to_json(correction)), at)
 
 
 def a_correction(rng: random.Random) -> msgspec.Struct:
@@ -70,8 +70,8 @@ def with_one_more(
 def test_at_every_offset_the_edits_of_the_notes_before_hold(seed: int, size: int) -> None:
     """Also where they are asked for in any order, while notes come, and where several were worked
     in at one offset."""
-    rng, edits, held = random.Random(seed), LadderEdits(), EditsOfLadders()
-    notes, at, entries = list[NotedCorrection](), 0, dict[str, EntryEdit]()
+    rng, edits, stored = random.Random(seed), LadderEdits(), EditsOfLadders()
+    notes, at, entries = list[RecordedCorrection](), 0, dict[str, EntryEdit]()
     expected: list[tuple[int, Mapping[str, EntryEdit], int]] = [(-1, {}, 0)]
     """From after which offset on; the entries, and how many seasons have started."""
     for offset in range(0, 10 * size, 10):
@@ -81,7 +81,7 @@ def test_at_every_offset_the_edits_of_the_notes_before_hold(seed: int, size: int
         expected.append((at, entries, expected[-1][2] + isinstance(correction, SeasonStarted)))
         notes.append(note(correction, offset, at))
         edits.add(notes[-1:])
-        assert held.of("l", {"l": notes}).last.entries == entries
+        assert stored.of("l", {"l": notes}).last.entries == entries
         for asked in rng.sample(range(at + 50), 3):
             _, right, seasons = [each for each in expected if each[0] < asked][-1]
             found = edits.of(asked)
@@ -115,23 +115,23 @@ def test_names_are_found_by_their_player(seed: int, size: int) -> None:
             assert sorted(entries.names_of(name)) == sorted(mine + [name] * (name not in now))
 
 
-def test_an_index_that_reads_other_notes_begins_anew() -> None:
+def test_an_index_that_reads_other_notes_begins_again() -> None:
     """The notes of a ladder may be another list than before."""
-    held = EditsOfLadders()
+    stored = EditsOfLadders()
     removed, other = (PlayerRemoved(ladder="l", player=each) for each in "ab")
-    assert list(held.of("l", {"l": [note(removed, 0, 0)]}).last.entries) == ["a"]
-    assert list(held.of("l", {"l": [note(other, 0, 0)]}).last.entries) == ["b"]
-    assert held.of("m", {}).last == NO_EDITS
+    assert list(stored.of("l", {"l": [note(removed, 0, 0)]}).last.entries) == ["a"]
+    assert list(stored.of("l", {"l": [note(other, 0, 0)]}).last.entries) == ["b"]
+    assert stored.of("m", {}).last == NO_EDITS
 
 
-def bytes_held(make: Callable[[], object]) -> int:
+def bytes_used(make: Callable[[], object]) -> int:
     """What an object and all that it made hold."""
     tracemalloc.start()
     try:
         kept = make()
-        held, _ = tracemalloc.get_traced_memory()
+        stored, _ = tracemalloc.get_traced_memory()
         del kept
-        return held
+        return stored
     finally:
         tracemalloc.stop()
 
@@ -148,7 +148,7 @@ def test_notes_take_memory_in_proportion() -> None:
                 assert f"p-{i:06}" in edits.of(10 * i + 5).entries
         return edits
 
-    few, many = (bytes_held(lambda n=n: wave(n)) for n in (5_000, 20_000))  # type: ignore[misc]
+    few, many = (bytes_used(lambda n=n: wave(n)) for n in (5_000, 20_000))  # type: ignore[misc]
     assert many < 6 * few  # of a square: 16 times
 
 
@@ -161,7 +161,7 @@ def test_one_player_may_be_removed_in_many_spans() -> None:
             entries.remove("ann", (2 * i, 2 * i + 1))
         return entries
 
-    few, many = (bytes_held(lambda n=n: spans(n)) for n in (2_000, 8_000))  # type: ignore[misc]
+    few, many = (bytes_used(lambda n=n: spans(n)) for n in (2_000, 8_000))  # type: ignore[misc]
     assert many < 6 * few  # of a square: 16 times
     edit = spans(100).now()["ann"]
     assert [edit.is_removed(time) for time in (0, 1, 198, 199)] == [True, False, True, False]
@@ -175,7 +175,7 @@ def test_an_amended_round_is_rated_by_the_rule_at_its_offset() -> None:
         for names in ("ab", "cd", "ef")
     )
     rounds = RoundBatch.concat([other, reported])
-    rounds.rule[:], amended.rule[:] = [3, 4], 9
+    rounds.config_index[:], amended.config_index[:] = [3, 4], 9
     found, counts = edited(rounds, np.array([5, 7]), lambda *_: Edits(amended={7: amended}))
     assert found.names.texts() == list("efcd") and counts.all()
-    assert found.rule.tolist() == [3, 4]
+    assert found.config_index.tolist() == [3, 4]

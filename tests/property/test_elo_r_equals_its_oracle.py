@@ -75,7 +75,7 @@ def test_beliefs_equal_the_oracles(config: EloR, season: list[dict[str, Any]]) -
         assert (center, tau_0**-2) == pytest.approx(
             (float(head["center"]), float(head["precision"])), rel=1e-13
         )
-        held = factors[: head["count"]]
+        terms = factors[: head["count"]]
         widths = sorted((1.0 / tau for _, tau in logistic), reverse=True)
-        assert widths == pytest.approx(sorted(held[:, 1], reverse=True), rel=1e-13)
-        assert held[:, 1] == pytest.approx(float(head["scale"]) * held[:, 2], rel=1e-15)
+        assert widths == pytest.approx(sorted(terms[:, 1], reverse=True), rel=1e-13)
+        assert terms[:, 1] == pytest.approx(float(head["scale"]) * terms[:, 2], rel=1e-15)

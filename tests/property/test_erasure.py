@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.events import to_json
 from stream_rater.contract.record import Record
-from stream_rater.operations.rewriting import Accepted, Pseudonym, Rewriting, Survey, reordered
+from stream_rater.operations.rewriting import (
+    AcceptedRecords,
+    LogRewriter,
+    Mentions,
+    Pseudonym,
+    changes_merge_order,
+)
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import Verdicts, batches_of, records_of
 from stream_rater.replay.sequential import Replay
@@ -40,17 +46,17 @@ def replayed(log: Sequence[Record]) -> Replay:
     return with_verdicts(run, lambda: log, ANY_LADDER, WINDOW)
 
 
-def rewritten(log: Sequence[Record], to: Pseudonym) -> tuple[list[Record], Survey]:
+def rewritten(log: Sequence[Record], to: Pseudonym) -> tuple[list[Record], Mentions]:
     """The new log, and what the old one says of the player."""
 
-    def run(verdicts: Verdicts | None) -> tuple[list[Record], Survey]:
-        accepted, survey = Accepted(ANY_LADDER, WINDOW, 0, verdicts), Survey(verdicts)
-        rewriting, found = Rewriting(to), list[Record]()
+    def run(verdicts: Verdicts | None) -> tuple[list[Record], Mentions]:
+        accepted, mentions = AcceptedRecords(ANY_LADDER, WINDOW, 0, verdicts), Mentions(verdicts)
+        rewriting, found = LogRewriter(to), list[Record]()
         for some in batches_of(log):
             taken = accepted.of(some)
-            survey.read(some, taken, to)
+            mentions.read(some, taken, to)
             found += rewriting.feed(some, taken)
-        return found, survey
+        return found, mentions
 
     return with_verdicts(run, lambda: log, ANY_LADDER, WINDOW)
 
@@ -68,8 +74,8 @@ def test_the_renamed_log_gives_the_renamed_beliefs(
     before."""
     to = Pseudonym(player, name or f"{player}-erased")
     old = list(records_of(a_file(random.Random(seed), size)))
-    new, survey = rewritten(old, to)
-    assume(survey.verdicts is None or reordered(survey.verdicts, to) is None)
+    new, mentions = rewritten(old, to)
+    assume(mentions.verdicts is None or changes_merge_order(mentions.verdicts, to) is None)
     assert [each.offset for each in new] == [each.offset for each in old]
     expected = {
         to.name if name == player else name: b for name, b in beliefs(replayed(old)).items()
@@ -78,7 +84,7 @@ def test_the_renamed_log_gives_the_renamed_beliefs(
     again, left = rewritten(new, to)
     assert again == new
     assert (left.rounds, left.corrections) == (0, 0)
-    assert (left.accepted, left.rejected) == (survey.accepted, survey.rejected)
+    assert (left.accepted, left.rejected) == (mentions.accepted, mentions.rejected)
     assert not any(f'"{player}"'.encode() in (each.value or b"") for each in new)
 
 
@@ -100,10 +106,10 @@ def merged_accounts() -> list[Record]:
 def test_the_lesser_name_of_merged_accounts_decides(name: str, same: bool) -> None:
     """A pseudonym that would decide otherwise is told, and it would change ratings."""
     old, to = merged_accounts(), Pseudonym("ann", name)
-    new, survey = rewritten(old, to)
-    assert survey.verdicts is not None and survey.rounds == 2 and survey.corrections == 1
+    new, mentions = rewritten(old, to)
+    assert mentions.verdicts is not None and mentions.rounds == 2 and mentions.corrections == 1
     assert (beliefs(replayed(new)) == beliefs(replayed(old))) == same
-    assert reordered(survey.verdicts, to) == (None if same else ("l", "bob"))
+    assert changes_merge_order(mentions.verdicts, to) == (None if same else ("l", "bob"))
 
 
 def test_a_refused_correction_leaves_an_empty_record() -> None:
@@ -113,6 +119,6 @@ def test_a_refused_correction_leaves_an_empty_record() -> None:
         to_json({"event_type": "round-voided", "ladder": "l", "round_id": each, "reason": "ann"})
         for each in ("r9", "r1")
     ]
-    new, survey = rewritten(list(records_of([lobby, *voids])), Pseudonym("ann", "zoe"))
+    new, mentions = rewritten(list(records_of([lobby, *voids])), Pseudonym("ann", "zoe"))
     assert [each.value is None for each in new] == [False, True, False]
-    assert (survey.accepted, survey.rejected) == (2, 1)
+    assert (mentions.accepted, mentions.rejected) == (2, 1)

@@ -105,7 +105,7 @@ def codeforces_rise(config: Codeforces, n: int) -> float:
     return float(performance.mean()) * config.weight / (1.0 + config.weight)
 
 
-def test_the_rise_that_is_told_is_that_of_the_formula() -> None:
+def test_the_reported_rise_is_that_of_the_formula() -> None:
     config = Codeforces(beta=200.0, weight=0.2)
     assert codeforces_rise(config, 2) == pytest.approx(RISE * 200.0 * 0.2 / 1.2, rel=0.01)
     assert codeforces_rise(config, 2) < codeforces_rise(config, 5)
@@ -223,10 +223,10 @@ def test_ratings_can_still_move(system: str) -> None:
         assert rise > max(2.0 * spread, 50.0)
 
 
-def test_what_is_told_at_the_start() -> None:
+def test_what_is_reported_at_the_start() -> None:
     """Of the defaults, Topcoder and Codeforces; of any, no drift at all."""
-    told = {str(each.__struct_config__.tag) for each in SYSTEMS if each.cautions()}
-    assert told == {"topcoder", "codeforces"}
+    cautioned = {str(each.__struct_config__.tag) for each in SYSTEMS if each.cautions()}
+    assert cautioned == {"topcoder", "codeforces"}
     for table in (
         {"system": "glicko", "beta": 200, "sigma_drift": 0},
         {"system": "bar", "beta": 200, "sigma_drift": 0},

@@ -207,11 +207,11 @@ FEW_ENTRIES = st.lists(st.integers(0, 9), max_size=5)
 
 @given(st.lists(st.tuples(FEW_ENTRIES, st.booleans(), NAMES), max_size=6), st.integers(1, 600))
 def test_rounds_scanned_together_are_as_alone(
-    told: list[tuple[list[Any], bool, str]], at_once: int
+    reported: list[tuple[list[Any], bool, str]], at_once: int
 ) -> None:
     """Each as if no other were there, cut off in the midst of it or not, wherever a call ends."""
     data = []
-    for ranks, whole, name in told:
+    for ranks, whole, name in reported:
         entries: list[Any] = [{"player": f"{name}{i % 3}", "rank": r} for i, r in enumerate(ranks)]
         entries[1:2] = [{**TEAM, "team": [name, "z"]}]
         each = json.dumps(rounds(entries), ensure_ascii=False).encode()

@@ -72,9 +72,9 @@ def test_a_log_line_is_one_line(ladder: str, player: str) -> None:
                 as_json(ladder=ladder * 200),
             )
         ):
-            with pytest.raises(Invalid) as refusal:
+            with pytest.raises(Invalid) as rejection:
                 READER.read(data)
-            invalid = refusal.value
+            invalid = rejection.value
             record = Record(0, number, data)
             observer.round_rejected(
                 Rejection(record, f"{number}", str(invalid), invalid.ladder, invalid.round_id)
@@ -104,9 +104,9 @@ def test_rejections_reasons_are_printable(ladder: str, player: str) -> None:
         (READER, as_json({"player": player, "rank": 1}, {"player": player, "rank": 2})),
         (unknown, as_json(ladder=ladder)),
     ):
-        with pytest.raises(Invalid) as refusal:
+        with pytest.raises(Invalid) as rejection:
             reader.read(data)
-        assert str(refusal.value).isprintable()
+        assert str(rejection.value).isprintable()
 
 
 def test_events_in_json_are_one_line() -> None:

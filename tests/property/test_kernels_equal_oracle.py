@@ -12,7 +12,7 @@ from stream_rater.rating.elo_mmr import oracle
 from stream_rater.rating.model import PERFORMANCE, PERFORMANCE_VARIANCE
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay.pool import Pool
-from stream_rater.rounds.batch import Standings
+from stream_rater.rounds.batch import OneRound
 from tests.rounds import day, ranked, read
 from tests.strategies import configs, days, weights
 
@@ -50,7 +50,7 @@ def rounds(draw: st.DrawFn) -> dict[str, Any]:
 seasons = st.builds(Season, configs(), st.lists(rounds(), min_size=1, max_size=5))
 
 
-def standings_of(config: EloMMR, each: dict[str, Any]) -> Standings:
+def standings_of(config: EloMMR, each: dict[str, Any]) -> OneRound:
     return read(
         config,
         *ranked(each["places"], each["names"]),
@@ -60,14 +60,14 @@ def standings_of(config: EloMMR, each: dict[str, Any]) -> Standings:
     )
 
 
-def by_kernels(pool: Pool, standings: Standings, offset: int) -> dict[str, float]:
+def by_kernels(pool: Pool, standings: OneRound, offset: int) -> dict[str, float]:
     """Rate a round fast; each player's performance."""
     rated = pool.rate(standings, offset)
     assert rated is not None
     return dict(zip(standings.players, rated[1][:, PERFORMANCE].tolist(), strict=True))
 
 
-def by_oracle(players: dict[str, oracle.Player], config: EloMMR, standings: Standings) -> Any:
+def by_oracle(players: dict[str, oracle.Player], config: EloMMR, standings: OneRound) -> Any:
     """Rate a round slowly; each player's performance."""
     names = standings.players
     found = oracle.rate_round(
@@ -100,7 +100,7 @@ def test_ratings_equal_the_oracles(season: Season) -> None:
 
 @given(configs(), rounds())
 @settings(max_examples=50)
-def test_evidence_is_what_a_round_of_this_weight_tells(config: EloMMR, each: Any) -> None:
+def test_evidence_is_what_a_round_of_this_weight_gives(config: EloMMR, each: Any) -> None:
     """beta^2 by (1 + 1/w) s^2 + d/w for newcomers, w with the round's and the first weight; without
     d where beta was given."""
     pool = Pool(Ladder(rating=config))

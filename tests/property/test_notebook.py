@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stream_rater import Ladder
-from stream_rater.config.ladders import one_ladder
+from stream_rater.config.ladders import any_ladder
 from stream_rater.rating.parameters import EloMMR, RatingConfig
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.rating_changes import changes_of
@@ -92,7 +92,7 @@ def ladder_of(rating: RatingConfig) -> Ladder:
 @settings(max_examples=25)
 def test_as_from_a_file(rating: RatingConfig, some: list[Given]) -> None:
     """Each number of each result, and each belief as the service stores it."""
-    ladder, replay = ladder_of(rating), Replay(one_ladder(rating), 1000)
+    ladder, replay = ladder_of(rating), Replay(any_ladder(rating), 1000)
     assert ladder.parameters == rating
     for number, each in enumerate(some):
         result = ladder.rate(
@@ -101,7 +101,7 @@ def test_as_from_a_file(rating: RatingConfig, some: list[Given]) -> None:
         )  # fmt: skip
         (record,) = records_of([line_of(number, each)], number)
         events = {event.player: event for event in changes_of(replay.feed([record]))}
-        told = [{name: row[name] for name in OF_AN_EVENT} for row in result.to_dicts()]
+        reported = [{name: row[name] for name in OF_AN_EVENT} for row in result.to_dicts()]
         in_order = [
             (player, number)
             for number, side in enumerate(each.sides)
@@ -110,7 +110,9 @@ def test_as_from_a_file(rating: RatingConfig, some: list[Given]) -> None:
         ]
         assert list(zip(result.player, result.side, strict=True)) == in_order
         wanted = [events[player] for player, _ in in_order]
-        assert told == [{name: getattr(event, name) for name in OF_AN_EVENT} for event in wanted]
+        assert reported == [
+            {name: getattr(event, name) for name in OF_AN_EVENT} for event in wanted
+        ]
     pool = replay.pools.get(LADDER)
     assert list(ladder) == ([] if pool is None else pool.players())
     for player in ladder:

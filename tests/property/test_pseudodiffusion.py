@@ -46,8 +46,8 @@ def diffused(beliefs: Beliefs, gamma2: float, rho: float) -> Beliefs:
     """The same player after a round that tells nothing, so that gamma^2 is all there is to it."""
     after = copy.deepcopy(beliefs)
     rate(after, float(after.header["mu"][0]), WEIGHTLESS, gamma2, rho)
-    held = after.factors[0, : after.header["count"][0]]
-    heavy = held[held[:, 2] * after.header["scale"] > 2.0 / math.sqrt(WEIGHTLESS)]
+    terms = after.factors[0, : after.header["count"][0]]
+    heavy = terms[terms[:, 2] * after.header["scale"] > 2.0 / math.sqrt(WEIGHTLESS)]
     after.factors[0, : len(heavy)] = heavy
     after.header["count"] = len(heavy)
     return after

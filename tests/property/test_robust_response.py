@@ -35,8 +35,8 @@ def bounds(beliefs: Beliefs, beta2: float) -> tuple[float, float]:
 
     Its history is all factors but that one, diffused as they were when it came.
     """
-    held = beliefs.factors[0, : beliefs.header["count"][0]]
-    history = logistic_weight(beliefs)[np.abs(held[:, 0]) < ABSURD].sum()
+    terms = beliefs.factors[0, : beliefs.header["count"][0]]
+    history = logistic_weight(beliefs)[np.abs(terms[:, 0]) < ABSURD].sum()
     gaussian, pull = float(beliefs.header["precision"][0]), C / math.sqrt(beta2)
     return pull / (gaussian + math.pi**2 / 6.0 * float(history)), pull / gaussian
 

@@ -112,16 +112,19 @@ def record(offset: int, fields: dict[str, Any], lines: Any, kind: str, partition
 )
 @settings(max_examples=300)
 def test_records_are_what_the_oracle_finds_in_each(
-    told: list[tuple[dict[str, Any], Any, str, int]], at_once: int
+    reported: list[tuple[dict[str, Any], Any, str, int]], at_once: int
 ) -> None:
     """Whatever there is, in whichever of two partitions, and wherever a call ends."""
-    records = [record(i, *each) for i, each in enumerate(told)]
-    records += [Record(0, len(told), None, unreadable="too much"), Record(0, len(told) + 1, None)]
+    records = [record(i, *each) for i, each in enumerate(reported)]
+    records += [
+        Record(0, len(reported), None, unreadable="too much"),
+        Record(0, len(reported) + 1, None),
+    ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decoder_module, "TOGETHER_BYTES", at_once)
+        patch.setattr(decoder_module, "SCAN_BYTES", at_once)
         decoder = RoundDecoder(LADDERS, 2)
-        rounds, refusals = decoder.decode(records)
-    assert_alike(LADDERS, 2, records, decoder, rounds, refusals)
+        rounds, rejections = decoder.decode(records)
+    assert_alike(LADDERS, 2, records, decoder, rounds, rejections)
 
 
 def assert_alike(
@@ -129,18 +132,18 @@ def assert_alike(
     rounds: RoundBatch, found: Refusals,
 ) -> None:  # fmt: skip
     """The rounds to the bit, and the refusals with code, text and whose they are."""
-    valid, refusals = list[ReadRound](), list[tuple[str, ...] | None]()
+    valid, rejections = list[ReadRound](), list[tuple[str, ...] | None]()
     for each in records:
         try:
             valid.append(oracle_reader.read(ladders, each, partitions))
-            refusals.append(None)
+            rejections.append(None)
         except Invalid as invalid:
-            refusals.append((invalid.code, str(invalid), invalid.ladder, invalid.round_id))
+            rejections.append((invalid.code, str(invalid), invalid.ladder, invalid.round_id))
     assert [
         None if no is None else (no.code, str(no), no.ladder, no.round_id) for no in found
-    ] == refusals
+    ] == rejections
     ratings = [each.rating for each in valid]
-    assert [id(decoder.ratings[number]) for number in rounds.rule] == list(map(id, ratings))
+    assert [id(decoder.ratings[number]) for number in rounds.config_index] == list(map(id, ratings))
     assert columns(rounds) == columns_of(valid)
     rates = [
         each.place[0] != 0 and not (rating.skip_all_tied and each.place[0] == each.place[-1])
@@ -153,14 +156,14 @@ def assert_alike(
 
 def columns(rounds: RoundBatch) -> list[Any]:
     """All of them."""
-    told = [(each.round_id, each.ladder, each.completed_at) for each in rounds.heads]
+    reported = [(each.round_id, each.ladder, each.completed_at) for each in rounds.heads]
     arrays: list[Any] = [
         rounds.time, rounds.weight, rounds.ceiling, rounds.entries, rounds.sizes, rounds.place,
         rounds.members, rounds.share,
     ]  # fmt: skip
     kinds = [np.int64, np.float64, np.float64, np.int64, np.int64, np.int32, np.int64, np.float64]
     assert [each.dtype for each in arrays] == kinds
-    return [told, rounds.names.texts(), *(each.tolist() for each in arrays)]
+    return [reported, rounds.names.texts(), *(each.tolist() for each in arrays)]
 
 
 def columns_of(rounds: list[ReadRound]) -> list[Any]:
@@ -200,12 +203,12 @@ PLACES = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), min_size=2, m
 @example([[(2, 2), (1, 1), (2, 1)], [(0, 1), (3, 2), (0, 3), (1, 1)]], False)
 @example([[(1 + i % 2, 1) for i in range(40)]], False)
 def test_entries_come_by_place_and_as_given_where_they_tie(
-    told: list[list[tuple[int, int]]], packed: bool
+    reported: list[list[tuple[int, int]]], packed: bool
 ) -> None:
     """Whatever the places, of few entries and of many, of players and teams, with shares."""
     encode, headers = (as_msgpack, MSGPACK_HEADERS) if packed else (as_json, [])
     records = []
-    for number, places in enumerate(told):
+    for number, places in enumerate(reported):
         entries: list[dict[str, Any]] = [
             {"player": f"p{i}"} if size == 1 else {"team": [f"p{i}-{k}" for k in range(size)]}
             for i, (_, size) in enumerate(places)
@@ -217,9 +220,9 @@ def test_entries_come_by_place_and_as_given_where_they_tie(
         value = encode(*entries, round_id=f"r{number}")
         records.append(Record(0, number, value, headers, received_s=4e9))
     decoder = RoundDecoder(ANY_LADDER)
-    rounds, refusals = decoder.decode(records)
-    assert refusals == [None] * len(records)
-    assert_alike(ANY_LADDER, ANYWHERE, records, decoder, rounds, refusals)
+    rounds, rejections = decoder.decode(records)
+    assert rejections == [None] * len(records)
+    assert_alike(ANY_LADDER, ANYWHERE, records, decoder, rounds, rejections)
 
 
 @pytest.mark.parametrize("size", [2, 5, 33, 300])
@@ -247,8 +250,8 @@ def test_ladders_without_end_are_not_remembered(monkeypatch: pytest.MonkeyPatch)
     round_decoder = RoundDecoder(Ladders(ladders={"*": Ladder(rating=ELO_MMR)}))
     for i in range(10):
         rounds, _ = round_decoder.decode([Record(0, i, as_json(ladder=f"l{i}"), received_s=4e9)])
-        assert rounds.rule.tolist() == [0]
-        assert len(round_decoder._terms._known) <= 3
+        assert rounds.config_index.tolist() == [0]
+        assert len(round_decoder._terms._cache) <= 3
 
 
 DIGITS = st.integers(0, 99).map("{:02}".format)

@@ -55,9 +55,9 @@ MESSAGES = [
 ]  # fmt: skip
 
 
-def told(piece: PartView) -> list[Any]:
+def contents(view: PartView) -> list[Any]:
     """All that stage 2 learns of a part."""
-    rows = rows_of([piece])
+    rows = rows_of([view])
     ids, (times, completed) = rows.round_ids.texts(), rows.completed_at
     texts = times.texts()
     evidence = rows.evidence.tobytes().hex(" ", EVIDENCE_BYTES).split()
@@ -88,10 +88,10 @@ def decoded(message: bytes) -> list[object]:
 @pytest.mark.parametrize("message", MESSAGES)
 def test_what_is_written_is_read(message: bytes) -> None:
     """Nothing of it is left to the decoder."""
-    (piece,) = decoder.read_all([message])
-    assert piece is not None
-    assert told(piece) == decoded(message) == told(decoder.read(message))
-    assert [trace for trace, *_ in piece.traced()] == [TRACE] * message.count(b"a=b")
+    (view,) = decoder.read_all([message])
+    assert view is not None
+    assert contents(view) == decoded(message) == contents(decoder.read(message))
+    assert [trace for trace, *_ in view.traced()] == [TRACE] * message.count(b"a=b")
 
 
 def test_longest_forms() -> None:
@@ -99,11 +99,11 @@ def test_longest_forms() -> None:
     many = [f"{i:05}" for i in range(70_000)]
     message = schema.encode(some(*many, "p" * 70_000))
     messages = [MESSAGES[0], message, MESSAGES[1], MESSAGES[3]]
-    pieces = [piece for piece in decoder.read_all(messages) if piece is not None]
-    assert list(map(told, pieces)) == list(map(decoded, messages))
-    assert len({id(piece.decoded) for piece in pieces}) == 3
-    rows = rows_of([pieces[3], pieces[0], pieces[2]])
-    assert list(rows.players) == [row[0] for i in (3, 0, 2) for row in told(pieces[i])]
+    views = [view for view in decoder.read_all(messages) if view is not None]
+    assert list(map(contents, views)) == list(map(decoded, messages))
+    assert len({id(view.decoded) for view in views}) == 3
+    rows = rows_of([views[3], views[0], views[2]])
+    assert list(rows.players) == [row[0] for i in (3, 0, 2) for row in contents(views[i])]
     assert len({*rows.rules}) == len(rows.rules) == 2
 
 
@@ -119,11 +119,11 @@ def test_damage(message: bytes, noise: bytes, at: int, size: int) -> None:
     and what the decoder refuses is not read."""
     at %= len(message)
     damaged = message[:at] + noise + message[at + size :]
-    before, piece, after = decoder.read_all([MESSAGES[1], damaged, MESSAGES[3]])
-    assert before is not None and told(before) == decoded(MESSAGES[1])
-    assert after is not None and told(after) == decoded(MESSAGES[3])
-    if piece is not None:
-        assert told(piece) == decoded(damaged)
+    before, view, after = decoder.read_all([MESSAGES[1], damaged, MESSAGES[3]])
+    assert before is not None and contents(before) == decoded(MESSAGES[1])
+    assert after is not None and contents(after) == decoded(MESSAGES[3])
+    if view is not None:
+        assert contents(view) == decoded(damaged)
         return
     try:
         expected = decoded(damaged)
@@ -132,7 +132,7 @@ def test_damage(message: bytes, noise: bytes, at: int, size: int) -> None:
             decoder.read(damaged)
         return
     try:
-        assert told(decoder.read(damaged)) == expected
+        assert contents(decoder.read(damaged)) == expected
     except UnknownPart as error:
         assert "twice" in str(error) or "too large" in str(error)
 
@@ -186,8 +186,8 @@ def test_a_player_twice() -> None:
     assert decoder.read_all([schema.encode(twice)]) == [None]
     with pytest.raises(UnknownPart, match="twice"):
         decoder.read(schema.encode(twice))
-    (piece,) = decoder.read_all([schema.encode(some("x"))])
-    assert piece is not None and piece.players[:2] == ["x", "x"]
+    (view,) = decoder.read_all([schema.encode(some("x"))])
+    assert view is not None and view.players[:2] == ["x", "x"]
 
 
 def test_the_same_mark_is_not_the_same_player(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,12 +201,12 @@ def test_the_same_mark_is_not_the_same_player(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(unpacking, "unpack", colliding)
     assert decoder.read_all(MESSAGES[:2]) == [None, None]
-    assert told(decoder.read(MESSAGES[0])) == decoded(MESSAGES[0])
+    assert contents(decoder.read(MESSAGES[0])) == decoded(MESSAGES[0])
 
 
 def test_names_of_a_piece() -> None:
     """Texts, whatever stands between them."""
-    (piece,) = decoder.read_all(
+    (view,) = decoder.read_all(
         [schema.encode(replace(part((7, "ab")), names=StringColumn.of(["a\n", "b"])))]
     )
-    assert piece is not None and piece.players == ["a\n", "b"]
+    assert view is not None and view.players == ["a\n", "b"]

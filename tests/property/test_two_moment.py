@@ -204,12 +204,12 @@ def test_rows_that_are_not_kept_have_the_same_bits(monkeypatch: pytest.MonkeyPat
     rng = np.random.default_rng(5)
     place = np.sort(rng.integers(1, 9, 12)).astype(np.int32)
     m, v, b2 = rng.normal(0.0, 300.0, 12), rng.uniform(1e3, 1e5, 12), np.full(12, 6e4)
-    kept, anew = np.empty((12, 3)), np.empty((12, 3))
+    kept, rebuilt = np.empty((12, 3)), np.empty((12, 3))
     rate_sides: Any = two_moment.rate_sides
     rate_sides.py_func(place, m, v, b2, math.inf, kept)
     monkeypatch.setattr(two_moment, "KEPT", 0)
-    rate_sides.py_func(place, m, v, b2, math.inf, anew)
-    assert kept.tobytes() == anew.tobytes()
+    rate_sides.py_func(place, m, v, b2, math.inf, rebuilt)
+    assert kept.tobytes() == rebuilt.tobytes()
 
 
 @given(st.integers(0, 2**32 - 1))

@@ -38,7 +38,7 @@ def full(story: Story, refuses: Container[int]) -> None:
     """The story's store does not take these from now on."""
     driver = Full(story.log, story.store, story.log.estimators, story.log.rounds)
     driver.refuses, story.driver = refuses, driver
-    story.judged = story.judged._replace(checkpoint_every=1)
+    story.log_context = story.log_context._replace(checkpoint_every=1)
 
 
 @pytest.mark.parametrize("for_ever", [False, True])
@@ -50,12 +50,12 @@ def test_what_the_store_does_not_take_is_not_left_there(takes: int, *, for_ever:
     before = dict(quick.store.checkpoints["l"])
     full(quick, range(takes, 1000) if for_ever else [takes])
     (line,) = as_lines([a_correction("round-voided", round_id="r25")])
-    assert quick.tell(line, "round-voided") == plain.tell(line, "round-voided")
-    held = quick.store.checkpoints["l"]
-    assert {name for _, name, _ in quick.store.pieces} == held.keys()
-    assert held.keys() >= before.keys()
-    assert (len(held) > len(before)) == (takes > 3), "the head, players, ids, the head"
-    assert all(head.whole for head in checkpoint.heads_in(held))
+    assert quick.append(line, "round-voided") == plain.append(line, "round-voided")
+    stored = quick.store.checkpoints["l"]
+    assert {name for _, name, _ in quick.store.pieces} == stored.keys()
+    assert stored.keys() >= before.keys()
+    assert (len(stored) > len(before)) == (takes > 3), "the head, players, ids, the head"
+    assert all(head.whole for head in checkpoint.heads_in(stored))
 
 
 def test_after_a_failure_no_further_checkpoint_is_tried() -> None:
@@ -64,5 +64,5 @@ def test_after_a_failure_no_further_checkpoint_is_tried() -> None:
     before = dict(quick.store.checkpoints["l"])
     full(quick, [0])
     (line,) = as_lines([a_correction("round-voided", round_id="r3")])
-    assert quick.tell(line, "round-voided") == plain.tell(line, "round-voided")
+    assert quick.append(line, "round-voided") == plain.append(line, "round-voided")
     assert quick.store.checkpoints["l"] == before

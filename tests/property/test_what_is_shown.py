@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.config.ladders import Ladder, one_ladder
+from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.contract.record import Record
 from stream_rater.rating import stages
 from stream_rater.rating.parameters import (
@@ -98,16 +98,16 @@ def test_random_histories_of_duels(config: RatingConfig, seed: int) -> None:
             pair = pair[::-1]
         standings = read(config, *ranked([1, 2], [f"p{i}" for i in pair]), completed_at=day(at))
         rows = pool.rows(standings.batch.names)
-        folded = pool.rate_rows(standings.batch, rows, ONE_WAVE, np.array([number]))
-        told, after = folded.told, folded.after
-        gain = after.mu - told.mu
+        result = pool.rate_rows(standings.batch, rows, ONE_WAVE, np.array([number]))
+        published, after = result.published, result.after
+        gain = after.mu - published.mu
         assert gain[0] >= -ROUNDED and gain[1] <= ROUNDED
-        shown = rule.rating(after.mu, after.sigma) - rule.rating(told.mu, told.sigma)
+        shown = rule.rating(after.mu, after.sigma) - rule.rating(published.mu, published.sigma)
         if isinstance(config, Topcoder):
             continue  # its sigma is a volatility
-        days = np.array([at - last[i] for i in pair.tolist()]) * (folded.wave.rounds > 0)
-        rise = np.sqrt(told.sigma**2 + drift(config, days)) - told.sigma
-        fall = np.maximum(told.sigma - after.sigma, 0.0)
+        days = np.array([at - last[i] for i in pair.tolist()]) * (result.wave.rounds > 0)
+        rise = np.sqrt(published.sigma**2 + drift(config, days)) - published.sigma
+        fall = np.maximum(published.sigma - after.sigma, 0.0)
         assert shown[0] >= -rule.shown_sigmas * (rise[0] + OF_SIGMA) - ROUNDED
         assert shown[1] <= rule.shown_sigmas * (fall[1] + OF_SIGMA) + ROUNDED
         last |= dict.fromkeys(pair.tolist(), at)
@@ -121,7 +121,7 @@ def test_real_seasons(shared: Path, config: RatingConfig, name: str) -> None:
         lines = list(islice(file, 6000))
     records = [Record(0, i, line, received_s=math.inf) for i, line in enumerate(lines)]
     seen = 0
-    for batch in Replay(one_ladder(config), len(lines)).run(records):
+    for batch in Replay(any_ladder(config), len(lines)).run(records):
         for round_id, changes in groupby(changes_of(batch), lambda each: each.round_id):
             sides = list(changes)
             if {each.rank for each in sides} != {1, 2}:

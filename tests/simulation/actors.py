@@ -10,7 +10,7 @@ import msgspec
 
 from stream_rater.adapters.memory import Group, Steps
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.contract.errors import CannotGoOn, Trouble
+from stream_rater.contract.errors import Trouble, Unrecoverable
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.pipeline.corrections.correction_ports import (
     DropCheckpoint,
@@ -27,7 +27,7 @@ from stream_rater.pipeline.same_history import REBUILD
 from stream_rater.pipeline.updater.updater import Updater
 
 from .transitions import StateWatch
-from .world import UnkindWorker
+from .world import UnkindDriver
 
 WRITES = (
     Scatter, Apply, CommitSource, Publish, NoteCorrections, WritePiece, KeepCheckpoint,
@@ -58,8 +58,8 @@ class Machines:
 
     estimator: type[Estimator] = Estimator
     updater: type[Updater] = Updater
-    worker: type[UnkindWorker] = UnkindWorker
-    reach: type[Cutoff] = Cutoff
+    driver: type[UnkindDriver] = UnkindDriver
+    cutoff: type[Cutoff] = Cutoff
     """The cut-off that a rebuild uses."""
 
 
@@ -68,7 +68,7 @@ PRODUCTION = Machines()
 NEXT_KERNEL = KERNEL_VERSION + 1
 
 
-class NextJudged(LogContext):
+class NextLogContext(LogContext):
     """How an estimator of the next release judges the log: its checkpoints are its own."""
 
     def rules(self, ladder: str, offset: int) -> bytes:
@@ -83,7 +83,10 @@ def upgraded(kind: type[Estimator]) -> type[Estimator]:
 
         def _forget_everything(self) -> None:
             of = self._admission
-            of._log, of._options = NextJudged(*of._log), of._options._replace(kernel=NEXT_KERNEL)
+            of._log, of._options = (
+                NextLogContext(*of._log),
+                of._options._replace(kernel=NEXT_KERNEL),
+            )
             super()._forget_everything()
 
         def _estimate(self, *arguments: Any) -> Part:
@@ -99,13 +102,13 @@ class Actor:
     """One machine of one worker."""
 
     role: str
-    worker: UnkindWorker
+    driver: UnkindDriver
     machine: Generator[Effect[Any], Any, Any]
     effect: Effect[Any]
     steps: Steps
     states: StateWatch | None = None
     """Derives the states of the partitions or shards of the machine."""
-    pieces: int = 0
+    parts_done: int = 0
     """How many pieces of the effect are done."""
     old: bool = True
     """Whether it has the first release and its ladders file."""
@@ -119,34 +122,34 @@ class Actor:
     @property
     def writing(self) -> bool:
         """Whether it is in the middle of a write."""
-        return self.pieces > 0 and isinstance(self.effect, WRITES)
+        return self.parts_done > 0 and isinstance(self.effect, WRITES)
 
     @property
     def ending(self) -> bool:
         """Whether all of a transaction was sent except its end."""
         if not isinstance(self.effect, Publish | CommitSource):
             return False
-        transaction = self.worker.group.transactions.get(self.worker.producer)
+        transaction = self.driver.group.transactions.get(self.driver.producer)
         return transaction is not None and bool(transaction.offsets)
 
     @property
     def sent(self) -> bool:
         """Whether the rest of its call may still be in flight."""
-        plain = isinstance(self.effect, CommitSource) and self.worker.commits_plainly
+        plain = isinstance(self.effect, CommitSource) and self.driver.commits_plainly
         return plain or isinstance(self.effect, ALONE) or self.ending
 
     def __str__(self) -> str:
-        return f"{self.role} {self.worker.producer}"
+        return f"{self.role} {self.driver.producer}"
 
     @property
     def unaware(self) -> bool:
         """Whether it still believes in an assignment that is over."""
-        worker = self.worker
-        return bool(worker._owned) and worker._generation != worker.group.generation
+        driver = self.driver
+        return bool(driver._owned) and driver._generation != driver.group.generation
 
     def go_on(self, effect: Effect[Any]) -> None:
         """Start the next effect that the machine asked for."""
-        self.effect, self.steps, self.pieces = effect, self.worker.steps(effect), 0
+        self.effect, self.steps, self.parts_done = effect, self.driver.steps(effect), 0
         if self.states is not None:
             self.states.asked(effect)
 
@@ -160,7 +163,7 @@ class Actor:
         """Perform one atomic piece. The machine receives the outcome at once."""
         if self.ended:
             return
-        self.pieces += 1
+        self.parts_done += 1
         try:
             next(self.steps)
         except StopIteration as done:
@@ -175,10 +178,10 @@ class Actor:
         if not self.ended:
             self._answer(partial(self.machine.throw, trouble))
 
-    def _answer(self, how: Callable[[], Effect[Any]]) -> None:
+    def _answer(self, answer: Callable[[], Effect[Any]]) -> None:
         try:
-            self.go_on(how())
-        except CannotGoOn:
+            self.go_on(answer())
+        except Unrecoverable:
             self.ended = True
 
 
@@ -195,8 +198,8 @@ class Straggler:
     @classmethod
     def of(cls, actor: Actor) -> Self:
         """The requests of the actor's current call."""
-        ends = actor.worker.producer if actor.ending else None
-        return cls(actor, actor.steps, actor.worker.group, ends)
+        ends = actor.driver.producer if actor.ending else None
+        return cls(actor, actor.steps, actor.driver.group, ends)
 
     @property
     def fault(self) -> str:
@@ -204,7 +207,7 @@ class Straggler:
         late."""
         if self.ends is None:
             return "late-call"
-        producer, transactions = self.sender.worker.producer, self.group.transactions
+        producer, transactions = self.sender.driver.producer, self.group.transactions
         if producer != self.ends and producer in transactions:
             return "into-the-next"
         return "late-end" if self.ends in transactions else ""

@@ -30,7 +30,7 @@ def successor_rates_a_round_of_a_removed_player(stage: Stage) -> None:
 
 
 @catches("edits-unnoted")
-def successor_of_one_who_noted_nothing(stage: Stage) -> None:
+def successor_of_one_who_recorded_nothing(stage: Stage) -> None:
     """The same, with a merged player."""
     estimator, _ = _corrected(stage, "player-merged", player=A1, into=A0)
     stage.crash(estimator)
@@ -55,7 +55,7 @@ def estimator_dies_before_a_correction_is_committed(stage: Stage) -> None:
 
 
 @catches("later-round-passes")
-def round_right_behind_a_correction(stage: Stage) -> None:
+def round_right_after_a_correction(stage: Stage) -> None:
     """A correction and the next round of its players come in one poll."""
     for _ in range(2):
         stage.rated(A0, A1)
@@ -95,7 +95,7 @@ def merged_player_plays_on(stage: Stage) -> None:
 
 
 @catches("batch-forgotten")
-def estimator_dies_after_a_batch_is_noted(stage: Stage) -> None:
+def estimator_dies_after_a_batch_is_recorded(stage: Stage) -> None:
     """Two corrections wait for `corrections-applied`, one of them of a round that is not there. The
     estimator dies when it has noted what it accepts, and has sent nothing."""
     for _ in range(2):
@@ -111,7 +111,7 @@ def estimator_dies_after_a_batch_is_noted(stage: Stage) -> None:
     stage.estimator()
 
 
-@catches("corrected-not-awaited")
+@catches("corrected-not-pending")
 def next_round_before_the_correction_is_applied(stage: Stage) -> None:
     """The next round of corrected players is rated before an updater has seen the correction."""
     for _ in range(2):
@@ -123,7 +123,7 @@ def next_round_before_the_correction_is_applied(stage: Stage) -> None:
 
 
 @catches("untold-unnoted")
-def updater_dies_before_it_tells_what_was_not_told(stage: Stage) -> None:
+def updater_dies_before_it_publishes_the_unannounced(stage: Stage) -> None:
     """A correction moves players by less than is told. The updater dies after it has applied their
     next round, before its events are published."""
     for _ in range(2):
@@ -153,7 +153,7 @@ def estimator_dies_in_the_first_round_of_a_season(stage: Stage) -> None:
 
 
 @catches("rebuilt-without-told")
-def store_is_rebuilt_after_what_was_not_told(stage: Stage) -> None:
+def store_is_rebuilt_after_an_unannounced_change(stage: Stage) -> None:
     """A correction moves players by less than is told, and the store is rebuilt before their next
     round."""
     for _ in range(2):
@@ -170,7 +170,7 @@ def store_is_rebuilt_after_what_was_not_told(stage: Stage) -> None:
 
 
 @catches("rebuilt-without-notes")
-def notes_are_lost_and_the_store_is_rebuilt(stage: Stage) -> None:
+def ladder_events_are_lost_and_the_store_is_rebuilt(stage: Stage) -> None:
     """A player is removed, another merged, and a correction waits. The topic of the notes is
     deleted, and the store is rebuilt. The players play on, and the correction is applied."""
     estimator, updater = _corrected(stage, "player-removed", player=A0)
@@ -178,7 +178,7 @@ def notes_are_lost_and_the_store_is_rebuilt(stage: Stage) -> None:
     stage.correct("round-voided", round_id="round-2", batched=True)
     stage.turns(estimator)
     stage.turns(updater)
-    stage.log.notes.clear()
+    stage.log.ladder_events.clear()
     stage.rebuild()
     estimator = stage.estimator()
     stage.updater()
@@ -189,7 +189,7 @@ def notes_are_lost_and_the_store_is_rebuilt(stage: Stage) -> None:
 
 
 @catches("rebuilt-beside-other-notes")
-def notes_that_are_newer_than_the_log(stage: Stage) -> None:
+def ladder_events_newer_than_the_log(stage: Stage) -> None:
     """A player is removed. Then the log comes back from an older copy, and the notes do not. An
     operator rebuilds the store, and the player plays on."""
     stage.round(A0, B0)
@@ -197,7 +197,7 @@ def notes_that_are_newer_than_the_log(stage: Stage) -> None:
     older = stage.copy_of_the_log()
     stage.correct("player-removed", player=A0)
     stage.turns(stage.actors[0])
-    older.notes[:] = stage.log.notes
+    older.ladder_events[:] = stage.log.ladder_events
     stage.restore_log(older)
     stage.rebuild()
     stage.round(A1, B0)
@@ -214,12 +214,12 @@ def store_goes_back_to_an_older_checkpoint(stage: Stage) -> None:
         estimator, updater = stage.rated(A0, A1)
     stage.correct("round-voided", round_id="round-2")
     stage.through(estimator, CommitSource)
-    held = {each: {**heads} for each, heads in stage.store.checkpoints.items()}, stage.store.pieces
+    saved = {each: {**heads} for each, heads in stage.store.checkpoints.items()}, stage.store.pieces
     stage.store.pieces = {**stage.store.pieces}
     stage.correct("round-voided", round_id="round-1")
     stage.through(estimator, CommitSource)
     stage.turns(updater)
-    stage.store.checkpoints, stage.store.pieces = held
+    stage.store.checkpoints, stage.store.pieces = saved
     estimator, updater = stage.rated(A0, A1)
     stage.correct("round-voided", round_id="round-3")
     stage.turns(estimator)
@@ -273,7 +273,7 @@ def store_is_rebuilt_after_a_paused_estimator_sent_an_earlier_correction(stage: 
         paused, updater = stage.rated(A0, A1)
     stage.correct("round-voided", round_id="round-1")
     stage.until(paused, Scatter)
-    paused.worker.unkindness = NEVER_HEARS
+    paused.driver.unkindness = NEVER_HEARS
     successor = stage.estimator()
     stage.through(successor, CommitSource)
     stage.turns(updater)

@@ -7,16 +7,16 @@ from typing import Any
 
 from stream_rater.adapters.memory import Steps
 from stream_rater.contract.errors import StoreTrouble
-from stream_rater.pipeline.corrections.ahead import MakeAhead
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
 from stream_rater.pipeline.corrections.correction_ports import (
-    Noted,
-    NotedCorrection,
+    CorrectionsByLadder,
+    RecordedCorrection,
 )
 from stream_rater.pipeline.corrections.correction_work import Work
 from stream_rater.pipeline.corrections.corrections import Corrections
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.corrections.log_context import QueuedCorrection
+from stream_rater.pipeline.corrections.lookahead import MakeAhead
 from stream_rater.pipeline.estimator.admission import MakeCorrections
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import Estimator
@@ -28,14 +28,14 @@ from stream_rater.pipeline.ports import Step, StoredShard
 from stream_rater.pipeline.updater.changes import Change
 from stream_rater.pipeline.updater.shard import ShardBatch
 from stream_rater.pipeline.updater.updater import Updater
-from stream_rater.replay.checkpoint import Head, Place
+from stream_rater.replay.checkpoint import Head, RecordPlace
 from stream_rater.replay.edits import NO_EDITS, Edits
 from stream_rater.replay.entry_edits import EntryEdits
 
-from .world import UnkindWorker
+from .world import UnkindDriver
 
 
-class EditsForgotten(UnkindWorker):
+class EditsForgotten(UnkindDriver):
     """Takes over a partition without the notes of its corrections."""
 
     def noted_corrections(self) -> Steps:
@@ -43,10 +43,10 @@ class EditsForgotten(UnkindWorker):
         return {}
 
 
-class EditsUnnoted(UnkindWorker):
+class EditsUnrecorded(UnkindDriver):
     """Works corrections in and does not note them."""
 
-    def note_corrections(self, _: Noted) -> Steps:
+    def note_corrections(self, _: CorrectionsByLadder) -> Steps:
         yield
 
 
@@ -102,7 +102,7 @@ class LaterRoundPasses(Corrections):
 
 
 class CorrectsTooEarly(Corrections):
-    """Works a correction in while earlier rounds wait."""
+    """Applies a correction while earlier rounds wait."""
 
     def due(self, inputs: Mapping[int, InputPartition]) -> list[QueuedCorrection]:
         return [queue[0] for queue in self._queues.values() if queue]
@@ -127,22 +127,22 @@ class OldNameKept(Corrections):
 
 
 class BatchForgotten(Corrections):
-    """Takes a batch for worked in as soon as that is noted."""
+    """Counts a batch as applied as soon as it is noted."""
 
-    def noted(self, noted: Noted) -> None:
-        self._edits = {ladder: _Forgetful(some) for ladder, some in noted.items()}
+    def load(self, recorded: CorrectionsByLadder) -> None:
+        self._edits = {ladder: _Forgetful(some) for ladder, some in recorded.items()}
 
 
 class _Forgetful(LadderEdits):
     """Edits without the corrections that have waited."""
 
-    def waiting(self, before: int) -> list[NotedCorrection]:
+    def waiting(self, before: int) -> list[RecordedCorrection]:
         gone = [each for some in self._applied.values() for each in some]
         return [each for each in super().waiting(before) if each not in gone]
 
 
-class CorrectedNotAwaited(Corrections):
-    """Does not let corrected players await their parts."""
+class CorrectedNotPending(Corrections):
+    """Does not record the correction's parts as pending."""
 
     def work_on(
         self,
@@ -164,7 +164,7 @@ class _Nowhere(InFlightWindow):
         pass
 
 
-class UntoldUnnoted(Updater):
+class UnannouncedUnrecorded(Updater):
     """Step 13 without what was last told before rows of untold beliefs."""
 
     def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
@@ -187,13 +187,13 @@ class SeasonTwice(Estimator):
 
 
 class CheckpointAfterAnEdit(CorrectionJob):
-    """Begins at a checkpoint though a correction that it does not know is of an earlier round."""
+    """Begins at a checkpoint although a correction that it lacks changes an earlier round."""
 
-    def _known_at(self, head: Head) -> set[Place]:
-        return {each.place for each in self._before}
+    def _places_in(self, head: Head) -> set[RecordPlace]:
+        return {each.place for each in self._accepted_before}
 
 
-class CheckpointMustBeKept(UnkindWorker):
+class CheckpointMustBeKept(UnkindDriver):
     """Lets the work on a correction begin anew if its checkpoint is not kept."""
 
     def _unkept(self, outcome: object) -> Steps:
@@ -206,5 +206,5 @@ class CheckpointWithoutWindow(CorrectionJob):
 
     @property
     def _rounds_from(self) -> int:
-        head = self._beginning.head
+        head = self._starting_point.head
         return 0 if head is None else head.last[0]

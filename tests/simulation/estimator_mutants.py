@@ -33,7 +33,7 @@ from stream_rater.pipeline.ports import (
     ask,
 )
 
-from .world import UnkindWorker
+from .world import UnkindDriver
 
 
 class MisplacedTaken(Estimator):
@@ -82,7 +82,7 @@ class FloorThatStays(Estimator):
         self._in_flight = InFlightWindow(self._progress)
 
 
-class PriorsReadApart(UnkindWorker):
+class PriorsReadApart(UnkindDriver):
     """Step 4 in two calls: the priors first, then `applied`."""
 
     def read_priors(self, players: Mapping[int, PlayerColumn]) -> Steps:
@@ -108,7 +108,7 @@ class CurrentPrior(Estimator):
         return read
 
 
-class ResumedNotAwaited(Estimator):
+class ResumedNotPending(Estimator):
     """Step 5 without the await: players of a round that was found scattered do not wait.
 
     It fails only if a zombie scatters two rounds of one player after its successor has set its
@@ -118,7 +118,7 @@ class ResumedNotAwaited(Estimator):
     """
 
     def _resume(self, resumed: PendingRounds) -> Step[None]:
-        self._finish(resumed, dict.fromkeys(range(self._shards), 0))
+        self._was_sent(resumed, dict.fromkeys(range(self._shards), 0))
         yield from ()
 
 
@@ -131,15 +131,15 @@ class Unacknowledged(Estimator):
         self._late: list[tuple[int, bytes]] = []
         self._late_players: dict[int, Fingerprints] = {}
 
-    def _scatter(self, ready: PendingRounds, rows: Ints | slice, read: PriorsRead) -> Step[None]:
+    def _send(self, ready: PendingRounds, rows: Ints | slice, read: PriorsRead) -> Step[None]:
         part = self._estimate(ready, read.headers[rows])
         messages = estimation.messages(part, ready, self._rows_per_part)
         first = messages[0][0]
         offsets = yield from ask(Scatter([each for each in messages if each[0] == first]))
         self._late += [each for each in messages if each[0] != first]
-        never = dict.fromkeys(range(self._shards), 2**60)
-        self._finish(ready, never | {first: max(offsets) + 1})
-        for shard, players in estimation.by_shard(ready).items():
+        no_seasons = dict.fromkeys(range(self._shards), 2**60)
+        self._was_sent(ready, no_seasons | {first: max(offsets) + 1})
+        for shard, players in estimation.fingerprints_by_shard(ready).items():
             if shard != first:
                 self._progress._in_flight[shard].pop()
                 late = self._late_players.get(shard, players[:0])
@@ -155,45 +155,47 @@ class Unacknowledged(Estimator):
             self._late, self._late_players = [], {}
 
 
-class HeldAfterLoss(Estimator):
+class CachedAfterLoss(Estimator):
     """Step 6 that goes on holding beliefs when partitions are lost."""
 
     def _drop(self, partitions: frozenset[int]) -> None:
-        held = self._belief_cache
+        stored = self._belief_cache
         super()._drop(partitions)
-        self._belief_cache = held
+        self._belief_cache = stored
 
 
-class HeldFromBefore(Estimator):
+class CachedFromBefore(Estimator):
     """Step 6 that goes on holding a belief from before the player's last round."""
 
-    def _close(self, pending: PendingRounds) -> None:
+    def _done_with(self, pending: PendingRounds) -> None:
         with patch.object(self._belief_cache, "drop"):
-            super()._close(pending)
+            super()._done_with(pending)
 
 
-class HeldWithoutTheRound(Estimator):
+class CachedWithoutTheRound(Estimator):
     """Step 6 that holds beliefs as they were read."""
 
-    def _hold(self, sent: PendingRounds, part: Part, records: Mapping[int, bytes | None]) -> None:
+    def _cache_beliefs(
+        self, sent: PendingRounds, part: Part, records: Mapping[int, bytes | None]
+    ) -> None:
         known = {row: record for row, record in records.items() if record is not None}
         rows = np.array(list(known), np.int64)
         players = list(sent.rounds.players().take(rows))
-        self._belief_cache.hold(players, sent.fingerprints[rows], list(known.values()))
+        self._belief_cache.put(players, sent.fingerprints[rows], list(known.values()))
 
 
-class FirstPiece(Estimator):
+class FirstPart(Estimator):
     """Step 6 that counts an oversize round as scattered once its first piece is acknowledged."""
 
     def _rate_oversize(self) -> Step[None]:
         oversize = self._oversize
         yield from super()._rate_oversize()
         if oversize is not None and oversize is self._oversize and oversize._sent == 1:
-            super()._close(oversize.whole)
+            super()._done_with(oversize.whole)
 
-    def _close(self, pending: PendingRounds) -> None:
-        if left := pending.take(np.flatnonzero(self._backlog.have(pending.tickets))):
-            super()._close(left)
+    def _done_with(self, pending: PendingRounds) -> None:
+        if left := pending.take(np.flatnonzero(self._backlog.contains(pending.tickets))):
+            super()._done_with(left)
 
 
 class CommitsMaximum(Estimator):
@@ -213,7 +215,7 @@ class CommitsMaximum(Estimator):
             yield from ask(CommitSource(offsets, rejections))
 
 
-class OffsetsForgotten(UnkindWorker):
+class OffsetsForgotten(UnkindDriver):
     """Step 1 that starts at the log's start if the group has no offset."""
 
     def look_for_offsets(self, partitions: frozenset[int]) -> Steps:
@@ -221,7 +223,7 @@ class OffsetsForgotten(UnkindWorker):
         return replace(remains, after_rejected={})
 
 
-class ReadsDeletedAgain(UnkindWorker):
+class ReadsDeletedAgain(UnkindDriver):
     """Step 1 that uses the last rejections even if parts were deleted."""
 
     def look_for_offsets(self, partitions: frozenset[int]) -> Steps:
@@ -229,7 +231,7 @@ class ReadsDeletedAgain(UnkindWorker):
         return replace(remains, parts_deleted=False)
 
 
-class PlainCommits(UnkindWorker):
+class PlainCommits(UnkindDriver):
     """Step 7 that commits without a transaction if nothing is rejected. Kafka checks only the
     member and the generation of such a commit, which may arrive late."""
 
@@ -246,7 +248,7 @@ class PlainCommits(UnkindWorker):
         yield
 
 
-class RejectionsOutside(UnkindWorker):
+class RejectionsOutside(UnkindDriver):
     """Step 7 that sends rejections before the offsets are committed, outside the transaction."""
 
     def commit_source(self, offsets: Mapping[int, int], rejections: Sequence[Rejection]) -> Steps:
@@ -256,17 +258,17 @@ class RejectionsOutside(UnkindWorker):
         yield from super().commit_source(offsets, ())
 
 
-class NotesReadOnce(UnkindWorker):
+class LadderEventsReadOnce(UnkindDriver):
     """Step 3 with the ladders' notes as the worker first read them."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self._agreed: dict[str, Any] = {}
+        self._keep_agreed: dict[str, Any] = {}
 
     def agree(self, histories: Mapping[str, Sequence[str]]) -> Steps:
-        new = {each: own for each, own in histories.items() if each not in self._agreed}
-        self._agreed |= yield from super().agree(new)
-        return {ladder: self._agreed[ladder] for ladder in histories}
+        new = {each: own for each, own in histories.items() if each not in self._keep_agreed}
+        self._keep_agreed |= yield from super().agree(new)
+        return {ladder: self._keep_agreed[ladder] for ladder in histories}
 
 
 class FilesNotCompared(Estimator):

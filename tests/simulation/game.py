@@ -220,7 +220,9 @@ def arrival_s(rng: random.Random, number: int) -> float:
 def announced(log: Log) -> None:
     """Announce a changed file, as a worker does when it starts, by the production code."""
     own = {ladder: CHANGED.history(ladder) for ladder in CHANGED.ladders}
-    announce(own, log, lambda ladder: len(log.rounds[PARTITION_OF[ladder]]), f"{len(log.notes)}")
+    announce(
+        own, log, lambda ladder: len(log.rounds[PARTITION_OF[ladder]]), f"{len(log.ladder_events)}"
+    )
 
 
 def traced(number: int) -> Headers:

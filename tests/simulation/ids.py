@@ -27,37 +27,37 @@ class IdsInStore(Estimator):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._admission._counts = self._counts  # type: ignore[method-assign]
+        self._admission._is_to_be_rated = self._is_to_be_rated  # type: ignore[method-assign]
 
     def _window_start(self, c: int, log_start: int) -> int:
         return c
 
-    def _poll(self, timeout_s: float, *, full: bool) -> Step[None]:
-        polling = super()._poll(timeout_s, full=full)
+    def _poll(self, timeout_s: float, *, no_fetch: bool) -> Step[None]:
+        polling = super()._poll(timeout_s, no_fetch=no_fetch)
         polled = yield from ask(next(polling))
         self._second = set[tuple[int, int]]()
         for record in polled.records:
             source = self._inputs.get(record.partition)
             if source is not None and record.offset >= source._next_offset:
-                yield from self._note(record)
+                yield from self._confirm(record)
         try:
             polling.send(polled)
         except StopIteration:
             return
         raise AssertionError("a poll is one effect")
 
-    def _note(self, record: Record) -> Step[None]:
+    def _confirm(self, record: Record) -> Step[None]:
         try:
             found = self._admission.decoder.read(record)
         except Invalid:
             return
         name, reading = f"{found.ladder}:{found.round_id}", (str(next(self._readings)),)
-        noted = yield from ask(Agree({name: reading}))
-        if noted[name] != reading:
+        confirmed = yield from ask(Agree({name: reading}))
+        if confirmed[name] != reading:
             self._second.add((record.partition, record.offset))
 
-    def _counts(self, record: Record, found: RoundHead | Invalid, now_s: float) -> bool:
-        counts = Admission._counts(self._admission, record, found, now_s)
+    def _is_to_be_rated(self, record: Record, found: RoundHead | Invalid, now_s: float) -> bool:
+        counts = Admission._is_to_be_rated(self._admission, record, found, now_s)
         if not counts or (record.partition, record.offset) not in self._second:
             return counts
         twice = Invalid("duplicate-round", "noted in the store")

@@ -20,38 +20,38 @@ from .ids import IdsInMemory, IdsInStore
 # --- rebuild's rules ------------------------------------------------------------------------------
 
 
-class ReachesTheEnd(Cutoff):
+class CutoffAtTheEnd(Cutoff):
     """Counts rounds whose parts are not applied, or not sent."""
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:
         return np.full(len(rows), 2**60)
 
 
-class ReachesTheCommit(Cutoff):
+class CutoffAtTheCommit(Cutoff):
     """Counts rounds up to the estimators' committed offset, whatever parts exist."""
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:
         return self._sent[partitions] - 1
 
 
-class ReachesWhatWasIgnored(Cutoff):
+class CutoffWithIgnored(Cutoff):
     """Counts parts that were cut for fewer shards and came after others had been added."""
 
-    def _counts(self, cut_for: int, record: Record) -> bool:
+    def _takes_effect(self, cut_for: int, record: Record) -> bool:
         return True
 
 
-class ReachesWhatWasApplied(Cutoff):
+class CutoffOfApplied(Cutoff):
     """Counts players whose parts were deleted as new."""
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:
         return self._before.of(rows)
 
 
-class ReachesUntold(Cutoff):
+class CutoffByBeliefs(Cutoff):
     """Takes whatever beliefs hold for what was told."""
 
-    knows_told = False
+    knows_published = False
 
 
 class RestatesNothing(Cutoff):
@@ -60,24 +60,24 @@ class RestatesNothing(Cutoff):
     restates = False
 
 
-class ReachesWhatWasSentAgain(Cutoff):
+class CutoffByPartsLeft(Cutoff):
     """Goes by the parts that are left, whatever subscribers were told."""
 
-    def note_published(self, told: Iterable[tuple[Player, int]]) -> None:
+    def add_published(self, published: Iterable[tuple[Player, int]]) -> None:
         pass
 
 
-class ReachesWhatIsCorrected(Cutoff):
+class CutoffWithWaiting(Cutoff):
     """Counts corrections that were worked in, though their parts wait."""
 
-    def awaiting(self) -> dict[Player, int]:
+    def pending_corrections(self) -> dict[Player, int]:
         return {}
 
 
-class ReachesTheLastRecord(Cutoff):
+class CutoffByTheLastRecord(Cutoff):
     """Takes the last record that correction parts have of a player, fresh or not."""
 
-    def _take(self, player: Player, offset: int, data: bytes) -> None:
+    def _add_corrected(self, player: Player, offset: int, data: bytes) -> None:
         self.corrected[player] = offset, data
 
 
@@ -98,7 +98,7 @@ MUTANTS = {
         "the floor's later raise", Machines(estimator=stage_1.FloorThatStays)
     ),
     "priors-read-apart": Mutant(
-        "prior and applied in one call", Machines(worker=stage_1.PriorsReadApart)
+        "prior and applied in one call", Machines(driver=stage_1.PriorsReadApart)
     ),
     "unacknowledged": Mutant(
         "all parts acknowledged first", Machines(estimator=stage_1.Unacknowledged)
@@ -112,40 +112,40 @@ MUTANTS = {
     "remembered-offset": Mutant(
         "the group's offset, fetched", Machines(updater=stage_2.RememberedOffset)
     ),
-    "kept-producer": Mutant("a new producer after a doubt", Machines(worker=stage_2.KeptProducer)),
-    "unstable-offset": Mutant("stable offsets only", Machines(worker=stage_2.UnstableOffset)),
+    "kept-producer": Mutant("a new producer after a doubt", Machines(driver=stage_2.KeptProducer)),
+    "unstable-offset": Mutant("stable offsets only", Machines(driver=stage_2.UnstableOffset)),
     "rejections-outside": Mutant(
-        "rejections in the transaction", Machines(worker=stage_1.RejectionsOutside)
+        "rejections in the transaction", Machines(driver=stage_1.RejectionsOutside)
     ),
     "offsets-forgotten": Mutant(
-        "offsets found again by rejections", Machines(worker=stage_1.OffsetsForgotten)
+        "offsets found again by rejections", Machines(driver=stage_1.OffsetsForgotten)
     ),
     "reads-deleted-again": Mutant(  # each of these two rules protects from the same harm
         "no guess after parts were deleted, and rebuild by what was told",
-        Machines(worker=stage_1.ReadsDeletedAgain, reach=ReachesWhatWasSentAgain),
+        Machines(driver=stage_1.ReadsDeletedAgain, cutoff=CutoffByPartsLeft),
     ),
-    "plain-commits": Mutant("offsets in a transaction, too", Machines(worker=stage_1.PlainCommits)),
+    "plain-commits": Mutant("offsets in a transaction, too", Machines(driver=stage_1.PlainCommits)),
     "ids-in-store": Mutant("no round ids in the store", Machines(estimator=IdsInStore)),
-    "recalls-by-offset": Mutant("events by fresh rows", Machines(updater=stage_2.RecallsByOffset)),
+    "recalls-by-offset": Mutant("events by fresh rows", Machines(updater=stage_2.EventsByOffset)),
     "commits-maximum": Mutant("the contiguous prefix", Machines(estimator=stage_1.CommitsMaximum)),
     # and more
     "fresh-by-the-first": Mutant(
         "fresh by the rows before", Machines(updater=stage_2.FreshByTheFirst)
     ),
     "held-after-loss": Mutant(
-        "held beliefs dropped with a partition", Machines(estimator=stage_1.HeldAfterLoss)
+        "held beliefs dropped with a partition", Machines(estimator=stage_1.CachedAfterLoss)
     ),
     "held-from-before": Mutant(
-        "held beliefs of the last round only", Machines(estimator=stage_1.HeldFromBefore)
+        "held beliefs of the last round only", Machines(estimator=stage_1.CachedFromBefore)
     ),
     "held-without-the-round": Mutant(
-        "held beliefs with the round in them", Machines(estimator=stage_1.HeldWithoutTheRound)
+        "held beliefs with the round in them", Machines(estimator=stage_1.CachedWithoutTheRound)
     ),
     "edits-forgotten": Mutant(
-        "notes of corrections read at take-over", Machines(worker=corrected.EditsForgotten)
+        "notes of corrections read at take-over", Machines(driver=corrected.EditsForgotten)
     ),
     "edits-unnoted": Mutant(
-        "corrections noted before they are finished", Machines(worker=corrected.EditsUnnoted)
+        "corrections noted before they are finished", Machines(driver=corrected.EditsUnrecorded)
     ),
     "corrected-twice": Mutant(
         "corrections that are fresh only", Machines(updater=corrected.CorrectedTwice)
@@ -167,15 +167,15 @@ MUTANTS = {
         Machines(estimator=corrected.with_corrections(corrected.OldNameKept)),
     ),
     "batch-forgotten": Mutant(
-        "a batch that is noted and not sent",
+        "a batch whose parts are sent",
         Machines(estimator=corrected.with_corrections(corrected.BatchForgotten)),
     ),
-    "corrected-not-awaited": Mutant(
-        "corrected players awaited",
-        Machines(estimator=corrected.with_corrections(corrected.CorrectedNotAwaited)),
+    "corrected-not-pending": Mutant(
+        "pending parts of corrected players",
+        Machines(estimator=corrected.with_corrections(corrected.CorrectedNotPending)),
     ),
     "untold-unnoted": Mutant(
-        "notes of what was last told", Machines(updater=corrected.UntoldUnnoted)
+        "notes of what was last told", Machines(updater=corrected.UnannouncedUnrecorded)
     ),
     "season-twice": Mutant(
         "the season of the remembered prior", Machines(estimator=corrected.SeasonTwice)
@@ -186,20 +186,20 @@ MUTANTS = {
     ),
     "checkpoint-must-be-kept": Mutant(
         "corrections without checkpoints",
-        Machines(worker=corrected.CheckpointMustBeKept),
+        Machines(driver=corrected.CheckpointMustBeKept),
         stuck=True,
     ),
     "checkpoint-without-window": Mutant(
         "round ids before a checkpoint",
         Machines(estimator=corrected.with_job(corrected.CheckpointWithoutWindow)),
     ),
-    "judged-by-a-later-record": Mutant(
+    "validated-by-a-later-record": Mutant(
         "verdicts by the log before",
-        Machines(estimator=corrected.with_ahead(queued.JudgedByALaterRecord)),
+        Machines(estimator=corrected.with_ahead(queued.ValidatedByALaterRecord)),
     ),
-    "part-refused": Mutant(
-        "what is accepted in a batch is worked in",
-        Machines(estimator=corrected.with_ahead(queued.PartRefused)),
+    "batch-rejected-whole": Mutant(
+        "accepted corrections of a batch applied",
+        Machines(estimator=corrected.with_ahead(queued.BatchRejectedWhole)),
     ),
     "ids-lost": Mutant(
         "ids before a checkpoint", Machines(estimator=corrected.with_job(queued.IdsLost))
@@ -209,44 +209,46 @@ MUTANTS = {
         Machines(estimator=corrected.with_job(queued.AmendedIdsLost)),
     ),
     "reaches-what-is-corrected": Mutant(
-        "rebuild without corrections that wait", Machines(reach=ReachesWhatIsCorrected)
+        "rebuild without corrections that wait", Machines(cutoff=CutoffWithWaiting)
     ),
     "reaches-the-last-record": Mutant(
-        "rebuild from correction parts that were fresh", Machines(reach=ReachesTheLastRecord)
+        "rebuild from correction parts that were fresh", Machines(cutoff=CutoffByTheLastRecord)
     ),
     "reaches-what-was-sent-again": Mutant(
-        "rebuild by what was told", Machines(reach=ReachesWhatWasSentAgain)
+        "rebuild by what was told", Machines(cutoff=CutoffByPartsLeft)
     ),
     "rebuilt-without-notes": Mutant(
-        "rebuild that notes the corrections", Machines(reach=RestatesNothing)
+        "rebuild that notes the corrections", Machines(cutoff=RestatesNothing)
     ),
     "rebuilt-beside-other-notes": Mutant(
-        "rebuild that drops notes of another log", Machines(reach=RestatesNothing)
+        "rebuild that drops notes of another log", Machines(cutoff=RestatesNothing)
     ),
-    "rebuilt-without-told": Mutant("rebuild with what was told", Machines(reach=ReachesUntold)),
+    "rebuilt-without-told": Mutant("rebuild with what was told", Machines(cutoff=CutoffByBeliefs)),
     "misplaced-taken": Mutant(
         "rounds in their ladder's partition only", Machines(estimator=stage_1.MisplacedTaken)
     ),
     "first-piece": Mutant(
-        "all pieces of a large round first", Machines(estimator=stage_1.FirstPiece)
+        "all pieces of a large round first", Machines(estimator=stage_1.FirstPart)
     ),
     "ids-in-memory": Mutant("duplicates by the W offsets before", Machines(estimator=IdsInMemory)),
     "current-prior": Mutant("the remembered prior", Machines(estimator=stage_1.CurrentPrior)),
     "resumed-not-awaited": Mutant(
-        "a resumed round awaited", Machines(estimator=stage_1.ResumedNotAwaited)
+        "a resumed round awaited", Machines(estimator=stage_1.ResumedNotPending)
     ),
-    "notes-read-once": Mutant("notes read after each poll", Machines(worker=stage_1.NotesReadOnce)),
+    "notes-read-once": Mutant(
+        "notes read after each poll", Machines(driver=stage_1.LadderEventsReadOnce)
+    ),
     "files-not-compared": Mutant(
         "ladders files compared", Machines(estimator=stage_1.FilesNotCompared)
     ),
     "publishes-replays": Mutant(
-        "[a, c) without events", Machines(updater=stage_2.PublishesReplays)
+        "[a, c) without events", Machines(updater=stage_2.PublishesRefills)
     ),
     "publishes-what-was-lost": Mutant(
         "only of shards still owned", Machines(updater=stage_2.PublishesWhatWasLost)
     ),
     "publishes-what-went-ahead": Mutant(
-        "only what was applied", Machines(worker=stage_2.PublishesWhatWentAhead)
+        "only what was applied", Machines(driver=stage_2.PublishesWhatWentAhead)
     ),
     "marks-overlooked": Mutant("the marks of rebuilds", Machines(updater=stage_2.MarksOverlooked)),
     "cut-unchecked": Mutant("parts of as many shards only", Machines(updater=stage_2.CutUnchecked)),
@@ -254,26 +256,26 @@ MUTANTS = {
         "as many shards as at the start", Machines(estimator=stage_1.ShardsUncounted)
     ),
     "no-compare-and-set": Mutant(
-        "compare-and-set on applied", Machines(worker=stage_2.NoCompareAndSet)
+        "compare-and-set on applied", Machines(driver=stage_2.NoCompareAndSet)
     ),
     "epoch-not-compared": Mutant(
-        "compare-and-set on the epoch", Machines(worker=stage_2.EpochNotCompared)
+        "compare-and-set on the epoch", Machines(driver=stage_2.EpochNotCompared)
     ),
     "absences-not-compared": Mutant(
-        "as many new beliefs as were absent", Machines(worker=stage_2.AbsencesNotCompared)
+        "as many new beliefs as were absent", Machines(driver=stage_2.AbsencesNotCompared)
     ),
     "foreign-priors": Mutant(
         "no priors of another history", Machines(estimator=stage_1.ForeignPriors)
     ),
     "tails-not-compared": Mutant(
-        "the last record that was applied", Machines(worker=stage_2.TailsNotCompared)
+        "the last record that was applied", Machines(driver=stage_2.TailsNotCompared)
     ),
-    "reaches-the-end": Mutant("rebuild up to what was applied", Machines(reach=ReachesTheEnd)),
-    "reaches-the-commit": Mutant("rebuild by parts first", Machines(reach=ReachesTheCommit)),
+    "reaches-the-end": Mutant("rebuild up to what was applied", Machines(cutoff=CutoffAtTheEnd)),
+    "reaches-the-commit": Mutant("rebuild by parts first", Machines(cutoff=CutoffAtTheCommit)),
     "reaches-what-was-applied": Mutant(
-        "rebuild of whose parts are gone", Machines(reach=ReachesWhatWasApplied)
+        "rebuild of whose parts are gone", Machines(cutoff=CutoffOfApplied)
     ),
     "reaches-what-was-ignored": Mutant(
-        "rebuild without what was cut for fewer", Machines(reach=ReachesWhatWasIgnored)
+        "rebuild without what was cut for fewer", Machines(cutoff=CutoffWithIgnored)
     ),
 }

@@ -14,11 +14,11 @@ from stream_rater.pipeline.ports import REBUILT, Position
 from stream_rater.rating import record as belief_record
 from stream_rater.replay.edited_log import RecordValidator
 from stream_rater.replay.ledger import Ledger
-from stream_rater.rounds.corrections import decode
+from stream_rater.rounds.correction_records import decode
 from stream_rater.rounds.decoder import kind_of
 from stream_rater.rounds.validation import Invalid
 
-from .truth import EventValues, How, LadderTruth, Rated
+from .truth import EventValues, LadderTruth, Rated, WrittenBy
 
 
 @dataclass
@@ -38,9 +38,9 @@ class Expected:
             for player, values in truth.changes.items()
         }
 
-    def beliefs(self, how: How) -> dict[Player, bytes]:
+    def beliefs(self, written_by: WrittenBy) -> dict[Player, bytes]:
         """The records that the store must hold (`LadderTruth.beliefs`)."""
-        each = [truth.beliefs(how) for truth in self.ladders.values()]
+        each = [truth.beliefs(written_by) for truth in self.ladders.values()]
         return {player: data for some in each for player, data in some.items()}
 
 
@@ -48,9 +48,9 @@ def replay(log: Log, ladders: Ladders, window: int) -> Expected:
     """Rate every record of round-completed, one after the other."""
     expected = Expected()
     for partition, records in enumerate(log.rounds):
-        judge = RecordValidator(ladders, window, len(log.rounds))
+        validator = RecordValidator(ladders, window, len(log.rounds))
         corrections = _well_formed(records, ladders, len(log.rounds), expected)
-        read = judge.round_decoder.read
+        read = validator.round_decoder.read
         for name, ladder in ladders.ladders.items():
             if partition_of(name, len(log.rounds)) == partition:
                 own = [each for each in corrections.values() if each.ladder == name]
@@ -60,7 +60,7 @@ def replay(log: Log, ladders: Ladders, window: int) -> Expected:
                 correction = corrections[record.offset]
                 expected.ladders[correction.ladder].correct(record, correction)
             elif not kind_of(record):
-                _rate(record, judge, expected)
+                _rate(record, validator, expected)
     for truth in expected.ladders.values():
         expected.rejections += truth.rejections
     return expected
@@ -79,13 +79,13 @@ def _well_formed(
     return found
 
 
-def _rate(record: Record, judge: RecordValidator, expected: Expected) -> None:
-    rounds, (refusal,) = judge.decode([record])
-    if refusal is not None:
-        expected.rejections.append((record.partition, record.offset, refusal.code))
+def _rate(record: Record, validator: RecordValidator, expected: Expected) -> None:
+    rounds, (rejection,) = validator.decode([record])
+    if rejection is not None:
+        expected.rejections.append((record.partition, record.offset, rejection.code))
         return
     (standings,) = rounds
-    rating = judge.round_decoder.ratings[int(rounds.rule[0])]
+    rating = validator.round_decoder.ratings[int(rounds.config_index[0])]
     expected.ladders[standings.ladder].rate(Rated(standings, rating, record))
 
 
@@ -109,7 +109,7 @@ def violations(
 
 
 def _beliefs(store: Store, expected: Expected, shards: int, *, rebuilt: bool) -> list[str]:
-    held = {
+    stored = {
         player: (shard, data)
         for shard, beliefs in store.beliefs.items()
         for player, data in beliefs.items()
@@ -118,23 +118,23 @@ def _beliefs(store: Store, expected: Expected, shards: int, *, rebuilt: bool) ->
     ways = [
         {
             player: (int(shards_of([player[1]], shards)[0]), data)
-            for player, data in expected.beliefs(how).items()
+            for player, data in expected.beliefs(written_by).items()
         }
-        for how in (How if rebuilt else (How.APPLIED,))
+        for written_by in (WrittenBy if rebuilt else (WrittenBy.APPLIED,))
     ]
     wrong = [
         p
-        for p in {player for each in (held, *ways) for player in each}
-        if held.get(p) not in [due.get(p) for due in ways]
-        and not (rebuilt and _has_no_round(held.get(p)) and _has_no_round(ways[0].get(p)))
+        for p in {player for each in (stored, *ways) for player in each}
+        if stored.get(p) not in [due.get(p) for due in ways]
+        and not (rebuilt and _has_no_round(stored.get(p)) and _has_no_round(ways[0].get(p)))
     ]
     return [f"beliefs differ: {sorted(wrong)}"] if wrong else []
 
 
-def _has_no_round(held: tuple[int, bytes] | None) -> bool:
+def _has_no_round(stored: tuple[int, bytes] | None) -> bool:
     """Whether a belief has no rounds: of what a rebuild leaves of it only what was last told
     matters, which the player's next event shows."""
-    return held is None or not belief_record.decode([held[1]], 0, 0.0, 1.0).header["rounds"][0]
+    return stored is None or not belief_record.decode([stored[1]], 0, 0.0, 1.0).header["rounds"][0]
 
 
 def _changes(log: Log, once: int) -> dict[Player, list[EventValues]]:

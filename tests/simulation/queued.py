@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.corrections.ahead import Ahead
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
-from stream_rater.pipeline.corrections.correction_judge import Refusals, Steps
+from stream_rater.pipeline.corrections.correction_validator import Rejections, Steps
 from stream_rater.pipeline.corrections.log_context import QueuedCorrection
+from stream_rater.pipeline.corrections.lookahead import QueueLookahead
 from stream_rater.pipeline.ports import CommitSource
 from stream_rater.replay.id_filter import IdFilter
 
@@ -14,39 +14,41 @@ from .registry import catches
 from .stage import A0, A1, Stage
 
 
-class JudgedByALaterRecord(Ahead):
-    """Judges corrections that wait in any order: the last first."""
+class ValidatedByALaterRecord(QueueLookahead):
+    """Validates waiting corrections in the wrong order: the last one first."""
 
     def reach(self, record: Record) -> Steps[None]:
         self.remember(record)
-        yield from self._judge.reach(record)
+        yield from self._validator.reach(record)
         if record.offset == max(self._polled):
             for each in reversed(self._polled.values()):
-                yield from self._judge_polled(each)
+                yield from self._validate_polled(each)
 
 
-class PartRefused(Ahead):
-    """Refuses a batch as a whole if one of its corrections is refused."""
+class BatchRejectedWhole(QueueLookahead):
+    """Rejects a batch as a whole if one of its corrections is rejected."""
 
-    def _found(self, judged: Sequence[QueuedCorrection], refused: Refusals) -> Refusals | None:
-        return refused or super()._found(judged, refused)
+    def _rejections_of(
+        self, judged: Sequence[QueuedCorrection], rejected: Rejections
+    ) -> Rejections | None:
+        return rejected or super()._rejections_of(judged, rejected)
 
 
 class IdsLost(CorrectionJob):
-    """Takes no id for one that may be before a checkpoint."""
+    """Assumes that no id is from before a checkpoint."""
 
     def _ids_before(self) -> IdFilter:
         return IdFilter()
 
 
 class AmendedIdsLost(CorrectionJob):
-    """Keeps the ids of the rounds before a checkpoint only as they were reported."""
+    """Stores the ids of the rounds before a checkpoint only as they were reported."""
 
     def _add_amended(self, ids: IdFilter) -> None:
         pass
 
 
-@catches("judged-by-a-later-record")
+@catches("validated-by-a-later-record")
 def same_round_is_voided_twice_in_a_queue(stage: Stage) -> None:
     """Three corrections come in one poll. The second one counts, and the last one does not, since
     the same was done before."""
@@ -58,7 +60,7 @@ def same_round_is_voided_twice_in_a_queue(stage: Stage) -> None:
     stage.round(A0, A1)
 
 
-@catches("part-refused")
+@catches("batch-rejected-whole")
 def batch_waits_in_a_queue(stage: Stage) -> None:
     """A batch is half good. It waits behind a correction that is refused."""
     for _ in range(2):

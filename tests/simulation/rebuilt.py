@@ -188,7 +188,7 @@ def shards_added_beside_a_paused_estimator(stage: Stage) -> Actor:
     stage.round(A2, B2)
     paused = stage.estimator()
     stage.until(paused, Scatter)
-    paused.worker.unkindness = NEVER_HEARS
+    paused.driver.unkindness = NEVER_HEARS
     successor, updater = stage.estimator(), stage.updater()
     stage.through(successor, CommitSource)
     stage.turns(updater)
@@ -211,8 +211,8 @@ def paused_while_shards_were_added_and_owner_again(stage: Stage) -> None:
     paused = shards_added_beside_a_paused_estimator(stage)
     stage.updater()
     stage.actors.append(paused)
-    stage.log.estimators.assign([paused.worker])
-    paused.worker.unkindness = Unkindness()
+    stage.log.estimators.assign([paused.driver])
+    paused.driver.unkindness = Unkindness()
     stage.round(A2, B2)
     stage.turns(paused)
     if paused.ended:

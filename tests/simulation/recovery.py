@@ -11,14 +11,25 @@ from stream_rater.adapters.memory import Log
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.record import Player, Record
-from stream_rater.operations.corrected_rebuild import Marks, editions, last_published, to_restate
+from stream_rater.operations.corrected_rebuild import (
+    CorrectionTraces,
+    editions,
+    last_published,
+    to_restate,
+)
 from stream_rater.operations.cutoff import Cutoff
-from stream_rater.operations.rebuild_store import Rebuild, Rebuilds, fill, passed, tails_at
-from stream_rater.pipeline.ladder_history import notes, restated_corrections
-from stream_rater.pipeline.parts import corrections, schema
+from stream_rater.operations.rebuild_store import (
+    Rebuild,
+    Rebuilds,
+    fill_store,
+    past_marks,
+    tails_at,
+)
+from stream_rater.pipeline.ladder_history import encode_histories, encode_restated_corrections
+from stream_rater.pipeline.parts import correction_parts, schema
 from stream_rater.pipeline.parts.schema import NotAPart
 from stream_rater.pipeline.ports import UNFINISHED, Application, Position
-from stream_rater.replay.corrected import judged
+from stream_rater.replay.corrected import verdicts_of_log
 
 from .actors import NEXT_KERNEL
 from .game import PARTITION_OF
@@ -33,7 +44,7 @@ class GivenUp(Exception):
 
 
 def rebuild(
-    log: Log, store: StoreWithPast, ladders: Ladders, window: int, reaching: type[Cutoff],
+    log: Log, store: StoreWithPast, ladders: Ladders, window: int, cutoff_of: type[Cutoff],
     steps: float = math.inf,
 ) -> None:  # fmt: skip
     """Rebuild the store with the command's own functions. Raises GivenUp after `steps` steps."""
@@ -48,23 +59,27 @@ def rebuild(
         return {s: store.apply(s, each) for s, each in calls.items()}
 
     applied = dict(log.updaters.committed)
-    scattered = {p: log.estimators.committed.get(p, 0) for p in range(len(log.rounds))}
+    sent = {p: log.estimators.committed.get(p, 0) for p in range(len(log.rounds))}
     shards = len(log.parts)
-    reach = reaching(applied, scattered, shards, NEXT_KERNEL)
+    cutoff = cutoff_of(applied, sent, shards, NEXT_KERNEL)
     for parts in log.parts:
-        reach.note(parts[parts.start :])
-    reach.check()
-    told_all = [rating_changed_from_json(each.value) for shard in log.changed for each in shard]
+        cutoff.add(parts[parts.start :])
+    cutoff.check()
+    all_published = [
+        rating_changed_from_json(each.value) for shard in log.changed for each in shard
+    ]
     if any(shard.start for shard in log.parts):
-        reach.note_published(((each.ladder, each.player), each.offset) for each in told_all)
+        cutoff.add_published(((each.ladder, each.player), each.offset) for each in all_published)
     again = partial(itertools.chain.from_iterable, log.rounds)
-    found = editions(again, ladders, window, len(log.rounds), reach)
+    found = editions(again, ladders, window, len(log.rounds), cutoff)
     edited = found[0].verdicts.edits
-    told = last_published(told_all, edited) if getattr(reach, "knows_told", True) else {}
+    published = (
+        last_published(all_published, edited) if getattr(cutoff, "knows_published", True) else {}
+    )
     works = [
         Rebuild(
-            ladders, window, len(log.rounds), reach, each.verdicts,
-            Marks(told, reach, each, ladders),
+            ladders, window, len(log.rounds), cutoff, each.verdicts,
+            CorrectionTraces(published, cutoff, each, ladders),
         )
         for each in found
     ]  # fmt: skip
@@ -74,7 +89,7 @@ def rebuild(
 
     step()
     marks = {shard: log.append_part(shard, schema.mark(shards)) for shard in range(shards)}
-    moved = passed(applied, marks)
+    moved = past_marks(applied, marks)
     step()
     log.updaters.committed |= moved
     applied |= moved
@@ -82,12 +97,14 @@ def rebuild(
     epoch = b"%d" % next(store.epochs)
     for shard in range(shards):
         store.positions[shard] = Position(UNFINISHED, UNFINISHED, epoch=epoch)
-    fill(work.beliefs(), applied, marks, tails_at(marks, moved, reach), epoch, write)
-    log.write(notes("restated", {ladder: ladders.history(ladder) for ladder in work.ladders}))
-    if getattr(reach, "restates", True):
-        judge_all = partial(judged, again, ladders, window, len(log.rounds))
-        noted = log.read().corrections
-        log.write(restated_corrections(to_restate(work.verdicts, noted, judge_all)))
+    fill_store(work.beliefs(), applied, marks, tails_at(marks, moved, cutoff), epoch, write)
+    log.write(
+        encode_histories("restated", {ladder: ladders.history(ladder) for ladder in work.ladders})
+    )
+    if getattr(cutoff, "restates", True):
+        validate_all = partial(verdicts_of_log, again, ladders, window, len(log.rounds))
+        saved = log.read().corrections
+        log.write(encode_restated_corrections(to_restate(work.verdicts, saved, validate_all)))
     for number, parts in enumerate(log.parts):
         store.forget_before(number, parts.start)
 
@@ -118,18 +135,18 @@ def _is_done(record: Record, log: Log) -> bool:
     return all(o < committed.get(PARTITION_OF[who[0]], 0) for who, o in rows(record))
 
 
-def forget_offsets(log: Log, faults: Counter[str], noted: dict[int, int]) -> None:
+def forget_offsets(log: Log, faults: Counter[str], saved: dict[int, int]) -> None:
     """Delete the offsets, as Kafka does if a group had no member for days. An operator has noted
     them."""
     faults["expired"] += bool(log.estimators.committed)
-    noted |= log.estimators.committed
+    saved |= log.estimators.committed
     log.estimators.committed.clear()
 
 
-def recall_offsets(log: Log, noted: Mapping[int, int]) -> None:
+def restore_offsets(log: Log, saved: Mapping[int, int]) -> None:
     """Commit the noted offsets, as an operator does when estimators or a rebuild ask for them."""
     if any(shard.start for shard in log.parts):
-        known = {p: noted.get(p, 0) for p in range(len(log.rounds))}
+        known = {p: saved.get(p, 0) for p in range(len(log.rounds))}
         log.estimators.committed = known | log.estimators.committed
 
 
@@ -137,8 +154,8 @@ def _cut_for(record: Record) -> float:
     """The number of shards that a part was cut for; any number if it is no part."""
     try:
         value = record.value or b""
-        if corrections.is_correction(value):
-            return corrections.decode(value, NEXT_KERNEL).shards
+        if correction_parts.is_correction(value):
+            return correction_parts.decode(value, NEXT_KERNEL).shards
         return schema.decode(value, NEXT_KERNEL).shards
     except NotAPart:
         return math.inf
@@ -147,8 +164,8 @@ def _cut_for(record: Record) -> float:
 def rows(record: Record) -> list[Row]:
     """The players and rounds of a part, or the correction; empty if it is no part."""
     try:
-        if corrections.is_correction(record.value or b""):
-            corrected = corrections.decode(record.value or b"", NEXT_KERNEL)
+        if correction_parts.is_correction(record.value or b""):
+            corrected = correction_parts.decode(record.value or b"", NEXT_KERNEL)
             return [((corrected.ladder, each), corrected.offset) for each in corrected.players]
         part = schema.decode(record.value or b"", NEXT_KERNEL)
     except NotAPart:

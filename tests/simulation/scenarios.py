@@ -3,7 +3,7 @@
 
 from stream_rater.pipeline.ports import Apply, CommitSource, Publish, ReadPriors, Scatter, Seek
 
-from . import corrected, held, queued, rebuilt  # noqa: F401 - they have scenarios, too
+from . import cached, corrected, queued, rebuilt  # noqa: F401 - they have scenarios, too
 from .actors import Machines
 from .mutants import MUTANTS
 from .registry import SCENARIOS, catches
@@ -76,7 +76,7 @@ def store_catches_up_within_a_read(stage: Stage) -> None:
 
 
 @catches("current-prior")
-def estimator_dies_in_mid_scatter(stage: Stage) -> None:
+def estimator_dies_while_it_sends_parts(stage: Stage) -> None:
     """Of two who have played, one's part was sent and applied, the other's was not. The successor
     rates the round again."""
     for each in stage.rated(A0, A1):
@@ -88,7 +88,7 @@ def estimator_dies_in_mid_scatter(stage: Stage) -> None:
 @catches("unacknowledged")
 def part_overtaken_by_the_next_wave(stage: Stage) -> None:
     """A part of one wave is unsent when a later round of the other player in its round is sent."""
-    _behind_a_round_that_waits(stage)
+    _after_a_round_that_waits(stage)
     estimator, updater = stage.actors
     stage.round(A0, A1)
     stage.through(estimator, Scatter)
@@ -101,7 +101,7 @@ def part_overtaken_by_the_next_wave(stage: Stage) -> None:
     stage.updater()
 
 
-def _behind_a_round_that_waits(stage: Stage) -> None:
+def _after_a_round_that_waits(stage: Stage) -> None:
     """An estimator, and an updater of shards 0 and 1. Nothing can be committed, because the next
     round waits for shard 2, which has no updater yet."""
     stage.round(A2, B2)
@@ -112,15 +112,15 @@ def _behind_a_round_that_waits(stage: Stage) -> None:
 
 
 @catches("resumed-not-awaited")
-def zombie_scatters_on(stage: Stage) -> None:
+def zombie_sends_on(stage: Stage) -> None:
     """While its successor sets its floors, a zombie scatters two rounds of one player. Only one
     part of the first round is applied when the successor finds it scattered."""
-    _behind_a_round_that_waits(stage)
+    _after_a_round_that_waits(stage)
     zombie, updater = stage.actors
     stage.turns(updater)
     stage.log.updaters.generation += 1
-    stage.log.updaters.owners = {0: updater.worker}
-    zombie.worker.unkindness = NEVER_HEARS
+    stage.log.updaters.owners = {0: updater.driver}
+    zombie.driver.unkindness = NEVER_HEARS
     successor = stage.estimator()
     stage.round(A0, A1)
     stage.round(A0, B0)
@@ -136,7 +136,7 @@ def zombie_scatters_on(stage: Stage) -> None:
 
 
 @catches("first-piece")
-def next_round_between_the_pieces_of_a_large_one(stage: Stage) -> None:
+def next_round_between_the_parts_of_a_large_one(stage: Stage) -> None:
     """A round of three players in two pieces; a player of the second piece has another round right
     after it."""
     stage.round(A0, A1, A2)
@@ -148,7 +148,7 @@ def next_round_between_the_pieces_of_a_large_one(stage: Stage) -> None:
 @catches("commits-maximum")
 def round_still_waiting_at_a_crash(stage: Stage) -> None:
     """A later round is finished while an earlier one waits; then the estimator dies."""
-    _behind_a_round_that_waits(stage)
+    _after_a_round_that_waits(stage)
     estimator, _ = stage.actors
     stage.round(A0, A1)
     stage.through(estimator, Scatter)
@@ -214,7 +214,7 @@ def duplicate_after_a_crash(stage: Stage) -> None:
 
 
 @catches("ids-in-store")
-def estimator_dies_before_it_scatters(stage: Stage) -> None:
+def estimator_dies_before_it_sends_parts(stage: Stage) -> None:
     """A round is read and not yet rated when the estimator dies; its successor reads it again."""
     stage.round(A0, A1)
     first = stage.estimator()
@@ -381,5 +381,5 @@ def late_end_within_the_next_transaction(stage: Stage) -> None:
         first.advance()
     end.arrive()
     stage.crash(first)
-    stage.log.fence(stage.log.updaters, first.worker.producer)
+    stage.log.fence(stage.log.updaters, first.driver.producer)
     stage.updater()

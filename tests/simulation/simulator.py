@@ -78,7 +78,7 @@ class Simulation:
         """Whether workers that start from now on have the next release and ladders file."""
         self.actors: list[Actor] = []
         self.stragglers: list[Straggler] = []
-        self.noted: dict[int, int] = {}  # offsets that Kafka forgot
+        self.saved: dict[int, int] = {}  # offsets that Kafka forgot
         self._start_all()
 
     def _start_all(self) -> None:
@@ -94,7 +94,7 @@ class Simulation:
     def _start(self, role: str) -> None:
         estimating = role == "estimator"
         source = self.log.rounds if estimating else self.log.parts
-        worker = self.machines.worker(
+        driver = self.machines.driver(
             self.log,
             self.store,
             self._group(role),
@@ -105,8 +105,8 @@ class Simulation:
         states = PartitionWatch(self.taken) if estimating else ShardWatch(self.taken, self.watch)
         machine = self._machine(states).run()
         effect = next(machine)
-        steps = worker.steps(effect)
-        actor = Actor(role, worker, machine, effect, steps, states, pace=self._pace())
+        steps = driver.steps(effect)
+        actor = Actor(role, driver, machine, effect, steps, states, pace=self._pace())
         actor.old = not self.upgrading
         actor.skew_s = self.rng.uniform(0.0, 1e6)
         self.actors.append(actor)
@@ -148,7 +148,7 @@ class Simulation:
     def _rebalance(self) -> None:
         self.faults["rebalance"] += self.log.updaters.generation > 0
         for role in ("estimator", "updater"):
-            members = [a.worker for a in self.actors if a.role == role and a.pace]
+            members = [a.driver for a in self.actors if a.role == role and a.pace]
             self.rng.shuffle(members)
             self._group(role).assign(members)
 
@@ -162,11 +162,11 @@ class Simulation:
         for _ in range(self.rng.randint(0, 1500)):
             self._maybe_fault()
             self._step()
-        self._calm_down()
+        self._end_faults()
         done = self._becomes_done()
         if self.watch.to_rebuild:
             self._recover()
-            self._calm_down()
+            self._end_faults()
             done = self._becomes_done()
         self.faults["reordered"] += overtaken(self.log)
         if not done:
@@ -206,7 +206,7 @@ class Simulation:
 
     def _tick(self, actor: Actor) -> None:
         self.now_s += 0.02
-        actor.worker.now_s = self.now_s + actor.skew_s
+        actor.driver.now_s = self.now_s + actor.skew_s
 
     def _step(self) -> None:
         actor = self.actors[int(self.rng.random() * len(self.actors))]
@@ -216,7 +216,7 @@ class Simulation:
         self._tick(actor)
         if actor.pace == 1.0 or self.rng.random() < actor.pace:
             if self._trace:
-                self._trace(f"{actor} {actor.pieces} {actor.effect!s:.200}")
+                self._trace(f"{actor} {actor.parts_done} {actor.effect!s:.200}")
             actor.advance()
             self._let_end_in(actor)
             if self.doubt and actor.ending and self.rng.random() < self.doubt:
@@ -256,7 +256,7 @@ class Simulation:
     def _start_again(self, actor: Actor) -> None:
         """Replace a worker whose process has ended by itself."""
         self.faults["ended"] += 1
-        recovery.recall_offsets(self.log, self.noted)
+        recovery.restore_offsets(self.log, self.saved)
         self.actors.remove(actor)
         self._start(actor.role)
         self._rebalance()
@@ -361,7 +361,7 @@ class Simulation:
         self._rebuild()
         self.watch.to_rebuild.clear()
         if days_passed:
-            recovery.forget_offsets(self.log, self.faults, self.noted)
+            recovery.forget_offsets(self.log, self.faults, self.saved)
         self._start_all()
 
     def _add_shards(self) -> None:
@@ -372,9 +372,9 @@ class Simulation:
             self.log.add_shards(SHARDS - len(self.log.parts))
 
     def _rebuild(self, steps: float = math.inf) -> None:
-        recovery.recall_offsets(self.log, self.noted)
-        reach = self.machines.reach
-        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, reach, steps)
+        recovery.restore_offsets(self.log, self.saved)
+        cutoff = self.machines.cutoff
+        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, cutoff, steps)
 
     def _upgrade(self) -> None:
         """Begin a rolling upgrade: start a worker with the new file."""
@@ -394,7 +394,7 @@ class Simulation:
             self.rng.randrange(len(self.log.parts)), self.rng.choice([b"", b"{}", b"litter"])
         )
 
-    def _calm_down(self) -> None:
+    def _end_faults(self) -> None:
         self.store.stale = self.doubt = 0.0
         self.store.vanishing = False
         while self.stragglers:
@@ -403,11 +403,11 @@ class Simulation:
         for actor in gone:
             self.actors.remove(actor)
             self._start(actor.role)
-        alive = {actor.worker.producer for actor in self.actors}
+        alive = {actor.driver.producer for actor in self.actors}
         for group in (self.log.estimators, self.log.updaters):
             for producer in [p for p in group.transactions if p not in alive]:
                 self.log.fence(group, producer)
         for actor in self.actors:
             actor.pace = 1.0
-            actor.worker.unkindness = Unkindness(self.weather.small_bites)
+            actor.driver.unkindness = Unkindness(self.weather.small_bites)
         self._rebalance()

@@ -75,9 +75,9 @@ class Stage:
     # --- who is there ---
 
     def _join(self, role: str, group: Group, machine: Any, source: Any) -> Actor:
-        worker = self.machines.worker(self.log, self.store, group, source, InOrder(), Unkindness())
+        driver = self.machines.driver(self.log, self.store, group, source, InOrder(), Unkindness())
         effect = next(machine)
-        actor = Actor(role, worker, machine, effect, worker.steps(effect))
+        actor = Actor(role, driver, machine, effect, driver.steps(effect))
         self.actors.append(actor)
         return actor
 
@@ -88,7 +88,7 @@ class Stage:
             checkpoint_every=1,
         ).run()  # fmt: skip
         actor = self._join("estimator", self.log.estimators, machine, self.log.rounds)
-        self.log.estimators.assign([actor.worker])
+        self.log.estimators.assign([actor.driver])
         return actor
 
     def updater(self, *shards: int) -> Actor:
@@ -99,7 +99,7 @@ class Stage:
         actor = self._join("updater", self.log.updaters, machine, self.log.parts)
         group = self.log.updaters
         group.generation += 1
-        group.owners |= dict.fromkeys(shards or range(len(self.log.parts)), actor.worker)
+        group.owners |= dict.fromkeys(shards or range(len(self.log.parts)), actor.driver)
         return actor
 
     def crash(self, actor: Actor) -> None:
@@ -155,7 +155,7 @@ class Stage:
         self.store.wipe()
         self.rebuilt = True
         self.watch.to_rebuild.clear()
-        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.reach)
+        recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.cutoff)
 
     def round(self, *players: str, round_id: str = "", partition: int = 0) -> int:
         """Report a round of ladder `a` with the players in this order. Returns its offset."""
@@ -186,7 +186,7 @@ class Stage:
     def perform(self, actor: Actor) -> None:
         """Perform the rest of the current effect."""
         self.now_s += 0.1
-        actor.worker.now_s = self.now_s
+        actor.driver.now_s = self.now_s
         actor.perform()
 
     def until(self, actor: Actor, kind: type[Effect[Any]], **having: Any) -> None:
@@ -244,7 +244,7 @@ class Stage:
     def finish(self) -> list[str]:
         """Let all actors continue until all is finished. Returns the violations."""
         for actor in self.actors:
-            actor.worker.unkindness = Unkindness()
+            actor.driver.unkindness = Unkindness()
         for _ in range(MOST_EFFECTS):
             for actor in self.actors:
                 self.perform(actor)

@@ -75,10 +75,10 @@ def test_every_kind_of_fault_and_transition_happens(first: int, end: int) -> Non
         assert [each for each in TRANSITIONS if each not in taken] == []
 
 
-PIECES = pytest.mark.parametrize("first", range(0, ENOUGH, AT_ONCE))
+CHUNKS = pytest.mark.parametrize("first", range(0, ENOUGH, AT_ONCE))
 
 
-@PIECES
+@CHUNKS
 def test_fingerprints_that_collide(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
     """A fingerprint decides nothing: with one bit of hash in it, rounds wait more often, and all
     that comes of them is the same."""
@@ -90,7 +90,7 @@ def test_fingerprints_that_collide(monkeypatch: pytest.MonkeyPatch, first: int) 
     assert not failing
 
 
-@PIECES
+@CHUNKS
 def test_newcomers_at_the_level_of_their_field(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
     """What stage 1 makes of newcomers depends on whom they play with, and no record tells it before
     their first round. So everything ends the same for a system that places them."""

@@ -31,7 +31,7 @@ def test_promised_inputs() -> None:
     assert promised(MINUTES) == promised(3.0 * MINUTES) == INPUTS == 10 * promised(MINUTES / 10.0)
 
 
-def test_chunk_tells_of_its_faults() -> None:
+def test_chunk_reports_its_faults() -> None:
     """A chunk reports its faults; otherwise the table would be empty."""
     name, seeds, wrong, faults = run((PRODUCTION, 7, 2), 2e10)
     assert (name, seeds, wrong) == (PRODUCTION, 2, [])

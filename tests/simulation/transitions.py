@@ -175,11 +175,11 @@ class ShardWatch(StateWatch):
 
 def _after(state: State, shard: Shard | None) -> State:
     """The state of a shard that was in this one. None: the updater has not opened it."""
-    processed = (ShardState.REPLAYING, ShardState.SETTLING, ShardState.WORKING)
+    processed = (ShardState.REFILLING, ShardState.SETTLING, ShardState.WORKING)
     if shard is None:
         return ShardState.OPENING if state in processed else state
-    if shard.replaying:
-        return ShardState.REPLAYING
-    if shard.unsettled and state is not ShardState.WORKING:  # for WORKING until it has published
+    if shard.is_refilling:
+        return ShardState.REFILLING
+    if shard.is_unsettled and state is not ShardState.WORKING:  # for WORKING until it has published
         return ShardState.SETTLING
     return ShardState.WORKING

@@ -18,7 +18,7 @@ from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.ledger import Ledger
 from stream_rater.replay.pool import Pool
-from stream_rater.rounds.batch import Standings
+from stream_rater.rounds.batch import OneRound
 from stream_rater.rounds.validation import Invalid
 
 
@@ -43,12 +43,12 @@ class EventValues(NamedTuple):
 class Rated(NamedTuple):
     """An accepted round."""
 
-    standings: Standings
+    standings: OneRound
     rating: RatingConfig
     record: Record
 
 
-class Told(NamedTuple):
+class Published(NamedTuple):
     """What subscribers know of a player."""
 
     mu: float
@@ -59,13 +59,13 @@ class Mark(NamedTuple):
     """What a correction wrote into a belief."""
 
     offset: int
-    told: Told
-    untold: bool
+    published: Published
+    unannounced: bool
     data: bytes
     """The rest of it."""
 
 
-class How(Enum):
+class WrittenBy(Enum):
     """Who wrote the records of a store."""
 
     APPLIED = auto()
@@ -90,7 +90,7 @@ class LadderTruth:
     """(partition, offset, code)."""
     marks: dict[str, Mark] = field(default_factory=dict)
     """By player, where a correction came after the last round."""
-    _told: dict[str, Told] = field(default_factory=dict)
+    _published: dict[str, Published] = field(default_factory=dict)
     _waiting: list[tuple[Record, Correction]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -108,9 +108,9 @@ class LadderTruth:
         self.rounds.append(rated)
         edited = self.edits.edited(batch, offset)
         if edited is not None:
-            self._tell(rated, Standings(edited))
+            self._publish(rated, OneRound(edited))
 
-    def _tell(self, rated: Rated, standings: Standings) -> None:
+    def _publish(self, rated: Rated, standings: OneRound) -> None:
         found = _rate(self.pool, standings, rated)
         if found is None:
             return
@@ -119,22 +119,23 @@ class LadderTruth:
         season = self.pool.rule.season
         for player, place, performance in zip(standings.players, places, found, strict=True):
             row = header[player]
-            told = self._told.get(player) or self._began(player, row)
-            self._told[player] = Told(float(row["mu"]), float(row["sigma"]))
+            published = self._published.get(player) or self._began(player, row)
+            self._published[player] = Published(float(row["mu"]), float(row["sigma"]))
             self.marks.pop(player, None)
             self.changes.setdefault(player, []).append(
                 EventValues(
-                    "", standings.round_id, place or None, *self._told[player], *told, performance,
-                    int(row["rounds"]), rated.record.offset, season, rated.record.headers,
+                    "", standings.round_id, place or None, *self._published[player], *published,
+                    performance, int(row["rounds"]), rated.record.offset, season,
+                    rated.record.headers,
                 )
             )  # fmt: skip
 
-    def _began(self, player: str, row: Any) -> Told:
+    def _began(self, player: str, row: Any) -> Published:
         """What the event begins with of somebody who was told nothing: where the first round
         began, unless a correction came before it."""
         if player not in self.marks and int(row["rounds"]) == 1:
-            return Told(float(row["previous_mu"]), float(row["previous_sigma"]))
-        return Told(self.pool.rule.initial_mu, self.pool.rule.initial_sigma)
+            return Published(float(row["previous_mu"]), float(row["previous_sigma"]))
+        return Published(self.pool.rule.initial_mu, self.pool.rule.initial_sigma)
 
     def correct(self, record: Record, correction: Correction) -> None:
         """The next correction, which is well-formed."""
@@ -146,7 +147,7 @@ class LadderTruth:
             some, self._waiting = self._waiting, []
         for each, what in some:
             try:
-                self.ledger.judge(what, each.received_s, each.offset)
+                self.ledger.validate(what, each.received_s, each.offset)
             except Invalid as invalid:
                 self.rejections.append((each.partition, each.offset, invalid.code))
         self._replay(record, correction)
@@ -159,25 +160,26 @@ class LadderTruth:
         before.rows(StringColumn.of(list(names)))
         header, old = dict(self.pool), dict(before)
         rule = stages.rule_of(self.config.at(record.offset).rating)
-        initial = Told(rule.initial_mu, rule.initial_sigma)
+        initial = Published(rule.initial_mu, rule.initial_sigma)
         for player in names:
             plays = int(header[player]["rounds"]) or int(old[player]["rounds"])
             if not plays or self.pool.belief_bytes(player) == before.belief_bytes(player):
                 continue
-            told = self._told.get(player, initial)
+            published = self._published.get(player, initial)
             now, data = initial, _newcomer(initial)
             if header[player]["rounds"]:
-                now = Told(float(header[player]["mu"]), float(header[player]["sigma"]))
+                now = Published(float(header[player]["mu"]), float(header[player]["sigma"]))
                 data = self.pool.belief_bytes(player)
-            moved = abs(rule.rating(*now) - rule.rating(*told))
-            self.marks[player] = Mark(record.offset, told, moved < THRESHOLD, data)
+            moved = abs(rule.rating(*now) - rule.rating(*published))
+            self.marks[player] = Mark(record.offset, published, moved < THRESHOLD, data)
             if moved < THRESHOLD:
                 continue
-            self._told[player] = now
+            self._published[player] = now
             self.changes.setdefault(player, []).append(
                 EventValues(
-                    name_of(correction), getattr(correction, "round_id", ""), None, *now, *told,
-                    None, int(header[player]["rounds"]), record.offset, self.pool.rule.season, (),
+                    name_of(correction), getattr(correction, "round_id", ""), None, *now,
+                    *published, None, int(header[player]["rounds"]), record.offset,
+                    self.pool.rule.season, (),
                 )
             )  # fmt: skip
 
@@ -189,43 +191,43 @@ class LadderTruth:
                 pool.start_season(seasons.pop(0).season)
             edited = self.edits.edited(rated.standings.batch, rated.record.offset)
             if edited is not None:
-                _rate(pool, Standings(edited), rated)
+                _rate(pool, OneRound(edited), rated)
         for started in seasons:
             pool.start_season(started.season)
         return pool
 
-    def beliefs(self, how: How) -> dict[Player, bytes]:
-        """The records that the store must hold, as `how` says."""
+    def beliefs(self, written_by: WrittenBy) -> dict[Player, bytes]:
+        """The records that the store must hold, as `written_by` says."""
         found = {}
         for player, row in self.pool:
             data, mark = self.pool.belief_bytes(player), self.marks.get(player)
-            if mark is not None and how is How.FROM_PARTS and not mark.untold:
+            if mark is not None and written_by is WrittenBy.FROM_PARTS and not mark.unannounced:
                 data = _written(mark, last=mark.offset)
-            elif mark is not None and (how is How.APPLIED or mark.untold):
-                last = mark.offset if how is How.APPLIED else int(row["last"])
-                data = _written(mark, last=last, told=mark.told)
+            elif mark is not None and (written_by is WrittenBy.APPLIED or mark.unannounced):
+                last = mark.offset if written_by is WrittenBy.APPLIED else int(row["last"])
+                data = _written(mark, last=last, published=mark.published)
             elif not row["rounds"]:
                 continue
             found[self.ladder, player] = data
         return found
 
 
-def _rate(pool: Pool, standings: Standings, rated: Rated) -> list[float] | None:
+def _rate(pool: Pool, standings: OneRound, rated: Rated) -> list[float] | None:
     """Rate one round; returns the performances, or None if it changes nothing."""
     pool.follow(rated.rating)
     found = pool.rate(standings, rated.record.offset)
     return None if found is None else found[1][:, 0].tolist()
 
 
-def _newcomer(initial: Told) -> bytes:
+def _newcomer(initial: Published) -> bytes:
     return belief_record.encode(newcomers(1, 1, *initial, coded=True))[0]
 
 
-def _written(mark: Mark, *, last: int, told: Told | None = None) -> bytes:
+def _written(mark: Mark, *, last: int, published: Published | None = None) -> bytes:
     """The record that a correction left."""
     beliefs = belief_record.decode([mark.data], 0, 0.0, 1.0)
     beliefs.header["last"] = last
-    if told is not None:
-        beliefs.header["previous_mu"], beliefs.header["previous_sigma"] = told
-        beliefs.header["untold"] = mark.untold
+    if published is not None:
+        beliefs.header["previous_mu"], beliefs.header["previous_sigma"] = published
+        beliefs.header["untold"] = mark.unannounced
     return belief_record.encode(beliefs)[0]

@@ -10,7 +10,7 @@ import numpy as np
 from stream_rater.adapters.memory import Steps
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.parts.corrections import CorrectionPart
+from stream_rater.pipeline.parts.correction_parts import CorrectionPart
 from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.ports import (
     REGROUPING_S,
@@ -27,20 +27,22 @@ from stream_rater.pipeline.updater.shard import Shard, ShardBatch
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.rating.record import HEADER_SIZE, read_headers
 
-from .world import UnkindWorker
+from .world import UnkindDriver
 
 
 class EarlierRowsUnnoted(Updater):
     """Step 12 without the notes of a player's earlier rows in a call: step 11 has one remembered
     prior of each player."""
 
-    def _rebuild_events(self, number: int, call: ShardBatch, stored: StoredShard) -> Events | None:
+    def _build_events_again(
+        self, number: int, call: ShardBatch, stored: StoredShard
+    ) -> Events | None:
         shard = self._shards[number]
         if stored.position == shard.position:
-            told, size = shard.position.fresh, (len(call.rows) + 7) // 8
-            shard.position = replace(shard.position, fresh=told[:size] + bytes(len(told) - size))
+            fresh, size = shard.position.fresh, (len(call.rows) + 7) // 8
+            shard.position = replace(shard.position, fresh=fresh[:size] + bytes(len(fresh) - size))
             stored = StoredShard(shard.position, stored.records)
-        return super()._rebuild_events(number, call, stored)
+        return super()._build_events_again(number, call, stored)
 
 
 class FreshByTheFirst(Updater):
@@ -67,12 +69,12 @@ class AppliesBeforeSettling(Updater):
         yield from ()
 
 
-class PublishesReplays(Updater):
+class PublishesRefills(Updater):
     """Step 10 left out: what the store lost is applied and published like new parts."""
 
     def _settle(self) -> Step[None]:
         for shard in self._shards.values():
-            if shard.replaying:
+            if shard.is_refilling:
                 shard.committed = shard.applied
         yield from super()._settle()
 
@@ -80,8 +82,8 @@ class PublishesReplays(Updater):
 class RememberedOffset(Updater):
     """Step 8 with the offset that was last known to be committed, instead of the group's."""
 
-    def __init__(self, among: int, **options: Any) -> None:
-        super().__init__(among, **options)
+    def __init__(self, shard_count: int, **options: Any) -> None:
+        super().__init__(shard_count, **options)
         self._known: dict[int, int] = {}
 
     def _start_over(self, troubles: int) -> Step[None]:
@@ -93,17 +95,19 @@ class RememberedOffset(Updater):
         return {s: self._known.pop(s, fetched[s]) for s in shards}
 
 
-class RecallsByOffset(Updater):
+class EventsByOffset(Updater):
     """Step 11 with events for rows whose offset is the belief's last, instead of fresh rows."""
 
-    def _rebuild_events(self, number: int, call: ShardBatch, stored: StoredShard) -> Events | None:
+    def _build_events_again(
+        self, number: int, call: ShardBatch, stored: StoredShard
+    ) -> Events | None:
         shard = self._shards[number]
         if stored.position == shard.position:
             last = read_headers(b"".join(r[:HEADER_SIZE] for r in stored.records if r))["last"]
             fresh = np.packbits(call.rows.offset == last).tobytes()
             shard.position = replace(shard.position, fresh=fresh)
             stored = StoredShard(shard.position, stored.records)
-        return super()._rebuild_events(number, call, stored)
+        return super()._build_events_again(number, call, stored)
 
 
 class MarksOverlooked(Updater):
@@ -112,7 +116,7 @@ class MarksOverlooked(Updater):
 
     def _read(self, record: Record, part: PartView | None) -> None:
         if record.partition in self._shards:
-            self._shards[record.partition].rebuilt = 2**60
+            self._shards[record.partition].marks_before = 2**60
         super()._read(record, part)
 
 
@@ -124,25 +128,25 @@ class CutUnchecked(Updater):
 
         __slots__ = ()
 
-        def _check_cut(self, part: PartView | CorrectionPart, shard: int) -> None:
+        def _check_shard(self, part: PartView | CorrectionPart, shard: int) -> None:
             pass
 
-    def __init__(self, among: int, **options: Any) -> None:
-        super().__init__(among, **options, open_shard=self.Careless.found)
+    def __init__(self, shard_count: int, **options: Any) -> None:
+        super().__init__(shard_count, **options, open_shard=self.Careless.from_stored)
 
 
 class PublishesWhatWasLost(Updater):
     """Step 14 without the check of what the worker still owns, after the group changed before the
     commit."""
 
-    def _poll(self, timeout_s: float, *, full: bool, gather_s: float = 0.0) -> Step[None]:
+    def _poll(self, timeout_s: float, *, no_fetch: bool, gather_s: float = 0.0) -> Step[None]:
         before = dict(self._shards)
-        yield from super()._poll(timeout_s, full=full, gather_s=gather_s)
+        yield from super()._poll(timeout_s, no_fetch=no_fetch, gather_s=gather_s)
         if timeout_s == REGROUPING_S:
             self._shards = before
 
 
-class UnstableOffset(UnkindWorker):
+class UnstableOffset(UnkindDriver):
     """Step 8 with offsets fetched while a transaction is pending on them."""
 
     def committed(self, partitions: frozenset[int]) -> Steps:
@@ -150,7 +154,7 @@ class UnstableOffset(UnkindWorker):
         return {p: self.group.committed.get(p) for p in partitions}
 
 
-class NoCompareAndSet(UnkindWorker):
+class NoCompareAndSet(UnkindDriver):
     """Step 13 without the comparison: any writer's call is applied, however late."""
 
     def apply(self, applications: Mapping[int, Application], events: Collection[Event]) -> Steps:
@@ -163,7 +167,7 @@ class NoCompareAndSet(UnkindWorker):
         return done
 
 
-class EpochNotCompared(UnkindWorker):
+class EpochNotCompared(UnkindDriver):
     """Step 13 that compares `applied` alone: what was read before a rebuild is written after it."""
 
     def apply(self, applications: Mapping[int, Application], events: Collection[Event]) -> Steps:
@@ -174,11 +178,11 @@ class EpochNotCompared(UnkindWorker):
         return (yield from super().apply(now, events))
 
     def _of_now(self, shard: int, position: Position) -> Position:
-        held, _ = self.store.state(shard)
-        return replace(position, epoch=held.epoch)
+        stored, _ = self.store.state(shard)
+        return replace(position, epoch=stored.epoch)
 
 
-class TailsNotCompared(UnkindWorker):
+class TailsNotCompared(UnkindDriver):
     """Step 9 without the record before `applied`: any log that is long enough will do."""
 
     def part_sums(self, offsets: Mapping[int, int]) -> Steps:
@@ -186,7 +190,7 @@ class TailsNotCompared(UnkindWorker):
         return dict.fromkeys(offsets)
 
 
-class AbsencesNotCompared(UnkindWorker):
+class AbsencesNotCompared(UnkindDriver):
     """Step 13 without the count of new beliefs: those that vanished are taken for newcomers'."""
 
     def apply(self, applications: Mapping[int, Application], events: Collection[Event]) -> Steps:
@@ -194,7 +198,7 @@ class AbsencesNotCompared(UnkindWorker):
         return (yield from super().apply(uncounted, events))
 
 
-class PublishesWhatWentAhead(UnkindWorker):
+class PublishesWhatWentAhead(UnkindDriver):
     """Step 14 with all events that were sent during step 13, even those of shards that refused the
     call."""
 
@@ -204,7 +208,7 @@ class PublishesWhatWentAhead(UnkindWorker):
         yield from super().publish(events, offsets)
 
 
-class KeptProducer(UnkindWorker):
+class KeptProducer(UnkindDriver):
     """Step 14 with the same producer after an end in doubt: a late end hits the next
     transaction."""
 

@@ -83,7 +83,7 @@ class StoreWithPast(Store):
             return StoredShard(position, [beliefs.get(player) for player in players])
         return super().read(shard, players)
 
-    def keeps_nothing(self) -> bool:
+    def stores_nothing(self) -> bool:
         """Whether an effect on a checkpoint fails, as where the store is full."""
         fails = self.luck.random() < self.unkept
         self.faults["unkept"] += fails
@@ -120,9 +120,9 @@ class StoreWithPast(Store):
             heads, pieces = self._rng.choice(self._were)
             self.checkpoints, self.pieces = {each: {**of} for each, of in heads.items()}, {**pieces}
         stored: list[dict[Any, bytes]] = [self.pieces, *self.checkpoints.values()]
-        for held in stored:
-            for key in [each for each in held if self._rng.random() < 0.2]:
-                del held[key]
+        for pieces in stored:
+            for key in [each for each in pieces if self._rng.random() < 0.2]:
+                del pieces[key]
 
     def roll_back_some(self, shards: Sequence[int]) -> None:
         """Lose the last calls on some shards, or return to another old state."""
@@ -182,7 +182,7 @@ class StoreWithPast(Store):
         self.beliefs[shard] = dict(beliefs)
 
 
-class UnkindWorker(MemoryDriver):
+class UnkindDriver(MemoryDriver):
     """A driver that performs effects in any order that real servers might."""
 
     store: StoreWithPast
@@ -198,26 +198,26 @@ class UnkindWorker(MemoryDriver):
         self.unkindness = unkindness
 
     def checkpoints(self, ladder: str) -> Steps:
-        return self._unkept({}) if self.store.keeps_nothing() else super().checkpoints(ladder)
+        return self._unkept({}) if self.store.stores_nothing() else super().checkpoints(ladder)
 
     def read_piece(self, ladder: str, name: str, number: int) -> Steps:
-        if self.store.keeps_nothing():
+        if self.store.stores_nothing():
             return self._unkept(None)
         self.store.faults["checkpoint"] += 1
         return super().read_piece(ladder, name, number)
 
     def write_piece(self, ladder: str, name: str, number: int, data: bytes) -> Steps:
-        if self.store.keeps_nothing():
+        if self.store.stores_nothing():
             return self._unkept(False)
         return super().write_piece(ladder, name, number, data)
 
     def keep_checkpoint(self, ladder: str, name: str, head: bytes) -> Steps:
-        if self.store.keeps_nothing():
+        if self.store.stores_nothing():
             return self._unkept(False)
         return super().keep_checkpoint(ladder, name, head)
 
     def drop_checkpoint(self, ladder: str, name: str, pieces: int) -> Steps:
-        if self.store.keeps_nothing():
+        if self.store.stores_nothing():
             return self._unkept(False)
         return super().drop_checkpoint(ladder, name, pieces)
 

@@ -80,7 +80,7 @@ class Recorder(Observer):
         self.resumed = 0
         self.at_odds: list[tuple[str, str]] = []
         self.agreed: set[str] = set()
-        self.resting: list[frozenset[int]] = []
+        self.paused: list[frozenset[int]] = []
         self.reading: set[int] = set()
 
     def reading_back(self, partitions: Collection[int]) -> None:
@@ -112,17 +112,17 @@ class Recorder(Observer):
         self.ignored.append((shard, offset))
 
     def beliefs_applied(
-        self, shard: int, end: int, applied: int, repeated: int, *, replayed: bool
+        self, shard: int, end: int, applied: int, repeated: int, *, refilled: bool
     ) -> None:
-        if replayed:
+        if refilled:
             self.replayed.append(applied)
 
     def events_published(self, events: int, *, settled: bool) -> None:
         if settled:
             self.settled.append(events)
 
-    def partitions_resting(self, partitions: frozenset[int]) -> None:
-        self.resting.append(partitions)
+    def partitions_paused(self, partitions: frozenset[int]) -> None:
+        self.paused.append(partitions)
 
     def rounds_resumed(self, rounds: int) -> None:
         self.resumed += rounds

@@ -24,6 +24,6 @@ def pending_of(
         data = as_json(*ranked(range(1, size + 1), players), round_id=f"r{i}", ladder=ladder)
         records.append(Record(0, offsets[i] if offsets else 10 * i + 10, data, received_s=4e9))
         first += size
-    rounds, refusals = (round_decoder or RoundDecoder(known)).decode(records)
-    assert refusals == [None] * len(records)
+    rounds, rejections = (round_decoder or RoundDecoder(known)).decode(records)
+    assert rejections == [None] * len(records)
     return estimation.pending_rounds(records, rounds, SHARDS)

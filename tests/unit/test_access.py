@@ -27,8 +27,8 @@ SECRET = "s3cr3t"
 
 def options(**given: Any) -> dict[str, Any]:
     """What librdkafka is told of security."""
-    told = client_options(Settings(**given))
-    return {name: told[name] for name in told if name.startswith(("ss", "sas", "sec"))}
+    reported = client_options(Settings(**given))
+    return {name: reported[name] for name in reported if name.startswith(("ss", "sas", "sec"))}
 
 
 def test_without_settings_nothing_is_said_of_security() -> None:
@@ -37,7 +37,7 @@ def test_without_settings_nothing_is_said_of_security() -> None:
     assert options(kafka_options={"security.protocol": "ssl"}) == {"security.protocol": "ssl"}
 
 
-def test_what_kafka_is_told() -> None:
+def test_what_kafka_is_given() -> None:
     """Protocol in any case, password and files where they belong, nothing that is not given."""
     given = {"kafka_sasl_username": "u", "kafka_sasl_password": SECRET, "kafka_ssl_ca": "/ca.pem"}
     assert options(kafka_security_protocol="SASL_SSL", **given) == {
@@ -144,7 +144,7 @@ def test_secrets_from_files(tmp_path: Path) -> None:
             files.read_settings(None, given)
 
 
-def test_tracebacks_in_the_log_tell_no_variables() -> None:
+def test_tracebacks_in_the_log_show_no_variables() -> None:
     """A password may be among them."""
     out = io.StringIO()
 
@@ -223,12 +223,12 @@ COMMANDS = {
 
 def by_name(column: str, both: tuple[str, str]) -> dict[str, str]:
     """What a cell says of groups, or of transactional ids."""
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
     for each in filter(None, column.split("; ")):
         name, _, operation = each.rpartition(": ")
         one = name.strip("`").removeprefix("stream-rater-").removesuffix("-*")
-        told |= dict.fromkeys(both if name == "both" else (one,), operation)
-    return told
+        reported |= dict.fromkeys(both if name == "both" else (one,), operation)
+    return reported
 
 
 def test_every_role_has_a_row() -> None:
@@ -241,12 +241,12 @@ def test_every_role_has_a_row() -> None:
 @pytest.mark.parametrize("role", COMMANDS)
 def test_the_page_lists_kafkas_rights_that_were_tested(role: str) -> None:
     """Exactly those, topic by topic and group by group."""
-    told = rows_of(7)[COMMANDS[role]]
-    for topic, operations in zip(TOPICS, told[:5], strict=True):
+    reported = rows_of(7)[COMMANDS[role]]
+    for topic, operations in zip(TOPICS, reported[:5], strict=True):
         assert operations.replace(",", "").split() == ROLES[role].get(topic, "").split(), topic
     for kind, column, both in (
-        ("group", told[5], ("estimators", "updaters")),
-        ("transactions", told[6], ("estimator", "updater")),
+        ("group", reported[5], ("estimators", "updaters")),
+        ("transactions", reported[6], ("estimator", "updater")),
     ):
         wanted = {k.split()[1]: v for k, v in ROLES[role].items() if k.startswith(kind)}
         assert by_name(column, both) == wanted, kind
@@ -255,5 +255,5 @@ def test_the_page_lists_kafkas_rights_that_were_tested(role: str) -> None:
 @pytest.mark.parametrize("role", [role for role in COMMANDS if REDIS[role]])
 def test_the_page_lists_redis_rules_that_were_tested(role: str) -> None:
     """Exactly those, but for `+select`, which hangs on the URL."""
-    (told,) = [v[0] for k, v in rows_of(1).items() if COMMANDS[role] in k.split(", ")]
-    assert set(told.strip("`").replace("\\|", "|").split()) == set(REDIS[role]) - {"+select"}
+    (reported,) = [v[0] for k, v in rows_of(1).items() if COMMANDS[role] in k.split(", ")]
+    assert set(reported.strip("`").replace("\\|", "|").split()) == set(REDIS[role]) - {"+select"}

@@ -126,7 +126,7 @@ def test_kendall_and_the_scores_are_what_they_are_defined_as(drawn: Any, gaussia
         discordant.append(1.0 if lead < 0.0 else 0.5 if lead == 0.0 else 0.0)
         z = lead / math.sqrt(2 * (80.0**2 + NOISE))
         p = 0.5 * math.erfc(-z / math.sqrt(2)) if gaussian else _logistic(z)
-        p = min(max(p, accuracy.SURE), 1.0 - accuracy.SURE)
+        p = min(max(p, accuracy.LEAST_PROBABILITY), 1.0 - accuracy.LEAST_PROBABILITY)
         losses.append(-math.log(p))
         squares.append((1.0 - p) ** 2)
     assert found["pairs"] == len(discordant)
@@ -153,17 +153,17 @@ def crowd(n: int, seed: int = 1) -> tuple[Any, Floats, Floats]:
     return place, skill[order], np.full(n, 200.0**2)
 
 
-def test_sampled_pairs_tell_what_all_would(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampled_pairs_show_what_all_would(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a crowd, within one percent of the loss over every pair; and they are the same again."""
     place, mu, variance = crowd(3000)
-    some = accuracy.chances(place, mu, variance, False)
+    some = accuracy.pair_scores(place, mu, variance, False)
     i, j = np.triu_indices(len(mu), 1)
     untied = place[i] != place[j]
     p = 1.0 / (1.0 + np.exp(-C * (mu[i] - mu[j])[untied] / math.sqrt(2 * 200.0**2)))
     assert some[2] < len(p) / 50
     assert some[0] == pytest.approx(-np.log(p).mean(), rel=0.01)
     assert some[1] == pytest.approx(((1 - p) ** 2).mean(), rel=0.01)
-    assert accuracy.chances(place, mu, variance, False) == some
+    assert accuracy.pair_scores(place, mu, variance, False) == some
 
 
 def test_a_large_round_is_compared_exactly() -> None:
@@ -177,11 +177,11 @@ def test_a_large_round_is_compared_exactly() -> None:
 def test_hopeless_favourites_cost_no_infinity() -> None:
     """The loss of a sure thing that did not happen is large, and a number."""
     found = scored([1, 2], [-1e6, 1e6], [0, 0])
-    assert found["log_loss"] == pytest.approx(-math.log(accuracy.SURE))
+    assert found["log_loss"] == pytest.approx(-math.log(accuracy.LEAST_PROBABILITY))
     assert found["brier"] == pytest.approx(1.0)
 
 
-def test_a_team_is_foretold_by_the_sum_of_its_members() -> None:
+def test_a_team_is_predicted_by_the_sum_of_its_members() -> None:
     """Deviations add up, with shares, and so do variances; all members must be experienced."""
     (row,) = score(
         np.array([0, 2]), np.array([1, 2], np.int32), np.array([0, 2, 3]),
@@ -240,7 +240,7 @@ def test_the_model_of_two_is_what_a_climbing_system_climbs(system: str, model: s
 
     def surprise(winner: float) -> float:
         both = np.array([winner, 30.0]), np.full(2, noise)
-        return accuracy.chances(np.array([1, 2], np.int32), *both, gaussian)[0]
+        return accuracy.pair_scores(np.array([1, 2], np.int32), *both, gaussian)[0]
 
     one = np.ones(1)
     wave = Wave(

@@ -9,19 +9,19 @@ from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Change, Ladder, Ladders
 from stream_rater.pipeline.estimator.admission import Agreement
 from stream_rater.pipeline.estimator.estimator import REFUSED_S, Estimator
-from stream_rater.pipeline.ladder_history import allowed_before, goes_on, odds
+from stream_rater.pipeline.ladder_history import allowed_before, continues, first_contradiction
 from stream_rater.pipeline.ports import Agree, Poll, Polled, Scatter
 from stream_rater.rating.parameters import EloMMR
 from tests.unit.machines import ByHand, Recorder
 from tests.unit.pending import pending_of
-from tests.unit.test_estimator import ONE, ZERO, a_round, opened, priors, read, scattered
+from tests.unit.test_estimator import ONE, ZERO, a_round, opened, parts_sent, priors, read
 
 OLD = EloMMR(weight_limit=0.2, sigma_limit=80.0)
 NEW = EloMMR(weight_limit=0.3, sigma_limit=80.0)
 
 
 @pytest.mark.parametrize(
-    "own, noted, offset",
+    "own, in_log, offset",
     [
         ([], [], math.inf),
         (["0:a"], [], math.inf),
@@ -35,12 +35,12 @@ NEW = EloMMR(weight_limit=0.3, sigma_limit=80.0)
         ([], ["3:a"], 3),
     ],
 )
-def test_at_odds_from(own: Sequence[str], noted: Sequence[str], offset: float) -> None:
+def test_at_odds_from(own: Sequence[str], in_log: Sequence[str], offset: float) -> None:
     """The first offset at which what was noted is not what our file says; ours may go on."""
-    assert odds(own, noted) == offset
-    assert goes_on(own, noted) == (offset == math.inf and len(own) > len(noted) > 0)
-    beyond = int(own[len(noted)][0]) if len(own) > len(noted) else math.inf
-    assert allowed_before(own, noted) == min(offset, beyond)
+    assert first_contradiction(own, in_log) == offset
+    assert continues(own, in_log) == (offset == math.inf and len(own) > len(in_log) > 0)
+    beyond = int(own[len(in_log)][0]) if len(own) > len(in_log) else math.inf
+    assert allowed_before(own, in_log) == min(offset, beyond)
 
 
 def test_fingerprints_tell_all_parameters_apart() -> None:
@@ -93,7 +93,7 @@ def test_an_estimator_at_odds_waits() -> None:
     hand.answer(Agree, rival)
     priors(hand)
     assert [shard for shard, _ in hand.expect(Scatter).parts] == [0, 1]
-    scattered(hand, 0, 0)
+    parts_sent(hand, 0, 0)
     assert ["from offset 1 on" in reason for _, reason in observer.at_odds] == [True]
     assert observer.agreed == {"ladder-1"}
     hand.effect = _until_agree(hand)

@@ -51,8 +51,8 @@ JOB = {"job": "stream-rater"}
 
 def of(instance: str, **labels: str) -> str:
     """The labels of a scraped series."""
-    told = {"job": "stream-rater", "instance": instance, **labels}
-    return "{" + ", ".join(f'{name}="{value}"' for name, value in told.items()) + "}"
+    reported = {"job": "stream-rater", "instance": instance, **labels}
+    return "{" + ", ".join(f'{name}="{value}"' for name, value in reported.items()) + "}"
 
 
 P0 = {"topic": "round-completed", "partition": "0"}
@@ -272,11 +272,11 @@ def firing(alert: str, minute: int, labels: Sequence[dict[str, str]]) -> dict[st
     """promtool's test that these, and only these, fire at that minute."""
     common = {"alertname": alert, "alertstate": "firing"}
     common |= ALERTS[alert]["labels"]
-    told = [", ".join(f'{k}="{v}"' for k, v in (common | each).items()) for each in labels]
+    reported = [", ".join(f'{k}="{v}"' for k, v in (common | each).items()) for each in labels]
     return {
         "expr": f'ALERTS{{alertname="{alert}", alertstate="firing"}}',
         "eval_time": f"{minute}m",
-        "exp_samples": [{"labels": f"ALERTS{{{each}}}", "value": 1} for each in told],
+        "exp_samples": [{"labels": f"ALERTS{{{each}}}", "value": 1} for each in reported],
     }
 
 
@@ -342,7 +342,7 @@ def test_rules_are_valid() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_recorded_names_tell_their_labels() -> None:
+def test_recorded_names_have_their_labels() -> None:
     """level:metric:operations, the level being the labels that are kept."""
     for rule in rules():
         if "record" in rule:

@@ -22,7 +22,7 @@ from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.measures import FIELDS
 from stream_rater.evaluation.proposal import propose
 from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.sides import of_ours, scores_of
+from stream_rater.evaluation.sides import own_run, scores_of
 from stream_rater.rating.model import DID_NOT_FINISH
 from stream_rater.rating.parameters import (
     Elo,
@@ -120,7 +120,7 @@ def test_three_outcomes_are_scored_by_hand() -> None:
     win, loss = below(100.0 - 120.0), below(-100.0 - 120.0)
     draw = 1.0 - win - loss
     for places, p, others in (([1, 2], win, (loss, draw)), ([1, 1], draw, (win, loss))):
-        surprise, square, pairs = accuracy.chances_with_draws(
+        surprise, square, pairs = accuracy.pair_scores_with_draws(
             np.array(places, np.int32), np.array([1600.0, 1500.0]), np.full(2, 0.5 * variance),
             True, 120.0,
         )  # fmt: skip
@@ -197,7 +197,7 @@ def test_scores_are_alike_in_every_column() -> None:
 def test_games_leave_draws_out_for_everybody() -> None:
     """What is believed of sides has no draw margin."""
     of = [
-        counted(scores_of(of_ours(rounds(*DUELS), each)), draws=False) for each in (MMR, TRUESKILL)
+        counted(scores_of(own_run(rounds(*DUELS), each)), draws=False) for each in (MMR, TRUESKILL)
     ]
     assert of[0] == of[1] and of[0].drawn_left_out == DRAWS
 
@@ -208,7 +208,7 @@ def test_a_ladder_is_offered_another_system_on_the_same_games() -> None:
     base = evaluate(rounds(*DUELS), TRUESKILL, draws=False).scores[60:]
     assert found.compared[0].now == average(base, "log_loss")
     assert found.of is not None and found.of.drawn == 0 < found.of.drawn_left_out
-    assert f"{found.of.drawn_left_out} draws were left out" in found.of.told()
+    assert f"{found.of.drawn_left_out} draws were left out" in found.of.sentence()
 
 
 def test_the_table_says_what_was_left_out(tmp_path: Path) -> None:

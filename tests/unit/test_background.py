@@ -33,10 +33,10 @@ def test_prometheus_in_the_background(place: Path, capsys: pytest.CaptureFixture
         assert servers.main(["down"]) == 0
     assert not running.alive
     assert servers.main(["status"]) == 1
-    told = capsys.readouterr()
-    assert f"prometheus already runs at {running.address}" in told.err
-    assert "prometheus: not running" in told.out
-    assert [line for line in told.out.splitlines() if line.startswith("export")] == [
+    printed = capsys.readouterr()
+    assert f"prometheus already runs at {running.address}" in printed.err
+    assert "prometheus: not running" in printed.out
+    assert [line for line in printed.out.splitlines() if line.startswith("export")] == [
         f"export {KAFKA_VARIABLE}=kafka.example:9092",
         f"export {REDIS_VARIABLE}=redis://redis.example:6379",
         f"export PROMETHEUS=http://{running.address}",

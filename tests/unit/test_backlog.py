@@ -29,7 +29,7 @@ def all_fit(tickets: Ints) -> Ints:
     return tickets
 
 
-def told(pending: PendingRounds) -> list[tuple[object, ...]]:
+def contents(pending: PendingRounds) -> list[tuple[object, ...]]:
     """Offset, partition, size, players and fingerprints of each round."""
     ends = np.cumsum(pending.sizes).tolist()
     names = pending.rounds.names.texts()
@@ -72,7 +72,7 @@ def test_all_are_looked_at_until_a_wave_is_full(
     looked_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some at a time."""
-    monkeypatch.setattr(backlog_, "LOOKED_AT", looked_at)
+    monkeypatch.setattr(backlog_, "CANDIDATES_AT_ONCE", looked_at)
     backlog = Backlog(WAVE)
     backlog.add(pending_of([2] * 9))
     wave = backlog.wave(lambda tickets: tickets[tickets % 2 == 0], everybody)
@@ -88,7 +88,7 @@ def test_players_that_wait_are_counted() -> None:
     assert (len(backlog), backlog.waiting, backlog.oversize) == (2, 2 + WAVE, 1)
     backlog.finish(backlog.take(np.array([1])))
     assert (len(backlog), backlog.waiting, backlog.oversize) == (1, 2, 0)
-    assert backlog.have(np.array([0, 1, 2])).tolist() == [True, False, False]
+    assert backlog.contains(np.array([0, 1, 2])).tolist() == [True, False, False]
 
 
 @given(
@@ -100,30 +100,31 @@ def test_columns_stay_with_their_rounds(some: list[list[int]], seed: int) -> Non
     rng = random.Random(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backlog_, "BLOCK", rng.choice([1, 8, 100]))
-        patch.setattr(backlog_, "TIDY", rng.randint(0, 3))
-        backlog, held, first = Backlog(WAVE), dict[int, tuple[Any, ...]](), 0
+        patch.setattr(backlog_, "COMPACT_AFTER", rng.randint(0, 3))
+        backlog, stored, first = Backlog(WAVE), dict[int, tuple[Any, ...]](), 0
         for sizes in some:
             pending = rounds_of(sizes, first, partition=rng.randint(0, 2))
             backlog.add(pending)
-            held |= dict(zip(pending.tickets.tolist(), told(pending), strict=True))
+            stored |= dict(zip(pending.tickets.tolist(), contents(pending), strict=True))
             first += len(sizes)
             if rng.random() < 0.2:
                 gone = rng.randint(0, 2)
                 backlog.drop([gone])
-                held = {ticket: each for ticket, each in held.items() if each[1] != gone}
-            free = backlog._waves.candidates().tolist()
+                stored = {ticket: each for ticket, each in stored.items() if each[1] != gone}
+            free = backlog._graph.candidates().tolist()
             done = np.array(sorted(rng.sample(free, rng.randint(0, len(free)))), np.int64)
             pending = backlog.take(done)
-            assert told(pending) == [held.pop(ticket) for ticket in done.tolist()]
+            assert contents(pending) == [stored.pop(ticket) for ticket in done.tolist()]
             backlog.finish(pending)
-            left = np.array(list(held), np.int64)
-            assert told(backlog.take(left)) == list(held.values())
-            assert backlog.sizes(left).tolist() == [each[2] for each in held.values()]
-            assert len(backlog) == len(held)
-            assert backlog.have(np.arange(first)).nonzero()[0].tolist() == list(held)
+            left = np.array(list(stored), np.int64)
+            assert contents(backlog.take(left)) == list(stored.values())
+            assert backlog.sizes(left).tolist() == [each[2] for each in stored.values()]
+            assert len(backlog) == len(stored)
+            assert backlog.contains(np.arange(first)).nonzero()[0].tolist() == list(stored)
             assert (
                 sum(each.count for each in backlog._blocks)
-                <= 2 * max(backlog_.BLOCK, sum(each[2] for each in held.values())) + backlog_.BLOCK
+                <= 2 * max(backlog_.BLOCK, sum(each[2] for each in stored.values()))
+                + backlog_.BLOCK
             )
 
 

@@ -13,12 +13,12 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import to_json
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
-from stream_rater.pipeline.corrections.correction_judge import JUDGED_AT_ONCE
 from stream_rater.pipeline.corrections.correction_ports import (
     NoteCorrections,
-    NotedCorrection,
     ReadAgain,
+    RecordedCorrection,
 )
+from stream_rater.pipeline.corrections.correction_validator import VERDICTS_AT_ONCE
 from stream_rater.pipeline.corrections.edits_in_force import APPLIED
 from stream_rater.pipeline.corrections.log_context import LogContext
 from stream_rater.pipeline.estimator.estimator import Estimator
@@ -55,34 +55,38 @@ def steps_of(job: CorrectionJob, driver: MemoryDriver) -> int:
     raise AssertionError("it does not end")
 
 
-def test_a_wave_of_20_000_is_judged_in_pieces_and_looks_at_its_own_rounds(
+def test_a_wave_of_20_000_is_validated_in_parts_and_looks_at_its_own_rounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each verdict looks at the rounds of its player alone, and others have their turn between."""
     players, log = 20_000, Log(1, 1)
     for i in range(0, players, 2):
         duel(log, i, f"p-{i}", f"p-{i + 1}")
-    noted, place = list[NotedCorrection](), len(log.rounds[0]) + players
+    recorded, place = list[RecordedCorrection](), len(log.rounds[0]) + players
     for i in range(players):
         at = sent(log, "player-removed", player=f"p-{i}", batched=True)
-        noted.append(NotedCorrection(at, "player-removed", Raw(log.rounds[0][at].value or b"")))
+        recorded.append(
+            RecordedCorrection(at, "player-removed", Raw(log.rounds[0][at].value or b""))
+        )
     assert sent(log, APPLIED) == place
     driver = estimator_worker(log, Store())
-    judged = LogContext(ANY_LADDER, 100, 1)
-    job = CorrectionJob("l", 0, place, [], noted, (), judged)
-    assert steps_of(job, driver) >= players // JUDGED_AT_ONCE
-    assert len(job.accepted) == players and not job.refused
-    again = CorrectionJob("l", 0, place, [], noted, (), judged)
-    looked_at = list[int]()
-    judge = again._judge_proposed
+    log_context = LogContext(ANY_LADDER, 100, 1)
+    job = CorrectionJob("l", 0, place, [], recorded, (), log_context)
+    assert steps_of(job, driver) >= players // VERDICTS_AT_ONCE
+    assert len(job.accepted) == players and not job.rejected
+    again = CorrectionJob("l", 0, place, [], recorded, (), log_context)
+    rounds_examined = list[int]()
+    validate_proposed = again._validate_proposed
 
     def counted(hearing: Any, proposed: Any) -> Any:
-        yield from judge(hearing, proposed)
-        looked_at.append(hearing.ledger.looked_at)
+        yield from validate_proposed(hearing, proposed)
+        rounds_examined.append(hearing.ledger.rounds_examined)
 
-    monkeypatch.setattr(again, "_judge_proposed", counted)
+    monkeypatch.setattr(again, "_validate_proposed", counted)
     steps_of(again, driver)
-    assert looked_at == [players]  # each has one round; of two players of a round the first has it
+    assert rounds_examined == [
+        players
+    ]  # each has one round; of two players of a round the first has it
 
 
 class Actor:
@@ -181,15 +185,15 @@ def test_refused_corrections_of_a_queue_take_one_pass(kind: Void) -> None:
         duel(crowd.log, i, f"a-{i}", f"b-{i}")
         duel(crowd.log, i, f"a-{i}", f"b-{i}", ladder=f"m{i}")
     crowd.work()
-    refused = [kind(crowd.log, i) for i in range(30)]
+    rejected = [kind(crowd.log, i) for i in range(30)]
     duel(crowd.log, 100, "a-1", "new")
     crowd.work()
     code = "unknown-player" if kind is of_a_player else "unknown-round"
-    assert crowd.codes() == rejected_as(code, refused)
+    assert crowd.codes() == rejected_as(code, rejected)
     assert crowd.passes == 1
 
 
-def test_what_waits_for_one_record_is_noted_together() -> None:
+def test_what_waits_for_one_record_is_recorded_together() -> None:
     """1,000 removals take a few messages and turns. Those of another ladder, and those behind a
     round, come in others."""
     crowd = Crowd()
@@ -222,13 +226,13 @@ def test_with_a_checkpoint_what_is_not_there_takes_no_pass_from_the_start() -> N
     sent(crowd.log, "round-voided", round_id="r249")
     crowd.work()
     before = crowd.passes
-    refused = [of_a_player(crowd.log, 1)]
+    rejected = [of_a_player(crowd.log, 1)]
     crowd.work()
-    refused.append(plain(crowd.log, 1))
+    rejected.append(plain(crowd.log, 1))
     crowd.work()
-    assert [offset for offset, _ in crowd.codes()] == refused
+    assert [offset for offset, _ in crowd.codes()] == rejected
     assert crowd.passes == before
-    found = [each for each in crowd.read if each.end >= refused[0]]
+    found = [each for each in crowd.read if each.end >= rejected[0]]
     assert min(each.first for each in found) >= 250 - 100  # the window
 
 
@@ -241,14 +245,14 @@ def test_what_is_accepted_in_a_queue_counts_for_what_is_behind_it() -> None:
     crowd.work()
     plain(crowd.log, 1)
     sent(crowd.log, "round-voided", round_id="r1")
-    refused = [sent(crowd.log, "round-voided", round_id="r1") for _ in range(2)]
-    refused.append(sent(crowd.log, "player-removed", player="a-1"))
+    rejected = [sent(crowd.log, "round-voided", round_id="r1") for _ in range(2)]
+    rejected.append(sent(crowd.log, "player-removed", player="a-1"))
     duel(crowd.log, 7, "a-1", "b-1")
     late = sent(crowd.log, "round-voided", round_id="r8")
     duel(crowd.log, 8, "a-2", "c")
     crowd.work()
     codes = ["unknown-round", "already-voided", "already-voided", "unknown-player", "unknown-round"]
-    offsets = [refused[0] - 2, *refused, late]
+    offsets = [rejected[0] - 2, *rejected, late]
     assert crowd.codes() == list(zip(offsets, codes, strict=True))
     notes = crowd.log.read().corrections["l"]
-    assert [(each.event_type, each.offset) for each in notes] == [("round-voided", refused[0] - 1)]
+    assert [(each.event_type, each.offset) for each in notes] == [("round-voided", rejected[0] - 1)]

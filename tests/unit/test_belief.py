@@ -161,8 +161,8 @@ def test_at_most_k_factors_are_kept() -> None:
     """kept = K holds the count at K, and the factors in order of performance."""
     beliefs = rated([1500.0 + 300.0 * math.sin(i) for i in range(40)], 0.0, kept=6)
     assert beliefs.header["count"][0] == 6
-    held = factors_of(beliefs)[0, :6, 0].tolist()
-    assert held == sorted(held)
+    terms = factors_of(beliefs)[0, :6, 0].tolist()
+    assert terms == sorted(terms)
 
 
 @given(st.lists(performances, min_size=2, max_size=6), rhos, st.integers(0, 3))

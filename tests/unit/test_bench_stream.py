@@ -15,7 +15,7 @@ from tests.benchmarks.measure import Skipped, result
 from tests.benchmarks.stream.__main__ import main
 from tests.benchmarks.stream.against import beside_null, compared, load_of, rival_of
 from tests.benchmarks.stream.crew import names_of
-from tests.benchmarks.stream.crowd import told
+from tests.benchmarks.stream.crowd import report
 from tests.benchmarks.stream.ground import Published
 from tests.benchmarks.stream.latency import Seen, feed, found
 from tests.benchmarks.stream.null import Sample, in_groups, members_of, regrouped
@@ -49,7 +49,7 @@ def test_a_seed_is_a_season(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_rounds_are_as_told(name: str) -> None:
+def test_rounds_are_as_asked(name: str) -> None:
     """So many players of one ladder, each once, best first; a player has one ladder."""
     workload = WORKLOADS[name]
     ladder_of: dict[str, str] = {}
@@ -93,12 +93,12 @@ def test_the_file_is_not_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: objec
         first("codeforces", 1)
 
 
-def test_lost_and_doubled_are_told() -> None:
+def test_lost_and_doubled_are_reported() -> None:
     """An event too few and one too many do not make up for each other."""
     due = Counter({b"x:a": 2, b"x:b": 1})
     assert Published(Counter(due), 0.0, Sample(0, [])).wrong(due) == ""
-    told = Published(Counter({b"x:a": 1, b"x:b": 2}), 0.0, Sample(0, []))
-    assert told.wrong(due) == "1 events lost, 1 doubled"
+    report = Published(Counter({b"x:a": 1, b"x:b": 2}), 0.0, Sample(0, []))
+    assert report.wrong(due) == "1 events lost, 1 doubled"
 
 
 def test_latencies() -> None:
@@ -107,11 +107,11 @@ def test_latencies() -> None:
     seen = Seen([f"r{i}" for i in range(10)], [10.0 + i + 0.1 * (i + 1) for i in range(10)])
     phase = found(due, 20.0, seen)
     assert np.allclose(np.sort(phase.latency_s), np.arange(0.3, 1.05, 0.1), rtol=0, atol=1e-9)
-    assert (phase.rate, phase.behind) == (1.0, 0)
+    assert (phase.rate, phase.lag) == (1.0, 0)
     assert phase.quantile_ms(0.5) == pytest.approx(600.0)
     assert phase.quantile_ms(0.99) == phase.quantile_ms(1.0) == pytest.approx(1000.0)
     late = found(due, 19.5, seen)
-    assert late.behind == 1 and late.behind_ms == pytest.approx(950.0)
+    assert late.lag == 1 and late.lag_ms == pytest.approx(950.0)
 
 
 class Starved:
@@ -150,7 +150,7 @@ def test_a_starved_feeder_is_not_forgiven() -> None:
     due_s, end_s = feed(starved, "", rounds, 2.0, lambda: None, starved)
     phase = found(due_s, end_s, starved.seen)
     assert phase.latency_s.tolist() == [3.0, 3.0, 4.0, 4.0, 5.0, 5.0, 6.0, 6.0]
-    assert (phase.rate, phase.behind) == (2.0, 6)
+    assert (phase.rate, phase.lag) == (2.0, 6)
 
 
 def test_a_feeder_waits_until_a_round_is_due() -> None:
@@ -185,7 +185,7 @@ def test_what_a_crowd_costs_others() -> None:
         ["before", "across", "crowd-0", "beside", "crowd-0", "after"],
         [8.5, 11.0, 11.5, 14.0, 30.0, 31.5],
     )
-    found = told(crowd, 10.0, due, seen, 7, {})
+    found = report(crowd, 10.0, due, seen, 7, {})
     assert found.seconds == 20.0
     assert (found.quiet.latency_s.tolist(), found.beside.latency_s.tolist()) == ([0.5], [2.0])
 
@@ -205,7 +205,7 @@ def test_the_null_pipeline_regroups_all() -> None:
     assert got == want
 
 
-def test_the_null_pipeline_cuts_as_told() -> None:
+def test_the_null_pipeline_cuts_as_asked() -> None:
     """All in order, so many players at a time on average: smaller groups follow a large one, until
     nothing follows; where nothing came, the group is empty."""
     message = object()
@@ -248,11 +248,13 @@ def test_who_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert {main(["--against", each]) for each in wrong} == {2}
     assert {main(["--against", "shards=4", "--loads", each]) for each in ("5k", "0")} == {2}
     assert main(["--against", "null", "--loads", "backlog"]) == 2
-    *told, last = capsys.readouterr().err.splitlines()
+    *report, last = capsys.readouterr().err.splitlines()
     assert last == "bench: null has no backlog: only latency is compared with it"
-    assert told[0] == "bench: shards: neither a folder with stream_rater nor NAME=VALUE,NAME=VALUE"
-    assert "shads" in told[2] and "shards" in told[3]
-    assert told[4:] == [f"bench: no load {each!r}; like 5000, or backlog" for each in ("5k", "0")]
+    assert (
+        report[0] == "bench: shards: neither a folder with stream_rater nor NAME=VALUE,NAME=VALUE"
+    )
+    assert "shads" in report[2] and "shards" in report[3]
+    assert report[4:] == [f"bench: no load {each!r}; like 5000, or backlog" for each in ("5k", "0")]
 
 
 def test_unknown_names_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,7 +58,7 @@ def report(path: Path) -> Path:
     return path
 
 
-def told(path: Path, capsys: pytest.CaptureFixture[str]) -> Row:
+def game_row(path: Path, capsys: pytest.CaptureFixture[str]) -> Row:
     assert bench.main([str(path)]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     found: dict[str, Any] = msgspec.json.decode(line)
@@ -68,7 +68,7 @@ def told(path: Path, capsys: pytest.CaptureFixture[str]) -> Row:
 
 def test_a_game_is_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Named by its file and its cut, with the figures of all systems."""
-    row = told(report(tmp_path / "games.json"), capsys)
+    row = game_row(report(tmp_path / "games.json"), capsys)
     assert row.name == "games/codeforces/5-against-5"
     assert (row.figures["value"], row.figures["unit"]) == (0.65, "nats")
     assert row.figures["note"] == "ours: elo-mmr; 6 configurations were tried."
@@ -76,11 +76,11 @@ def test_a_game_is_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert row.figures["ratio"]["trueskill-package log_loss log_loss low"] == 0.01
 
 
-def test_the_tables_tell_verdicts_and_systems(
+def test_the_tables_show_verdicts_and_systems(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Those of the chosen system, by their intervals; ours first, the chosen one in bold."""
-    row = told(report(tmp_path / "games.json"), capsys)
+    row = game_row(report(tmp_path / "games.json"), capsys)
     lines = [line for line in BY_SECTION["games"].markdown([row]).splitlines() if "`" in line]
     start = "| `codeforces`, 5 against 5 | elo-mmr | trueskill-package"
     assert lines[-3:] == [

@@ -198,15 +198,15 @@ def test_the_readmes_table() -> None:
     assert summary(KEPT) in page and with_summary(page, KEPT) == page
 
 
-def test_each_figure_tells_its_machine() -> None:
+def test_each_figure_names_its_machine() -> None:
     """By a letter, which is explained below the table."""
     peers = {"ratio": {"openskill": 2.0, "trueskill": 3.0}}
     rows = [Row("stage1/100", THEN, {"value": 0.1}), Row("lobby/5", NOW, peers)]
-    told = summary(rows).splitlines()
-    assert [line[-18:] for line in told if line.startswith("| ")][1:] == [
+    printed = summary(rows).splitlines()
+    assert [line[-18:] for line in printed if line.startswith("| ")][1:] == [
         "| 2026-01-01 | A |", "| 2026-02-02 | B |",
     ]  # fmt: skip
-    assert told[-1] == "Machine A: a machine; B: another machine."
+    assert printed[-1] == "Machine A: a machine; B: another machine."
 
 
 def test_the_verdicts_of_all_games_are_added() -> None:

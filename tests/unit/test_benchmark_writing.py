@@ -119,13 +119,13 @@ def test_each_command_writes_what_it_printed(
     target: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With --write, and no other rows than those."""
-    run, names, told = RUNS[target]
+    run, names, reported = RUNS[target]
     before = rows_of(root)
     assert run(monkeypatch) == 0
     printed = [msgspec.json.decode(line) for line in capsys.readouterr().out.splitlines()]
     after = rows_of(root)
     assert {name for name in after if after[name] != before.get(name)} == names
-    assert {after[name].origin.command for name in names} == {told}
+    assert {after[name].origin.command for name in names} == {reported}
     if target != "bench-stream":  # its run is made up, and prints nothing
         assert [after[str(name_of(each))].figures for each in printed] == printed
 
@@ -199,9 +199,9 @@ def test_saved_runs_are_written(root: Path, saved: Path) -> None:
         "lobby/5": "make bench", "chaos/rolling": "make chaos", "soak/decoder": "make soak",
         "rebuild": "make bench-stream",
     }  # fmt: skip
-    told = {(each.commit, each.date, each.machine, each.remark) for each in changed.values()}
+    reported = {(each.commit, each.date, each.machine, each.remark) for each in changed.values()}
     date = origins.dated(saved.stat().st_mtime)
-    assert told == {("1a2b3c4", date, origins.machine(), "It rained.")}
+    assert reported == {("1a2b3c4", date, origins.machine(), "It rained.")}
     given = ["--commit", "1a2b3c4", "--date", "2026-03-03", "--command", "make x", "--machine", "m"]
     assert command.main([str(saved), *given]) == 0
     assert rows_of(root)["rebuild"].origin == Origin("2026-03-03", "1a2b3c4", "make x", "m")

@@ -62,7 +62,7 @@ def test_an_unknown_name_is_wrong_usage() -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_missing_data_are_told(tmp_path: object) -> None:
+def test_missing_data_are_reported(tmp_path: object) -> None:
     """Without the shared folder its benchmarks are skipped, with the reason, and exit code 1."""
     done = run("--quick", "update/codeforces", STREAM_RATER_SHARED=str(tmp_path))
     assert (done.returncode, done.stdout) == (1, "")

@@ -78,13 +78,13 @@ def test_several_measures_have_the_same_draws(monkeypatch: pytest.MonkeyPatch) -
     alone = {measure: difference(one, other, measure) for measure in MEASURES}
     assert alone["kendall_tau"] is None and alone["brier"] is not None
     drawn: list[int] = []
-    draws = bootstrap._draws
+    draws = bootstrap._resample
 
     def counting(rounds: int, count: int) -> Iterator[Floats]:
         drawn.append(count)
         return draws(rounds, count)
 
-    monkeypatch.setattr(bootstrap, "_draws", counting)
+    monkeypatch.setattr(bootstrap, "_resample", counting)
     together = differences(one, other, MEASURES)
     assert len(drawn) == 1 and together["kendall_tau"] is None
     for measure, found in together.items():
@@ -105,7 +105,7 @@ def test_each_draw_takes_as_many_rounds_as_there_are(
     found = []
     for chunk in (1, 7 * rounds, 10**6):
         monkeypatch.setattr(bootstrap, "CHUNK", chunk)
-        found.append(np.concatenate([each.copy() for each in bootstrap._draws(rounds, 3000)]))
+        found.append(np.concatenate([each.copy() for each in bootstrap._resample(rounds, 3000)]))
     times = found[0]
     assert times.shape == (3000, rounds) and set(times.sum(axis=1)) == {float(rounds)}
     assert abs(times.mean(axis=0) - 1.0).max() < 0.1
@@ -122,7 +122,7 @@ def test_many_rounds_are_drawn_in_groups(monkeypatch: pytest.MonkeyPatch) -> Non
     base = scores(rng.normal(70.0, 5.0, 6001), weights)
     other = scores(rng.normal(70.2, 5.0, 6001), weights)
     alone = difference(base, other, "pair_inversion")
-    monkeypatch.setattr(bootstrap, "MOST_DRAWN", 1000)
+    monkeypatch.setattr(bootstrap, "MOST_RESAMPLED", 1000)
     grouped = difference(base, other, "pair_inversion")
     assert alone is not None and grouped is not None
     assert grouped.mean == pytest.approx(alone.mean)

@@ -93,7 +93,7 @@ def test_waves() -> None:
     rounds = RoundBatch.concat(
         [read(CONFIG, *ranked([1, 2], who)).batch for who in ("ab", "cd", "bc", "ef")]
     )
-    rounds.rule[:] = [0, 0, 0, 1]
+    rounds.config_index[:] = [0, 0, 0, 1]
     offset = np.arange(4)
     logged = LoggedRounds(rounds, offset + 3, offset)
     waves = list(replay.waves(logged, np.array([0, 1, 2, 3, 1, 2, 4, 5])))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import stream_rater
-from stream_rater.config.ladders import Change, Ladder, Ladders, one_ladder
+from stream_rater.config.ladders import Change, Ladder, Ladders, any_ladder
 from stream_rater.operations.rate import rate
 from stream_rater.rating.parameters import Codeforces, EloMMR, Glicko, Topcoder
 from stream_rater.runtime.cautions import cautions_of
@@ -15,9 +15,9 @@ from tests.rounds import as_json
 
 def test_in_python() -> None:
     """As a warning, of the line that makes the ladder."""
-    with pytest.warns(UserWarning, match="system topcoder: .* ratings no longer move") as told:
+    with pytest.warns(UserWarning, match="system topcoder: .* ratings no longer move") as caught:
         stream_rater.Ladder("topcoder")
-    assert [each.filename for each in told] == [__file__]
+    assert [each.filename for each in caught] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         stream_rater.Ladder()
@@ -48,5 +48,5 @@ def test_at_the_start_of_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     """On standard error, a line."""
     file = tmp_path / "rounds.jsonl"
     file.write_bytes(as_json() + b"\n")
-    rate(file, one_ladder(Topcoder()), tmp_path / "out.jsonl", None, records=False)
+    rate(file, any_ladder(Topcoder()), tmp_path / "out.jsonl", None, records=False)
     assert capsys.readouterr().err.startswith("warning: ladder '*': system topcoder: ")

@@ -28,15 +28,15 @@ def queued(*of: Part, end: int) -> list[QueuedPart]:
     return [QueuedPart(end - len(of) + i, 0, each) for i, each in enumerate(read(*of))]
 
 
-def applied(held: StoredShard, *of: Part, end: int) -> Change:
+def applied(stored: StoredShard, *of: Part, end: int) -> Change:
     """The change that parts make of what is held."""
-    return changes.computed(ShardBatch({3: queued(*of, end=end)}), {3: held})[3]
+    return changes.compute_changes(ShardBatch({3: queued(*of, end=end)}), {3: stored})[3]
 
 
-def rebuilt(shard: int, of: Sequence[Part], held: StoredShard, published: int) -> Events:
+def rebuilt(shard: int, of: Sequence[Part], stored: StoredShard, published: int) -> Events:
     """The events of a call that had these parts."""
     batch = ShardBatch({shard: queued(*of, end=len(of))})
-    return changes.rebuild_events(shard, batch, held, published)
+    return changes.build_events_again(shard, batch, stored, published)
 
 
 def read(*of: Part) -> list[PartView]:
@@ -81,14 +81,14 @@ def test_events() -> None:
 
 def test_an_event_carries_its_rounds_trace() -> None:
     """Told at once or recalled after a crash, the same; its value knows nothing of it."""
-    untold = part((5, "a"), (6, "b"))
+    unannounced = part((5, "a"), (6, "b"))
     traces = [Trace(f"00-{n:032x}-{n:016x}-01", "vendor=1") for n in (1, 2)]
     rounds = [
         msgspec.structs.replace(each, trace=trace)
-        for each, trace in zip(untold.rounds, traces, strict=True)
+        for each, trace in zip(unannounced.rounds, traces, strict=True)
     ]
-    some = replace(untold, rounds=rounds)
-    change, plain = applied(nothing(2), some, end=1), applied(nothing(2), untold, end=1)
+    some = replace(unannounced, rounds=rounds)
+    change, plain = applied(nothing(2), some, end=1), applied(nothing(2), unannounced, end=1)
     again = rebuilt(3, [some], after(change, "a", "b"), published=0)
     assert [each.trace for each in change.events] == traces
     assert list(again) == list(change.events)
@@ -100,8 +100,8 @@ def test_an_event_carries_its_rounds_trace() -> None:
 def test_row_already_in_the_belief_changes_nothing() -> None:
     """The same round again, and an older one: no record, no event, and bits that say so."""
     first = applied(nothing(2), part((5, "ab")), end=1)
-    held = after(first, "a", "b", "c")
-    again = applied(held, part((5, "a"), (4, "b"), (6, "c")), end=2)
+    stored = after(first, "a", "b", "c")
+    again = applied(stored, part((5, "a"), (4, "b"), (6, "c")), end=2)
     assert again.rows == 3
     assert again.fresh == 1
     assert [player for player, _ in again.beliefs] == [("a", "c")]
@@ -117,26 +117,26 @@ def test_same_player_on_two_ladders() -> None:
 def test_part_of_no_rows_moves_the_position_only() -> None:
     """As a foreign message does."""
     alone = ShardBatch({3: [QueuedPart(4, 0)]})
-    foreign = changes.computed(alone, {3: nothing(0, Position(4))})[3]
+    foreign = changes.compute_changes(alone, {3: nothing(0, Position(4))})[3]
     for change in (foreign, applied(nothing(0, Position(4)), part((5, "")), end=5)):
         assert change.position == Position(5, 4, b"", tail=0)
         assert not change.beliefs
         assert not change.events
 
 
-def test_recalled_events_are_those_of_the_call() -> None:
+def test_rebuilt_events_are_those_of_the_call() -> None:
     """Byte for byte, from the fresh rows and the beliefs left behind."""
     before = after(applied(nothing(2), part((5, "ab")), end=1), "b", "c", "d")
     some = part((5, "b"), (7, "c")), part((8, "d"))
     change = applied(before, *some, end=3)
-    held = after(change, "b", "c", "d")
-    held = StoredShard(held.position, [before.records[0], *held.records[1:]])
-    again = rebuilt(3, some, held, published=0)
+    stored = after(change, "b", "c", "d")
+    stored = StoredShard(stored.position, [before.records[0], *stored.records[1:]])
+    again = rebuilt(3, some, stored, published=0)
     assert list(again) == list(change.events)
     assert len(again) == 2
 
 
-def test_recall_leaves_out_what_is_published() -> None:
+def test_rebuilt_events_leave_out_what_is_published() -> None:
     """A call that began before c: its first parts' events are out already."""
     some = part((5, "a")), part((6, "b"))
     change = applied(nothing(2), *some, end=2)
@@ -145,11 +145,11 @@ def test_recall_leaves_out_what_is_published() -> None:
 
 
 @pytest.mark.parametrize("fresh", [b"", b"\xff\xff"])
-def test_recall_of_other_rows_than_the_log_has(fresh: bytes) -> None:
+def test_events_of_other_rows_than_the_log_has(fresh: bytes) -> None:
     """Store and log do not belong together: an error, no guess."""
-    held = StoredShard(Position(1, 0, fresh), [None, None])
+    stored = StoredShard(Position(1, 0, fresh), [None, None])
     with pytest.raises(Disagreement):
-        rebuilt(0, [part((5, "ab"))], held, published=0)
+        rebuilt(0, [part((5, "ab"))], stored, published=0)
 
 
 def test_record_of_another_version() -> None:
@@ -194,13 +194,13 @@ def test_players_who_repeat_in_a_call(seed: int) -> None:
         events.append(list(change.events))
     batch = ShardBatch({3: queued(*parts, end=len(parts))})
     assert len(batch.players[3]) < len(batch.rows)
-    change = changes.computed(batch, {3: nothing(len(batch.players[3]))})[3]
+    change = changes.compute_changes(batch, {3: nothing(len(batch.players[3]))})[3]
     assert dict(change.beliefs) == one_by_one
     assert len(change.beliefs) == len(one_by_one)
     assert list(change.events) == [event for some in events for event in some]
-    held = StoredShard(change.position, [one_by_one.get(p) for p in batch.players[3]])
+    stored = StoredShard(change.position, [one_by_one.get(p) for p in batch.players[3]])
     for published in range(len(parts) + 1):
-        again = rebuilt(3, parts, held, published)
+        again = rebuilt(3, parts, stored, published)
         assert list(again) == [event for some in events[published:] for event in some]
 
 
@@ -217,11 +217,11 @@ def test_players_of_several_shards_who_repeat() -> None:
     assert [[name for _, name in players] for players in batch.players.values()] == [
         list("abc"), list("def"), ["g"],
     ]  # fmt: skip
-    held = {shard: nothing(len(players)) for shard, players in batch.players.items()}
-    together = changes.computed(batch, held)
+    stored = {shard: nothing(len(players)) for shard, players in batch.players.items()}
+    together = changes.compute_changes(batch, stored)
     assert list(together) == [1, 4, 6]
     for shard, change in together.items():
-        (alone,) = changes.computed(batch.take([shard]), held).values()
+        (alone,) = changes.compute_changes(batch.take([shard]), stored).values()
         assert change == alone
         assert list(change.events) == list(alone.events)
     assert [len(each.position.fresh) for each in together.values()] == [1 + 8, 1, 1 + 8]

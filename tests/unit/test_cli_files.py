@@ -34,7 +34,7 @@ def lines(path: Path, rounds: Sequence[bytes]) -> str:
 def test_one_invalid_round_is_one(tmp_path: Path) -> None:
     """And what is said of others is true."""
     bad = as_json(round_id="")
-    for rounds, told in (
+    for rounds, expected in (
         ([bad], "1 round was invalid, and there was no other"),
         ([bad, bad], "2 rounds were invalid, and there was no other"),
         ([bad, ROUNDS[0]], "1 round was invalid; the other one was taken"),
@@ -42,12 +42,12 @@ def test_one_invalid_round_is_one(tmp_path: Path) -> None:
     ):
         result = run("rate", lines(tmp_path / "a.jsonl", rounds))
         assert result.exit_code == 1
-        assert result.stderr.splitlines()[-1].endswith(f"a.jsonl: {told}")
+        assert result.stderr.splitlines()[-1].endswith(f"a.jsonl: {expected}")
 
 
 @pytest.mark.parametrize("text", [b"", b"\n \n"])
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
-def test_a_file_without_rounds_is_told(tmp_path: Path, name: str, text: bytes) -> None:
+def test_a_file_without_rounds_is_reported(tmp_path: Path, name: str, text: bytes) -> None:
     """Nothing failed, but nobody wants to look for the reason of an empty result."""
     path = tmp_path / name
     path.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
@@ -57,7 +57,7 @@ def test_a_file_without_rounds_is_told(tmp_path: Path, name: str, text: bytes) -
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("round,player,rank\n1,ann,2\n", "no JSON lines (is it CSV?): each line must be a round"),
         ("\n17\n18\n", "no JSON lines: each line must be a round as a JSON object, but line 2 is"),
@@ -66,7 +66,9 @@ def test_a_file_without_rounds_is_told(tmp_path: Path, name: str, text: bytes) -
         ('[{"round_id": "a"},\n{"round_id": "b"}]', "(is it one JSON array?)"),
     ],
 )
-def test_what_is_no_json_lines_is_told_in_one_line(tmp_path: Path, text: str, told: str) -> None:
+def test_what_is_no_json_lines_is_reported_in_one_line(
+    tmp_path: Path, text: str, expected: str
+) -> None:
     """Not line by line."""
     path = tmp_path / "a.csv"
     path.write_text(text)
@@ -75,7 +77,7 @@ def test_what_is_no_json_lines_is_told_in_one_line(tmp_path: Path, text: str, to
     for words in (["rate", str(path)], ["evaluate", str(path), "--config", str(config)]):
         result = run(*words)
         assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1), result.stderr
-        assert told in result.stderr
+        assert expected in result.stderr
 
 
 def test_one_bad_line_among_others_is_but_that(tmp_path: Path) -> None:
@@ -95,7 +97,7 @@ def test_gzip_is_known_by_its_bytes(tmp_path: Path) -> None:
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
 
 
-def test_a_file_in_reverse_order_is_told(tmp_path: Path) -> None:
+def test_a_file_in_reverse_order_is_reported(tmp_path: Path) -> None:
     """In one line, with the place; now and then a late round is nothing to speak of."""
     backwards = lines(tmp_path / "a.jsonl", ROUNDS[::-1])
     config = tmp_path / "c.json"
@@ -161,8 +163,8 @@ def of_the_stream(rounds: Sequence[bytes]) -> dict[str, Any]:
     for each in rounds:
         log.submit(0, each, received_s=2e9)
     engine.settle()
-    told = [rating_changed_from_json(each.value) for some in log.changed for each in some]
-    return {each.event_id: each for each in told}
+    expected = [rating_changed_from_json(each.value) for some in log.changed for each in some]
+    return {each.event_id: each for each in expected}
 
 
 def test_changes_are_those_of_the_stream(tmp_path: Path) -> None:

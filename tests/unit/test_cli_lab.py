@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stream_rater.cli import app
-from stream_rater.cli.evaluate import brief
+from stream_rater.cli.evaluate import short_run
 from stream_rater.config.errors import Failed
 from stream_rater.config.files import read_rating
 from stream_rater.evaluation.measures import MEASURES
@@ -57,7 +57,7 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(app.main, words)
 
 
-def told(*words: str) -> list[dict[str, Any]]:
+def evaluated(*words: str) -> list[dict[str, Any]]:
     result = run("evaluate", *words, "--format", "json")
     assert (result.exit_code, result.stderr) == (0, "")
     found: list[dict[str, Any]] = json.loads(result.stdout)
@@ -68,7 +68,7 @@ def test_evaluate_gives_an_object_for_each_configuration(write: Write) -> None:
     """With the measures, times and speed; from the second on with differences to the first."""
     files = write("a.jsonl", rounds(40)), write("b.jsonl", rounds(50))
     configs = write("one.json", MMR), write("two.json", MMR | {"weight_limit": 0.5})
-    rows = told(*files, "--config", configs[0], "--config", configs[1])
+    rows = evaluated(*files, "--config", configs[0], "--config", configs[1])
     assert [(row["file"], row["config"]) for row in rows] == [
         ("a.jsonl", "one.json"), ("a.jsonl", "two.json"),
         ("b.jsonl", "one.json"), ("b.jsonl", "two.json"),
@@ -87,11 +87,11 @@ def test_evaluate_gives_an_object_for_each_configuration(write: Write) -> None:
     assert gap["low"] <= gap["mean"] <= gap["high"]
 
 
-def test_evaluate_trains_on_as_much_as_told(write: Write) -> None:
+def test_evaluate_trains_on_as_much_as_asked(write: Write) -> None:
     """One configuration alone, streamed, is scored as beside another one."""
     file, config = write("a.jsonl", rounds(40)), write("one.json", MMR)
-    alone = told(file, "--config", config, "--train", "0.5")[0]
-    beside = told(file, "--config", config, config, "--train", "0.5")[1]
+    alone = evaluated(file, "--config", config, "--train", "0.5")[0]
+    beside = evaluated(file, "--config", config, config, "--train", "0.5")[1]
     assert alone["scored_rounds"] == beside["scored_rounds"] == 20
     assert [alone[m] for m in MEASURES] == [beside[m] for m in MEASURES]
 
@@ -101,7 +101,8 @@ def test_evaluate_scores_what_is_shown(write: Write) -> None:
     file = write("a.jsonl", rounds(60))
     config = write("one.json", MMR | {"display": {"minus_sigma": 3}})
     usual, mu, shown = (
-        told(file, "--config", config, *by)[0] for by in ((), ("--by", "mu"), ("--by", "display"))
+        evaluated(file, "--config", config, *by)[0]
+        for by in ((), ("--by", "mu"), ("--by", "display"))
     )
     assert [usual[m] for m in MEASURES] == [mu[m] for m in MEASURES]
     assert shown["kendall_tau"] != mu["kendall_tau"] and shown["log_loss"] == mu["log_loss"]
@@ -120,12 +121,12 @@ def test_evaluate_shows_a_table(write: Write) -> None:
 def test_evaluate_has_no_number_where_nothing_was_scored(write: Write) -> None:
     """Null in JSON, a dash in the table."""
     file, config = write("a.jsonl", rounds(2)), write("one.json", MMR)
-    row = told(file, "--config", config)[0]
+    row = evaluated(file, "--config", config)[0]
     assert row["pair_inversion"] is None and row["pair_inversion_all"] is not None
     assert "–" in run("evaluate", file, "--config", config).stdout
 
 
-def test_evaluate_takes_the_valid_rounds_and_tells_of_the_others(write: Write) -> None:
+def test_evaluate_takes_the_valid_rounds_and_reports_the_others(write: Write) -> None:
     """With the line, on stderr; the exit code is 1."""
     file = write("a.jsonl", [*rounds(3), {"round_id": "x"}, rounds(1)[0]])
     result = run("evaluate", file, "--config", write("one.json", MMR), "--format", "json")
@@ -161,7 +162,7 @@ def test_tune_writes_a_configuration_that_evaluate_takes(write: Write, tmp_path:
     assert json.loads(run(*words).stdout) == json.loads(out.read_bytes())
 
 
-def test_tune_tells_a_variance_factor_that_evaluate_takes(write: Write, tmp_path: Path) -> None:
+def test_tune_prints_a_variance_factor_that_evaluate_takes(write: Write, tmp_path: Path) -> None:
     """With it the winners of the second part are foretold as well as was said."""
     file, out = write("a.jsonl", rounds(120)), tmp_path / "tuned.json"
     words = ["tune", file, "--system", "glicko", "--train", "0.5", "--trials", "12",
@@ -171,7 +172,9 @@ def test_tune_tells_a_variance_factor_that_evaluate_takes(write: Write, tmp_path
     assert found is not None, said
     for factor, loss in (("1", found[2]), (found[1], found[3])):
         options = ("--config", str(out), "--train", "0.5", "--variance-factor", factor)
-        assert told(file, *options)[0]["winner_log_loss"] == pytest.approx(float(loss), abs=1e-3)
+        assert evaluated(file, *options)[0]["winner_log_loss"] == pytest.approx(
+            float(loss), abs=1e-3
+        )
 
 
 def test_evaluate_shows_and_draws_calibration(write: Write, tmp_path: Path) -> None:
@@ -181,7 +184,7 @@ def test_evaluate_shows_and_draws_calibration(write: Write, tmp_path: Path) -> N
     words = ["evaluate", file, "--config", config, "--calibration", "--diagram", str(picture)]
     shown = run(*words)
     assert shown.exit_code == 0, shown.stderr
-    bins = told(file, "--config", config)[0]["calibration"]
+    bins = evaluated(file, "--config", config)[0]["calibration"]
     assert sum(each["sides"] for each in bins) == 54 * 6
     assert sum(each["sides"] * each["won"] for each in bins) == pytest.approx(54.0)
     for each in bins:
@@ -280,7 +283,7 @@ def test_a_brief_run_looks_for_no_garbage() -> None:
     """And leaves the interpreter as it was, even when it fails."""
     gc.enable()
     before_s = sys.getswitchinterval()
-    with pytest.raises(Failed), brief():
+    with pytest.raises(Failed), short_run():
         assert not gc.isenabled() and sys.getswitchinterval() < before_s
         raise Failed
     assert gc.isenabled() and sys.getswitchinterval() == before_s
@@ -317,7 +320,7 @@ def test_evaluate_reads_a_file_as_its_corrections_make_it(write: Write) -> None:
     ours = write("a.jsonl", [*season[:40], *corrections(), *season[40:]])
     hand = write("b.jsonl", by_hand(season))
     for configs in ([config], [config, config]):
-        mine, theirs = told(ours, "--config", *configs), told(hand, "--config", *configs)
+        mine, theirs = evaluated(ours, "--config", *configs), evaluated(hand, "--config", *configs)
         for one, other in zip(mine, theirs, strict=True):
             assert [one[m] for m in (*MEASURES, "rounds", "scored_rounds", "results")] == [
                 other[m] for m in (*MEASURES, "rounds", "scored_rounds", "results")
@@ -334,11 +337,11 @@ def test_evaluate_reads_corrections_from_standard_input(write: Write) -> None:
         [sys.executable, "-m", "stream_rater", *words], input=file.read_bytes(),
         capture_output=True, check=True,
     )  # fmt: skip
-    (piped,), (read,) = json.loads(done.stdout), told(str(file), "--config", config)
+    (piped,), (read,) = json.loads(done.stdout), evaluated(str(file), "--config", config)
     assert [piped[m] for m in (*MEASURES, "rounds")] == [read[m] for m in (*MEASURES, "rounds")]
 
 
-def test_evaluate_tells_of_refused_corrections_once(write: Write) -> None:
+def test_evaluate_reports_rejected_corrections_once(write: Write) -> None:
     """With their line and code; the others count."""
     unknown = corrections()[0] | {"round_id": "no"}
     file = write("a.jsonl", [{"round_id": "x"}, *rounds(30), unknown, corrections()[0]])

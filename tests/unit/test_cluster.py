@@ -94,21 +94,21 @@ def events(*names: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("seen", "told"),
+    ("seen", "problem"),
     [
         (("a", "b"), "0 lost, 0 doubled"),
         (("a",), "1 lost, 0 doubled"),
         (("a", "b", "b"), "0 lost, 1 doubled"),
     ],
 )
-def test_what_is_lost_or_doubled_fails(tmp_path: Path, seen: tuple[str, ...], told: str) -> None:
+def test_what_is_lost_or_doubled_fails(tmp_path: Path, seen: tuple[str, ...], problem: str) -> None:
     """And what is neither does not."""
     with Played("nowhere:1", tmp_path, rounds=2, expected=2, phase=Phase(0.0)) as load:
         load.phase.take(events(*seen), 1.8e9)
         if len(seen) == len(set(seen)) == load.expected:
-            assert told in load.finish()
+            assert problem in load.finish()
         else:
-            with pytest.raises(Failed, match=told):
+            with pytest.raises(Failed, match=problem):
                 load.finish()
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from numba.core import runtime as numba_runtime
 
-from stream_rater.config.ladders import Ladder, one_ladder
+from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.pool import Pool
 from stream_rater.runtime import selfcheck
@@ -37,7 +37,7 @@ def in_use() -> int:
 
 def rate(config: RatingConfig) -> None:
     """Some rounds with ties, a team and who did not finish."""
-    reader, pool = Reader(one_ladder(config)), Pool(Ladder(rating=config))
+    reader, pool = Reader(any_ladder(config)), Pool(Ladder(rating=config))
     for number, size in enumerate(SIZES):
         pool.rate(reader.read(selfcheck._round(number, max(size, 3)), received_s=math.inf), number)
 

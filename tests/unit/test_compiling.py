@@ -17,7 +17,7 @@ from stream_rater.columns.compile_progress import CompileLog, CompileProgress, N
 from stream_rater.columns.compiling import SharedCache, Watcher
 
 
-class Told(Watcher):
+class Recorder(Watcher):
     """Remembers."""
 
     def __init__(self) -> None:
@@ -49,9 +49,9 @@ class Cache:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
     """What is told meanwhile."""
-    watcher = Told()
+    watcher = Recorder()
     monkeypatch.setattr(compiling, "watchers", [watcher])
     monkeypatch.setattr(SharedCache, "declared", SharedCache.declared)
     monkeypatch.setattr(SharedCache, "ready", set(SharedCache.ready))
@@ -84,46 +84,46 @@ def other(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
         process.kill()
 
 
-def test_what_is_in_the_cache_is_loaded_without_a_word(tmp_path: Path, told: Told) -> None:
+def test_what_is_in_the_cache_is_loaded_without_a_word(tmp_path: Path, recorder: Recorder) -> None:
     """And without a lock."""
     cache = SharedCache(Cache(tmp_path), "k")
     (tmp_path / "kept").write_text("ours")
     assert cache.load_overload((), None) == "ours"
-    assert told.events == [] and not (tmp_path / compiling.LOCK_FILE).exists()
+    assert recorder.events == [] and not (tmp_path / compiling.LOCK_FILE).exists()
 
 
-def test_a_kernel_is_compiled_once(tmp_path: Path, told: Told) -> None:
+def test_a_kernel_is_compiled_once(tmp_path: Path, recorder: Recorder) -> None:
     """And then it is there for others."""
     cache = SharedCache(Cache(tmp_path), "k")
     assert cache.load_overload((), None) is None
     cache.save_overload((), "ours")
     assert SharedCache(Cache(tmp_path), "k").load_overload((), None) == "ours"
-    assert told.events == ["compiling k", "compiled k"]
+    assert recorder.events == ["compiling k", "compiled k"]
 
 
 def test_who_waits_for_another_process_loads_what_it_compiled(
-    tmp_path: Path, told: Told, other: "subprocess.Popen[str]"
+    tmp_path: Path, recorder: Recorder, other: "subprocess.Popen[str]"
 ) -> None:
     """It never compiles the same kernel."""
 
     def waiting(kernel: str) -> None:  # by then the lock is known to be taken
-        told.events.append(f"waiting {kernel}")
+        recorder.events.append(f"waiting {kernel}")
         assert other.stdin is not None
         other.stdin.write("\n")
         other.stdin.flush()
 
-    told.waiting = waiting  # type: ignore[method-assign]
+    recorder.waiting = waiting  # type: ignore[method-assign]
     assert SharedCache(Cache(tmp_path), "k").load_overload((), None) == "theirs"
-    assert told.events == ["waiting k"]
+    assert recorder.events == ["waiting k"]
 
 
 def test_a_process_that_died_holds_no_lock(
-    tmp_path: Path, told: Told, other: "subprocess.Popen[str]"
+    tmp_path: Path, recorder: Recorder, other: "subprocess.Popen[str]"
 ) -> None:
     """Whoever waited for it compiles the kernel."""
-    with patch.object(told, "waiting", lambda _: other.kill()):
+    with patch.object(recorder, "waiting", lambda _: other.kill()):
         assert SharedCache(Cache(tmp_path), "k").load_overload((), None) is None
-    assert told.events == ["compiling k"]
+    assert recorder.events == ["compiling k"]
 
 
 def test_kernels_of_the_package_have_such_caches(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def season(stream: io.StringIO, seconds: int) -> list[str]:
     return stream.getvalue().splitlines()
 
 
-def test_progress_is_told_now_and_then() -> None:
+def test_progress_is_reported_now_and_then() -> None:
     """In lines where it is no terminal; nothing while nothing takes long."""
     assert season(io.StringIO(), 2) == []
     assert season(io.StringIO(), 14) == [
@@ -181,7 +181,7 @@ def test_progress_is_one_line_on_a_terminal() -> None:
     assert text.endswith("\r\x1b[2K")
 
 
-def test_a_notebook_is_told_where_it_looks(
+def test_a_notebook_shows_progress_where_it_looks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On what is standard error then; by one watcher, however many ladders are made."""
@@ -207,8 +207,8 @@ def test_a_notebook_is_told_where_it_looks(
 
 def test_the_service_logs_it() -> None:
     """By fields."""
-    told: list[tuple[str, dict[str, Any]]] = []
-    watcher = CompileLog(lambda event, **fields: told.append((event, fields)), lambda: 1.0)
+    recorder: list[tuple[str, dict[str, Any]]] = []
+    watcher = CompileLog(lambda event, **fields: recorder.append((event, fields)), lambda: 1.0)
     watcher.compiling("stage", 1, 99)
     watcher.compiling("stage", 2, 99)
-    assert told == [("compiling kernels", {"number": 1, "most": 99})]
+    assert recorder == [("compiling kernels", {"number": 1, "most": 99})]

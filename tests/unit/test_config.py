@@ -237,8 +237,8 @@ def test_settings_from_the_environment() -> None:
 )
 def test_a_misspelt_variable_is_refused_with_the_nearest_name(variable: str, nearest: str) -> None:
     """Else the service would run by a default that nobody wanted."""
-    told = refusal(files.read_settings, None, {variable: "7"})
-    assert told.startswith(f"environment: {variable} is no setting; the nearest is {nearest}")
+    reported = refusal(files.read_settings, None, {variable: "7"})
+    assert reported.startswith(f"environment: {variable} is no setting; the nearest is {nearest}")
 
 
 def test_the_environment_overrides_the_file(write: Write) -> None:
@@ -258,10 +258,10 @@ def test_bad_environment(value: str) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"system":"elommr"}', "{}"])
-def test_who_names_no_system_is_told_which_there_are(write: Write, text: str) -> None:
+def test_who_names_no_system_sees_which_there_are(write: Write, text: str) -> None:
     """All of them, in the line about the mistake."""
-    told = refusal(files.read_rating, write("c.json", text))
-    assert told.endswith(
+    reported = refusal(files.read_rating, write("c.json", text))
+    assert reported.endswith(
         "; the systems are bar, codeforces, elo, elo-mmr, elo-mmx, elo-r, glicko, pairwise-elo, "
         "plackett-luce, thurstone, topcoder, trueskill, two-moment"
     )
@@ -279,7 +279,7 @@ def test_unknown_settings_are_refused(write: Write) -> None:
 def test_the_services_ladders(write: Write) -> None:
     """`ladders` is a path; without one, every ladder has the default parameters."""
     path = write("ladders.toml", LADDERS)
-    named = files.service_ladders(Settings(ladders=str(path)))
+    named = files.ladders_of_settings(Settings(ladders=str(path)))
     assert named == files.read_ladders(path)
-    anything = files.service_ladders(Settings()).find("anything")
+    anything = files.ladders_of_settings(Settings()).find("anything")
     assert anything == Terms(DEFAULT_RATING, Limits())

@@ -30,7 +30,7 @@ def test_the_bases_of_the_dockerfile() -> None:
     assert bases("FROM a:1 AS one\nFROM one AS two\nFROM scratch\n") == ["a:1"]
 
 
-def test_a_base_is_made_of_what_its_name_tells() -> None:
+def test_a_base_is_made_of_what_its_name_says() -> None:
     """Or not at all."""
     assert base.read_name("docker.io/library/python:3.11-slim-bookworm") == ("3.11", "bookworm")
     assert base.read_name("host/python:3.12.4-slim-trixie") == ("3.12", "trixie")
@@ -42,12 +42,12 @@ def test_pips_settings_are_lent_to_a_build(tmp_path: Path) -> None:
     """What leads to packages; folders of this machine do not."""
     authorities = tmp_path / "ca.pem"
     authorities.write_text("x")
-    told = (
+    reported = (
         ":env:.timeout='180'\nglobal.timeout='15'\nglobal.index-url='index'\n"
         f"global.cert='{authorities}'\nglobal.find-links='\\n/wheels\\nfile://x'\n"
         "install.user='true'\n"
     )
-    settings = pip_settings.read(told)
+    settings = pip_settings.read(reported)
     assert settings["timeout"] == "180"
     lines = pip_settings.as_file(settings).splitlines()
     assert lines[0] == "[global]"
@@ -73,13 +73,13 @@ def test_names_are_spelt_as_in_locks() -> None:
 
 def test_kafkas_variables_are_its_properties() -> None:
     """As Apache's image reads them."""
-    told = properties(
+    reported = properties(
         {"KAFKA_LOG_DIRS": "/x", "KAFKA_A__B___C": "1", "KAFKA_HEAP_OPTS": "-Xmx1g", "HOME": "/"}
     )
-    assert told == "a_b-c=1\nlog.dirs=/x\n"
+    assert reported == "a_b-c=1\nlog.dirs=/x\n"
 
 
-def test_a_failed_check_is_told_and_counted() -> None:
+def test_a_failed_check_is_reported_and_counted() -> None:
     """And the next one is still made."""
     report = Report("test", out=io.StringIO())
 
@@ -132,9 +132,9 @@ def test_an_image_is_made_when_it_would_be_another(tmp_path: Path, had: str) -> 
     engine = NoEngine({one.name: labels[had]} if had in labels else {})
     if had == "older":
         program.write_bytes(b"2")
-    told: list[str] = []
-    made = servers.ensure(engine, one, told.append)
-    assert made == (had in ("none", "older")) == bool(told)
+    reported: list[str] = []
+    made = servers.ensure(engine, one, reported.append)
+    assert made == (had in ("none", "older")) == bool(reported)
     assert (("image", "rm") in engine.asked) == (had == "older")
     assert any(each[0] == "import" for each in engine.asked) == made
 
@@ -188,7 +188,7 @@ def answer(body: bytes, correlation_id: int = 7) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("told", "seen"),
+    ("reported", "seen"),
     [
         (answer(struct.pack(">h", 35)), False),  # refused
         (answer(struct.pack(">h", 0), correlation_id=8), False),  # to another request
@@ -198,12 +198,12 @@ def answer(body: bytes, correlation_id: int = 7) -> bytes:
     ],
 )
 def test_a_broker_that_does_not_work_is_not_ready(
-    told: bytes, seen: object, monkeypatch: pytest.MonkeyPatch
+    reported: bytes, seen: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The probe of the servers here, as the image's command calls it."""
     monkeypatch.setitem(sys.modules, "kafka_probe", kafka_probe)
     with socketserver.TCPServer(("127.0.0.1", 0), Broker) as server:
-        server.answer = told  # type: ignore[attr-defined]
+        server.answer = reported  # type: ignore[attr-defined]
         threading.Thread(target=server.handle_request, daemon=True).start()
         address = f"127.0.0.1:{server.server_address[1]}"
         if seen is False:

@@ -113,7 +113,7 @@ TWICE = [{"player": "ann", "rank": 1}, {"player": "ann", "rank": 2}]
 
 
 @pytest.mark.parametrize(
-    ("round_", "code", "told"),
+    ("round_", "code", "message"),
     [
         ("{", 1, "malformed: "),
         ("[1]", 1, "give the round as one JSON object"),
@@ -126,19 +126,19 @@ TWICE = [{"player": "ann", "rank": 1}, {"player": "ann", "rank": 2}]
         ({"round_id": "r1", "ladder": "m", "standings": TWICE}, 2, "of ladder 'm', not of 'l'"),
     ],
 )
-def test_a_bad_round_is_told_with_its_file(
-    kafka: Kafka, tmp_path: Path, round_: Any, code: int, told: str
+def test_a_bad_round_is_reported_with_its_file(
+    kafka: Kafka, tmp_path: Path, round_: Any, code: int, message: str
 ) -> None:
     """In one line, before anything is sent."""
     path = written(tmp_path, round_)
     result = run("amend", "l", path)
     (line,) = result.stderr.splitlines()
-    assert result.exit_code == code and line.startswith(f"stream-rater: {path}") and told in line
+    assert result.exit_code == code and line.startswith(f"stream-rater: {path}") and message in line
     assert kafka.sent == []
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         (["void", "l", ""], 1, "bad-id: round_id: empty"),
         (["void", "l", "x" * 129], 1, "bad-id: round_id: over 128 bytes"),
@@ -154,15 +154,15 @@ def test_a_bad_round_is_told_with_its_file(
         (["void", "l", b"r\xff".decode("utf-8", "surrogateescape")], 2, "ids must be UTF-8"),
     ],
 )
-def test_what_is_wrong_is_one_line(kafka: Kafka, words: list[str], code: int, told: str) -> None:
+def test_what_is_wrong_is_one_line(kafka: Kafka, words: list[str], code: int, message: str) -> None:
     """With the place and the cure; nothing is sent."""
     result = run(*words)
     (line,) = result.stderr.splitlines()
     assert (result.exit_code, kafka.sent, result.stdout) == (code, [], "")
-    assert line.startswith("stream-rater: ") and told in line
+    assert line.startswith("stream-rater: ") and message in line
 
 
-def test_a_ladder_that_is_not_configured_is_told(
+def test_a_ladder_that_is_not_configured_is_reported(
     kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the file to put it in."""

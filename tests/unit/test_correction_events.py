@@ -28,18 +28,18 @@ def headers() -> Table:
     return header
 
 
-def told(
-    cause: CorrectionCause = VOIDED, tell: np.ndarray = EVERYBODY, rule: RatingRule = RULE,
+def published(
+    cause: CorrectionCause = VOIDED, chosen: np.ndarray = EVERYBODY, rule: RatingRule = RULE,
     ladder: str = "l:1",
 ) -> tuple[list[Event], list[RatingChanged]]:  # fmt: skip
     """The events as they travel, and as they are read."""
-    events = correction_events(3, ladder, cause, TIME, rule, PLAYERS, headers(), tell)
+    events = correction_events(3, ladder, cause, TIME, rule, PLAYERS, headers(), chosen)
     return events, [rating_changed_from_json(each.value) for each in events]
 
 
 def test_a_whole_event() -> None:
     """Every field: what was last told, what holds now, and why."""
-    (event, *_), (changed, *_) = told()
+    (event, *_), (changed, *_) = published()
     shown, before = RULE.rating(1612.5, 91.0), RULE.rating(1700.0, 95.0)
     assert changed == RatingChanged(
         event_id="l%3A1:correction:40:ann", ladder="l:1", player="ann", round_id="r-1",
@@ -53,24 +53,24 @@ def test_a_whole_event() -> None:
 
 def test_what_is_null_and_what_is_left_out() -> None:
     """Rank and performance are null. A correction about no single round names none."""
-    (event, *_), _ = told(CorrectionCause(cause="player-removed", offset=9))
+    (event, *_), _ = published(CorrectionCause(cause="player-removed", offset=9))
     fields = msgspec.json.decode(event.value)
     assert (fields["rank"], fields["performance"], fields["round_id"]) == (None, None, "")
     assert fields["correction"] == {"cause": "player-removed", "offset": 9}
     assert "season" not in fields
 
 
-def test_who_is_told() -> None:
+def test_whose_events_are_published() -> None:
     """Those who are chosen, in order, each under the own key."""
-    events, changed = told(tell=np.array([False, True, False, True]))
+    events, changed = published(chosen=np.array([False, True, False, True]))
     assert [each.player for each in changed] == ["b:b", "%"]
     assert [each.key for each in events] == [b"l%3A1:b%3Ab", b"l%3A1:%25"]
-    assert told(tell=~EVERYBODY) == ([], [])
+    assert published(chosen=~EVERYBODY) == ([], [])
 
 
 def test_who_is_provisional_again() -> None:
     """Whoever has too few rounds left."""
-    _, changed = told()
+    _, changed = published()
     assert [each.rounds for each in changed] == headers()["rounds"].tolist()
     assert [each.provisional for each in changed] == [False, False, True, True]
 
@@ -79,7 +79,7 @@ def test_who_is_provisional_again() -> None:
 def test_ratings_are_those_of_rounds(floor: float | None) -> None:
     """By the ladder's rule, bit for bit: a later round's event begins where this one ends."""
     rule = rule_of(EloMMR(weight_limit=0.2, sigma_limit=80.0, floor=floor))
-    _, changed = told(rule=rule)
+    _, changed = published(rule=rule)
     of, header = np.zeros(len(PLAYERS), np.int64), headers()
     for prefix in ("", "previous_"):
         shown = ratings([rule], of, header[f"{prefix}mu"], header[f"{prefix}sigma"]).tolist()
@@ -88,7 +88,7 @@ def test_ratings_are_those_of_rounds(floor: float | None) -> None:
 
 def test_no_id_is_that_of_a_round() -> None:
     """Whatever rounds and players are called."""
-    ids = {each.event_id for each in told(ladder="l")[0]}
-    ids |= {each.event_id for each in told(msgspec.structs.replace(VOIDED, offset=4))[0]}
+    ids = {each.event_id for each in published(ladder="l")[0]}
+    ids |= {each.event_id for each in published(msgspec.structs.replace(VOIDED, offset=4))[0]}
     assert len(ids) == 2 * len(PLAYERS)
     assert all(each.count(b":") == 3 for each in ids)

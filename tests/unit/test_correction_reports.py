@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.runtime.correction_reports import AT_MOST, LOG_EVERY_S, CorrectionReports
+from stream_rater.runtime.correction_reports import LOG_EVERY_S, MAX_UNFINISHED, CorrectionReports
 from stream_rater.runtime.lag import Lag
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
 
@@ -48,8 +48,8 @@ def test_progress_is_below_one_until_all_is_sent() -> None:
     assert reports.progress(1) == 1.0
     reports.progressed("eu", 1, 90, 0.25)
     reports.progressed("us", 2, 40, 1.0)
-    assert [reports.progress(p) for p in (0, 1, 2)] == [1.0, 0.25, AT_MOST]
-    reports.keep({2})
+    assert [reports.progress(p) for p in (0, 1, 2)] == [1.0, 0.25, MAX_UNFINISHED]
+    reports.keep_only({2})
     reports.done("us", 2, 40, 0)
     assert [reports.progress(p) for p in (1, 2)] == [1.0, 1.0]
 

@@ -17,9 +17,9 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.operations import submit
 from stream_rater.pipeline.estimator.estimator import Estimator
-from stream_rater.pipeline.ladder_history import notes
+from stream_rater.pipeline.ladder_history import encode_histories
 from stream_rater.pipeline.ports import Effect
-from stream_rater.replay.corrected import judged
+from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import records_of
 from tests.rounds import as_json, ranked
 
@@ -63,8 +63,8 @@ LINES = [
 def verdicts(ladders: Ladders) -> dict[int, str]:
     """The codes of a file's refused corrections, by line."""
     lines = [json.dumps(each).encode() for each in LINES]
-    found = judged(lambda: records_of(lines), ladders, 100)
-    return {place: each.code for (_, place), each in found.refusals.items()}
+    found = verdicts_of_log(lambda: records_of(lines), ladders, 100)
+    return {place: each.code for (_, place), each in found.rejections.items()}
 
 
 def test_the_offset_of_a_correction_decides() -> None:
@@ -127,18 +127,22 @@ def test_the_estimator_comes_to_the_same_verdicts() -> None:
         log = worked(ladders, log_of([*LINES[:1], *LINES[2:]]))
         found = {each.record.offset: each.code for each in log.rejected}
         lines = [json.dumps(each).encode() for each in [*LINES[:1], *LINES[2:]]]
-        due = judged(lambda lines=lines: records_of(lines), ladders, 100_000)  # type: ignore[misc]
-        assert found == {place: each.code for (_, place), each in due.refusals.items()}
+        due = verdicts_of_log(
+            lambda lines=lines: records_of(lines),  # type: ignore[misc]
+            ladders,
+            100_000,
+        )
+        assert found == {place: each.code for (_, place), each in due.rejections.items()}
         assert len(log.rejected) == len(found)
         assert log.estimators.committed == {0: len(lines)}
-        noted = [each.offset for some in log.read().corrections.values() for each in some]
-        assert not set(noted) & {offset for offset, code in found.items() if code == CODE}
+        recorded = [each.offset for some in log.read().corrections.values() for each in some]
+        assert not set(recorded) & {offset for offset, code in found.items() if code == CODE}
 
 
 def test_a_worker_with_another_file_refuses_nothing() -> None:
     """The file that all others have takes corrections: what this one says does not count."""
     log = log_of([a_round(0), correction("round-voided", round_id="r0"), a_round(1)])
-    log.write(notes("noted", {"l": ladders_of((1, "accepted")).history("l")}))
+    log.write(encode_histories("noted", {"l": ladders_of((1, "accepted")).history("l")}))
     ours = ladders_of((1, "refused"))
     assert ours.history("l")[0] == ladders_of().history("l")[0]
     worked(ours, log)

@@ -12,7 +12,7 @@ def test_every_unit_can_be_drawn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unit", "value", "told"),
+    ("unit", "value", "expected"),
     [
         ("cpm", 36.0, "36/min"),
         ("cps", 0.6, "0.6/s"),
@@ -21,12 +21,12 @@ def test_every_unit_can_be_drawn() -> None:
         ("short", 2_500_000.0, "2.5M"),
     ],
 )
-def test_counts_are_no_thousandths(unit: str, value: float, told: str) -> None:
+def test_counts_are_no_thousandths(unit: str, value: float, expected: str) -> None:
     """`600m/s` is six in ten seconds, which nobody reads off it."""
-    assert FORMATS[unit](value) == told
+    assert FORMATS[unit](value) == expected
 
 
-def test_rare_rejections_are_told_by_the_minute() -> None:
+def test_rare_rejections_are_reported_by_the_minute() -> None:
     """As the unit says, so the query."""
     (panel,) = (each for each in panels("1m") if each.title == "Rejections by code")
     assert panel.unit == "cpm"

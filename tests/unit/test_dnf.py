@@ -14,7 +14,7 @@ from stream_rater import BadParameters
 from stream_rater import Ladder as InNotebook
 from stream_rater.cli import app
 from stream_rater.config.files import read_ladders
-from stream_rater.config.ladders import Ladder, one_ladder
+from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.rating.parameters import (
     Climbing,
     EloMMR,
@@ -79,8 +79,8 @@ def test_rate_and_the_service_go_by_the_ladders_word(
     (file := tmp_path / "a.jsonl").write_bytes(b"\n".join(ROUNDS))
     (ladders := tmp_path / "l.toml").write_text(text)
     result = run("rate", str(file), "--ladders", str(ladders), "--records")
-    told = [json.loads(line) for line in result.stdout.splitlines()]
-    assert {each["player"]: each["mu"] for each in told} == replayed(configs)
+    printed = [json.loads(line) for line in result.stdout.splitlines()]
+    assert {each["player"]: each["mu"] for each in printed} == replayed(configs)
     engine = Engine(read_ladders(ladders))
     for each in ROUNDS:
         engine.log.submit(0, each, received_s=2e9)
@@ -90,7 +90,7 @@ def test_rate_and_the_service_go_by_the_ladders_word(
         for some in engine.store.beliefs.values()
         for (_, player), data in some.items()
     }
-    assert stored == {each["player"]: each["record"] for each in told}
+    assert stored == {each["player"]: each["record"] for each in printed}
 
 
 def test_the_rules_differ() -> None:
@@ -164,10 +164,10 @@ FINGERPRINTS = {
 def test_workers_of_older_releases_agree(config: RatingConfig) -> None:
     """On ladders that say nothing, so an upgrade does not stop; the other rule is a change."""
     tag = str(config.__struct_config__.tag)
-    (history,) = one_ladder(config).history("any")
+    (history,) = any_ladder(config).history("any")
     assert (fingerprint(config), history) == FINGERPRINTS[tag]
     if isinstance(config, EloMMR | EloMMX | EloR | Climbing):
         word = "tied-last" if isinstance(config, Climbing) else "not-compared"
         other = msgspec.structs.replace(config, dnf=word)
         assert fingerprint(other) != FINGERPRINTS[tag][0]
-        assert one_ladder(other).history("any") != (history,)
+        assert any_ladder(other).history("any") != (history,)

@@ -116,9 +116,9 @@ def test_it_is_the_difference_of_two_ratings(
     result = run("correct", *given, "--dry-run", "--file", file, "--format", "json")
     assert result.exit_code == 0, result.stderr
     moves = [json.loads(line) for line in result.stdout.splitlines()]
-    told = {each.pop("player"): tuple(each.values())[1:] for each in moves}
+    reported = {each.pop("player"): tuple(each.values())[1:] for each in moves}
     due = differences(rated(file), rated(longer))
-    assert told == due
+    assert reported == due
     if words[0] in ("void", "amend", "remove", "merge"):
         assert due, "it does something"
     sizes = [abs(each["difference"]) for each in moves if each["difference"] is not None]
@@ -151,7 +151,7 @@ def test_nobody_moves(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (
             ["void", "l", "no"],
@@ -163,16 +163,18 @@ def test_nobody_moves(tmp_path: Path) -> None:
         (["merge", "l", "p1", "p2"], "player 'p1': bad-merge: "),
     ],
 )
-def test_a_refusal_is_told_by_its_code(tmp_path: Path, words: list[str], told: str) -> None:
+def test_a_rejection_is_reported_by_its_code(
+    tmp_path: Path, words: list[str], reported: str
+) -> None:
     """In one line, after what it would do; nothing on standard output."""
     file = written(tmp_path / "a.jsonl", [*season(), *BEFORE])
     result = run("correct", *words, "--dry-run", "--file", file)
     _, line = result.stderr.splitlines()
     assert (result.exit_code, result.stdout) == (1, "")
-    assert line.startswith("stream-rater: ladder ") and told in line
+    assert line.startswith("stream-rater: ladder ") and reported in line
 
 
-def test_of_a_wave_each_refusal_is_told(tmp_path: Path) -> None:
+def test_of_a_wave_each_rejection_is_reported(tmp_path: Path) -> None:
     """The others are shown; the exit code is 1."""
     file = written(tmp_path / "a.jsonl", season())
     words = ["remove", "l", "p1", "no", "never"]
@@ -183,7 +185,7 @@ def test_of_a_wave_each_refusal_is_told(tmp_path: Path) -> None:
     assert last == "stream-rater: 2 of 4 corrections would be refused"
 
 
-def test_what_waits_is_told_if_it_would_be_refused(tmp_path: Path) -> None:
+def test_what_waits_is_reported_if_it_would_be_rejected(tmp_path: Path) -> None:
     """It is not what was asked for, and no failure."""
     waiting = {"event_type": "round-voided", "ladder": "l", "round_id": "no", "batched": True}
     file = written(tmp_path / "a.jsonl", [*season(), waiting])
@@ -227,7 +229,7 @@ def test_a_live_log_that_is_cut_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     )  # fmt: skip
     why = [""]
     monkeypatch.setattr(live_log, "Admin", lambda _: admin)
-    monkeypatch.setattr(live_log, "noted_ladders", lambda *_: None)
+    monkeypatch.setattr(live_log, "read_ladder_events", lambda *_: None)
     monkeypatch.setattr(live_log, "disagreement", lambda *_, **__: why[0])
     cut = run("correct", "void", "l", "r1", "--dry-run")
     assert cut.exit_code == 1 and f"partition {home} starts at 5: the rounds before" in cut.stderr

@@ -21,8 +21,8 @@ def record(offset: int, value: bytes, partition: int = 0) -> Record:
 
 def verdict(verdicts: RecordValidator, offset: int, value: bytes, partition: int = 0) -> str:
     """`valid`, or the code."""
-    _, (refusal,) = verdicts.decode([record(offset, value, partition)])
-    return "valid" if refusal is None else refusal.code
+    _, (rejection,) = verdicts.decode([record(offset, value, partition)])
+    return "valid" if rejection is None else rejection.code
 
 
 def named(round_id: str, ladder: str = "a") -> bytes:
@@ -39,10 +39,10 @@ def verdicts() -> RecordValidator:
 def test_duplicate_within_the_window(verdicts: RecordValidator) -> None:
     """Same ladder, same round id: rejected, with the place of the first."""
     assert verdict(verdicts, 10, named("r")) == "valid"
-    _, (refusal,) = verdicts.decode([record(15, named("r"))])
-    assert refusal is not None and refusal.code == "duplicate-round"
-    assert "stands at offset 10" in str(refusal)
-    assert (refusal.ladder, refusal.round_id) == ("a", "r")
+    _, (rejection,) = verdicts.decode([record(15, named("r"))])
+    assert rejection is not None and rejection.code == "duplicate-round"
+    assert "stands at offset 10" in str(rejection)
+    assert (rejection.ladder, rejection.round_id) == ("a", "r")
 
 
 def test_beyond_the_window_an_id_is_new(verdicts: RecordValidator) -> None:

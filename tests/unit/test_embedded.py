@@ -23,8 +23,8 @@ def test_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
         turns += 1
         return taken(*machine)
 
-    taken = engine._turn
-    monkeypatch.setattr(engine, "_turn", turn)
+    taken = engine._step
+    monkeypatch.setattr(engine, "_step", turn)
     for number in range(ROUNDS):
         engine.log.submit(
             0, as_json(round_id=f"r{number}", completed_at=day(number)), received_s=2e9

@@ -9,18 +9,18 @@ from stream_rater.operations import demo
 from stream_rater.runtime.embedded import Engine
 
 ROUNDS = 40
-CHEATER = demo.name(demo.CHEATER)
+CHEATER = demo.player_id(demo.CHEATER)
 
 
 @pytest.fixture
-def season() -> demo.Season:
-    season = demo.Season()
+def season() -> demo.DemoSeason:
+    season = demo.DemoSeason()
     for number in range(ROUNDS):
         season.play(number)
     return season
 
 
-def honest(season: demo.Season) -> dict[str, tuple[float, float, int]]:
+def honest(season: demo.DemoSeason) -> dict[str, tuple[float, float, int]]:
     """Who has what mu, sigma and rounds after the same rounds without the cheater."""
     engine, found = Engine(), {}
     for record in season.engine.log.rounds[0]:
@@ -38,21 +38,21 @@ def honest(season: demo.Season) -> dict[str, tuple[float, float, int]]:
     return found
 
 
-def test_ratings_become_those_of_a_season_without_the_cheater(season: demo.Season) -> None:
+def test_ratings_become_those_of_a_season_without_the_cheater(season: demo.DemoSeason) -> None:
     """They are so told by the rating changes, and the verification finds them in the store."""
     moves = season.remove(CHEATER)
-    told = {who: (each.mu, each.sigma, each.rounds) for who, each in season.newest.items()}
-    assert told.pop(CHEATER)[2] == 0
+    published = {who: (each.mu, each.sigma, each.rounds) for who, each in season.newest.items()}
+    assert published.pop(CHEATER)[2] == 0
     expected = honest(season)
     moved = {each.player for each in moves}
-    assert {who: each for who, each in told.items() if who in moved} == {
+    assert {who: each for who, each in published.items() if who in moved} == {
         who: each for who, each in expected.items() if who in moved
     }
-    assert len(moved) > ROUNDS // 2 and told.keys() == expected.keys()
-    assert season.verify() == len(told) + 1
+    assert len(moved) > ROUNDS // 2 and published.keys() == expected.keys()
+    assert season.verify() == len(published) + 1
 
 
-def test_the_table_is_of_what_was_told(season: demo.Season) -> None:
+def test_the_table_is_of_what_was_published(season: demo.DemoSeason) -> None:
     """The cheater comes first and has no rating left; then those who get the most points back."""
     before = {who: each.rating for who, each in season.newest.items()}
     cheater, *others = season.remove(CHEATER)
@@ -63,7 +63,7 @@ def test_the_table_is_of_what_was_told(season: demo.Season) -> None:
     assert all((each.difference or 0.0) > 0.0 for each in others)
 
 
-def test_a_rating_that_differs_is_told(season: demo.Season) -> None:
+def test_a_rating_that_differs_is_reported(season: demo.DemoSeason) -> None:
     """The demo's last sentence is said of no other store."""
     season.remove(CHEATER)
     beliefs = next(each for each in season.engine.store.beliefs.values() if len(each) > 1)

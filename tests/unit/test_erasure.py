@@ -13,13 +13,19 @@ from stream_rater.contract.events import joined, to_json
 from stream_rater.contract.record import Headers, Record
 from stream_rater.operations.digests import difference, digests_of
 from stream_rater.operations.erase import pseudonym_of
-from stream_rater.operations.erasure_checks import check_equal, check_found, check_kernel
-from stream_rater.operations.rewriting import MOST_PLACES, Accepted, Pseudonym, Rewriting, Survey
-from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
-from stream_rater.pipeline.ladder_history import LadderLog, correction_notes, notes
+from stream_rater.operations.erasure_checks import check_equal, check_kernel, check_mentions
+from stream_rater.operations.rewriting import (
+    MOST_PLACES,
+    AcceptedRecords,
+    LogRewriter,
+    Mentions,
+    Pseudonym,
+)
+from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
+from stream_rater.pipeline.ladder_history import LadderLog, encode_corrections, encode_histories
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.model import newcomers
-from stream_rater.replay.edited_log import Unjudged, Verdicts
+from stream_rater.replay.edited_log import MissingVerdicts, Verdicts
 from stream_rater.replay.edits import NO_EDITS, EditsSoFar
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack, event, ranked
 
@@ -66,8 +72,8 @@ def test_who_is_not_named_is_copied_as_it_is() -> None:
 
 def test_the_id_is_found_however_it_is_spelt() -> None:
     """With escapes in JSON, and in MessagePack."""
-    spelt = as_json().replace(b'"ann"', b'"\\u0061nn"')
-    assert renamed(spelt) == as_json(*ranked([1, 2], ["x-1", "bob"]))
+    escaped = as_json().replace(b'"ann"', b'"\\u0061nn"')
+    assert renamed(escaped) == as_json(*ranked([1, 2], ["x-1", "bob"]))
     packed = as_msgpack({"team": ["ann", "cy"], "rank": 1}, {"player": "ann", "rank": 2}, more=7)
     assert msgspec.msgpack.decode(renamed(packed, MSGPACK_HEADERS)) == event(
         {"team": ["x-1", "cy"], "rank": 1}, {"player": "x-1", "rank": 2}, more=7
@@ -108,9 +114,9 @@ def test_corrections_name_players_in_their_own_fields(kind: str, fields: dict[st
         (as_json(*ranked([1, 2], ["ann-2", "cy"]), ladder="ann", round_id="hannah"), (), ""),
     ],
 )
-def test_where_the_id_still_stands_is_told(value: bytes, headers: Headers, where: str) -> None:
+def test_where_the_id_still_stands_is_reported(value: bytes, headers: Headers, where: str) -> None:
     """As a word in a text of the producer's own; other players and ladders are not meant."""
-    assert TO.elsewhere(TO.record(a_record(value, headers))) == where
+    assert TO.leftover_field(TO.record(a_record(value, headers))) == where
 
 
 # --- rating-changed and ladders-noted ------------------------------------------------------------
@@ -120,10 +126,10 @@ def test_where_the_id_still_stands_is_told(value: bytes, headers: Headers, where
 @pytest.mark.parametrize("parts", [("l:1", "r:1"), ("l:1", "correction", "7")])
 def test_events_have_another_key_and_id(to: Pseudonym, parts: tuple[str, ...]) -> None:
     """And the same numbers, at the same offset in the rounds."""
-    told = b'{"event_id":%b,"player":%b,"mu":1.50,"offset":7}'
+    reported = b'{"event_id":%b,"player":%b,"mu":1.50,"offset":7}'
     names = to.player, to.name
     ids = [joined(*parts, name) for name in names]
-    values = [told % tuple(map(to_json, both)) for both in zip(ids, names, strict=True)]
+    values = [reported % tuple(map(to_json, both)) for both in zip(ids, names, strict=True)]
     keys = [joined(parts[0], name).encode() for name in names]
     headers = [[("ce_id", i.encode()), ("traceparent", b"t")] for i in ids]
     assert to.is_key(keys[0]) and not to.is_key(keys[1]) and not to.is_key(None)
@@ -134,21 +140,21 @@ def test_events_have_another_key_and_id(to: Pseudonym, parts: tuple[str, ...]) -
 
 def test_notes_of_corrections_are_renamed() -> None:
     """All others stay as they are, and what is no note is left out."""
-    other = notes("noted", {"l": ["0:x"]})[0]
+    other = encode_histories("noted", {"l": ["0:x"]})[0]
     merged = {"ladder": "l", "player": "ann", "into": "bob"}
-    noted = [
-        NotedCorrection(3, "player-merged", msgspec.Raw(to_json(merged)), 3),
-        NotedCorrection(4, "round-voided", msgspec.Raw(to_json({"round_id": "ann"})), 5),
+    recorded = [
+        RecordedCorrection(3, "player-merged", msgspec.Raw(to_json(merged)), 3),
+        RecordedCorrection(4, "round-voided", msgspec.Raw(to_json({"round_id": "ann"})), 5),
     ]
-    (own,) = correction_notes({"l": noted})
-    voided = correction_notes({"l": noted[1:]})
-    assert TO.notes(other) == [other] and TO.notes(voided[0]) == voided
-    assert TO.notes(b"ann") == TO.notes(b'{"kind":"ann"}') == []
+    (own,) = encode_corrections({"l": recorded})
+    voided = encode_corrections({"l": recorded[1:]})
+    assert TO.ladder_events(other) == [other] and TO.ladder_events(voided[0]) == voided
+    assert TO.ladder_events(b"ann") == TO.ladder_events(b'{"kind":"ann"}') == []
     log = LadderLog()
-    for each in TO.notes(own):
+    for each in TO.ladder_events(own):
         log.read(each)
     first, second = log.corrections["l"]
-    assert (first.place, second) == ((3, 3), noted[1])
+    assert (first.place, second) == ((3, 3), recorded[1])
     assert msgspec.json.decode(first.correction) == {"ladder": "l", "player": "x-1", "into": "bob"}
 
 
@@ -167,10 +173,10 @@ TAKEN = [True, False, False, True]
 
 def test_each_record_stays_at_its_offset() -> None:
     """Where one was rejected, or none is, there is an empty one."""
-    assert Accepted(ANY_LADDER, 10, 0, None).of(LOG) == TAKEN
-    rewriting = Rewriting(TO)
+    assert AcceptedRecords(ANY_LADDER, 10, 0, None).of(LOG) == TAKEN
+    rewriting = LogRewriter(TO)
     found = [*rewriting.feed(LOG[:2], TAKEN[:2]), *rewriting.feed(LOG[2:], TAKEN[2:])]
-    found += rewriting.rest({0: 9, 1: 2})
+    found += rewriting.fill_to({0: 9, 1: 2})
     places = [(each.partition, each.offset) for each in found]
     assert places == [(0, offset) for offset in range(9)] + [(1, 0), (1, 1)]
     kept = {each.offset: each for each in found if each.value is not None}
@@ -180,25 +186,30 @@ def test_each_record_stays_at_its_offset() -> None:
 def test_a_correction_needs_a_verdict() -> None:
     """Nobody can forget it."""
     voided = to_json({"ladder": "ranked-eu", "round_id": "r0"})
-    with pytest.raises(Unjudged):
-        Accepted(ANY_LADDER, 10, 0, None).of([a_record(voided, correction("round-voided"))])
+    with pytest.raises(MissingVerdicts):
+        AcceptedRecords(ANY_LADDER, 10, 0, None).of([a_record(voided, correction("round-voided"))])
 
 
 def test_what_the_log_says_of_the_player() -> None:
     """In accepted records: how many name the player, where the pseudonym is, and the id remains."""
-    survey = Survey(None)
+    mentions = Mentions(None)
     log = [*LOG, a_record(as_json(*ranked([1, 2], ["x-1", "bob"]), round_id="ann"), offset=9)]
-    survey.read(log, [*TAKEN, True], TO)
-    assert (survey.rounds, survey.corrections, survey.accepted, survey.rejected) == (1, 0, 3, 2)
-    assert survey.taken == "partition 0, offset 9"
-    assert (survey.left, survey.places) == (1, ["partition 0, offset 9: round_id"])
-    survey.read(MOST_PLACES * log[-1:], MOST_PLACES * [True], TO)
-    assert (survey.left, len(survey.places)) == (1 + MOST_PLACES, MOST_PLACES)
+    mentions.read(log, [*TAKEN, True], TO)
+    assert (mentions.rounds, mentions.corrections, mentions.accepted, mentions.rejected) == (
+        1,
+        0,
+        3,
+        2,
+    )
+    assert mentions.conflict == "partition 0, offset 9"
+    assert (mentions.left, mentions.places) == (1, ["partition 0, offset 9: round_id"])
+    mentions.read(MOST_PLACES * log[-1:], MOST_PLACES * [True], TO)
+    assert (mentions.left, len(mentions.places)) == (1 + MOST_PLACES, MOST_PLACES)
     with pytest.raises(BadConfiguration, match=r"'x-1' is a player already \(partition 0, off"):
-        check_found(survey, TO)
+        check_mentions(mentions, TO)
     with pytest.raises(Failed, match="unknown-player: no accepted record names 'ann'"):
-        check_found(Survey(None, accepted=5), TO)
-    check_found(Survey(None, corrections=1), TO)
+        check_mentions(Mentions(None, accepted=5), TO)
+    check_mentions(Mentions(None, corrections=1), TO)
 
 
 def test_the_pseudonym_comes_where_the_id_came() -> None:
@@ -207,16 +218,16 @@ def test_the_pseudonym_comes_where_the_id_came() -> None:
     merged = EditsSoFar()
     for each in ("bob", "ann", "cy"):
         merged.merge(each, "zoe")
-    survey = Survey(Verdicts({"l": NO_EDITS, "m": merged.edits}, {}), rounds=1)
+    mentions = Mentions(Verdicts({"l": NO_EDITS, "m": merged.edits}, {}), rounds=1)
     for player, name in (("ann", "aa"), ("bob", "b"), ("cy", "z"), ("zoe", "a"), ("dee", "a")):
-        check_found(survey, Pseudonym(player, name))
+        check_mentions(mentions, Pseudonym(player, name))
     for player, name, cure in (
         ("ann", "bx", "comes before 'bob', as the id does"),
         ("cy", "a", "comes after 'bob', as the id does"),
         ("bob", "d", "comes before 'cy', as the id does"),
     ):
         with pytest.raises(BadConfiguration, match=f"on ladder 'm' the player and .* {cure}"):
-            check_found(survey, Pseudonym(player, name))
+            check_mentions(mentions, Pseudonym(player, name))
 
 
 # --- what is compared ----------------------------------------------------------------------------
@@ -245,7 +256,7 @@ def test_all_of_a_belief_is_compared() -> None:
     assert digest(True, rounds=0) is None
 
 
-def test_every_difference_is_told() -> None:
+def test_every_difference_is_reported() -> None:
     """Who is missing, who is too many, and whose belief is another one."""
     one, two, three = ("l", "a"), ("l", "b"), ("l", "c")
     same = difference({one: b"1"}, {one: b"1"})

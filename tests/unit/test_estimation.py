@@ -33,14 +33,14 @@ def test_headers_come_in_the_order_of_the_players() -> None:
     pending = pending_of([4, 4, 4])
     beliefs = newcomers(12, 0, 1500.0, 350.0, coded=True)
     beliefs.header["rounds"] = np.arange(12)
-    held, shards = record.encode(beliefs), shards_in(pending.fingerprints).tolist()
+    stored, shards = record.encode(beliefs), shards_in(pending.fingerprints).tolist()
     assert len(set(shards)) == SHARDS
 
     def read(cut: Mapping[int, int]) -> tuple[list[int], set[int]]:
         """Rounds played as they are read, and who is refused, where shards lack so many bytes."""
-        told = {s: b"".join([each for each, at in zip(held, shards, strict=True) if at == s])
+        answered = {s: b"".join([each for each, at in zip(stored, shards, strict=True) if at == s])
                 for s in set(shards)}  # fmt: skip
-        priors = {s: Priors(0, data[: len(data) - cut.get(s, 0)]) for s, data in told.items()}
+        priors = {s: Priors(0, data[: len(data) - cut.get(s, 0)]) for s, data in answered.items()}
         headers, unreadable = estimation.headers_of(pending, priors)
         return headers["rounds"].tolist(), set(unreadable)
 
@@ -59,7 +59,7 @@ def test_priors_are_those_before_the_round(sizes: list[int], data: st.DataObject
     offset = pending.for_each_player(pending.offsets).tolist()
     ahead = data.draw(st.lists(st.sampled_from([-1, -1, 0, 0, 1]), min_size=players,
                                max_size=players))  # fmt: skip
-    accepted = np.array([data.draw(st.integers(0, 9)) > 0 for _ in offset])
+    usable = np.array([data.draw(st.integers(0, 9)) > 0 for _ in offset])
     headers = np.zeros(players, HEADER)
     for i in range(players):
         if data.draw(st.integers(0, 3)):
@@ -70,22 +70,22 @@ def test_priors_are_those_before_the_round(sizes: list[int], data: st.DataObject
             headers[i]["last"] = offset[i] + ahead[i]
             for name, value in zip(names, belief, strict=True):
                 headers[i][name] = value
-    told = headers.copy()
-    ready, chosen, resumed = estimation.classified(pending, headers, accepted)
+    answered = headers.copy()
+    ready, chosen, resumed = estimation.classified(pending, headers, usable)
     priors = headers[chosen]
     wanted, first = [], 0
     for at, size in zip(pending.offsets.tolist(), sizes, strict=True):
         rows = range(first, first + size)
         first += size
-        later = any(told[i]["version"] and told[i]["last"] > at for i in rows)
-        if not all(accepted[i] for i in rows):
+        later = any(answered[i]["version"] and answered[i]["last"] > at for i in rows)
+        if not all(usable[i] for i in rows):
             assert at not in [*ready.offsets, *resumed.offsets]
         elif later:
             assert at in resumed.offsets
         else:
             assert at in ready.offsets
             for i in rows:
-                prior = told[i].copy()
+                prior = answered[i].copy()
                 if prior["version"] and prior["last"] == at:
                     for name in _OF_PRIORS:
                         prior[name] = prior[f"previous_{name}"]
@@ -110,14 +110,14 @@ def test_messages_hold_every_row_once(sizes: list[int], others: list[bool], most
         assert len(got.rounds) == len(set(got.round_index.tolist()))
         assert (shards_of(got.players, SHARDS) == shard).all()
         for i, name in enumerate(got.players):
-            told = got.rounds[got.round_index[i]]
-            rule = got.rules[told.rule].system
-            found.append((told.offset, got.place[i], name, rule, got.evidence[i].tolist()))
+            answered = got.rounds[got.round_index[i]]
+            rule = got.rules[answered.rule].system
+            found.append((answered.offset, got.place[i], name, rule, got.evidence[i].tolist()))
     wanted = []
     for r, size in enumerate(sizes):
         alone = pending.take(np.array([r]))
         seen = estimation.estimate(alone, priors[:size].copy(), round_decoder.ratings, 4).evidence
-        system = str(round_decoder.ratings[alone.rounds.rule[0]].__struct_config__.tag)
+        system = str(round_decoder.ratings[alone.rounds.config_index[0]].__struct_config__.tag)
         rows = zip(alone.rounds.names.texts(), alone.rounds.place, seen.tolist(), strict=True)
         wanted += [(alone.offsets[0], place, name, system, row) for name, place, row in rows]
     assert sorted(found) == sorted(wanted)

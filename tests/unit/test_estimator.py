@@ -19,12 +19,12 @@ from stream_rater.pipeline.ports import (
     LogStarts,
     LookForOffsets,
     NewProducer,
+    OffsetEvidence,
     Poll,
     Polled,
     Priors,
     ReadBeliefs,
     ReadPriors,
-    Remains,
     Scatter,
     Seek,
     ShardEnds,
@@ -70,7 +70,7 @@ def opened(
     committed: Mapping[int, int | None] = {0: 0},
     ends: Sequence[int] = (0, 0),
     starts: Mapping[int, int] | None = None,
-    remains: Remains | None = None,
+    remains: OffsetEvidence | None = None,
 ) -> Seek:
     """Answer all that opening partitions takes; returns where reading begins. `remains`: where it
     looks for offsets that were forgotten."""
@@ -118,7 +118,7 @@ def priors(hand: ByHand, applied: int = 0, last: int | None = None) -> ReadPrior
     return hand.answer(ReadPriors, answer)
 
 
-def scattered(hand: ByHand, *offsets: int) -> Scatter:
+def parts_sent(hand: ByHand, *offsets: int) -> Scatter:
     """All parts are acknowledged, at these offsets."""
     return hand.answer(Scatter, list(offsets))
 
@@ -133,14 +133,14 @@ def test_opening_fetches_c_before_it_sets_the_floors(hand: ByHand) -> None:
     hand.expect(Poll)
 
 
-def test_rounds_deleted_unread_are_told_of(hand: ByHand, observer: Recorder) -> None:
+def test_rounds_deleted_unread_are_reported(hand: ByHand, observer: Recorder) -> None:
     """Also where nothing was ever finished; and reading begins where the log does."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1, 2])))
     seek = opened(
         hand,
         committed={0: 0, 1: None, 2: 4},
         starts={0: 6, 1: 6, 2: 4},
-        remains=Remains({}, {1: 6}, parts_deleted=False),
+        remains=OffsetEvidence({}, {1: 6}, parts_deleted=False),
     )
     assert seek.offsets == {0: 6, 1: 6, 2: 4}
     assert observer.missing == [(0, 0, 6)]
@@ -151,7 +151,7 @@ def test_trouble_forgets_everything(hand: ByHand, observer: Recorder) -> None:
     owning(hand, 0)
     read(hand, a_round(0, "a", "b"))
     hand.fail(ReadPriors, StoreTrouble("gone"))
-    hand.answer(Poll, Polled(0.0), full=True, timeout_s=0.0)
+    hand.answer(Poll, Polled(0.0), no_fetch=True, timeout_s=0.0)
     hand.answer(NewProducer)
     opened(hand)
     assert observer.troubles == ["gone"]
@@ -166,15 +166,15 @@ def test_repeated_trouble_rests_ever_longer(hand: ByHand) -> None:
     pauses = []
     hand.fail(Poll, LogTrouble("down"))
     for _ in range(9):
-        pauses.append(hand.answer(Poll, Polled(0.0), full=True).timeout_s)
+        pauses.append(hand.answer(Poll, Polled(0.0), no_fetch=True).timeout_s)
         hand.fail(NewProducer, LogTrouble("down"))
     assert pauses == [0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
-    hand.answer(Poll, Polled(0.0), full=True)
+    hand.answer(Poll, Polled(0.0), no_fetch=True)
     hand.answer(NewProducer)
     opened(hand)
     read(hand)
     hand.fail(Poll, LogTrouble("down"))
-    hand.expect(Poll, timeout_s=0.0, full=True)
+    hand.expect(Poll, timeout_s=0.0, no_fetch=True)
 
 
 def test_partition_lost_in_trouble_is_not_opened(hand: ByHand) -> None:
@@ -222,11 +222,11 @@ def test_next_round_waits_for_the_part(hand: ByHand) -> None:
     owning(hand, 0)
     read(hand, a_round(0, ZERO[0], ZERO[1]))
     priors(hand)
-    scattered(hand, 7)
+    parts_sent(hand, 7)
     hand.answer(CommitSource, offsets={0: 1})
     read(hand, a_round(1, ZERO[0], ZERO[2]), a_round(2, ZERO[3], ONE[0]))
     assert len(priors(hand, applied=7).players[0]) == 1
-    scattered(hand, 8, 0)
+    parts_sent(hand, 8, 0)
     read(hand)
     assert priors(hand, applied=8).players[0] == ()
     hand.answer(Poll, Polled(0.0))
@@ -235,7 +235,7 @@ def test_next_round_waits_for_the_part(hand: ByHand) -> None:
     }  # fmt: skip
 
 
-def test_round_found_scattered_is_awaited_not_sent(hand: ByHand, observer: Recorder) -> None:
+def test_round_found_sent_is_awaited_not_sent_again(hand: ByHand, observer: Recorder) -> None:
     """Any last offset beyond it; its players' next rounds wait for all that the log holds."""
     owning(hand, 0)
     read(hand, a_round(3, ZERO[0], ONE[0]), a_round(4, ZERO[0], ZERO[1]))
@@ -281,7 +281,7 @@ def test_belief_of_another_version_holds_up_its_shard_only(
     read(hand, a_round(0, ZERO[0], ZERO[1]), a_round(1, ONE[0], ONE[1]))
     unknown = b"\x63" + NOBODY[1:]
     hand.answer(ReadPriors, {0: Priors(0, unknown * 2), 1: Priors(0, NOBODY * 2)})
-    scattered(hand, 0)
+    parts_sent(hand, 0)
     assert observer.refused == [
         (0, f"belief record: version 99, this release reads {belief_record.VERSION}")
     ]
@@ -307,11 +307,11 @@ def test_reading_rests_while_many_players_wait(hand: ByHand) -> None:
     most = READ_AHEAD * 4
     read(hand, *(a_round(i, "a", "b") for i in range(most // 2)))
     priors(hand)
-    hand.answer(Poll, Polled(0.0), full=False)
+    hand.answer(Poll, Polled(0.0), no_fetch=False)
     priors(hand)
     read(hand, a_round(50, "a", "b"))
     priors(hand)
-    hand.expect(Poll, full=True)
+    hand.expect(Poll, no_fetch=True)
 
 
 def test_reading_rests_behind_a_round_that_never_gets_ready(hand: ByHand) -> None:
@@ -320,25 +320,25 @@ def test_reading_rests_behind_a_round_that_never_gets_ready(hand: ByHand) -> Non
     junk = [Record(0, i, b"junk") for i in range(1, 2 + READ_AHEAD * 4)]
     read(hand, a_round(0, ZERO[0], ZERO[1]), *junk)
     priors(hand, applied=4)
-    hand.expect(Poll, full=True)
+    hand.expect(Poll, no_fetch=True)
 
 
 def test_reading_rests_while_large_rejections_wait(
     hand: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their bytes are held until they are committed."""
-    monkeypatch.setattr(module, "REJECTED_BYTES", 100)
+    monkeypatch.setattr(module, "MOST_REJECTED_BYTES", 100)
     owning(hand, 0, ends=(5, 0))
     read(hand, a_round(0, ZERO[0], ZERO[1]), Record(0, 1, b"x" * 101))
     priors(hand, applied=4)
-    hand.answer(Poll, Polled(0.0), full=True)
+    hand.answer(Poll, Polled(0.0), no_fetch=True)
     priors(hand, applied=5)
-    hand.answer(Poll, Polled(0.0), full=True)
+    hand.answer(Poll, Polled(0.0), no_fetch=True)
     priors(hand, applied=5)
-    scattered(hand, 5)
+    parts_sent(hand, 5)
     commit = hand.answer(CommitSource, offsets={0: 2})
     assert [each.code for each in commit.rejections] == ["malformed"]
-    hand.expect(Poll, full=False)
+    hand.expect(Poll, no_fetch=False)
 
 
 def test_large_slices_travel_in_chunks() -> None:
@@ -348,7 +348,7 @@ def test_large_slices_travel_in_chunks() -> None:
     read(hand, a_round(0, *"abcde"))
     priors(hand)
     assert len(hand.expect(Scatter).parts) == 3
-    scattered(hand, 4, 5, 7)
+    parts_sent(hand, 4, 5, 7)
     hand.answer(CommitSource)
     read(hand, a_round(1, "a", "b"))
     priors(hand, applied=7)
@@ -370,10 +370,10 @@ def test_a_flooded_partition_rests(observer: Recorder) -> None:
     assert len(rejected) == 13
     read(hand, Record(1, 0, b"junk"), now_s=101.0)
     hand.answer(CommitSource, offsets={1: 1})
-    hand.answer(Poll, Polled(102.9), resting=frozenset({0}))
-    hand.answer(Poll, Polled(103.1), resting=frozenset({0}))
-    hand.expect(Poll, resting=frozenset(), full=False)
-    assert observer.resting == [{0}, set()]
+    hand.answer(Poll, Polled(102.9), paused=frozenset({0}))
+    hand.answer(Poll, Polled(103.1), paused=frozenset({0}))
+    hand.expect(Poll, paused=frozenset(), no_fetch=False)
+    assert observer.paused == [{0}, set()]
 
 
 def test_a_flooded_partition_that_is_lost_rests_no_more(observer: Recorder) -> None:
@@ -382,5 +382,5 @@ def test_a_flooded_partition_that_is_lost_rests_no_more(observer: Recorder) -> N
     owning(hand, 0)
     read(hand, *(Record(0, offset, b"junk") for offset in range(99)))
     hand.answer(CommitSource)
-    hand.answer(Poll, Polled(0.0, lost=frozenset({0})), resting=frozenset({0}))
-    hand.expect(Poll, resting=frozenset())
+    hand.answer(Poll, Polled(0.0, lost=frozenset({0})), paused=frozenset({0}))
+    hand.expect(Poll, paused=frozenset())

@@ -32,7 +32,7 @@ def column(scores: object, name: str) -> list[float]:
     return [row[FIELDS.index(name)] for row in scores.tolist()]  # type: ignore[attr-defined]
 
 
-def test_a_round_is_foretold_by_what_was_known_before_it() -> None:
+def test_a_round_is_predicted_by_what_was_known_before_it() -> None:
     """Nothing at first; then that the winner wins again, right or wrong."""
     scores = evaluate(duels("ann", "ann", "bob"), CONFIG).scores
     assert column(scores, "kendall_tau") == [0.5, 0.0, 1.0]
@@ -126,7 +126,7 @@ def test_the_order_is_that_of_mu_or_of_what_is_shown() -> None:
     lines.append(as_json(*ranked([1, 2], ["bob", "ann"]), round_id="last"))
     found = sessions(*lines)[0]
     config = Glicko(beta=100.0, sigma_drift=5.0, display=MinusSigma(minus_sigma=2.0))
-    by_mu, by_display = (evaluate(found, config, shown=shown) for shown in (False, True))
+    by_mu, by_display = (evaluate(found, config, by_display=shown) for shown in (False, True))
     assert column(by_mu.scores, "kendall_tau")[-1] == 1.0
     assert column(by_display.scores, "kendall_tau")[-1] == 0.0
     for name in ("log_loss", "brier", "winner_log_loss", "winner_brier"):
@@ -138,7 +138,7 @@ def test_a_display_of_mu_is_mu() -> None:
     for config in (Glicko(beta=300.0, sigma_drift=35.0, display="mu"), CONFIG):
         shown = structs.replace(config, display="mu")
         assert np.array_equal(
-            evaluate(SEASON, shown, shown=True).scores, evaluate(SEASON, config).scores
+            evaluate(SEASON, shown, by_display=True).scores, evaluate(SEASON, config).scores
         )
 
 

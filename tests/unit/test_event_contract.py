@@ -23,7 +23,7 @@ from stream_rater.pipeline.ports import Rejection
 from stream_rater.pipeline.updater.corrected_changes import correction_events
 from stream_rater.rating.model import HEADER
 from stream_rater.rounds.batch import MAX_TIME_LENGTH
-from stream_rater.rounds.corrections import amended_message, decode
+from stream_rater.rounds.correction_records import amended_message, decode
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime import embedded
 from tests import tools
@@ -57,7 +57,7 @@ BEYOND = [
 """What a schema could say, if at all, only at the price of being read by nobody."""
 
 
-def told_wrong(fields: dict[str, Any]) -> bool:
+def has_unchecked_time(fields: dict[str, Any]) -> bool:
     """A time in words: its format is told to readers, and checked by few libraries."""
     time = fields.get("completed_at")
     return isinstance(time, str) and 0 < len(time) < MAX_TIME_LENGTH
@@ -100,13 +100,13 @@ def test_asyncapis_parser_reads_it() -> None:
 def test_the_types_schemas_are_in_it() -> None:
     """What is added only narrows: every property and every required field stays as it is. Our own
     events get descriptions only."""
-    _, told = msgspec.json.schema_components(
+    _, documented = msgspec.json.schema_components(
         [events.RoundCompleted, events.RatingChanged, *KINDS.values()],
         ref_template=event_contract.SCHEMAS + "{name}",
     )
     found = DOCUMENT["components"]["schemas"]
-    assert found.keys() == told.keys()
-    for name, schema in told.items():
+    assert found.keys() == documented.keys()
+    for name, schema in documented.items():
         assert found[name]["properties"].keys() == schema["properties"].keys()
         assert found[name]["required"] == schema["required"]
         strict = schema.get("additionalProperties")
@@ -116,13 +116,18 @@ def test_the_types_schemas_are_in_it() -> None:
         for each in ours.values():
             for part in (each, *each.get("anyOf", ())):
                 part.pop("description", None)
-        assert ours == told[name]["properties"]
+        assert ours == documented[name]["properties"]
 
 
-def test_subscribers_are_told_which_event_counts() -> None:
+def test_subscribers_know_which_event_counts() -> None:
     """By the schema of `offset`."""
-    told = DOCUMENT["components"]["schemas"]["RatingChanged"]["properties"]["offset"]["description"]
-    assert "keeps a player's event with the greatest offset on each ladder, whatever comes" in told
+    documented = DOCUMENT["components"]["schemas"]["RatingChanged"]["properties"]["offset"][
+        "description"
+    ]
+    assert (
+        "keeps a player's event with the greatest offset on each ladder, whatever comes"
+        in documented
+    )
 
 
 @pytest.mark.parametrize("fields", VALID)
@@ -133,14 +138,18 @@ def test_what_the_service_rates_is_valid(fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("code", "fields"),
-    [(c, f) for c, f in REFUSED if c not in UNSAYABLE and f not in BEYOND and not told_wrong(f)],
+    [
+        (c, f)
+        for c, f in REFUSED
+        if c not in UNSAYABLE and f not in BEYOND and not has_unchecked_time(f)
+    ],
 )
 def test_what_the_service_rejects_is_not(code: str, fields: dict[str, Any]) -> None:
     """Every mistake that a schema can tell."""
     assert not payload("roundCompleted").is_valid(msgspec.to_builtins(event(**fields))), code
 
 
-def test_what_a_schema_cannot_tell() -> None:
+def test_what_a_schema_cannot_say() -> None:
     """The exceptions are ones: each is rejected by the service, and valid by the schema."""
     refused = [fields for _, fields in REFUSED]
     for fields in BEYOND:
@@ -157,15 +166,15 @@ def of_kind(kind: str) -> str:
     return head + "".join(map(str.capitalize, rest))
 
 
-def judged(kind: str, fields: dict[str, Any]) -> str:
+def rejection_code(kind: str, fields: dict[str, Any]) -> str:
     """The code by which the service refuses a correction for what it is; empty if it does not."""
     headers = [("event-type", kind.encode())]
     record = Record(0, 0, msgspec.json.encode(fields), headers, received_s=2e9)
     try:
         correction = decode(record, ANY_LADDER)
         if isinstance(correction, RoundAmended):
-            as_told = amended_message(correction, "2026-11-20T20:15:05Z", 1.0, math.inf)
-            Reader(ANY_LADDER).read(as_told, received_s=2e9)
+            as_reported = amended_message(correction, "2026-11-20T20:15:05Z", 1.0, math.inf)
+            Reader(ANY_LADDER).read(as_reported, received_s=2e9)
     except Invalid as invalid:
         return invalid.code
     return ""
@@ -176,9 +185,9 @@ def test_each_kind_of_correction_is_a_message_of_the_topic() -> None:
     (channel,) = (c for c in DOCUMENT["channels"].values() if c["address"] == "round-completed")
     assert [*channel["messages"]] == ["roundCompleted", *map(of_kind, KINDS)]
     for kind in KINDS:
-        told = headers(of_kind(kind))
-        assert [other for other in KINDS if told.is_valid({"event-type": other})] == [kind]
-        assert not told.is_valid({})
+        documented = headers(of_kind(kind))
+        assert [other for other in KINDS if documented.is_valid({"event-type": other})] == [kind]
+        assert not documented.is_valid({})
     assert headers("roundCompleted").is_valid({})
     named = [k for k in (*KINDS, ROUND) if headers("roundCompleted").is_valid({"event-type": k})]
     assert named == [ROUND]
@@ -190,7 +199,7 @@ def test_examples_of_corrections_are_accepted(kind: str) -> None:
     (example,) = MESSAGES[of_kind(kind)]["examples"]
     headers(of_kind(kind)).validate(example["headers"])
     payload(of_kind(kind)).validate(example["payload"])
-    assert judged(kind, example["payload"]) == ""
+    assert rejection_code(kind, example["payload"]) == ""
 
 
 TWO = [{"player": "a", "rank": 1}, {"player": "b", "rank": 2}]
@@ -231,7 +240,7 @@ def test_a_mistake_in_a_correction_is_one_by_its_schema(
     """And to the service."""
     (example,) = MESSAGES[of_kind(kind)]["examples"]
     wrong = example["payload"] | fields
-    assert judged(kind, wrong) == code
+    assert rejection_code(kind, wrong) == code
     assert not payload(of_kind(kind)).is_valid(wrong)
 
 
@@ -250,7 +259,7 @@ def test_what_may_stand_in_a_correction(kind: str, fields: dict[str, Any]) -> No
     """Whatever the service takes is valid."""
     (example,) = MESSAGES[of_kind(kind)]["examples"]
     right = example["payload"] | fields
-    assert judged(kind, right) == ""
+    assert rejection_code(kind, right) == ""
     payload(of_kind(kind)).validate(right)
 
 
@@ -260,11 +269,11 @@ def test_events_of_corrections_are_valid() -> None:
     header["mu"], header["sigma"] = 1500.0, 80.0
     for kind in KINDS:
         cause = events.CorrectionCause(cause=kind, offset=7, round_id="r" * (kind < "q"))
-        told = correction_events(
+        documented = correction_events(
             0, "l", cause, "2026-11-20T20:15:05Z", RULE, ["a", "b"], header, header["mu"] > 0.0
         )  # fmt: skip
-        assert len(told) == 2
-        for each in told:
+        assert len(documented) == 2
+        for each in documented:
             payload("ratingChanged").validate(msgspec.json.decode(each.value))
             sent = change_headers(each)
             headers("ratingChanged").validate({name: text.decode() for name, text in sent})
@@ -293,11 +302,11 @@ def test_what_is_published_is_valid() -> None:
     assert len(published) == 12
     for event_ in published:
         payload("ratingChanged").validate(msgspec.json.decode(event_.value))
-        told = events.rating_changed_from_json(event_.value)
+        documented = events.rating_changed_from_json(event_.value)
         sent = change_headers(event_)
         headers("ratingChanged").validate({name: text.decode() for name, text in sent})
         assert [each for each in sent if each[0].startswith("trace")] == TRACES[
-            int(told.round_id[1])
+            int(documented.round_id[1])
         ]
 
 
@@ -331,15 +340,17 @@ def test_events_have_every_field(missing: str) -> None:
     assert not payload("ratingChanged").is_valid(whole)
 
 
-def test_rejections_have_the_headers_that_are_told() -> None:
+def test_rejections_have_the_documented_headers() -> None:
     """By the service's own hand."""
     rejection = Rejection(Record(3, 7, b"bad", received_s=1.0), "malformed", "no JSON")
-    told = {n: v.decode() for n, v in rejection_headers(rejection, events.ROUND_COMPLETED)}
-    headers("roundRejected").validate(told)
+    documented = {n: v.decode() for n, v in rejection_headers(rejection, events.ROUND_COMPLETED)}
+    headers("roundRejected").validate(documented)
     known = MESSAGES["roundRejected"]["headers"]["properties"].keys()
-    assert told.keys() <= known
-    for name in told:
-        assert not headers("roundRejected").is_valid({n: v for n, v in told.items() if n != name})
+    assert documented.keys() <= known
+    for name in documented:
+        assert not headers("roundRejected").is_valid(
+            {n: v for n, v in documented.items() if n != name}
+        )
 
 
 @pytest.mark.parametrize("carried", TRACES)

@@ -105,9 +105,9 @@ def test_rating_changed_round_trip(more: dict[str, Any]) -> None:
 
 def test_what_an_event_has_nothing_to_say_of() -> None:
     """Rank and performance are null then, as ever; what was added later is left out."""
-    told = to_json(msgspec.structs.replace(CHANGED, performance=None))
-    assert b'"rank":null' in told and b'"performance":null' in told
-    assert b"season" not in told and b"correction" not in told
+    encoded = to_json(msgspec.structs.replace(CHANGED, performance=None))
+    assert b'"rank":null' in encoded and b'"performance":null' in encoded
+    assert b"season" not in encoded and b"correction" not in encoded
     assert to_json(CorrectionCause(cause="a", offset=7)) == b'{"cause":"a","offset":7}'
 
 

@@ -68,5 +68,12 @@ def test_the_papers_figures_stand_beside_seasons_as_large_as_its_own() -> None:
     data = evidence.DataSet("synth-large", list(season(Kind(9, 12, 3), 1)))
     effort = replace(evidence.QUICK, trials=1)
     entries = evidence.accuracy(data, ["elo-mmr", "bar"], effort, 1, lambda _: None)
-    told = [line for line in figures.accuracy(entries, beside_paper=True) if line.startswith("| ")]
-    assert [line.rsplit("|", 2)[1] for line in told] == [" paper ", " --- ", " 84.0 / 11.1 ", " – "]
+    printed = [
+        line for line in figures.accuracy(entries, beside_paper=True) if line.startswith("| ")
+    ]
+    assert [line.rsplit("|", 2)[1] for line in printed] == [
+        " paper ",
+        " --- ",
+        " 84.0 / 11.1 ",
+        " – ",
+    ]

@@ -13,9 +13,9 @@ from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.roots import TOLERANCE
 from stream_rater.rating.stages import rule_of
 from stream_rater.runtime.selfcheck import SYSTEMS
-from stream_rater.serve.answers import ExplainAnswer
+from stream_rater.serve.bodies import ExplainAnswer
 from stream_rater.serve.entries import IndexedChange
-from stream_rater.serve.explaining import explained
+from stream_rater.serve.explaining import explain_belief
 from tests.property.test_notebook import ladder_of
 
 ROUNDS = 60
@@ -24,24 +24,24 @@ ROUNDS = 60
 def season(rating: RatingConfig) -> tuple[Beliefs, list[IndexedChange]]:
     """What is believed of `ann` after some rounds, as a record holds it, and what she was told."""
     ladder = ladder_of(rating)
-    rng, told = random.Random(1), []
+    rng, published = random.Random(1), []
     for number in range(ROUNDS):
         ranks = rng.sample(range(1, 5), 4)
         result = ladder.rate(["ann", "bob", "cy", "dee"], ranks, round_id=f"r{number}")
         row = result.to_dicts()[0]
-        told.append(
+        published.append(
             IndexedChange(
                 number, f"r{number}", "", row["rank"], row["performance"], row["mu"], row["sigma"],
                 row["rating"], row["previous_rating"], number + 1,
             )
         )  # fmt: skip
-    held = ladder._rater.pool.belief_bytes("ann")
-    return record.decode([held], 0, 0.0, 1.0), told
+    stored = ladder._rater.pool.belief_bytes("ann")
+    return record.decode([stored], 0, 0.0, 1.0), published
 
 
 def explanation(rating: RatingConfig, kept: int = ROUNDS) -> ExplainAnswer:
-    beliefs, told = season(rating)
-    return explained("ann", beliefs, rule_of(rating), told[-kept:])
+    beliefs, published = season(rating)
+    return explain_belief("ann", beliefs, rule_of(rating), published[-kept:])
 
 
 @pytest.mark.parametrize("rating", SYSTEMS, ids=lambda rating: rating.__struct_config__.tag)
@@ -60,8 +60,8 @@ def test_a_pull_is_what_the_rating_moves_by() -> None:
     """To first order: with a factor a hundredth lighter, the mode is a hundredth of its pull
     lower."""
     rating = SYSTEMS[0]
-    beliefs, told = season(rating)
-    found = explained("ann", beliefs, rule_of(rating), told)
+    beliefs, published = season(rating)
+    found = explain_belief("ann", beliefs, rule_of(rating), published)
     header: Any = beliefs.header[0]
     p, a, r = factors_of(beliefs)[0, : header["count"]].T
     for each in found.performances[:5]:
@@ -81,7 +81,7 @@ def test_a_pull_is_what_the_rating_moves_by() -> None:
 def test_rounds_are_named() -> None:
     """A performance by its round, as far as the history reaches back; one that stands for several
     rounds by none."""
-    beliefs, told = season(SYSTEMS[0])
+    beliefs, published = season(SYSTEMS[0])
     count = beliefs.header["count"][0]
     wide = beliefs.factors[0, :count] >> WIDTH_SHIFT > 0
     merged = set(factors_of(beliefs)[0, :count][wide, 0].tolist())
@@ -89,7 +89,7 @@ def test_rounds_are_named() -> None:
     named = [each for each in found if each.rounds]
     assert merged and not merged & {each.at for each in named}
     assert len(named) > count / 2
-    by_round = {each.round_id: each.performance for each in told}
+    by_round = {each.round_id: each.performance for each in published}
     for each in named:
         for one in each.rounds:
             assert each.at == pytest.approx(by_round[one], abs=1 / 32 + 1e-9)

@@ -7,7 +7,7 @@ import pytest
 
 from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.game import Game, games_of
-from stream_rater.evaluation.sides import of_ours, scores_of
+from stream_rater.evaluation.sides import own_run, scores_of
 from stream_rater.evaluation.spaces import configuration
 from stream_rater.operations.evidence import load
 from stream_rater.operations.input_file import Mistakes
@@ -34,7 +34,7 @@ def real_games() -> list[Game]:
 
 def log_loss(game: Game, weight: float, sigma: float) -> float:
     config = configuration("elo-mmr", {"weight_limit": weight, "sigma_limit": sigma, "rho": 1.0})
-    found = average(scores_of(of_ours(game.sessions, config).after(game.boundary)), "log_loss")
+    found = average(scores_of(own_run(game.sessions, config).after(game.boundary)), "log_loss")
     assert found is not None
     return found
 

@@ -85,12 +85,12 @@ def corrected(cause: CorrectionCause, rounds: int) -> Record:
     header = np.zeros(1, HEADER)
     header["rounds"], header["mu"], header["previous_mu"] = rounds, 1534.0, 1590.0
     header["sigma"] = header["previous_sigma"] = 80.0
-    told = "2026-11-25T16:00:00Z", RULE, ["ann"], header, np.ones(1, np.bool_)
-    (event,) = correction_events(0, "l", cause, *told)
+    reported = "2026-11-25T16:00:00Z", RULE, ["ann"], header, np.ones(1, np.bool_)
+    (event,) = correction_events(0, "l", cause, *reported)
     return record_of(event.value)
 
 
-def test_a_correction_is_told_by_its_cause(served: Records) -> None:
+def test_a_correction_is_shown_by_its_cause(served: Records) -> None:
     """What moved and why; of a player with one round left, too, who is not new. Numbers stand
     where those of rounds do."""
     voided = CorrectionCause(cause="round-voided", offset=7, round_id="r-81f3")
@@ -113,13 +113,13 @@ def test_watch_ends_when_nothing_comes(served: Records) -> None:
     assert (enough.exit_code, enough.stderr) == (0, "")
     fewer = run("watch", "--count", "3", "--wait", "5")
     assert fewer.exit_code == 1 and len(fewer.stdout.splitlines()) == 2
-    told = "stream-rater: rating-changed: 2 of 3 lines, and no other within 5 s\n"
-    assert fewer.stderr == told
+    reported = "stream-rater: rating-changed: 2 of 3 lines, and no other within 5 s\n"
+    assert fewer.stderr == reported
     forever = run("watch", "--wait", "5")
     assert (forever.exit_code, len(forever.stdout.splitlines())) == (0, 2)
 
 
-def test_the_wait_begins_anew_with_each_line() -> None:
+def test_the_wait_begins_again_with_each_line() -> None:
     """As long as events come, it goes on."""
     now_s = itertools.count()
     lines = itertools.chain(["a", None, None, "b", None, None, "c"], itertools.repeat(None))
@@ -129,11 +129,11 @@ def test_the_wait_begins_anew_with_each_line() -> None:
 def test_a_long_silence_is_explained_once(capsys: pytest.CaptureFixture[str]) -> None:
     """What is waited for, and how to end it; not where it ends by itself."""
     nothing = [None] * 100
-    for wait_s, told in ((None, "waiting\n"), (50.0, "")):
+    for wait_s, reported in ((None, "waiting\n"), (50.0, "")):
         clock = map(float, itertools.count()).__next__
         lines: Iterator[str | None] = iter([*nothing, "a", *nothing])
         list(follow._in_time(lines, wait_s, clock, "waiting"))
-        assert capsys.readouterr().err == told
+        assert capsys.readouterr().err == reported
     here, chosen = follow.Following(), {"ladder": None, "player": "ida"}
     assert follow._hint("t", here, chosen) == (
         "t: waiting for messages of player 'ida' (Ctrl-C ends it; --from-start begins with what is "
@@ -162,8 +162,8 @@ def test_times_stand_in_a_column(time: str, column: str) -> None:
 def refused(code: str, value: bytes, headers: Any = (), offset: int = 7) -> Record:
     """A message as the service writes it."""
     record = Record(3, offset, value, headers, received_s=1_795_205_705.0, key=b"k")
-    told = Rejection(record, code, f"because of {code}", "", "")
-    return record_of(**rejected_message(told, "round-completed", 10_000))
+    reported = Rejection(record, code, f"because of {code}", "", "")
+    return record_of(**rejected_message(reported, "round-completed", 10_000))
 
 
 def packed(**fields: Any) -> Record:
@@ -172,7 +172,7 @@ def packed(**fields: Any) -> Record:
 
 
 @pytest.fixture
-def refusals(served: Records) -> Records:
+def rejections(served: Records) -> Records:
     """Text, binary, and what is no round at all."""
     served += [
         refused("bad-weight", as_json(ladder="l1", round_id="r1")),
@@ -182,7 +182,7 @@ def refusals(served: Records) -> Records:
     return served
 
 
-def test_rejections_are_told_with_their_place(refusals: Records) -> None:
+def test_rejections_are_shown_with_their_place(rejections: Records) -> None:
     """Code, reason and source; as much of the round as can be read."""
     lines = run("rejected", "--count", "3", "--from-start").stdout.splitlines()
     assert [line.split()[1:4] for line in lines] == [
@@ -193,7 +193,7 @@ def test_rejections_are_told_with_their_place(refusals: Records) -> None:
     )
 
 
-def test_rejections_as_json_hold_the_record(refusals: Records) -> None:
+def test_rejections_as_json_hold_the_record(rejections: Records) -> None:
     """As text, or in base64."""
     lines = run("rejected", "--count", "3", "--json").stdout.splitlines()
     text, binary, junk = map(json.loads, lines)
@@ -206,7 +206,7 @@ def test_rejections_as_json_hold_the_record(refusals: Records) -> None:
     assert junk["source_offset"] == 8 and "ladder" not in junk
 
 
-def test_rejections_by_ladder_and_by_code(refusals: Records) -> None:
+def test_rejections_by_ladder_and_by_code(rejections: Records) -> None:
     """Others are not counted."""
     by_ladder = run("rejected", "--ladder", "l2", "--wait", "3").stdout
     by_code = run("rejected", "--code", "malformed", "--wait", "3").stdout
@@ -242,21 +242,21 @@ def test_rejected_corrections_say_what_they_were(served: Records) -> None:
     assert "refused: bad-merge: because of bad-merge (round-completed partition 3" in lines[0]
     assert lines[5].split()[2] == "-" and "\x1b" not in lines[5]
     assert lines[6].split()[1:4] == ["ranked-eu", "r2", "bad-rank:"], "a round is told as ever"
-    told = [
+    reported = [
         json.loads(line) for line in run("rejected", "--count", "7", "--json").stdout.splitlines()
     ]
-    assert (told[2]["event_type"], told[2]["player"], told[2]["into"]) == (
+    assert (reported[2]["event_type"], reported[2]["player"], reported[2]["into"]) == (
         "player-merged", "ann2", "ann",
     )  # fmt: skip
-    assert "event_type" not in told[6] and "player" not in told[6]
+    assert "event_type" not in reported[6] and "player" not in reported[6]
 
 
 def test_a_rejection_keeps_the_kind_of_its_record() -> None:
     """And none is made up for a round."""
-    told = [Record(0, 1, b"{}", [("event-type", b"round-voided")]), Record(0, 2, b"{}")]
+    reported = [Record(0, 1, b"{}", [("event-type", b"round-voided")]), Record(0, 2, b"{}")]
     sent = [
         rejected_message(Rejection(each, "malformed", "", "", ""), "round-completed", 100)
-        for each in told
+        for each in reported
     ]
     kinds = [[v for name, v in each["headers"] if name == "event-type"] for each in sent]
     assert kinds == [[b"round-voided"], []]

@@ -8,10 +8,10 @@ from stream_rater.pipeline.ports import (
     CommitSource,
     Committed,
     LookForOffsets,
+    OffsetEvidence,
     Poll,
     Polled,
     ReadBeliefs,
-    Remains,
     ShardEnds,
     StoredShard,
 )
@@ -38,7 +38,7 @@ def test_offsets_that_kafka_forgot(hand: ByHand) -> None:
     """Where records were rejected, reading begins behind the last of them, and its W offsets are
     read for their ids; of a partition without any, at the log's start."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
-    remains = Remains({0: 9}, {0: 12, 1: 0}, parts_deleted=False)
+    remains = OffsetEvidence({0: 9}, {0: 12, 1: 0}, parts_deleted=False)
     seek = opened(hand, committed={0: None, 1: None}, remains=remains)
     assert seek.offsets == {0: 6, 1: 0}
     read(hand, Record(0, 8, b"junk", received_s=4e9), Record(0, 9, b"junk", received_s=4e9))
@@ -51,4 +51,4 @@ def test_nothing_is_guessed_once_parts_were_deleted(hand: ByHand) -> None:
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1, 2])))
     hand.answer(Committed, {0: None, 1: None, 2: 5})
     with pytest.raises(OffsetsForgotten, match=r"for partition 0 \(not below 4\): Kafka deletes"):
-        hand.answer(LookForOffsets, Remains({0: 4}, {0: 9, 1: 0}, parts_deleted=True))
+        hand.answer(LookForOffsets, OffsetEvidence({0: 4}, {0: 9, 1: 0}, parts_deleted=True))

@@ -11,7 +11,7 @@ from msgspec import structs
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import peers
 from stream_rater.evaluation.bootstrap import Difference
-from stream_rater.evaluation.contestants import Ours
+from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.fits import (
     DEFAULT,
     LOG_LOSS,
@@ -37,7 +37,7 @@ from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
 
 SEASON = list(season(Kind(players=30, rounds=60, per_round=12), 3))
-MMR = Ours("elo-mmr")
+MMR = OwnSystem("elo-mmr")
 
 
 def game(rounds: list[Session] = SEASON) -> Game:
@@ -122,7 +122,7 @@ def _rank(value: float, among: list[float]) -> float:
 def test_tuning_sees_no_round_that_is_scored() -> None:
     """Whatever happens in these, the parameters and the factor are the same."""
     other = [*SEASON[:6], *map(turned, SEASON[6:])]
-    glicko = Ours("glicko")
+    glicko = OwnSystem("glicko")
     (mine, _), (theirs, _) = fit(glicko, game(), 40), fit(glicko, game(other), 40)
     assert mine.of(DEFAULT).config != mine.of(LOG_LOSS).config, "it was tuned"
     for one, another in zip(mine.variants, theirs.variants, strict=True):
@@ -134,7 +134,7 @@ def test_tuning_sees_no_round_that_is_scored() -> None:
 def test_tuning_sees_the_first_part() -> None:
     """Other rounds there, other parameters."""
     other = [*map(turned, SEASON[:3]), *SEASON[3:]]
-    glicko = Ours("glicko")
+    glicko = OwnSystem("glicko")
     (mine, _), (theirs, _) = fit(glicko, game(), 12), fit(glicko, game(other), 12)
     assert mine.of(LOG_LOSS).config != theirs.of(LOG_LOSS).config
     assert mine.of(DEFAULT).config == theirs.of(DEFAULT).config
@@ -145,13 +145,13 @@ def test_the_rounds_to_tune_on_and_those_to_score_make_all(
 ) -> None:
     """By their numbers, as the system is given them."""
     given = []
-    play = Ours.play
+    play = OwnSystem.play
 
-    def noted(self: Ours, rounds: Any, config: Any) -> Run:
+    def recorded(self: OwnSystem, rounds: Any, config: Any) -> Run:
         given.append({int(n) for session in rounds for n in session.numbers})
         return play(self, rounds, config)
 
-    monkeypatch.setattr(Ours, "play", noted)
+    monkeypatch.setattr(OwnSystem, "play", recorded)
     _, scored = fit(MMR, game(), 6)
     whole = set(range(60))
     assert {frozenset(each) for each in given} == {frozenset(range(6)), frozenset(whole)}
@@ -162,13 +162,13 @@ def test_the_prior_holds_parameters_near_the_first_guess() -> None:
     """Six rounds say little: the most probable point is nearer than the likeliest one, and it
     costs more of the loss alone."""
     first = game().first
-    held, free = (Fit(MMR, first, LOG_LOSS, prior) for prior in (PRIOR, None))
-    near, far = search(held, 60, 1), search(free, 60, 1)
-    start = np.array(held.start())
+    with_prior, free = (Fit(MMR, first, LOG_LOSS, prior) for prior in (PRIOR, None))
+    near, far = search(with_prior, 60, 1), search(free, 60, 1)
+    start = np.array(with_prior.start())
     assert np.linalg.norm(near - start) < np.linalg.norm(far - start)
     assert free.cost(far) <= free.cost(near)
-    assert held.cost(near) <= held.cost(held.start())
-    assert held.cost(held.start()) == free.cost(free.start())
+    assert with_prior.cost(near) <= with_prior.cost(with_prior.start())
+    assert with_prior.cost(with_prior.start()) == free.cost(free.start())
 
 
 class Bragging:
@@ -180,19 +180,22 @@ class Bragging:
         return values["variance"]
 
     def play(self, sessions: Sequence[Session], config: Any) -> Run:
-        glicko = Ours("glicko")
+        glicko = OwnSystem("glicko")
         run = glicko.play(sessions, glicko.config({"beta": 300.0, "sigma_drift": 9.0}))
-        return run.less_sure(np.full(len(run.sides.number), config))
+        return run.with_variance_factors(np.full(len(run.sides.number), config))
 
-    def told(self, config: Any) -> dict[str, Any]:
+    def described(self, config: Any) -> dict[str, Any]:
         return {"variance": config}
 
 
 def test_how_sure_to_be_is_fitted_apart() -> None:
     """Then it costs little to be too sure, since the factor has a prior; else it costs much."""
     costs = [
-        [Fit(Bragging(), SEASON, LOG_LOSS, None, apart=apart).cost([x]) for x in (0.4, 0.8)]
-        for apart in (True, False)
+        [
+            Fit(Bragging(), SEASON, LOG_LOSS, None, fits_factor=fits_factor).cost([x])
+            for x in (0.4, 0.8)
+        ]
+        for fits_factor in (True, False)
     ]
     assert costs[0][0] == pytest.approx(costs[0][1], rel=3e-2)
     assert abs(costs[1][0] - costs[1][1]) > 0.05 * costs[1][0]
@@ -233,13 +236,13 @@ def fitted(system: str, first_log_loss: float | None, log_loss: float = 0.6) -> 
 
 def test_two_aims_share_the_runs_of_a_point(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run takes the time; without a place to keep them, each aim has its own."""
-    plays, play = list[None](), Ours.play
+    plays, play = list[None](), OwnSystem.play
 
     def counted(*given: Any) -> Any:
         plays.append(None)
         return play(*given)
 
-    monkeypatch.setattr(Ours, "play", counted)
+    monkeypatch.setattr(OwnSystem, "play", counted)
     for runs, due in (({}, 1), (None, 2)):
         plays.clear()
         fits_of_both = [Fit(MMR, SEASON[:60], aim, runs=runs) for aim in (LOG_LOSS, ORDER)]
@@ -278,7 +281,7 @@ def test_verdicts_have_the_right_sign() -> None:
     found = list(games.verdicts({"glicko": of_both(loss, order)}, theirs))
     wanted = {"worse peer": "better", "better peer": "worse", "equal peer": "no difference"}
     assert [(v.peer, v.measure, v.tuned_for, v.verdict) for v in found] == [
-        (peer, measure, aim, told) for peer, told in wanted.items() for measure, aim in (
+        (peer, measure, aim, said) for peer, said in wanted.items() for measure, aim in (
             (LOG_LOSS, LOG_LOSS), (ORDER, LOG_LOSS), (ORDER, ORDER))
     ]  # fmt: skip
     assert found[0].difference.mean == pytest.approx(-0.1)
@@ -289,7 +292,7 @@ def test_verdicts_are_counted() -> None:
     """Those of each system, and of the one with the least log loss on the first part."""
     gap = Difference(0.1, -1.0, 1.0)
 
-    def told(ours: str, *verdicts: str) -> list[games.Verdict]:
+    def said(ours: str, *verdicts: str) -> list[games.Verdict]:
         return [
             games.Verdict(ours=ours, peer="peer", measure=LOG_LOSS, tuned_for=LOG_LOSS,
                           difference=gap, verdict=each)
@@ -299,7 +302,7 @@ def test_verdicts_are_counted() -> None:
     results = [
         games.Result(
             game=name, rounds=90, scored_rounds=81, sides=2.0, systems=[], ours="bar",
-            least_at_first=least, verdicts=[*told("bar", "better", first), *told("glicko", "worse")]
+            least_at_first=least, verdicts=[*said("bar", "better", first), *said("glicko", "worse")]
         )
         for name, least, first in (("a", "bar", "no difference"), ("b", "glicko", "better"))
     ]  # fmt: skip
@@ -327,8 +330,8 @@ def test_order_is_that_of_all_where_nobody_is_experienced() -> None:
 def test_an_interval_that_holds_zero_is_no_difference() -> None:
     """Each sign of each measure."""
     up, down, noise = Difference(1, 0.5, 1.5), Difference(-1, -1.5, -0.5), Difference(1, -1, 3)
-    told = [[games.verdict(m, d) for d in (up, down, noise)] for m in (LOG_LOSS, ORDER)]
-    assert told == [["worse", "better", "no difference"], ["better", "worse", "no difference"]]
+    said = [[games.verdict(m, d) for d in (up, down, noise)] for m in (LOG_LOSS, ORDER)]
+    assert said == [["worse", "better", "no difference"], ["better", "worse", "no difference"]]
 
 
 # --- all of it ------------------------------------------------------------------------------------
@@ -337,8 +340,8 @@ def test_an_interval_that_holds_zero_is_no_difference() -> None:
 def test_results_do_not_depend_on_the_number_of_processes() -> None:
     """Each game's systems in order, the times apart."""
 
-    def told(workers: int) -> list[tuple[Any, ...]]:
-        systems = [Ours("glicko"), Ours("bar")]
+    def said(workers: int) -> list[tuple[Any, ...]]:
+        systems = [OwnSystem("glicko"), OwnSystem("bar")]
         listed = list(games_of("made up", SEASON, (5,)))
         return [
             (each.game, each.ours, each.rounds, each.scored_rounds,
@@ -346,11 +349,11 @@ def test_results_do_not_depend_on_the_number_of_processes() -> None:
             for each in games.compare(listed, systems, 6, workers, lambda _: None)
         ]  # fmt: skip
 
-    assert told(1) == told(2)
-    assert [each[0] for each in told(1)] == ["made up", "made up, 5"]
+    assert said(1) == said(2)
+    assert [each[0] for each in said(1)] == ["made up", "made up, 5"]
 
 
-def test_rounds_that_a_package_could_not_rate_are_told() -> None:
+def test_rounds_that_a_package_could_not_rate_are_reported() -> None:
     """In a line for each configuration."""
     broken = fitted("trueskill-package", 0.6)
     variants = [structs.replace(broken.of(LOG_LOSS), failed_rounds=61), broken.of(DEFAULT)]
@@ -358,15 +361,15 @@ def test_rounds_that_a_package_could_not_rate_are_told() -> None:
         game="a", rounds=80, scored_rounds=72, sides=400.0, ours=None, least_at_first=None,
         systems=[structs.replace(broken, variants=variants), fitted("bar", 0.6)], verdicts=[],
     )  # fmt: skip
-    told = games_tables._failed([result])
-    assert told == ["a: trueskill-package (log loss) failed on 61 of 80 rounds. They changed none "
+    said = games_tables._failed([result])
+    assert said == ["a: trueskill-package (log loss) failed on 61 of 80 rounds. They changed none "
                     "of its ratings."]  # fmt: skip
 
 
-def test_notes_tell_what_was_bounded_and_what_is_missing() -> None:
+def test_notes_say_what_was_bounded_and_what_is_missing() -> None:
     """One line each."""
-    told = games_tables.notes(replace(QUICK, rounds=80, trials=6), ["trueskill-package"])
-    assert [" 6 " in f" {told[0]}", "first 80 rounds" in told[1], "trueskill-package" in told[2]]
-    assert len(told) == 3
+    said = games_tables.notes(replace(QUICK, rounds=80, trials=6), ["trueskill-package"])
+    assert [" 6 " in f" {said[0]}", "first 80 rounds" in said[1], "trueskill-package" in said[2]]
+    assert len(said) == 3
     assert len(games_tables.notes(replace(QUICK, rounds=None), [])) == 1
     assert set(peers.MODULES) == set(peers.SPACES)

@@ -46,7 +46,7 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(app.main, ["evidence", *words])
 
 
-def told(out: Path) -> dict[str, Any]:
+def read_results(out: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((out / "games.json").read_bytes())
     return found
 
@@ -58,7 +58,7 @@ def test_games_are_written_as_markdown_and_json(data: Path, tmp_path: Path) -> N
     done = run(str(data), "--out", str(out), *QUICK, "--cut", "3,2", "--teams", "1",
                "--system", "glicko", "--system", "elo-mmr")  # fmt: skip
     assert done.exit_code == 0, done.stderr
-    report, found = (out / "report.md").read_text(), told(out)
+    report, found = (out / "report.md").read_text(), read_results(out)
     names = ["singles", "singles, 2", "singles, 3", "singles, 1 against 1", "teams"]
     assert [each["game"] for each in found["games"]] == names
     for name in names:
@@ -78,7 +78,7 @@ def test_ours_is_marked(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert run("--data", str(data), "--out", str(out), *QUICK).exit_code == 0
     report = (out / "report.md").read_text()
-    for each in told(out)["games"]:
+    for each in read_results(out)["games"]:
         wanted = set(SPACES) - LEFT_OUT | {"trueskill+newcomers"}
         assert {system["system"] for system in each["systems"]} == wanted
         assert f"| {each['game']} | **{each['ours']}** | log loss |" in report
@@ -91,12 +91,14 @@ def test_peers_stand_beside_ours(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ("--out", str(out), *QUICK, "--rounds", "30", "--system", "glicko")
     assert run(str(data), *words).exit_code == 0
-    report, found = (out / "report.md").read_text(), told(out)
+    report, found = (out / "report.md").read_text(), read_results(out)
     assert any("first 30 rounds" in note for note in found["notes"])
     for each in found["games"]:
         assert each["rounds"] == 30 and each["scored_rounds"] == 27
-        compared = {(v["peer"], v["measure"], v["tuned_for"]) for v in each["verdicts"]}
-        assert {peer for peer, _, _ in compared} == set(peers.SPACES) and len(compared) == 9
+        compared_systems = {(v["peer"], v["measure"], v["tuned_for"]) for v in each["verdicts"]}
+        assert {peer for peer, _, _ in compared_systems} == set(peers.SPACES) and len(
+            compared_systems
+        ) == 9
         for v in each["verdicts"]:
             assert v["difference"]["low"] <= v["difference"]["high"]
             assert f"| {each['game']} | glicko | {v['peer']} |" in report
@@ -109,7 +111,7 @@ def test_the_folder_is_named_once(data: Path) -> None:
         assert run(*words, *QUICK).exit_code == 2
 
 
-def test_help_tells_all_parts_and_options() -> None:
+def test_help_lists_all_parts_and_options() -> None:
     """What can be asked for."""
     text = run("--help").stdout
     for word in (*PARTS, "--cut", "--teams", "--rounds", "games.json", "openskill.py"):

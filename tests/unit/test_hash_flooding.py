@@ -140,7 +140,7 @@ def test_the_table_of_marks() -> None:
     for ladder in map(str, range(LADDERS)):
         table = PlayerMap()
         players = player_map.fingerprints(ids, [ladder], [512], 1)
-        table.note(players, np.zeros(512, np.int64))
+        table.put(players, np.zeros(512, np.int64))
         assert longest_run(table._table) < 200
 
 
@@ -151,6 +151,6 @@ def test_the_table_of_the_roll() -> None:
     hashes = fnv(np.full(len(tried), FNV_START, np.uint64), bytes_of(tried))
     same = np.flatnonzero((hashes ^ hashes >> np.uint64(32)) & np.uint64(1023) == 0)[:500]
     assert len(same) == 500
-    roll = PlayerIndex()
-    roll.rows(StringColumn.of([tried[i] for i in same.tolist()]))
-    assert longest_run(roll._slots) < 200
+    index = PlayerIndex()
+    index.rows(StringColumn.of([tried[i] for i in same.tolist()]))
+    assert longest_run(index._slots) < 200

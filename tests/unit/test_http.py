@@ -96,17 +96,17 @@ def rest(client: socket.socket) -> bytes:
 @pytest.mark.parametrize("sent", [b"", SCRAPE[:20], SCRAPE], ids=["idle", "half", "unanswered"])
 def test_the_probes_answer_beside_500_connections(sent: bytes) -> None:
     """The connections have sent nothing, half a request, or a scrape without an answer yet."""
-    with serving(Scraped()) as server, ExitStack() as held:
+    with serving(Scraped()) as server, ExitStack() as stack:
         for _ in range(500):
-            held.enter_context(connected(server)).sendall(sent)
+            stack.enter_context(connected(server)).sendall(sent)
         assert [ask(server, path) for path in http.PROBES] == [(200, "ok\n")] * 2
 
 
 def test_a_new_connection_takes_the_place_of_the_oldest() -> None:
     """Beyond the bound; the second oldest is still served."""
-    with serving() as server, ExitStack() as held:
+    with serving() as server, ExitStack() as stack:
         clients = [
-            held.enter_context(connected(server)) for _ in range(http.LIMITS.connections + 1)
+            stack.enter_context(connected(server)) for _ in range(http.LIMITS.connections + 1)
         ]
         assert rest(clients[0]) == b""
         clients[1].sendall(SCRAPE)
@@ -115,9 +115,9 @@ def test_a_new_connection_takes_the_place_of_the_oldest() -> None:
 
 def test_a_probe_does_not_wait_for_scrapes() -> None:
     """Even if there are more scrapes than threads for them."""
-    with serving(Scraped()) as server, ExitStack() as held:
+    with serving(Scraped()) as server, ExitStack() as stack:
         for _ in range(5 * http.SCRAPES):
-            held.enter_context(connected(server)).sendall(SCRAPE)
+            stack.enter_context(connected(server)).sendall(SCRAPE)
         assert ask(server) == (200, "ok\n")
 
 
@@ -284,7 +284,7 @@ def test_a_port_in_use_is_reported_with_the_cure() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(BadConfiguration) as refused:
-            run._serve(Settings(http=address), service)
+            run._serve_http(Settings(http=address), service)
     assert str(refused.value).endswith(
         "Address already in use: set STREAM_RATER_HTTP to another host:port; port 0 picks a free "
         "one"

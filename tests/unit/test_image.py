@@ -38,9 +38,9 @@ SENDS_SPANS = {
 
 def mounts(service: str) -> dict[str, Path]:
     """The files that a service of compose.yaml sees of ours, by their place in it."""
-    told = [each.split(":") for each in SERVICES[service]["volumes"] if each.startswith(".")]
-    assert all(mode == "ro" for _, _, mode in told)
-    return {inside: (DEPLOY / source).resolve() for source, inside, _ in told}
+    declared = [each.split(":") for each in SERVICES[service]["volumes"] if each.startswith(".")]
+    assert all(mode == "ro" for _, _, mode in declared)
+    return {inside: (DEPLOY / source).resolve() for source, inside, _ in declared}
 
 
 def pins(lock: Path) -> dict[str, str]:
@@ -72,13 +72,13 @@ def test_the_image_is_small_and_has_no_rights() -> None:
     assert final.all("RUN") == []
     assert [json.loads(each) for each in final.all("ENTRYPOINT")] == [["stream-rater"]]
     (labels,) = final.all("LABEL")
-    told = dict(re.findall(r'([\w.-]+)="(.*?)"', labels))
+    declared = dict(re.findall(r'([\w.-]+)="(.*?)"', labels))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     ours = "org.opencontainers.image"
-    assert told[f"{ours}.version"] == project["version"]
-    assert told[f"{ours}.licenses"] == project["license"]
-    assert told[f"{ours}.base.name"] == base
-    bill = told["stream-rater.sbom"]
+    assert declared[f"{ours}.version"] == project["version"]
+    assert declared[f"{ours}.licenses"] == project["license"]
+    assert declared[f"{ours}.base.name"] == base
+    bill = declared["stream-rater.sbom"]
     assert any(f"--output-file {bill}" in step for step in build.all("RUN"))
 
 
@@ -106,11 +106,13 @@ def test_compose_is_valid() -> None:
 
 def test_compose_knows_the_services_settings() -> None:
     """What it sets are settings, and lead to its own servers."""
-    told = SERVICES["stream-rater"]["environment"]
-    assert {name.removeprefix(PREFIX).lower() for name in told} <= set(Settings.__struct_fields__)
+    declared = SERVICES["stream-rater"]["environment"]
+    assert {name.removeprefix(PREFIX).lower() for name in declared} <= set(
+        Settings.__struct_fields__
+    )
     listeners = SERVICES["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
-    assert f"//{told['STREAM_RATER_KAFKA']}," in listeners
-    host, _, port = told["STREAM_RATER_REDIS"].partition(":")
+    assert f"//{declared['STREAM_RATER_KAFKA']}," in listeners
+    host, _, port = declared["STREAM_RATER_REDIS"].partition(":")
     assert host in SERVICES and f":{port}:" in SERVICES[host]["ports"][0]
     assert (DEPLOY / SERVICES["stream-rater"]["build"]["context"]).resolve() == ROOT
     assert (ROOT / SERVICES["stream-rater"]["build"]["dockerfile"]) == image.DOCKERFILE

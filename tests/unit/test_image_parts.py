@@ -54,12 +54,12 @@ def test_a_folder_comes_with_what_its_links_point_to(system: Path, tmp_path: Pat
 
 def test_ldd_is_read() -> None:
     """Names with and without an arrow; what is not found is left out."""
-    told = (
+    printed = (
         "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibtbb.so.12 => not found\n"
         "\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f17)\n"
         "\t/lib64/ld-linux-x86-64.so.2 (0x00007f18)\n"
     )
-    assert read_ldd(told) == {
+    assert read_ldd(printed) == {
         "/lib/x86_64-linux-gnu/libc.so.6",
         "/lib64/ld-linux-x86-64.so.2",
     }

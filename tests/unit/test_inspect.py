@@ -14,8 +14,8 @@ from stream_rater.contract.corrections import (
 )
 from stream_rater.contract.events import to_json
 from stream_rater.operations import inspect
-from stream_rater.operations.inspect import _nobody, described, kept
-from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
+from stream_rater.operations.inspect import _unknown_player, belief_lines, topic_line
+from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.model import HEADER
@@ -35,7 +35,7 @@ def test_a_belief_in_words() -> None:
     weights = np.array([0.0001, 0.0002])
     factors = np.array([[1400.0, a, 0.0], [1800.0, a, 0.0], [0.0, 0.0, 0.0]])
     factors[:2, 2] = weights * C**2 / (2.0 * a)
-    assert list(described(header, factors)) == [
+    assert list(belief_lines(header, factors)) == [
         "believed: 1612.4 give or take 91.2, after 12 rounds",
         "before the last one: 1570.0 give or take 97.9; it was completed at "
         "2026-11-20T20:15:05Z, at offset 345 of its partition",
@@ -54,7 +54,7 @@ def test_a_corrected_belief_in_words() -> None:
     header["mu"], header["sigma"] = 1612.44, 91.2
     header["previous_mu"], header["previous_sigma"] = 1612.3, 91.3
     none = np.zeros((0, 3))
-    assert list(described(header, none, "round-voided")) == [
+    assert list(belief_lines(header, none, "round-voided")) == [
         "believed: 1612.4 give or take 91.2, after 11 rounds",
         "changed last by round-voided, at offset 345 of its partition; told before it: 1612.3 give "
         "or take 91.3",
@@ -62,12 +62,12 @@ def test_a_corrected_belief_in_words() -> None:
         "the last round was completed at 2026-11-20T20:15:05Z",
     ]
     header["rounds"] = 0
-    assert len(list(described(header, none, "round-voided"))) == 3
+    assert len(list(belief_lines(header, none, "round-voided"))) == 3
 
 
-def noted(offset: int, at: int, correction: Correction) -> NotedCorrection:
+def noted(offset: int, at: int, correction: Correction) -> RecordedCorrection:
     """What is noted of a correction that was worked in at an offset; -1: it waits."""
-    return NotedCorrection(offset, name_of(correction), msgspec.Raw(to_json(correction)), at)
+    return RecordedCorrection(offset, name_of(correction), msgspec.Raw(to_json(correction)), at)
 
 
 EDITS = LadderEdits(
@@ -125,28 +125,28 @@ def test_a_time_that_no_calendar_has(seconds: int) -> None:
     """As seconds; and a belief without performances is its two numbers."""
     header = np.zeros(1, HEADER)[0]
     header["time"] = seconds
-    told = list(described(header, np.zeros((0, 3))))
-    assert len(told) == 2
-    assert f"completed at {seconds} s" in told[1]
+    printed = list(belief_lines(header, np.zeros((0, 3))))
+    assert len(printed) == 2
+    assert f"completed at {seconds} s" in printed[1]
 
 
 @pytest.mark.parametrize(
-    ("retention_ms", "told"), [("604800000", "604800000 (7 days)"), ("-1", "-1 (for ever)")]
+    ("retention_ms", "printed"), [("604800000", "604800000 (7 days)"), ("-1", "-1 (for ever)")]
 )
-def test_a_topic_in_a_line(retention_ms: str, told: str) -> None:
+def test_a_topic_in_a_line(retention_ms: str, printed: str) -> None:
     """By Kafka's names, to be looked up and changed by them."""
     configuration = {
         "retention.ms": retention_ms, "cleanup.policy": "delete", "min.insync.replicas": "2",
         "segment.bytes": "1",
     }  # fmt: skip
-    assert kept("parts", 8, 3, configuration) == (
+    assert topic_line("parts", 8, 3, configuration) == (
         "parts: partitions 8, replication.factor 3, min.insync.replicas 2, cleanup.policy delete, "
-        f"retention.ms {told}"
+        f"retention.ms {printed}"
     )
 
 
 @pytest.mark.parametrize(
-    ("ladder", "told"),
+    ("ladder", "printed"),
     [
         ("chess", "ladder 'chess' has no player 'ida' (they would be in shard 1)"),
         (
@@ -156,6 +156,6 @@ def test_a_topic_in_a_line(retention_ms: str, told: str) -> None:
         ("duel", "ladder 'duel' has no players: no round of it was rated"),
     ],
 )
-def test_who_is_not_there(ladder: str, told: str) -> None:
+def test_who_is_not_there(ladder: str, printed: str) -> None:
     """The player, or the whole ladder, with a name that may have been meant."""
-    assert _nobody(ladder, "ida", 1, ["blitz", "chess"]) == told
+    assert _unknown_player(ladder, "ida", 1, ["blitz", "chess"]) == printed

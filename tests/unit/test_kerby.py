@@ -138,9 +138,9 @@ def test_the_anchor_is_a_player_tied_for_last(name: str) -> None:
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_the_floor_holds_the_rating(name: str) -> None:
     """A rating that would fall below it stops there (section 5.2)."""
-    free, held = config(name), config(name, floor=-0.01)
+    free, floored = config(name), config(name, floor=-0.01)
     assert gains(free, [1, 2], [0.0, 0.0])[1] < -0.01
-    found = gains(held, [1, 2], [0.0, 0.0])
+    found = gains(floored, [1, 2], [0.0, 0.0])
     assert found[1] == -0.01
     assert found[0] == gains(free, [1, 2], [0.0, 0.0])[0]
 
@@ -149,8 +149,10 @@ def test_the_floor_holds_the_rating(name: str) -> None:
 def test_the_fixed_never_move(name: str) -> None:
     """They count for the others as ever."""
     free = rate(config(name), ranked([1, 2, 3], ["bot", "ann", "bob"]), {"ann": 0.4})
-    held = rate(config(name, fixed=["bot"]), ranked([1, 2, 3], ["bot", "ann", "bob"]), {"ann": 0.4})
-    assert held == {**free, "bot": 0.0}
+    floored = rate(
+        config(name, fixed=["bot"]), ranked([1, 2, 3], ["bot", "ann", "bob"]), {"ann": 0.4}
+    )
+    assert floored == {**free, "bot": 0.0}
     assert free["bot"] != 0.0
 
 

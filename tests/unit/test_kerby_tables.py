@@ -12,7 +12,7 @@ from msgspec import structs
 
 from stream_rater.cli import app
 from stream_rater.config.files import read_rating
-from stream_rater.config.ladders import Ladder, one_ladder
+from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.research.evidence import DataSet
@@ -63,7 +63,7 @@ def test_the_command_makes_the_tables(report: dict[str, list[str]]) -> None:
     between rounds has single precision, which may turn one of some 300 pairs around."""
     assert report.keys() == METHODS.keys()
     for name, method in METHODS.items():
-        reader = Reader(one_ladder(method.config))
+        reader = Reader(any_ladder(method.config))
         read = [reader.read(msgspec.json.encode(each)) for each in rounds()]
         due = [kendall_tau(method.config, part) for part in (read[:FIRST], read[FIRST:])]
         noted, _, *found = report[name]
@@ -71,7 +71,7 @@ def test_the_command_makes_the_tables(report: dict[str, list[str]]) -> None:
         assert noted == ("–" if method.season_1 is None else f"{method.season_1:.4f}")
 
 
-def test_the_whole_file_is_a_season_unless_one_is_told() -> None:
+def test_the_whole_file_is_a_season_unless_one_is_given() -> None:
     """And no round is lost between two."""
     data = DataSet("mine", list(season(Kind(20, COUNT, 6), 4)))
     ((name, whole),) = seasons(data, None)
@@ -169,12 +169,12 @@ def test_the_laboratory_knows_who_is_fixed(tmp_path: Path) -> None:
     both = CliRunner().invoke(app.main, [*words, "--config", str(named), "--config", str(free)])
     assert both.exit_code == 0, both.stderr
     losses = [row["log_loss"] for row in msgspec.json.decode(both.stdout)]
-    reader, pool = Reader(one_ladder(config)), Pool(Ladder(rating=config))
+    reader, pool = Reader(any_ladder(config)), Pool(Ladder(rating=config))
     due = []
     for offset, each in enumerate(events):
         standing = reader.read(msgspec.json.encode(each))
-        held = {name: float(header["mu"]) for name, header in pool}
-        won, lost = (held.get(name, 1500.0) for name in standing.players)
+        ratings = {name: float(header["mu"]) for name, header in pool}
+        won, lost = (ratings.get(name, 1500.0) for name in standing.players)
         due.append(math.log1p(math.exp((lost - won) / 174.0)))
         pool.rate(standing, offset)
     assert losses[0] == pytest.approx(sum(due) / len(due), rel=1e-6) != losses[1]

@@ -8,13 +8,13 @@ import pytest
 
 from stream_rater.pipeline.ladder_history import (
     AT_ONCE,
-    AtOdds,
     History,
+    LadderContradiction,
     LadderLog,
-    UnknownNote,
+    UnknownLadderEvent,
     allowed_before,
     announce,
-    notes,
+    encode_histories,
 )
 
 CHANGE = 20
@@ -69,7 +69,7 @@ class Log:
 def log_of(end: int) -> Log:
     """A ladder that was rated by the old file up to an offset."""
     log = Log()
-    log.write(notes("noted", {"a": OLD}))
+    log.write(encode_histories("noted", {"a": OLD}))
     log.end = end
     return log
 
@@ -92,13 +92,13 @@ def test_no_round_is_rated_both_ways(end: int, dies_after: int | None) -> None:
             yield
 
     log.meanwhile = rounds_come()
-    with contextlib.suppress(Died, AtOdds):
+    with contextlib.suppress(Died, LadderContradiction):
         log.start(NEW)
     log.meanwhile = iter(())
     for own in (NEW, OLD):
         try:
             log.start(own)
-        except AtOdds:
+        except LadderContradiction:
             continue
     for _ in range(3):
         for own in (OLD, NEW):
@@ -113,9 +113,9 @@ def test_no_round_is_rated_both_ways(end: int, dies_after: int | None) -> None:
 def test_of_rival_notes_the_first_counts() -> None:
     """And a proposal that does not go on where the notes end is none."""
     log = Log()
-    log.write(notes("noted", {"a": OLD, "b": ("3:z",)}))
-    log.write(notes("noted", {"a": ("0:q",)}))
-    log.write(notes("proposed", {"a": ("0:q", "7:y"), "c": NEW}))
+    log.write(encode_histories("noted", {"a": OLD, "b": ("3:z",)}))
+    log.write(encode_histories("noted", {"a": ("0:q",)}))
+    log.write(encode_histories("proposed", {"a": ("0:q", "7:y"), "c": NEW}))
     ladder_log = log.read()
     assert (ladder_log.of("a"), ladder_log.of("b"), ladder_log.of("c")) == (OLD, ("3:z",), ())
 
@@ -124,18 +124,18 @@ def test_the_first_decision_counts() -> None:
     """Of a confirmation and a withdrawal; one of another history is none."""
     for first, second, holds in (("confirmed", "withdrawn", NEW), ("withdrawn", "confirmed", OLD)):
         log = log_of(0)
-        log.write(notes("proposed", {"a": NEW}))
-        log.write(notes("confirmed", {"a": ("0:x", "9:z")}))
+        log.write(encode_histories("proposed", {"a": NEW}))
+        log.write(encode_histories("confirmed", {"a": ("0:x", "9:z")}))
         assert log.read().of("a") == (*OLD, "20:not confirmed")
-        log.write(notes(first, {"a": NEW}) + notes(second, {"a": NEW}))
+        log.write(encode_histories(first, {"a": NEW}) + encode_histories(second, {"a": NEW}))
         assert log.read().of("a") == holds
 
 
-def test_a_rebuild_begins_anew() -> None:
+def test_a_rebuild_begins_again() -> None:
     """Whatever was noted or proposed of the ladders that it rated; others stay."""
     log = log_of(0)
-    log.write(notes("noted", {"b": OLD}) + notes("proposed", {"a": NEW}))
-    log.write(notes("restated", {"a": ("0:q",)}))
+    log.write(encode_histories("noted", {"b": OLD}) + encode_histories("proposed", {"a": NEW}))
+    log.write(encode_histories("restated", {"a": ("0:q",)}))
     ladder_log = log.read()
     assert (ladder_log.of("a"), ladder_log.of("b")) == (("0:q",), OLD)
 
@@ -143,7 +143,7 @@ def test_a_rebuild_begins_anew() -> None:
 def test_many_ladders_are_several_notes() -> None:
     """A message has a size."""
     histories = {f"ladder-{i}": OLD for i in range(2 * AT_ONCE + 1)}
-    messages = notes("noted", histories)
+    messages = encode_histories("noted", histories)
     assert len(messages) == 3
     ladder_log = LadderLog()
     for each in messages:
@@ -161,11 +161,11 @@ def test_what_is_no_note_is_left(junk: bytes) -> None:
 
 def test_a_note_of_a_newer_release_is_refused() -> None:
     """It may change everything."""
-    with pytest.raises(UnknownNote, match="'later'"):
+    with pytest.raises(UnknownLadderEvent, match="'later'"):
         LadderLog().read(b'{"kind": "later", "histories": {"a": ["0:x"]}}')
 
 
-def test_changes_of_a_ladder_that_nobody_rated_are_noted_at_the_start() -> None:
+def test_changes_of_a_ladder_that_nobody_rated_are_recorded_at_the_start() -> None:
     """Before a worker with an older file notes it; one without changes may still be edited."""
     log = Log()
     log.start(OLD)
@@ -173,15 +173,21 @@ def test_changes_of_a_ladder_that_nobody_rated_are_noted_at_the_start() -> None:
     log.end = 100
     log.start(NEW)
     assert log.read().of("a") == NEW
-    with pytest.raises(AtOdds, match="differ from offset 20 on"):
+    with pytest.raises(LadderContradiction, match="differ from offset 20 on"):
         log.start(OLD)
 
 
 def test_a_late_decision_is_about_its_own_proposal() -> None:
     """Not about one of the same history that another worker made since."""
     log = log_of(0)
-    log.write(notes("proposed", {"a": NEW}, "first") + notes("withdrawn", {"a": NEW}, "first"))
-    log.write(notes("proposed", {"a": NEW}, "second") + notes("confirmed", {"a": NEW}, "first"))
+    log.write(
+        encode_histories("proposed", {"a": NEW}, "first")
+        + encode_histories("withdrawn", {"a": NEW}, "first")
+    )
+    log.write(
+        encode_histories("proposed", {"a": NEW}, "second")
+        + encode_histories("confirmed", {"a": NEW}, "first")
+    )
     assert log.read().of("a") == (*OLD, "20:not confirmed")
-    log.write(notes("confirmed", {"a": NEW}, "second"))
+    log.write(encode_histories("confirmed", {"a": NEW}, "second"))
     assert log.read().of("a") == NEW

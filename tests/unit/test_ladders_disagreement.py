@@ -12,8 +12,8 @@ from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.cli import app
 from stream_rater.config.ladders import ANY_LADDER, TEMPLATE, Change, Ladder, Ladders
 from stream_rater.config.settings import Settings
-from stream_rater.operations import inspect, rebuild, verify_live
-from stream_rater.pipeline.ladder_history import LadderLog, notes
+from stream_rater.operations import inspect, rebuild, verify
+from stream_rater.pipeline.ladder_history import LadderLog, encode_histories
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.runtime import malloc, selfcheck
@@ -31,7 +31,7 @@ NOT_SET = (
 def noted(ladders: Ladders, *names: str) -> LadderLog:
     """What workers with this file noted of the ladders that they rated."""
     found = LadderLog()
-    for message in notes("noted", {name: ladders.history(name) for name in names}):
+    for message in encode_histories("noted", {name: ladders.history(name) for name in names}):
         found.read(message)
     return found
 
@@ -55,9 +55,13 @@ def test_another_file_does_not() -> None:
     why = disagreement(Settings(ladders="old.toml"), FILE, noted(newer, "blitz"))
     assert "the ladders file old.toml and the notes on Kafka differ from offset 9 on" in why
     gone = Ladders(ladders={"other": OURS})
-    for count, told in ((1, "'blitz': the"), (2, "'blitz' (and 1 other):"), (3, "(and 2 others):")):
+    for count, expected in (
+        (1, "'blitz': the"),
+        (2, "'blitz' (and 1 other):"),
+        (3, "(and 2 others):"),
+    ):
         log = noted(FILE, *("blitz", "chess", "go")[:count])
-        assert told in disagreement(Settings(ladders="l.toml"), gone, log)
+        assert expected in disagreement(Settings(ladders="l.toml"), gone, log)
 
 
 @pytest.fixture
@@ -80,17 +84,17 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> None:
     record = SimpleNamespace(records=[b""])
     store = SimpleNamespace(layout=layout, prepare=lambda: None, read=lambda _: {0: record})
     log = SimpleNamespace(read=lambda: noted(FILE, "blitz"), close=lambda: None)
-    for module in (verify_live, inspect, rebuild):
+    for module in (verify, inspect, rebuild):
         monkeypatch.setattr(module, "Admin", lambda _: admin)
         monkeypatch.setattr(module, "RedisStore", lambda _: store)
     monkeypatch.setattr(ladder_events, "LadderEvents", lambda *_: log)
     monkeypatch.setattr(selfcheck, "check", lambda: None)
-    monkeypatch.setattr(malloc, "keep", lambda: None)
+    monkeypatch.setattr(malloc, "configure", lambda: None)
     monkeypatch.setattr(rebuild, "layout_of", lambda *_: {})
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (["verify"], f"stream-rater: {NOT_SET}: nothing was compared\n"),
         (
@@ -100,10 +104,10 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_a_command_without_the_file_refuses(servers: None, words: list[str], told: str) -> None:
+def test_a_command_without_the_file_refuses(servers: None, words: list[str], expected: str) -> None:
     """Before it has compared or written anything."""
     result = CliRunner().invoke(app.main, words)
-    assert (result.exit_code, result.stderr) == (2, told)
+    assert (result.exit_code, result.stderr) == (2, expected)
 
 
 def test_inspect_warns_and_shows_no_rating(servers: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,6 +116,6 @@ def test_inspect_warns_and_shows_no_rating(servers: None, monkeypatch: pytest.Mo
     beliefs = SimpleNamespace(header=[header])
     monkeypatch.setattr(belief_record, "decode", lambda *_: beliefs)
     monkeypatch.setattr(inspect, "factors_of", lambda _: [None])
-    monkeypatch.setattr(inspect, "described", lambda *_: iter(["believed"]))
+    monkeypatch.setattr(inspect, "belief_lines", lambda *_: iter(["believed"]))
     lines = inspect._player(Settings(), "blitz", "ida")
     assert [next(lines), next(lines)] == ["ida on blitz", "believed"]

@@ -1,7 +1,7 @@
 """How long records wait: one of each poll is followed until it is finished."""
 
 from stream_rater.contract.record import Record
-from stream_rater.runtime.latency import MOST, LatencyTracker
+from stream_rater.runtime.latency import MOST_FOLLOWED, LatencyTracker
 
 
 class Rig:
@@ -15,8 +15,8 @@ class Rig:
 
     def poll(self, *records: tuple[int, int, float], finished: int = 0) -> None:
         """Records as (partition, offset, arrival)."""
-        told = [Record(p, o, b"", received_s=arrival) for p, o, arrival in records]
-        self.waits.polled(told, {0: finished})
+        reported = [Record(p, o, b"", received_s=arrival) for p, o, arrival in records]
+        self.waits.polled(reported, {0: finished})
 
 
 def test_from_arrival_until_finished() -> None:
@@ -57,7 +57,7 @@ def test_lost_partitions_are_forgotten() -> None:
     rig = Rig()
     rig.poll((0, 7, 999.0))
     rig.poll((1, 7, 998.0))
-    rig.waits.keep({1})
+    rig.waits.keep_only({1})
     rig.waits.finished({0: 8, 1: 8})
     assert rig.waited == [2.0]
 
@@ -65,10 +65,10 @@ def test_lost_partitions_are_forgotten() -> None:
 def test_no_more_are_followed_than_so_many() -> None:
     """However long nothing is finished."""
     rig = Rig()
-    for offset in range(MOST + 5):
+    for offset in range(MOST_FOLLOWED + 5):
         rig.poll((0, offset, 999.0))
-    rig.waits.finished({0: MOST + 5})
-    assert len(rig.waited) == MOST
+    rig.waits.finished({0: MOST_FOLLOWED + 5})
+    assert len(rig.waited) == MOST_FOLLOWED
 
 
 def test_a_clock_ahead_of_ours() -> None:

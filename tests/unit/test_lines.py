@@ -33,7 +33,7 @@ def test_a_gzip_file_may_have_several_parts(tmp_path: Path, zeros: int) -> None:
 
 
 @pytest.mark.parametrize("harm", ["cut", "changed", "end changed", "followed", "absent"])
-def test_what_cannot_be_read_is_told_to_who_reads(tmp_path: Path, harm: str) -> None:
+def test_what_cannot_be_read_is_reported_to_the_reader(tmp_path: Path, harm: str) -> None:
     """By an error that names the file; nothing is taken for its end but its end."""
     path, packed = tmp_path / "rounds.jsonl.gz", bytearray(gzip.compress(b"".join(LINES)))
     packed[12] ^= 255 if harm == "changed" else 0

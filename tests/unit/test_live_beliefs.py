@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stream_rater.adapters import live_beliefs
-from stream_rater.adapters.live_beliefs import BeliefsBehind, LiveBeliefs, OtherLadders
+from stream_rater.adapters.live_beliefs import LaddersDiffer, LiveBeliefs, StaleBeliefs
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of
 from stream_rater.config.files import read_ladders
@@ -45,7 +45,7 @@ class Place:
         self.applied = [5] * SHARDS
         self.beliefs: dict[str, bytes] = {}
         self.now_s = 0.0
-        topics = SimpleNamespace(changed="changed", rounds="rounds", notes="notes")
+        topics = SimpleNamespace(changed="changed", rounds="rounds", ladder_events="notes")
         counts = {"changed": SHARDS, "rounds": PARTITIONS, "notes": 1}
         admin = SimpleNamespace(
             topics=topics, partitions_of=lambda topic: [counts[topic]],
@@ -53,7 +53,9 @@ class Place:
         )  # fmt: skip
         noted = SimpleNamespace(ladders=("l",), corrections={})
         notes = SimpleNamespace(read=lambda: noted, close=lambda: None)
-        store = SimpleNamespace(layout=SimpleNamespace(check_held=lambda _: None), read=self._read)
+        store = SimpleNamespace(
+            layout=SimpleNamespace(check_stored=lambda _: None), read=self._read
+        )
         monkeypatch.setattr(live_beliefs, "Admin", lambda _: admin)
         monkeypatch.setattr(live_beliefs, "RedisStore", lambda _: store)
         monkeypatch.setattr(live_beliefs, "LadderEvents", lambda *_: notes)
@@ -85,7 +87,7 @@ def test_by_the_parameters_of_the_next_round(place: Place) -> None:
     assert place.live.of("l", ["ann"]).pool.rule.initial_mu == 1500.0
     place.ends = [100 if p == own else 0 for p in range(PARTITIONS)]
     assert place.live.of("l", ["ann"]).pool.rule.initial_mu == 1500.0
-    place.now_s = live_beliefs.NOTED_S + 0.1
+    place.now_s = live_beliefs.REFRESH_S + 0.1
     assert place.live.of("l", ["ann"]).pool.rule.initial_mu == 500.0
 
 
@@ -95,22 +97,22 @@ def test_a_ladder_that_is_not_rated_yet(monkeypatch: pytest.MonkeyPatch, tmp_pat
     file.write_text(
         FILE.replace("[ladders.l.rating]", "[ladders.l]\nfrom_offset = 50\n[ladders.l.rating]")
     )
-    with pytest.raises(OtherLadders, match="'l'"):
+    with pytest.raises(LaddersDiffer, match="'l'"):
         Place(monkeypatch, read_ladders(file)).live.of("l", ["ann"])
 
 
-def test_a_belief_that_is_older_than_what_was_told(place: Place) -> None:
+def test_a_belief_that_is_older_than_what_was_published(place: Place) -> None:
     """It was lost, or Redis went back: nobody is taken for a newcomer, or for who they were. One
     that is newer, or of somebody of whom nothing was told, is taken as it is."""
     place.beliefs["ann"] = a_record(10)
-    for told in ({}, {"ann": 9}, {"ann": 10}):
-        found = place.live.of("l", ["ann", "eve"], published=told).pool
+    for published in ({}, {"ann": 9}, {"ann": 10}):
+        found = place.live.of("l", ["ann", "eve"], published=published).pool
         assert found.find("ann") is not None and found.find("eve") is None
-    for told in ({"ann": 11}, {"eve": 0}):
-        with pytest.raises(BeliefsBehind, match="try again"):
-            place.live.of("l", ["ann", "eve"], published=told)
+    for published in ({"ann": 11}, {"eve": 0}):
+        with pytest.raises(StaleBeliefs, match="try again"):
+            place.live.of("l", ["ann", "eve"], published=published)
     del place.beliefs["ann"]
-    with pytest.raises(BeliefsBehind, match="'ann'"):
+    with pytest.raises(StaleBeliefs, match="'ann'"):
         place.live.of("l", ["ann", "eve"], published={"ann": 10})
 
 
@@ -118,7 +120,7 @@ def test_a_shard_whose_rebuild_is_unfinished(place: Place) -> None:
     """Nothing is told of its players; of the others it is."""
     shard = int(shards_of(["ann"], SHARDS)[0])
     place.applied[shard] = UNFINISHED
-    with pytest.raises(BeliefsBehind, match="rebuild"):
+    with pytest.raises(StaleBeliefs, match="rebuild"):
         place.live.of("l", ["ann"])
     other = next(n for n in "bcdefghijk" if int(shards_of([n], SHARDS)[0]) != shard)
     place.live.of("l", [other])

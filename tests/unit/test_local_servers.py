@@ -175,14 +175,17 @@ def test_apt_that_fails_is_one_line_with_the_command(
 
 
 @pytest.mark.parametrize("before", [None, "#!/bin/sh\nexit 0\n"])
-def test_services_are_held_back_and_the_policy_is_as_before(
+def test_services_do_not_start_and_the_policy_is_as_before(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, before: str | None
 ) -> None:
     policy = tmp_path / "policy-rc.d"
     monkeypatch.setattr(system, "POLICY", policy)
     if before is not None:
         policy.write_text(before)
-    with pytest.raises(KeyboardInterrupt), system.services_held_back([nothing_here("r", "R", "r")]):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        system.services_not_started([nothing_here("r", "R", "r")]),
+    ):
         assert ("exit 101" in policy.read_text()) == (before is None)
         raise KeyboardInterrupt
     assert (policy.read_text() if policy.exists() else None) == before
@@ -191,7 +194,7 @@ def test_services_are_held_back_and_the_policy_is_as_before(
 # Processes
 
 
-def test_a_server_that_ends_at_once_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
+def test_a_server_that_ends_at_once_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
     launch = a_launch(tmp_path, "sh", "-c", "echo no disk; exit 3", answers=lambda _: False)
     server = Server(launch)
     with pytest.raises(LocalServerError) as caught:

@@ -47,11 +47,11 @@ def an_observer(role: str = "estimator") -> ServiceObserver:
 
 def lines(out: io.StringIO, event: str) -> list[dict[str, Any]]:
     """Fields of the lines of this event, but for what every line has."""
-    told = [json.loads(line) for line in out.getvalue().split("\n")[:-1]]
+    logged = [json.loads(line) for line in out.getvalue().split("\n")[:-1]]
     common = {"event", "level", "timestamp"}
     return [
         {name: each[name] for name in each.keys() - common}
-        for each in told
+        for each in logged
         if each["event"] == event
     ]
 
@@ -78,7 +78,7 @@ def test_a_rounds_way_through_the_log(out: io.StringIO) -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "told"),
+    ("record", "logged"),
     [
         (as_json(ladder="l", round_id="r", weight=0), {"ladder": "l", "round": "r"}),
         (as_json(ladder="l" * 200, round_id=""), {"ladder": "l" * 128}),
@@ -87,13 +87,13 @@ def test_a_rounds_way_through_the_log(out: io.StringIO) -> None:
     ],
 )
 def test_a_rejection_says_whose_round_it_is(
-    out: io.StringIO, record: bytes, told: dict[str, str]
+    out: io.StringIO, record: bytes, logged: dict[str, str]
 ) -> None:
     """As far as it could be read, and no longer than an id may be."""
     rated(record)
     (line,) = lines(out, "round rejected")
     assert (line["partition"], line["offset"]) == (0, 0)
-    assert {name: line[name] for name in ("ladder", "round") if name in line} == told
+    assert {name: line[name] for name in ("ladder", "round") if name in line} == logged
 
 
 def test_a_repetition_says_whose_round_it_is(out: io.StringIO) -> None:

@@ -106,9 +106,9 @@ def test_down_says_how_a_shell_forgets_the_addresses(
     """On stderr, to be copied."""
     up()
     assert main(["down"]) == 0
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.splitlines()[-1].endswith(": unset STREAM_RATER_KAFKA STREAM_RATER_REDIS")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines()[-1].endswith(": unset STREAM_RATER_KAFKA STREAM_RATER_REDIS")
 
 
 def test_the_data_stay_until_they_are_deleted(

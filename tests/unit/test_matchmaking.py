@@ -32,7 +32,7 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STREAM_RATER_LADDERS", raising=False)
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+def run_example(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     code = main(["--ladder", "ranked-eu", *words])
     return code, *capsys.readouterr()
 
@@ -41,23 +41,23 @@ def test_a_misspelt_ladder_is_no_newcomer_with_even_chances(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """It is an error, with names like it."""
-    code, out, err = told(capsys, "--ladder", "rankd-eu", "--players", "ann,bob")
+    code, out, err = run_example(capsys, "--ladder", "rankd-eu", "--players", "ann,bob")
     assert (code, out) == (2, "")
     assert err == "matchmaking: nobody has played on rankd-eu; ladders like it: ranked-eu\n"
 
 
-def test_provisional_ratings_are_told_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+def test_provisional_ratings_are_shown_as_such(capsys: pytest.CaptureFixture[str]) -> None:
     """As the event says."""
-    _, out, _ = told(capsys, "--players", "ann,bob")
+    _, out, _ = run_example(capsys, "--players", "ann,bob")
     assert out.startswith("ann (1700 ± 80) beats bob (1500 ± 80, provisional) with probability")
 
 
 def test_given_teams_are_scored(capsys: pytest.CaptureFixture[str]) -> None:
     """As they are; nobody plays in both."""
-    code, out, _ = told(capsys, "--teams", "ann,cy", "bob,dee")
+    code, out, _ = run_example(capsys, "--teams", "ann,cy", "bob,dee")
     strong = int(out.splitlines()[-1].rpartition(" ")[2].rstrip("%"))
     assert code == 0 and out.startswith("team 1: ann") and strong > 60
-    code, _, err = told(capsys, "--teams", "ann,cy", "ann,dee")
+    code, _, err = run_example(capsys, "--teams", "ann,cy", "ann,dee")
     assert code == 2 and "nobody plays in both" in err
 
 
@@ -71,7 +71,7 @@ def test_the_spread_is_the_ladders(capsys: pytest.CaptureFixture[str], tmp_path:
         '[ladders.ranked-eu.rating]\nsystem = "elo-mmr"\nbeta = 2000\ngamma = 9\n'
         '[ladders.other.rating]\nsystem = "elo-r"\n'
     )
-    chances = [told(capsys, "--players", "ann,bob", *words)[1].split()[-1]
+    chances = [run_example(capsys, "--players", "ann,bob", *words)[1].split()[-1]
                for words in ([], ["--ladders", str(file)], ["--beta", "2000"])]  # fmt: skip
     assert chances[0] > chances[1] == chances[2]
     for ladder, reason in (("other", "system elo-r: give --beta"), ("none", "no ladder none")):
@@ -91,18 +91,18 @@ class Message:
 
 def test_a_player_who_was_erased_is_forgotten() -> None:
     """By the key of a record without a value, whatever the ids; later events of others count."""
-    told = {
+    run_example = {
         "ladder": "l:1", "player": "ü%", "mu": 1.0, "sigma": 1.0, "rating": 1.0, "rounds": 1,
         "provisional": False, "offset": 3,
     }  # fmt: skip
     key, other = joined("l:1", "ü%").encode(), joined("l:1", "bob").encode()
     ratings = Ratings("nowhere")
-    ratings._behind = set()
+    ratings._lagging = set()
     ratings._consumer = SimpleNamespace(  # type: ignore[assignment]
-        poll=lambda _: Message(key, to_json(told)),
+        poll=lambda _: Message(key, to_json(run_example)),
         consume=lambda *_: [
             Message(key, None), Message(b"l%3A2:bob", None),
-            Message(other, to_json(told | {"player": "bob"})),
+            Message(other, to_json(run_example | {"player": "bob"})),
         ],
     )  # fmt: skip
     assert [each["player"] for each in ratings.poll(0.0)] == ["ü%", "bob"]

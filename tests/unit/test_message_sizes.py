@@ -22,24 +22,23 @@ from stream_rater.contract.corrections import (
 from stream_rater.contract.events import MAX_ID_BYTES, to_json
 from stream_rater.contract.record import PARENT, STATE, STATE_LENGTH, Record, Trace
 from stream_rater.contract.sizes import LEAST_BYTES, MOST_BYTES
-from stream_rater.pipeline.corrections.correction_job import Corrected
-from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
+from stream_rater.pipeline.corrections.correction_job import ChangedPlayers
+from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.correction_work import PartOptions, Work
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import ROWS_PER_PART
-from stream_rater.pipeline.ladder_history import LadderLog, correction_notes, notes
-from stream_rater.pipeline.parts import corrections as correction_parts
-from stream_rater.pipeline.parts import decoder, schema
+from stream_rater.pipeline.ladder_history import LadderLog, encode_corrections, encode_histories
+from stream_rater.pipeline.parts import correction_parts, decoder, schema
 from stream_rater.pipeline.parts.decoder import rows_of
 from stream_rater.pipeline.ports import Rejection
 from stream_rater.pipeline.updater.rating_events import NUMBERS, encode_each
 from stream_rater.rating.model import HEADER
 from stream_rater.rating.parameters import Elo, Season
 from stream_rater.rating.record import FACTOR_SIZE, HEADER_SIZE, HISTORY_SIZE, MOST_FACTORS
-from stream_rater.rounds.corrections import decode
+from stream_rater.rounds.correction_records import decode
 from stream_rater.rounds.decoder import RoundDecoder
 from tests.rounds import as_json, ranked
 
@@ -75,8 +74,8 @@ def pending(rounds: int, players: int, ladders: Ladders = ANY_LADDER) -> Pending
         )
         for i in range(rounds)
     ]  # fmt: skip
-    decoded, refusals = RoundDecoder(ladders).decode(records)
-    assert refusals == [None] * rounds
+    decoded, rejections = RoundDecoder(ladders).decode(records)
+    assert rejections == [None] * rounds
     return estimation.pending_rounds(records, decoded, 1)
 
 
@@ -119,7 +118,7 @@ def test_parts_of_many_ladders_with_many_seasons() -> None:
     }
     ratings = [Elo(learning_rate=32.0)]
     rounds = pending(300, 2, ladders)
-    rounds.rounds.rule[:] = 0
+    rounds.rounds.config_index[:] = 0
     found = sent(rounds, ROWS_PER_PART, ratings=ratings, seasons=lambda each, _: started[each])
     assert len(found) > 1
     assert max(map(len, found)) <= MOST_BYTES
@@ -128,20 +127,24 @@ def test_parts_of_many_ladders_with_many_seasons() -> None:
 def test_correction_parts_with_full_records() -> None:
     """5,000 players of one shard with the longest ids, and as long a history as a record has."""
     players = [long_id(number) for number in range(ROWS_PER_PART)]
-    some = Corrected(players, [FULL_RECORD] * ROWS_PER_PART)
+    some = ChangedPlayers(players, [FULL_RECORD] * ROWS_PER_PART)
     record = Record(0, 7, None)
-    met = QueuedCorrection(record, PlayerRemoved(ladder=long_id(0), player=long_id(1)))
-    work = Work(met, LadderEdits(), LogContext(ANY_LADDER, 0, 1), PartOptions(1, ROWS_PER_PART))
+    queued = QueuedCorrection(record, PlayerRemoved(ladder=long_id(0), player=long_id(1)))
+    work = Work(queued, LadderEdits(), LogContext(ANY_LADDER, 0, 1), PartOptions(1, ROWS_PER_PART))
     found = [correction_parts.encode(work._part(some, rows)) for rows in cut(work, some)]
     assert len(found) > 1
     assert max(map(len, found)) <= MOST_BYTES
     parts = [correction_parts.decode(each) for each in found]
     assert [player for each in parts for player in each.players] == players
-    few = Work(met, LadderEdits(), LogContext(ANY_LADDER, 0, 1), PartOptions(1, 2))
-    assert [len(each) for each in cut(few, Corrected(players[:5], some.records[:5]))] == [2, 2, 1]
+    few = Work(queued, LadderEdits(), LogContext(ANY_LADDER, 0, 1), PartOptions(1, 2))
+    assert [len(each) for each in cut(few, ChangedPlayers(players[:5], some.records[:5]))] == [
+        2,
+        2,
+        1,
+    ]
 
 
-def cut(work: Work, some: Corrected) -> list[Any]:
+def cut(work: Work, some: ChangedPlayers) -> list[Any]:
     """The rows of each message."""
     return list(work._cut(some, list(range(len(some.players)))))
 
@@ -175,8 +178,8 @@ def test_the_largest_rejection() -> None:
     record = Record(0, 7, b"v" * 3_000_000, headers, key=b"k" * 2_000_000)
     with pytest.raises(Exception, match="none of") as raised:
         decode(record, ANY_LADDER)
-    told: Any = raised.value
-    message = rejected_message(Rejection(record, told.code, str(told)), "t", LEAST_BYTES)
+    reported: Any = raised.value
+    message = rejected_message(Rejection(record, reported.code, str(reported)), "t", LEAST_BYTES)
     assert len(message["key"]) + len(message["value"]) == LEAST_BYTES
     assert sum(len(n) + len(v) for n, v in message["headers"]) < ENVELOPE_BYTES // 2
 
@@ -203,11 +206,11 @@ def test_the_note_of_a_correction_is_small(kind: str) -> None:
     """Whatever its reason is, and the fields that are judged later."""
     fields = {"ladder": long_id(0), "reason": MUCH, "event_type": MUCH, **CORRECTIONS[kind]}
     record = Record(0, 7, to_json(fields), ((EVENT_TYPE, kind.encode()),), 4e9)
-    met = QueuedCorrection(record, decode(record, ANY_LADDER))
-    work = Work(met, LadderEdits(), LogContext(ANY_LADDER, 0, 1), PartOptions(1, ROWS_PER_PART))
+    queued = QueuedCorrection(record, decode(record, ANY_LADDER))
+    work = Work(queued, LadderEdits(), LogContext(ANY_LADDER, 0, 1), PartOptions(1, ROWS_PER_PART))
     if kind == "season-started":
-        work.job.accepted = [met]
-    (noted,) = work.notes()
+        work.job.accepted = [queued]
+    (noted,) = work.ladder_events()
     assert noted.event_type == kind
     assert len(noted.correction) < 1024
 
@@ -215,11 +218,13 @@ def test_the_note_of_a_correction_is_small(kind: str) -> None:
 def test_notes_of_a_ban_wave() -> None:
     """Thousands of players with the longest ids, in notes that fit."""
     wave = [
-        _noted(PlayerRemoved(ladder=long_id(0), player=long_id(number), reason="r" * 1000), number)
+        _recorded(
+            PlayerRemoved(ladder=long_id(0), player=long_id(number), reason="r" * 1000), number
+        )
         for number in range(2500)
     ]
-    wave.append(_noted(CorrectionsApplied(ladder=long_id(0)), 5000))
-    messages = correction_notes({long_id(0): wave, "b": wave[:1]})
+    wave.append(_recorded(CorrectionsApplied(ladder=long_id(0)), 5000))
+    messages = encode_corrections({long_id(0): wave, "b": wave[:1]})
     assert max(map(len, messages)) <= MOST_BYTES
     assert len(messages) > 4
     log = LadderLog()
@@ -228,21 +233,21 @@ def test_notes_of_a_ban_wave() -> None:
     assert log.corrections == {long_id(0): wave, "b": wave[:1]}
 
 
-def _noted(correction: Correction, offset: int) -> NotedCorrection:
-    return NotedCorrection(offset, name_of(correction), Raw(to_json(correction)), 5000)
+def _recorded(correction: Correction, offset: int) -> RecordedCorrection:
+    return RecordedCorrection(offset, name_of(correction), Raw(to_json(correction)), 5000)
 
 
 def test_notes_of_many_ladders() -> None:
     """With long ids, characters that JSON escapes, and long histories."""
     history = tuple(f"{2**40 + offset}:0123456789abcdef" for offset in range(100))
     histories = {long_id(number, "\x01"): history for number in range(1000)}
-    messages = notes("noted", histories)
+    messages = encode_histories("noted", histories)
     assert len(messages) > 5
     assert max(map(len, messages)) <= MOST_BYTES
     log = LadderLog()
     for each in messages:
         log.read(each)
-    assert {ladder: log.noted(ladder) for ladder in log.ladders} == histories
+    assert {ladder: log.in_force(ladder) for ladder in log.ladders} == histories
 
 
 def test_what_is_left_for_headers() -> None:

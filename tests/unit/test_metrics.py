@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError
 from redis.exceptions import NoPermissionError
 
 from stream_rater.adapters.access import cause_in, trouble_of
-from stream_rater.adapters.redis.client import connect, failures_named
+from stream_rater.adapters.redis.client import connect, translated_failures
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import CAUSES, Cause, Denied, LogTrouble, StoreTrouble
 from stream_rater.pipeline.ports import Poll
@@ -83,7 +83,7 @@ def test_errors_of_redis_carry_their_cause(
 ) -> None:
     """By the error that the client's error follows from."""
     error.__context__ = under
-    with pytest.raises((StoreTrouble, Denied)) as found, failures_named():
+    with pytest.raises((StoreTrouble, Denied)) as found, translated_failures():
         raise error
     assert isinstance(found.value, StoreTrouble | Denied) and found.value.cause == cause
 
@@ -99,7 +99,7 @@ def test_redis_py_keeps_the_error_that_its_own_follows_from() -> None:
 
         threading.Thread(target=answer, daemon=True).start()
         client = connect(Settings(redis=f"rediss://127.0.0.1:{server.getsockname()[1]}"))
-        with pytest.raises(StoreTrouble) as found, failures_named():
+        with pytest.raises(StoreTrouble) as found, translated_failures():
             client.ping()
     assert found.value.cause == "tls"
 
@@ -128,5 +128,5 @@ def test_a_role_that_is_denied_is_counted() -> None:
     role = Role("updater", worker, observer, machine())
     role.drive(ended.set)
     assert isinstance(role.failure, Denied) and ended.is_set()
-    told = {"role": "updater", "cause": "denied"}
-    assert metrics.registry.get_sample_value("stream_rater_restarts_total", told) == 1.0
+    labels = {"role": "updater", "cause": "denied"}
+    assert metrics.registry.get_sample_value("stream_rater_restarts_total", labels) == 1.0

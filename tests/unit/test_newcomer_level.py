@@ -25,8 +25,8 @@ from stream_rater.rating.parameters import (
 )
 from stream_rater.rating.prediction.forecast import Believed, deviations, of_round
 from stream_rater.replay.pool import Pool
-from stream_rater.serve.answers import PlayerAnswer, SideQuestion
-from stream_rater.serve.predicting import balanced, predicted
+from stream_rater.serve.bodies import PlayerAnswer, SideQuestion
+from stream_rater.serve.predicting import balanced_sides, prediction
 from tests.rounds import as_json, ranked, read
 from tests.unit.test_season import sessions
 
@@ -104,13 +104,13 @@ def test_even_teams_have_the_newcomers_dealt_among_them() -> None:
 
 
 @pytest.mark.parametrize("config", PLACING, ids=lambda each: type(each).__name__)
-def test_other_systems_do_if_they_are_told(config: Any) -> None:
+def test_other_systems_do_if_they_are_configured_to(config: Any) -> None:
     """By default they change nothing, and their fingerprint is that of older releases."""
     assert unchanged(config)
-    told = msgspec.structs.replace(config, newcomer_offset=-100.0, newcomer_field=0.5)
-    assert fingerprint(told) != fingerprint(config)
+    placing = msgspec.structs.replace(config, newcomer_offset=-100.0, newcomer_field=0.5)
+    assert fingerprint(placing) != fingerprint(config)
     after = []
-    for each in (config, told):
+    for each in (config, placing):
         pool = Pool(Ladder(rating=each))
         for offset in range(30):
             pool.rate(read(each, *ranked([1, 2], ["ann", "bob"])), offset)
@@ -162,10 +162,10 @@ def test_all_predictions_place_newcomers_alike() -> None:
     """In a notebook, over HTTP and in the laboratory's scores; and as a rating does."""
     ours = ladder()
     sides = [["ann"], ["new"]]
-    told = ours.predict(sides)
+    placing = ours.predict(sides)
     players = answers(ours, ["ann", "new"])
-    answer = predicted(TwoMoment(), [SideQuestion(players=side) for side in sides], players)
-    assert [side.win for side in answer.sides] == told.win.tolist()
+    answer = prediction(TwoMoment(), [SideQuestion(players=side) for side in sides], players)
+    assert [side.win for side in answer.sides] == placing.win.tolist()
     lines = [as_json(*ranked([1, 2], ["ann", "bob"]), round_id=str(i)) for i in range(12)]
     season, _ = sessions(*lines, as_json(*ranked([1, 2], ["ann", "new"]), round_id="last"))
     waves = [wave for _, _, wave in Contender(TwoMoment()).rate(season) if wave is not None]
@@ -176,7 +176,7 @@ def test_all_predictions_place_newcomers_alike() -> None:
         msgspec.structs.replace(TwoMoment(), newcomer_offset=0.0, newcomer_field=0.0),
         np.array([0, 1, 2]), np.ones(2), known,
     )  # fmt: skip
-    assert plain.win[1] > told.win[1], "150 points below the field, of which ann is all"
+    assert plain.win[1] > placing.win[1], "150 points below the field, of which ann is all"
 
 
 def test_even_teams_place_newcomers_alike() -> None:
@@ -184,7 +184,7 @@ def test_even_teams_place_newcomers_alike() -> None:
     ours = ladder()
     names = ["ann", "bob", "new", "newer"]
     players = answers(ours, names)
-    sides, _ = balanced(TwoMoment(), players, 2)
+    sides, _ = balanced_sides(TwoMoment(), players, 2)
     assert sorted(map(sorted, (side.players for side in sides))) == sorted(
         map(sorted, ours.balance(names, teams=2))
     )

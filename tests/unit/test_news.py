@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from stream_rater.adapters.kafka.topic_rules import wanted
+from stream_rater.adapters.kafka.topic_rules import topic_settings
 from stream_rater.adapters.kafka.topics import Admin, TopicMismatch
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
 
 AT = Settings(kafka="127.0.0.1:1", partitions=2, shards=3)
 UNKNOWN = KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-KNOWN = {name: count for name, (count, _) in wanted(AT).items()}
+KNOWN = {name: count for name, (count, _) in topic_settings(AT).items()}
 COPY = SimpleNamespace(isrs=[1], replicas=[1])
 
 
@@ -53,13 +53,13 @@ class Brokers:
 
     def describe_configs(self, resources: Any) -> Any:
         (resource,) = resources
-        _, made = wanted(AT)[resource.name]
-        held = {name: SimpleNamespace(value=value) for name, value in made.items()}
-        return {resource: answered(held if self.knows() else UNKNOWN)}
+        _, made = topic_settings(AT)[resource.name]
+        configs = {name: SimpleNamespace(value=value) for name, value in made.items()}
+        return {resource: answered(configs if self.knows() else UNKNOWN)}
 
     def describe_topics(self, asked: Any) -> Any:
-        told = SimpleNamespace(topic_id="id") if self.knows() else UNKNOWN
-        return {name: answered(told) for name in KNOWN}
+        reported = SimpleNamespace(topic_id="id") if self.knows() else UNKNOWN
+        return {name: answered(reported) for name in KNOWN}
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
     """Of such brokers."""
     found, brokers = Admin(AT), Brokers()
     monkeypatch.setattr(found, "_client", brokers)
-    monkeypatch.setattr("stream_rater.adapters.kafka.topics.NEWS_S", 0.0)
+    monkeypatch.setattr("stream_rater.adapters.kafka.topics.NEW_TOPIC_PAUSE_S", 0.0)
     return found
 
 

@@ -83,15 +83,15 @@ def test_a_round_that_teaches_nothing(ranks: list[int | None]) -> None:
         ladder.rate(["ann", "bob"], round_id="r")
 
 
-def test_no_time_passes_unless_told() -> None:
+def test_no_time_passes_unless_given() -> None:
     """Without `completed_at` a round is as late as the latest before it: nobody drifts."""
     ladder, same, later = (Ladder(drift_per_day=50.0, **LIMITS) for _ in range(3))
     times = ["1970-01-01T00:00:00Z", "2026-03-01T00:00:00Z", "2026-01-01T00:00:00Z"]
-    told = [ladder.rate(PAIR).completed_at]
+    reported = [ladder.rate(PAIR).completed_at]
     ladder.rate(PAIR, completed_at="2026-03-01T01:00:00+01:00")
     ladder.rate(PAIR, completed_at=times[2])
-    told.append(ladder.rate(["bob", "ann"]).completed_at)
-    assert told == times[:2] and ladder["ann"].last_completed_at == times[1]
+    reported.append(ladder.rate(["bob", "ann"]).completed_at)
+    assert reported == times[:2] and ladder["ann"].last_completed_at == times[1]
     for each, last in ((same, times[1]), (later, "2026-03-02T00:00:00Z")):
         for time in times:
             each.rate(PAIR, completed_at=time)
@@ -179,11 +179,11 @@ def test_an_invalid_round_changes_nothing(
 @pytest.mark.parametrize("given", [{"sides": ["ann"]}, {"shares": [None, 0.0]}])
 def test_a_prediction_refuses_what_a_round_does(ladder: Ladder, given: dict[str, Any]) -> None:
     """By the same rules."""
-    with pytest.raises(InvalidRound) as told:
+    with pytest.raises(InvalidRound) as reported:
         ladder.predict(**{"sides": PAIR, **given})
     with pytest.raises(InvalidRound) as same:
         ladder.rate(**{"sides": PAIR, **given})
-    assert str(told.value) == str(same.value)
+    assert str(reported.value) == str(same.value)
 
 
 def test_an_error_while_rating_is_undone(ladder: Ladder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def test_an_error_while_rating_is_undone(ladder: Ladder, monkeypatch: pytest.Mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("stream_rater.rating.stages.kernels.fold", interrupted)
+        patch.setattr("stream_rater.rating.stages.kernels.rate_waves", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ladder.rate(PAIR, round_id="r")
     assert state(ladder) == before
@@ -304,7 +304,7 @@ def test_every_parameter_is_a_keyword() -> None:
 # --- how it is shown -----------------------------------------------------------------------------
 
 
-def test_a_table_is_cut_and_tells_how_many_are_left() -> None:
+def test_a_table_is_cut_and_says_how_many_are_left() -> None:
     """In text and in HTML, where ids command nothing."""
     ladder, names = Ladder(), ["<b>\x1b[2J", *(f"p{i}" for i in range(29))]
     found = ladder.rate(names)

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from stream_rater import Ladder, OtherLadder, RefusedLine
 from stream_rater.cli import app
 from stream_rater.library import rater
-from stream_rater.rating.elo_mmr import fold as fold_kernel
+from stream_rater.rating.elo_mmr import rate_waves as waves_kernel
 from stream_rater.replay.edited_log import BATCH_BYTES
 from tests.rounds import day, event, ranked
 
@@ -62,7 +62,7 @@ def rated(path: Path) -> list[Any]:
 NUMBERS = "player", "mu", "sigma", "rating", "rounds"
 
 
-def told(ladder: Ladder) -> list[Any]:
+def ratings_of(ladder: Ladder) -> list[Any]:
     """The same of a ladder."""
     return [
         {"ladder": ladder.name, **{name: row[name] for name in NUMBERS},
@@ -89,7 +89,7 @@ def test_a_file_is_rated_as_by_the_command(write: Write, name: str) -> None:
     bad, weightless = found.refusals
     assert (bad.line, bad.code) == (42, "malformed")
     assert weightless == RefusedLine(43, "bad-weight", "weight: 0.0 is not in (0, 1000]")
-    assert told(ladder) == rated(write(name, lines)) and len(ladder) == 8
+    assert ratings_of(ladder) == rated(write(name, lines)) and len(ladder) == 8
 
 
 @pytest.mark.parametrize("kind", [str, Path])
@@ -105,7 +105,7 @@ def test_rounds_before_and_after_a_file(write: Write, kind: Any) -> None:
     rate_one(ladder, lines[30])
     ladder.rate_file(write("more.jsonl", lines[31:59]))
     rate_one(ladder, lines[59])
-    assert told(ladder) == rated(write("all.jsonl", lines))
+    assert ratings_of(ladder) == rated(write("all.jsonl", lines))
 
 
 def test_ids_count_in_all_of_them(write: Write) -> None:
@@ -138,10 +138,10 @@ def test_a_file_of_several_ladders_needs_a_choice(write: Write) -> None:
     assert (len(ladder), ladder.name) == (0, "notebook")
     found = ladder.rate_file(path, ladder="duel")
     assert (found.rounds, found.other_rounds, found.updates) == (6, 1, 12)
-    assert told(ladder) == [each for each in rated(path) if each["ladder"] == "duel"]
+    assert ratings_of(ladder) == [each for each in rated(path) if each["ladder"] == "duel"]
     arena = Ladder()
     arena.rate_file(path, ladder="arena")
-    assert told(arena) == [each for each in rated(path) if each["ladder"] == "arena"]
+    assert ratings_of(arena) == [each for each in rated(path) if each["ladder"] == "arena"]
 
 
 def test_a_ladder_stays_one(write: Write) -> None:
@@ -176,7 +176,7 @@ def test_a_file_is_rated_as_its_corrections_make_it(write: Write) -> None:
     assert found.refusals == (
         RefusedLine(21, "unknown-round", 'round_id "nobody\'s" is not on this ladder'),
     )
-    assert told(ladder) == rated(path) and "p3" not in ladder
+    assert ratings_of(ladder) == rated(path) and "p3" not in ladder
 
 
 @pytest.mark.parametrize("correction", [VOIDED, REMOVED, MERGED, SEASON])
@@ -192,7 +192,7 @@ def test_a_correction_reaches_back(write: Write, correction: dict[str, Any]) -> 
     ladder.rate_file(write("more.jsonl.gz", lines[20:21]))
     for each in lines[21:]:
         rate_one(ladder, each)
-    assert told(ladder) == rated(write("all.jsonl", lines))
+    assert ratings_of(ladder) == rated(write("all.jsonl", lines))
 
 
 def test_who_was_merged_or_removed_plays_on(write: Write) -> None:
@@ -234,23 +234,23 @@ def test_a_file_that_ends_too_early_changes_nothing(write: Write) -> None:
             each.rate_file(cut)
     assert state(ladder) == before
     ladder.rate_file(same)
-    assert told(ladder) == rated(write("all.jsonl", duels(60)))
+    assert ratings_of(ladder) == rated(write("all.jsonl", duels(60)))
 
 
 def test_a_file_that_is_broken_off_is_undone(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle, by Ctrl-C: what was rated before is rated anew."""
     ladder, path = Ladder(), write("long.jsonl", duels(4000, first=10))
     ladder.rate_file(write("a.jsonl", duels(10)))
-    before, fold, calls = state(ladder), fold_kernel.fold, []
+    before, rate_waves, calls = state(ladder), waves_kernel.rate_waves, []
 
     def interrupted(*given: Any) -> None:
         calls.append(given)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        fold(*given)
+        rate_waves(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr("stream_rater.rating.stages.kernels.fold", interrupted)
+        patch.setattr("stream_rater.rating.stages.kernels.rate_waves", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ladder.rate_file(path)
     assert state(ladder) == before
@@ -287,6 +287,6 @@ def test_no_more_refusals_are_kept_than_anybody_reads(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first ones; all are counted."""
-    monkeypatch.setattr(rater, "MOST_REFUSALS", 3)
+    monkeypatch.setattr(rater, "MOST_REJECTED_LINES", 3)
     found = Ladder().rate_file(write("a.jsonl", [*duels(1), *({"n": i} for i in range(9))]))
     assert found.refused == 9 and [each.line for each in found.refusals] == [2, 3, 4]

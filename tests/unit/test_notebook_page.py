@@ -40,8 +40,8 @@ def test_the_tutorial_shows_what_it_prints(
     """Each cell after the other, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    told = cells(page.read_text())
-    assert len(told) >= 10
-    for code, shown in told:
+    printed = cells(page.read_text())
+    assert len(printed) >= 10
+    for code, shown in printed:
         run(code, names)
         assert capsys.readouterr().out == shown, code

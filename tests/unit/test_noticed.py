@@ -23,23 +23,23 @@ def input_() -> Iterator[Input]:
 
 def test_all_brokers_down_is_trouble_once(input_: Input) -> None:
     """Until it is told again."""
-    input_._notice(DOWN)
+    input_._on_error(DOWN)
     with pytest.raises(LogTrouble, match="brokers are down"):
-        input_._raise_noticed([])
-    input_._raise_noticed([])
+        input_._raise_reported([])
+    input_._raise_reported([])
 
 
-def test_and_tells_why(input_: Input) -> None:
+def test_and_says_why(input_: Input) -> None:
     """By what the last broker's connection failed; once, for it may be mended by the next time."""
-    input_._notice(KafkaError(KafkaError._SSL, "certificate verify failed"))
-    input_._raise_noticed([])  # one of several: the client goes on with the others
-    input_._notice(DOWN)
-    with pytest.raises(LogTrouble, match=r"brokers are down: certificate verify failed") as told:
-        input_._raise_noticed([])
-    assert told.value.cause == "tls"
-    input_._notice(DOWN)
+    input_._on_error(KafkaError(KafkaError._SSL, "certificate verify failed"))
+    input_._raise_reported([])  # one of several: the client goes on with the others
+    input_._on_error(DOWN)
+    with pytest.raises(LogTrouble, match=r"brokers are down: certificate verify failed") as caught:
+        input_._raise_reported([])
+    assert caught.value.cause == "tls"
+    input_._on_error(DOWN)
     with pytest.raises(LogTrouble, match=r"are down$"):
-        input_._raise_noticed([])
+        input_._raise_reported([])
 
 
 @pytest.mark.parametrize("order", [(DOWN, FENCED), (FENCED, DOWN)])
@@ -48,13 +48,13 @@ def test_what_ends_the_client_outweighs_the_rest(
 ) -> None:
     """Told by the callback, before or after."""
     for error in order:
-        input_._notice(error)
+        input_._on_error(error)
     with pytest.raises(Fenced):
-        input_._raise_noticed([])
+        input_._raise_reported([])
 
 
 def test_nor_is_it_missed_among_the_records(input_: Input) -> None:
     """Told in the place of a record, in a poll in which something else was told, too."""
-    input_._notice(DOWN)
+    input_._on_error(DOWN)
     with pytest.raises(Fenced):
-        input_._raise_noticed([Message(topic="parts", error=FENCED)])
+        input_._raise_reported([Message(topic="parts", error=FENCED)])

@@ -32,9 +32,9 @@ from tests.unit.test_estimator import (
     by_hand,
     opened,
     owning,
+    parts_sent,
     priors,
     read,
-    scattered,
 )
 
 WAVE = 4
@@ -59,7 +59,7 @@ def asked(effect: ReadPriors) -> set[str]:
 def sent(hand: ByHand, *ends: int) -> list[str]:
     """Acknowledge the parts in hand, each shard's so that they end there; whose they are."""
     messages = hand.expect(Scatter).parts
-    scattered(hand, *[ends[shard] - 1 for shard, _ in messages])
+    parts_sent(hand, *[ends[shard] - 1 for shard, _ in messages])
     return [player for _, data in messages for player in schema.decode(data).players]
 
 
@@ -80,7 +80,7 @@ def test_pieces_are_read_with_other_rounds_between(hand: ByHand) -> None:
     """One a turn, and reading goes on."""
     read(hand, LARGE)
     assert asked(priors(hand)) == set(MANY[:WAVE])
-    hand.answer(Poll, Polled(0.0, records=[a_round(0, "a", "b", partition=1)]), full=False)
+    hand.answer(Poll, Polled(0.0, records=[a_round(0, "a", "b", partition=1)]), no_fetch=False)
     assert asked(priors(hand)) == {"a", "b"}
     assert sorted(sent(hand, 5, 5)) == ["a", "b"]
     assert asked(priors(hand)) == set(MANY[WAVE : 2 * WAVE])
@@ -109,7 +109,7 @@ def test_pieces_wait_for_the_store_and_others_do_not(hand: ByHand) -> None:
     got += sent(hand, 11, 11)
     read(hand)
     look(hand, 9)
-    hand.answer(Poll, Polled(0.0, records=[a_round(0, "a", "b", partition=1)]), full=False)
+    hand.answer(Poll, Polled(0.0, records=[a_round(0, "a", "b", partition=1)]), no_fetch=False)
     assert asked(priors(hand, applied=9)) == {"a", "b"}
     assert sorted(sent(hand, 20, 20)) == ["a", "b"]
     hand.answer(CommitSource, offsets={1: 1})
@@ -157,12 +157,12 @@ def test_in_pieces_it_is_the_same_round(hand: ByHand) -> None:
     """Everybody is rated against all others, to the last bit as if it were one wave."""
     whole = by_hand(Recorder(), wave_players=100)
     owning(whole, 0, 1)
-    in_one, in_pieces = evidence(whole), evidence(hand)
-    assert in_one.keys() == in_pieces.keys() == set(MANY)
-    assert all(np.array_equal(in_one[player], in_pieces[player]) for player in MANY)
+    in_one, in_parts = evidence(whole), evidence(hand)
+    assert in_one.keys() == in_parts.keys() == set(MANY)
+    assert all(np.array_equal(in_one[player], in_parts[player]) for player in MANY)
 
 
-def test_a_lost_one_is_begun_anew(hand: ByHand) -> None:
+def test_a_lost_one_is_begun_again(hand: ByHand) -> None:
     """Nothing more is sent of it; who regains its partition reads its priors again, once what was
     sent is applied."""
     read(hand, LARGE)
@@ -188,7 +188,7 @@ def test_others_keep_theirs_when_a_partition_is_lost(hand: ByHand) -> None:
     assert sorted(sent(hand, 11, 11)) == sorted(MANY[WAVE : 2 * WAVE])
 
 
-def test_one_found_scattered_is_awaited_not_sent(hand: ByHand) -> None:
+def test_one_found_sent_is_awaited_not_sent_again(hand: ByHand) -> None:
     """Any of its players may tell, in any piece."""
     read(hand, LARGE)
     priors(hand)
@@ -208,9 +208,9 @@ def test_reading_goes_on_behind_a_few(hand: ByHand) -> None:
     ]
     read(hand, *several[:-1])
     assert asked(priors(hand)) == {f"0-{i}" for i in range(WAVE)}
-    hand.answer(Poll, Polled(0.0, records=several[-1:]), full=False)
+    hand.answer(Poll, Polled(0.0, records=several[-1:]), no_fetch=False)
     assert asked(priors(hand)) == {f"0-{i}" for i in range(WAVE, 2 * WAVE)}
-    hand.expect(Poll, full=True)
+    hand.expect(Poll, no_fetch=True)
 
 
 def test_it_is_watched_and_counted_once() -> None:
@@ -218,11 +218,11 @@ def test_it_is_watched_and_counted_once() -> None:
     seen: list[object] = []
 
     class Watching(Recorder):
-        def at_work(self, rounds: Iterable[Traced]) -> AbstractContextManager[object]:
+        def working_on(self, rounds: Iterable[Traced]) -> AbstractContextManager[object]:
             seen.extend(each.round_id for each in rounds)
             return nullcontext()
 
-        def rounds_scattered(self, rounds: int, players: int) -> None:
+        def rounds_sent(self, rounds: int, players: int) -> None:
             seen.append((rounds, players))
 
     hand = by_hand(Watching(), wave_players=WAVE)
@@ -234,7 +234,7 @@ def test_it_is_watched_and_counted_once() -> None:
 
 # --- with a store, and an updater ---
 
-CROWD, PIECE, SMALL = 50_000, 1000, 5
+CROWD, PART_PLAYERS, SMALL = 50_000, 1000, 5
 
 
 def crowd() -> bytes:
@@ -260,7 +260,7 @@ def test_other_ladders_do_not_wait_for_a_large_round() -> None:
     the estimator. While 50,000 are rated, no more of them come before a lobby than a few pieces:
     what was in the log when it was read, and what was on its way there."""
     log, store = Log(1, 4), Store()
-    estimator = Estimator(ANY_LADDER, 4, 1, wave_players=PIECE)
+    estimator = Estimator(ANY_LADDER, 4, 1, wave_players=PART_PLAYERS)
     machines = []
     for group, worker, machine in (
         (log.estimators, estimator_worker(log, store), estimator.run()),
@@ -282,5 +282,5 @@ def test_other_ladders_do_not_wait_for_a_large_round() -> None:
                 log.submit(0, lobby(lobbies), received_s=4e9)
                 lobbies += 1
             machines[i] = (worker, machine, machine.send(worker.perform(effect)))
-    assert max(waited) <= 3 * PIECE
-    assert len(waited) >= CROWD / PIECE / 2
+    assert max(waited) <= 3 * PART_PLAYERS
+    assert len(waited) >= CROWD / PART_PLAYERS / 2

@@ -118,7 +118,7 @@ def test_what_is_no_configuration_is_refused(data: bytes) -> None:
 
 def test_the_fingerprint_is_the_same_everywhere() -> None:
     """It depends on what is configured and on nothing else: neither order nor machine."""
-    reordered = dict(reversed(PAIR.items()))
-    assert fingerprint(from_builtins(PAIR)) == fingerprint(from_builtins(reordered))
+    changes_merge_order = dict(reversed(PAIR.items()))
+    assert fingerprint(from_builtins(PAIR)) == fingerprint(from_builtins(changes_merge_order))
     assert fingerprint(from_builtins(PAIR)) != fingerprint(from_builtins({**PAIR, "rho": 0.5}))
     assert len(fingerprint(from_builtins(PAIR))) == 16

@@ -13,7 +13,7 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.record import Trace
 from stream_rater.pipeline.parts import schema
-from stream_rater.pipeline.parts.schema import NotAPart, Rebuilt, UnknownPart
+from stream_rater.pipeline.parts.schema import NotAPart, RebuildMark, UnknownPart
 from tests.last_parts import as_last
 from tests.unit.machines import part
 
@@ -180,10 +180,10 @@ def test_no_bytes_raise_anything_else(noise: bytes, at: int, alone: bool) -> Non
 def test_mark_of_a_rebuild() -> None:
     """It says for how many shards. Whoever knows no marks takes it for a part of a version to come;
     so do we with one that says more than we know."""
-    with pytest.raises(Rebuilt) as found:
+    with pytest.raises(RebuildMark) as found:
         schema.decode(schema.mark(700))
     assert found.value.shards == 700
-    assert schema._begins_like_a_part(schema.mark(1))
+    assert schema._looks_like_part(schema.mark(1))
     with pytest.raises(msgspec.ValidationError):
         schema._decode(schema.mark(1))
     for unknown in ([schema.MARK, 7, 1], [schema.MARK, "7"], [schema.MARK]):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stream_rater.evaluation import peers
-from stream_rater.evaluation.peers import PeerConfig, model_of, of_peer, peer_module
+from stream_rater.evaluation.peers import PeerConfig, model_of, peer_module, peer_run
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import pairs_of
 from stream_rater.rating.normal import below
@@ -67,16 +67,16 @@ def own_chance(peer: str, config: PeerConfig, teams: list[list[Any]]) -> float:
 def test_chances_and_ratings_are_the_packages_own(peer: str, size: int) -> None:
     """Of two sides, round by round, with the package called by hand beside it."""
     rounds, given = rounds_of(size), config(peer)
-    z, of_round = pairs_of(of_peer(rounds, given))
-    model, held = model_of(given), dict[int, Any]()
+    z, of_round = pairs_of(peer_run(rounds, given))
+    model, ratings = model_of(given), dict[int, Any]()
     assert of_round.tolist() == list(range(12))
     at = 0
     for session in rounds:
         for rows in session.rows.reshape(-1, 2, size).tolist():
-            teams = [[held.get(row) or model.newcomer() for row in team] for team in rows]
+            teams = [[ratings.get(row) or model.newcomer() for row in team] for team in rows]
             assert below(float(z[at])) == pytest.approx(own_chance(peer, given, teams), abs=1e-6)
             for team, rated in zip(rows, model.rate(teams, [1, 2]), strict=True):
-                held.update(zip(team, rated, strict=True))
+                ratings.update(zip(team, rated, strict=True))
             at += 1
     assert at == 12 and np.abs(z).max() > 0.1
 
@@ -91,7 +91,7 @@ def test_who_did_not_finish_ties_for_last(peer: str) -> None:
                     round_id=str(i))
             for i in range(3)
         ]  # fmt: skip
-        run = of_peer(sessions(*lines)[0], config(peer))
+        run = peer_run(sessions(*lines)[0], config(peer))
         return sorted(run.sides.mu[run.sides.starts[2] :].tolist())
 
     low, other_low, high = played("bob", "cy")
@@ -113,7 +113,7 @@ def test_what_a_package_cannot_rate_changes_nothing(
         return peers.Model(model.newcomer, rate, model.beta_of_members)
 
     monkeypatch.setattr(peers, "model_of", broken)
-    run = of_peer(rounds_of(1), config(peer))
+    run = peer_run(rounds_of(1), config(peer))
     assert run.failed == 12 and run.sides.mu.tolist() == [0.0] * 24
 
 

@@ -163,7 +163,7 @@ def test_few_steps(size: int) -> None:
     single_rows = np.empty((small_rounds.SINGLE_ROWS, small_rounds.LANES), np.float32)
     kernels._step_first(size, starts, place, mu, u, odds, 1.0, True, singles, single_rows, guess)
     for k, a in enumerate(starts):
-        kernels._enter(planes, rows, k, size, a, place, mu, u, odds, guess)
+        kernels._fill_lane(planes, rows, k, size, a, place, mu, u, odds, guess)
     rows[small_rounds.LOW], rows[small_rounds.HIGH] = -9000.0, 9000.0
     open_after = []
     for _ in range(2):

@@ -37,9 +37,9 @@ def test_marks_are_a_dict(calls: list[tuple[bool, list[tuple[int, int]]]]) -> No
     for noting, pairs in calls:
         players, numbers = crowd(*(p for p, _ in pairs)), np.array([n for _, n in pairs], np.int64)
         if noting:
-            before = marks.note(players, numbers).tolist()
-            for (player, number), told in zip(pairs, before, strict=True):
-                assert told == wanted.get(player, NOTHING)
+            before = marks.put(players, numbers).tolist()
+            for (player, number), previous in zip(pairs, before, strict=True):
+                assert previous == wanted.get(player, NOTHING)
                 wanted[player] = number
         else:
             marks.forget(players, numbers)
@@ -56,7 +56,7 @@ def test_marks_grow_and_shrink() -> None:
     players = crowd(*range(100_000))
     numbers = np.arange(100_000)
     for start in range(0, 100_000, 7000):
-        marks.note(players[start : start + 7000], numbers[start : start + 7000])
+        marks.put(players[start : start + 7000], numbers[start : start + 7000])
     assert len(marks) == 100_000
     assert (marks.find(players) == numbers).all()
     marks.forget(players[::-1], np.where(numbers == 5, 6, numbers)[::-1])

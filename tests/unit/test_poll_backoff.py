@@ -10,7 +10,7 @@ from stream_rater.pipeline.estimator import progress as module
 from stream_rater.pipeline.estimator.progress import BUSY_S, FEW_ROUNDS, GATHER_S
 from stream_rater.pipeline.ports import CommitSource, LogStarts, Poll, Polled, Scatter
 from tests.unit.machines import ByHand, Recorder
-from tests.unit.test_estimator import SHARDS, a_round, by_hand, owning, priors, read, scattered
+from tests.unit.test_estimator import SHARDS, a_round, by_hand, owning, parts_sent, priors, read
 
 
 def test_polls_slow_down_while_waiting_in_vain() -> None:
@@ -38,7 +38,7 @@ def test_polls_gather_while_many_small_rounds_come() -> None:
         offset += count
         gathered.append(hand.answer(Poll, Polled(0.0, records=rounds)).gather_s)
         priors(hand)
-        scattered(hand, *range(len(hand.expect(Scatter).parts)))
+        parts_sent(hand, *range(len(hand.expect(Scatter).parts)))
         hand.answer(CommitSource)
     gathered.append(hand.expect(Poll).gather_s)
     assert gathered == [0.0, 0.0, GATHER_S, 0.0]
@@ -52,7 +52,7 @@ def send_pair(hand: ByHand, number: int, now_s: float = 0.0) -> None:
     names = [f"x{number}", f"y{number}"]
     read(hand, a_round(number, *names), now_s=now_s)
     priors(hand)
-    scattered(hand, *[number] * len(np.unique(shards_of(names, SHARDS))))
+    parts_sent(hand, *[number] * len(np.unique(shards_of(names, SHARDS))))
     hand.answer(CommitSource)
 
 

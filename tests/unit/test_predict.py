@@ -55,12 +55,12 @@ def test_the_numbers_of_the_kernels(tmp_path: Path, file: str, config: Line | No
     found = answer(*words, *own, *SIDES)
     ladder = Ladder(**(config or {}))
     ladder.rate_file(file)
-    told = ladder.predict(GROUPS)
+    predicted = ladder.predict(GROUPS)
     assert found["ladder"] == "l"
-    assert [each["win"] for each in found["sides"]] == told.win.tolist()
-    assert [each["expected_rank"] for each in found["sides"]] == told.expected_rank.tolist()
-    assert found["pairwise"] == told.pairwise.tolist()
-    assert (found["draw"], found["quality"]) == (told.draw, told.quality)
+    assert [each["win"] for each in found["sides"]] == predicted.win.tolist()
+    assert [each["expected_rank"] for each in found["sides"]] == predicted.expected_rank.tolist()
+    assert found["pairwise"] == predicted.pairwise.tolist()
+    assert (found["draw"], found["quality"]) == (predicted.draw, predicted.quality)
     assert (found["draw"] > 0.0) == (config is not None)
     lines = rated(file, *own)
     for each in itertools.chain(*(side["players"] for side in found["sides"])):
@@ -182,7 +182,7 @@ def test_the_ladder_of_a_file(tmp_path: Path, file: str) -> None:
         assert result.stderr.startswith(f"stream-rater: {why}")
 
 
-def test_refused_lines_are_told(tmp_path: Path) -> None:
+def test_refused_lines_are_reported(tmp_path: Path) -> None:
     """The others were rated, and the exit code is 1."""
     path = tmp_path / "a.jsonl"
     written(path, season())

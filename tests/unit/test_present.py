@@ -16,7 +16,7 @@ from stream_rater.rating.parameters import (
     Topcoder,
     TrueSkill,
 )
-from stream_rater.rating.systems.dimension import place
+from stream_rater.rating.systems.dimension import fraction_of
 from stream_rater.runtime.selfcheck import SYSTEMS
 
 MMR = EloMMR(weight_limit=0.2, sigma_limit=80.0)
@@ -39,18 +39,18 @@ def at_start(present: Present, rating: RatingConfig | None = None) -> RatingConf
     return found
 
 
-def told(rating: RatingConfig) -> str:
+def name_of(rating: RatingConfig) -> str:
     return f"{system_of(rating)} {rating.initial_sigma:g}"
 
 
-@pytest.mark.parametrize("rating", [*SYSTEMS, *OTHERS], ids=told)
+@pytest.mark.parametrize("rating", [*SYSTEMS, *OTHERS], ids=name_of)
 def test_the_search_begins_at_the_present_parameters(rating: RatingConfig) -> None:
     """Of every system, and in any points: what has not moved is what is rated by now."""
     present = Present(rating)
     assert at_start(present) == rating
     for each in present.space:
         assert each.low <= each.start <= each.high
-        assert each.at(place(each, each.start)) == pytest.approx(each.start, rel=1e-3)
+        assert each.at(fraction_of(each, each.start)) == pytest.approx(each.start, rel=1e-3)
 
 
 def test_a_table_of_rates_keeps_its_form() -> None:
@@ -65,7 +65,7 @@ def test_every_system_has_a_present() -> None:
     assert {system_of(each) for each in SYSTEMS} == set(SPACES)
 
 
-@pytest.mark.parametrize("rating", SYSTEMS, ids=told)
+@pytest.mark.parametrize("rating", SYSTEMS, ids=name_of)
 def test_what_is_no_dimension_stays(rating: RatingConfig) -> None:
     """Wherever the search goes: how ratings are shown, how newcomers begin, what is rated."""
     kept: dict[str, Any] = {

@@ -25,11 +25,11 @@ def test_nothing_counts_before_all_parts_at_takeover_are_applied() -> None:
     progress.take_over([0, 5])
     assert is_ready(progress, ANN)
     assert not is_ready(progress, ANN, BOB + 1)
-    assert progress.waiting() == [1]
+    assert progress.shards_to_read() == [1]
     assert not progress.accept(1, 4)
     assert progress.accept(1, 5)
     assert is_ready(progress, ANN, BOB + 1)
-    assert progress.waiting() == []
+    assert progress.shards_to_read() == []
 
 
 def test_floor_rises_with_what_was_accepted() -> None:
@@ -97,31 +97,31 @@ def test_refused_shard_is_tried_again_later() -> None:
     assert progress.accept(0, 1)
 
 
-def test_it_tells_when_to_look_again() -> None:
+def test_it_says_when_to_look_again() -> None:
     """Parts seen applied, a shard that has caught up, or one to be tried again: else, in vain."""
     progress = Progress(2)
 
-    def moved() -> bool:
-        told, progress.moved = progress.moved, False
-        return told
+    def has_moved() -> bool:
+        had_moved, progress.has_moved = progress.has_moved, False
+        return had_moved
 
-    assert moved()
+    assert has_moved()
     progress.sent({0: 5}, {0: crowd(ANN)})
-    assert not moved()
+    assert not has_moved()
     progress.accept(0, 4)
-    assert not moved()
+    assert not has_moved()
     progress.accept(0, 5)
-    assert moved()
+    assert has_moved()
     progress.take_over([5, 7])
     progress.accept(1, 6)
-    assert not moved()
+    assert not has_moved()
     progress.accept(1, 7)
-    assert moved()
+    assert has_moved()
     progress.refuse(1, until_s=9.0)
     progress.retry(8.0)
-    assert not moved()
+    assert not has_moved()
     progress.retry(10.0)
-    assert moved()
+    assert has_moved()
 
 
 def test_rounds_are_looked_at_together() -> None:

@@ -11,7 +11,7 @@ from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.operations import rebuild_store as module
 from stream_rater.operations.bulk_replay import BulkReplay, BulkWave
 from stream_rater.operations.cutoff import Cutoff
-from stream_rater.operations.rebuild import unproven
+from stream_rater.operations.rebuild import unproven_warning
 from stream_rater.operations.rebuild_store import Rebuild
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.rating.model import Evidence
@@ -32,10 +32,10 @@ def test_waiting_parts_are_proven() -> None:
         ([right[1], wrong], 2, set()),
         ([right[1], by_kernel(KERNEL_VERSION - 1, wrong)], 0, set()),
     ):
-        reach = Cutoff({0: g}, {0: 101}, 1)
+        cutoff = Cutoff({0: g}, {0: 101}, 1)
         for offset, each in enumerate(parts):
-            reach.note([record(offset, each)])
-        work = Rebuild(LADDERS, 10, 1, reach)
+            cutoff.add([record(offset, each)])
+        work = Rebuild(LADDERS, 10, 1, cutoff)
         work.feed(ROUNDS)
         list(work.beliefs())
         assert work.unproven == found
@@ -64,9 +64,9 @@ def evidence_of(offset: int) -> Part:
     return seen[offset]
 
 
-def test_unproven_parts_are_told_with_a_way_out() -> None:
+def test_unproven_parts_are_reported_with_a_way_out() -> None:
     """In one line."""
     assert re.fullmatch(
         "parts of 2 rounds, the first at offset 7, wait .* rebuild --replace` once more",
-        unproven({9, 7}),
+        unproven_warning({9, 7}),
     )

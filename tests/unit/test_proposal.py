@@ -26,7 +26,7 @@ from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.tuning import search
 from stream_rater.rating.parameters import Codeforces, EloMMR, RatingConfig
-from stream_rater.rating.systems.dimension import place
+from stream_rater.rating.systems.dimension import fraction_of
 
 SEASON = list(season(Kind(players=25, rounds=160, per_round=6), 11))
 POOR = Codeforces(beta=200.0, weight=0.002, floor=100.0)
@@ -43,9 +43,9 @@ def proposed(
 def test_poor_parameters_are_found_out() -> None:
     """The gain is the difference on the rounds that were not tuned on, as `evaluate` scores
     them."""
-    told: list[None] = []
-    found = proposed(POOR, tell=lambda: told.append(None))
-    assert found.verdict == ADOPT and 30 <= len(told) <= 50
+    trials: list[None] = []
+    found = proposed(POOR, on_trial=lambda: trials.append(None))
+    assert found.verdict == ADOPT and 30 <= len(trials) <= 50
     assert (found.first, found.rest) == (80, 80)
     assert isinstance(found.rating, Codeforces) and found.rating.weight > 10 * POOR.weight
     assert found.rating.floor == POOR.floor, "it is no dimension"
@@ -74,7 +74,7 @@ def test_a_short_first_part_moves_little() -> None:
     likeliest = free.config(search(free, 40, 1))
     gaps = [
         sum(
-            (place(each, getattr(rating, each.name)) - place(each, each.start)) ** 2
+            (fraction_of(each, getattr(rating, each.name)) - fraction_of(each, each.start)) ** 2
             for each in present.space
         )
         for rating in (found.rating, likeliest)
@@ -93,8 +93,8 @@ def test_another_system_begins_with_its_first_guess() -> None:
     assert isinstance(found.rating, Codeforces) and found.rest == 80
 
 
-def _with_places(rounds: Any, place: Any) -> Any:
-    return structs.replace(rounds, place=place)
+def _with_places(rounds: Any, fraction_of: Any) -> Any:
+    return structs.replace(rounds, fraction_of=fraction_of)
 
 
 def test_order_may_be_aimed_at() -> None:

@@ -65,10 +65,10 @@ def test_the_quick_way_makes_the_same(players: list[str]) -> None:
             assert published(rows, numbers, counts, slice(first, last)) == events[first:last]
 
 
-def test_what_is_told() -> None:
+def test_what_is_published() -> None:
     """Of one who did not finish, and of one who did."""
-    told = published(*some("ann", "bob"), slice(0, 5))
-    events = [rating_changed_from_json(each.value) for each in told]
+    messages = published(*some("ann", "bob"), slice(0, 5))
+    events = [rating_changed_from_json(each.value) for each in messages]
     assert [(each.player, each.rank) for each in events[:2]] == [("ann", 1), ("bob", None)]
     assert [each.provisional for each in events[:3]] == [True, False, False]
     assert {each.ladder for each in events} == {"a", "bé"}
@@ -82,9 +82,9 @@ def test_an_offset_ends_the_event(offset: int) -> None:
     given = part((5, "p"))
     given = replace(given, rounds=[msgspec.structs.replace(given.rounds[0], offset=offset)])
     rows, (_, numbers, counts) = as_rows(given), some("p")
-    told = published(rows, numbers[:1], counts[:1], slice(0, 1))
-    assert told == encode_each(3, rows, numbers[:1], counts[:1])
-    assert told[0].value.endswith(b'"provisional":true,"offset":%d}' % offset)
+    messages = published(rows, numbers[:1], counts[:1], slice(0, 1))
+    assert messages == encode_each(3, rows, numbers[:1], counts[:1])
+    assert messages[0].value.endswith(b'"provisional":true,"offset":%d}' % offset)
 
 
 @pytest.mark.parametrize("unusual", UNUSUAL)
@@ -104,7 +104,7 @@ def test_what_must_be_escaped(unusual: str, place: str) -> None:
     assert getattr(rating_changed_from_json(events[0].value), place) == unusual
 
 
-def test_nobody_is_told_of() -> None:
+def test_nobody_has_an_event() -> None:
     """Where no row was fresh."""
     rows, numbers, counts = some("ann")
     none = np.empty(0, np.int64)
@@ -116,6 +116,6 @@ def test_all_shards_begin_before_any_goes_on() -> None:
     cuts = {3: slice(0, 1), 4: slice(1, 3), 5: slice(3, 3)}
     one, two, none = encode_together(*some("a", "b", "c"), cuts).values()
     (a,), (b, c) = one, two
-    assert list(Events.together([one, none, two])) == [a, b, c]
-    assert list(Events.together([two, one])) == [b, a, c]
-    assert list(Events.together([two, Events.of(3, [a])])) == [b, a, c]
+    assert list(Events.combined([one, none, two])) == [a, b, c]
+    assert list(Events.combined([two, one])) == [b, a, c]
+    assert list(Events.combined([two, Events.of(3, [a])])) == [b, a, c]

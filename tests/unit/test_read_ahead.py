@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from stream_rater.replay.read_ahead import AHEAD, ahead
+from stream_rater.replay.read_ahead import MOST_AHEAD, prefetched
 from stream_rater.rounds.validation import Invalid
 from tests.waits import HANGS_S
 
 
 def test_items_come_as_they_were_made() -> None:
     """In order, all of them, however many."""
-    assert list(ahead(range(10 * AHEAD))) == list(range(10 * AHEAD))
+    assert list(prefetched(range(10 * MOST_AHEAD))) == list(range(10 * MOST_AHEAD))
 
 
 @pytest.mark.parametrize("error", [OSError("unreadable"), Invalid("bad-id", "unreadable")])
@@ -24,7 +24,7 @@ def test_a_failure_is_raised_where_the_items_are_used(error: Exception) -> None:
         yield 1
         raise error
 
-    items = ahead(failing())
+    items = prefetched(failing())
     assert next(items) == 1
     with pytest.raises(type(error), match=r"^unreadable$"):
         next(items)
@@ -33,10 +33,10 @@ def test_a_failure_is_raised_where_the_items_are_used(error: Exception) -> None:
 def test_a_stage_is_not_far_ahead() -> None:
     """What nobody takes is not made: the queue has a bound."""
     made = itertools.count()
-    items = ahead(iter(made.__next__, None))
+    items = prefetched(iter(made.__next__, None))
     assert next(items) == 0
     items.close()  # type: ignore[attr-defined]
-    assert next(made) <= AHEAD + 3
+    assert next(made) <= MOST_AHEAD + 3
 
 
 def test_a_stage_begins_at_once() -> None:
@@ -47,5 +47,5 @@ def test_a_stage_begins_at_once() -> None:
         began.set()
         yield 1
 
-    stage = ahead(items())
+    stage = prefetched(items())
     assert began.wait(HANGS_S) and list(stage) == [1]

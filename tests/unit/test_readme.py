@@ -18,7 +18,7 @@ from stream_rater.cli import app
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
-from stream_rater.serve.operations import OPERATIONS, read_query
+from stream_rater.serve.routes import OPERATIONS, read_query
 from tests import pages
 from tests.helm import chart
 from tests.pages import DOCS, README, blocks, commands
@@ -205,7 +205,7 @@ def test_the_python_of_the_readme_runs(monkeypatch: Any) -> None:
 
 def test_every_page_is_in_the_site() -> None:
     """By its configuration, which MkDocs itself holds against the pages, too."""
-    told = re.findall(
+    reported = re.findall(
         r"^ +- .*: ([\w/-]+\.md)$", (ROOT / "deploy" / "tools" / "mkdocs.yml").read_text(), re.M
     )
-    assert sorted(told) == [str(page.relative_to(DOCS)) for page in pages.pages()]
+    assert sorted(reported) == [str(page.relative_to(DOCS)) for page in pages.pages()]

@@ -27,11 +27,11 @@ class Starting(Service):
         return ["updater: not opened yet: [1]"] if self.asked < 3 else []
 
 
-def test_ready_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ready_is_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """When /readyz would say so for the first time, and not before."""
     starting = Starting()
     monkeypatch.setattr(starting._stop, "wait", stop_after(10))
-    assert starting._await([]) == []
+    assert starting._wait_for([]) == []
     assert starting.said == [(3, "ready")]
 
 

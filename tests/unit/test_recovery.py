@@ -20,7 +20,7 @@ from stream_rater.runtime.recovery import QUIET_S, Recovery
 from stream_rater.runtime.service import Role, other_counts
 
 READ = Poll(0.0)
-PAUSE = Poll(0.0, full=True)
+PAUSE = Poll(0.0, no_fetch=True)
 
 
 class Watch:
@@ -28,8 +28,8 @@ class Watch:
 
     def __init__(self) -> None:
         self.now_s = 100.0
-        self.told: list[float] = []
-        self.recovery = Recovery(lambda: self.now_s, self.told.append)
+        self.reported: list[float] = []
+        self.recovery = Recovery(lambda: self.now_s, self.reported.append)
 
     def effects(self, *outcomes: tuple[Effect[Any], bool]) -> None:
         """A second apart, each a success or not."""
@@ -43,16 +43,16 @@ def test_a_role_works_again_once_what_failed_has_succeeded() -> None:
     watch, priors = Watch(), ReadPriors({})
     watch.effects((READ, True), (priors, False), (PAUSE, True), (READ, True), (priors, False))
     watch.effects((PAUSE, True), (READ, True), (priors, True))
-    assert watch.told == []
+    assert watch.reported == []
     watch.effects((READ, True), (READ, True))
-    assert watch.told == [7.0], "from the first trouble on, and once"
+    assert watch.reported == [7.0], "from the first trouble on, and once"
 
 
 def test_a_role_that_has_nothing_to_do_works_again_after_a_while() -> None:
     """What failed may never be tried again, for its partition has another owner."""
     watch = Watch()
     watch.effects((ReadPriors({}), False), *[(READ, True)] * int(QUIET_S))
-    assert watch.told == [QUIET_S]
+    assert watch.reported == [QUIET_S]
 
 
 @pytest.fixture
@@ -89,23 +89,23 @@ def test_the_log_says_that_a_role_recovered(lines: io.StringIO) -> None:
 
     worker: Any = SimpleNamespace(perform=perform, input=SimpleNamespace(close=lambda: None))
     Role("updater", worker, an_observer(), machine()).drive(lambda: None)
-    told = [json.loads(line) for line in lines.getvalue().splitlines()]
-    assert [each["event"] for each in told] == ["recovered"]
-    assert told[0]["after_s"] >= 0.0
+    reported = [json.loads(line) for line in lines.getvalue().splitlines()]
+    assert [each["event"] for each in reported] == ["recovered"]
+    assert reported[0]["after_s"] >= 0.0
 
 
 def test_the_log_says_what_a_wiped_redis_was_filled_with(lines: io.StringIO) -> None:
     """A line for each shard, with all that was applied again."""
     observer = an_observer()
     for end, rows in ((5, 40), (9, 2)):
-        observer.beliefs_applied(3, end, rows, 0, replayed=True)
+        observer.beliefs_applied(3, end, rows, 0, refilled=True)
     observer.shard_refilled(3, 9)
-    (told,) = [json.loads(line) for line in lines.getvalue().splitlines()]
-    assert told["event"] == "shard refilled from the log"
-    assert (told["shard"], told["offset"], told["updates"]) == (3, 9, 42)
+    (reported,) = [json.loads(line) for line in lines.getvalue().splitlines()]
+    assert reported["event"] == "shard refilled from the log"
+    assert (reported["shard"], reported["offset"], reported["updates"]) == (3, 9, 42)
 
 
-def test_a_count_that_is_not_the_topics_is_told() -> None:
+def test_a_count_that_is_not_the_topics_is_reported() -> None:
     """Where it was set: who says nothing takes what there is."""
     topics = Topics.of(Settings())
     there = {topics.rounds: 4, topics.parts: 4}

@@ -12,14 +12,14 @@ import pytest
 import redis
 from redis.exceptions import AskError, ClusterDownError, MovedError, NoPermissionError
 
-from stream_rater.adapters.redis.calls import CallBatch, Caller, bulk, of_words
-from stream_rater.adapters.redis.client import connect, error_of, failures_named
+from stream_rater.adapters.redis.calls import CallBatch, Caller, bulk, encode_command
+from stream_rater.adapters.redis.client import connect, error_of, translated_failures
 from stream_rater.adapters.redis.connection import Dialer
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
 
 REFUSED = os.strerror(errno.ECONNREFUSED)
-PING = of_words(1, bulk("PING"))
+PING = encode_command(1, bulk("PING"))
 
 
 @contextmanager
@@ -61,9 +61,9 @@ def test_a_connection_begins_with_its_user_and_database() -> None:
     with answering(b"+OK\r\n+OK\r\n", b"-WRONGPASS invalid password\r\n") as (address, sent):
         settings = Settings(redis=f"redis://{address}/3", redis_username="u", redis_password="p")
         Dialer(settings).connect().close()
-        with pytest.raises(Denied, match="redis: invalid password"), failures_named():
+        with pytest.raises(Denied, match="redis: invalid password"), translated_failures():
             Dialer(settings).connect()
-    assert sent == [of_words(3, bulk("AUTH", "u", "p"))] * 2
+    assert sent == [encode_command(3, bulk("AUTH", "u", "p"))] * 2
 
 
 @pytest.mark.parametrize(
@@ -98,11 +98,11 @@ def test_a_connection_that_the_server_closed_is_replaced() -> None:
         settings = Settings(redis=address)
         caller = Caller(connect(settings), settings)
         ping = [CallBatch("k", (PING,), 1)]
-        assert caller.at_one_instant(ping) == [[b"1"]]
+        assert caller.call_batches(ping) == [[b"1"]]
         (idle,) = caller._idle[None]
         while idle.is_quiet():  # until the end of the connection is here
             pass
-        assert caller.at_one_instant(ping) == [[b"2"]]
+        assert caller.call_batches(ping) == [[b"2"]]
         assert len(sent) == 2
         caller.close()
 
@@ -110,7 +110,7 @@ def test_a_connection_that_the_server_closed_is_replaced() -> None:
 def trouble_at(address: str) -> tuple[str, str]:
     """The text and the cause of the failure to connect."""
     settings = Settings(redis=address)
-    with pytest.raises(StoreTrouble) as ours, failures_named():
+    with pytest.raises(StoreTrouble) as ours, translated_failures():
         Dialer(settings).connect()
     return str(ours.value), ours.value.cause
 

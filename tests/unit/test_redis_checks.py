@@ -70,7 +70,7 @@ def test_one_that_evicts_none_of_our_keys_is_accepted(policy: str, limit_bytes: 
 
 
 @pytest.mark.parametrize("config", [None, {}, {"maxmemory": "0"}])
-def test_info_tells_where_config_does_not(config: dict[str, str] | None) -> None:
+def test_info_shows_what_config_does_not(config: dict[str, str] | None) -> None:
     """Hosted servers deny CONFIG, or answer it with less."""
     server: Any = Server(config, informed("allkeys-lru", 1000))
     with pytest.raises(

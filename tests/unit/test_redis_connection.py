@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stream_rater.adapters.redis import connection
-from stream_rater.adapters.redis.connection import Asked, asked
+from stream_rater.adapters.redis.connection import AsyncClient, async_client
 from stream_rater.cli.service import serve_api
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
@@ -26,7 +26,9 @@ async def _command(reader: asyncio.StreamReader) -> list[bytes]:
     return words
 
 
-def told(reply: Reply, story: Callable[[Asked], Awaitable[None]], **more: Any) -> list[list[bytes]]:
+def commands_of(
+    reply: Reply, story: Callable[[AsyncClient], Awaitable[None]], **more: Any
+) -> list[list[bytes]]:
     """Play a story with a server that answers so; None: it closes the connection, empty: it says
     nothing. Returns the commands that it was sent."""
     commands: list[list[bytes]] = []
@@ -45,7 +47,9 @@ def told(reply: Reply, story: Callable[[Asked], Awaitable[None]], **more: Any) -
     async def play() -> None:
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        redis = asked(Settings(redis=f"redis://127.0.0.1:{port}/{more.pop('db', 0)}", **more))
+        redis = async_client(
+            Settings(redis=f"redis://127.0.0.1:{port}/{more.pop('db', 0)}", **more)
+        )
         try:
             await story(redis)
         finally:
@@ -64,7 +68,7 @@ def echo(words: list[bytes]) -> bytes:
 def test_many_at_once_and_some_who_leave() -> None:
     """Each gets its own answer, though others were cancelled before theirs came."""
 
-    async def story(redis: Asked) -> None:
+    async def story(redis: AsyncClient) -> None:
         await redis.ask("GET", "first")
         tasks = [asyncio.ensure_future(redis.ask("GET", f"k{i}")) for i in range(200)]
         await asyncio.sleep(0)  # they are sent
@@ -77,16 +81,16 @@ def test_many_at_once_and_some_who_leave() -> None:
             else:
                 assert isinstance(each, asyncio.CancelledError)
 
-    assert len(told(echo, story)) == 201
+    assert len(commands_of(echo, story)) == 201
 
 
 def test_who_asks_as_whom() -> None:
     """The user and the database of the settings, on each new connection."""
 
-    async def story(redis: Asked) -> None:
+    async def story(redis: AsyncClient) -> None:
         await redis.ask("GET", "k")
 
-    found = told(echo, story, db=3, redis_username="ann", redis_password="s3cret")
+    found = commands_of(echo, story, db=3, redis_username="ann", redis_password="s3cret")
     assert found == [[b"AUTH", b"ann", b"s3cret"], [b"SELECT", b"3"], [b"GET", b"k"]]
 
 
@@ -102,50 +106,50 @@ def test_who_asks_as_whom() -> None:
 def test_errors_are_named(error: bytes, kind: type[Exception]) -> None:
     """By what Redis says; the connection stays, and the next answer is the next question's."""
 
-    async def story(redis: Asked) -> None:
+    async def story(redis: AsyncClient) -> None:
         for _ in range(2):
             with pytest.raises(kind, match=error[1:5].decode()):
                 await redis.ask("GET", "bad")
             assert await redis.ask("GET", "good") == b"good"
 
-    told(lambda words: error if words[-1] == b"bad" else echo(words), story)
+    commands_of(lambda words: error if words[-1] == b"bad" else echo(words), story)
 
 
 def test_a_denied_greeting() -> None:
     """Nothing is asked by somebody else than the user."""
 
-    async def story(redis: Asked) -> None:
+    async def story(redis: AsyncClient) -> None:
         with pytest.raises(Denied, match="WRONGPASS"):
             await redis.ask("GET", "k")
 
-    found = told(lambda _: b"-WRONGPASS no\r\n", story, redis_password="x")
+    found = commands_of(lambda _: b"-WRONGPASS no\r\n", story, redis_password="x")
     assert found == [[b"AUTH", b"x"]]
 
 
 def test_a_lost_connection() -> None:
     """All who wait are told, and the next question makes another one."""
 
-    async def story(redis: Asked) -> None:
+    async def story(redis: AsyncClient) -> None:
         asked_at_once = [redis.ask("GET", each) for each in ("a", "end", "b")]
         found = await asyncio.gather(*asked_at_once, return_exceptions=True)
         assert found[0] == b"a"
         assert [type(each) for each in found[1:]] == [StoreTrouble, StoreTrouble]
         assert await redis.ask("GET", "c") == b"c"
 
-    told(lambda words: None if words[-1] == b"end" else echo(words), story)
+    commands_of(lambda words: None if words[-1] == b"end" else echo(words), story)
 
 
 def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits is told after a while; as long as answers come, nobody is."""
     monkeypatch.setattr(connection, "TIMEOUT_S", 0.05)
 
-    async def story(redis: Asked) -> None:
+    async def story(redis: AsyncClient) -> None:
         assert await redis.ask("GET", "a") == b"a"
         with pytest.raises(StoreTrouble):
             await asyncio.wait_for(redis.ask("GET", "silence"), 10.0)
         assert await redis.ask("GET", "b") == b"b"
 
-    told(lambda words: b"" if words[-1] == b"silence" else echo(words), story)
+    commands_of(lambda words: b"" if words[-1] == b"silence" else echo(words), story)
 
 
 @contextmanager
@@ -163,7 +167,7 @@ def test_no_server() -> None:
 
     async def story(address: str) -> None:
         with pytest.raises(StoreTrouble, match="redis: "):
-            await asked(Settings(redis=address)).ask("GET", "a")
+            await async_client(Settings(redis=address)).ask("GET", "a")
 
     with _nobody() as address:
         asyncio.run(story(address))
@@ -181,7 +185,7 @@ def test_no_server() -> None:
 def test_addresses_that_make_no_sense(given: Settings, why: str) -> None:
     """They are refused before anything is asked, and `serve` blames no other setting."""
     with pytest.raises(BadConfiguration, match=why) as refused:
-        asked(given)
+        async_client(given)
     with pytest.raises(BadConfiguration) as ended:
         serve_api(given)
     assert str(ended.value) == str(refused.value)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.connection import Connection
 
-from stream_rater.adapters.redis.encoding import MOST_TOGETHER, reads, writes
+from stream_rater.adapters.redis.encoding import MOST_TOGETHER, encode_reads, encode_writes
 from stream_rater.adapters.redis.keys import belief_key
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.contract.record import Player
@@ -44,8 +44,8 @@ def groups(
 def test_reads(rows: list[Player], shard: int, hashes: int) -> None:
     """Everybody is asked for once, hash by hash, as the client would pack it."""
     for some, found in (
-        (rows, reads(shard, PlayerColumn.of(rows), hashes)),
-        (rows[1:], reads(shard, PlayerColumn.of(rows)[1:], hashes)),
+        (rows, encode_reads(shard, PlayerColumn.of(rows), hashes)),
+        (rows[1:], encode_reads(shard, PlayerColumn.of(rows)[1:], hashes)),
     ):
         order = found.order.tolist()
         assert sorted(order) == list(range(len(some)))
@@ -63,13 +63,13 @@ def test_reads(rows: list[Player], shard: int, hashes: int) -> None:
 def test_writes(beliefs: list[tuple[Player, bytes]], shard: int, hashes: int) -> None:
     """Each hash is declared as a key, and what is written to it stands at the key's place."""
     rows = [player for player, _ in beliefs]
-    order = reads(shard, PlayerColumn.of(rows), hashes).order.tolist()
+    order = encode_reads(shard, PlayerColumn.of(rows), hashes).order.tolist()
     together = groups(shard, rows, hashes, order)
     strings, keys = [], [key_of(shard, rows[some[0]], hashes) for some in together]
     for some in together:
         strings.append(len(some).to_bytes(4, "little"))
         strings += [behind_length(rows[i][1].encode(), beliefs[i][1]) for i in some]
-    found = writes(shard, BeliefColumn.of(beliefs), hashes)
+    found = encode_writes(shard, BeliefColumn.of(beliefs), hashes)
     assert found.hashes == len(keys)
     declared = b"".join(Connection().pack_command("FCALL", *keys))
     assert declared.endswith(b"$5\r\nFCALL\r\n" + found.keys)
@@ -79,4 +79,4 @@ def test_writes(beliefs: list[tuple[Player, bytes]], shard: int, hashes: int) ->
 def test_not_too_many_at_once() -> None:
     """Where one hash has far more than it should."""
     rows = [("ranked", f"p{i}") for i in range(2 * MOST_TOGETHER + 1)]
-    assert reads(0, PlayerColumn.of(rows), 1).commands == 3
+    assert encode_reads(0, PlayerColumn.of(rows), 1).commands == 3

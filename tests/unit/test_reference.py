@@ -104,15 +104,15 @@ def test_every_rejection_code_has_its_reason() -> None:
 # --- how it works --------------------------------------------------------------------------------
 
 
-def test_every_fault_is_told() -> None:
+def test_every_fault_is_documented() -> None:
     """Those that are simulated, by the names in the soak's table, and those of `make chaos`."""
     page = text("internals/testing.md")
     assert [label for label in KINDS.values() if label not in page] == []
-    told = {*names(page.split("## Chaos", 1)[1], "fault")}
-    assert {each.replace("storm-lobbies", "storm-codeforces") for each in FAULTS} == told
+    documented = {*names(page.split("## Chaos", 1)[1], "fault")}
+    assert {each.replace("storm-lobbies", "storm-codeforces") for each in FAULTS} == documented
 
 
-def test_the_record_is_told() -> None:
+def test_the_record_is_documented() -> None:
     """Its sizes, and in the changelog its version and that of the kernels."""
     page = " ".join(text("internals/record.md").split())
     assert f"That is the header of {HEADER_SIZE} bytes" in page
@@ -122,7 +122,7 @@ def test_the_record_is_told() -> None:
     assert f"kernel version {KERNEL_VERSION} and record version {RECORD_VERSION}" in changes
 
 
-def test_every_package_is_told() -> None:
+def test_every_package_is_documented() -> None:
     """Where things are: a row for each, and no other."""
     there = {path.parent.name for path in (ROOT / "stream_rater").glob("*/__init__.py")}
     assert set(names(text("internals/index.md"), "package")) == there

@@ -28,9 +28,9 @@ def refused_for_good(hand: ByHand, commit: type[CommitSource | Publish]) -> None
     """Again and again: all is begun anew."""
     for _ in range(REGROUPINGS - 1):
         hand.fail(commit, Regrouped("not settled"))
-        hand.answer(Poll, Polled(0.0), full=True)
+        hand.answer(Poll, Polled(0.0), no_fetch=True)
     hand.fail(commit, Regrouped("not settled"))
-    hand.answer(Poll, Polled(0.0), full=True, timeout_s=0.0)
+    hand.answer(Poll, Polled(0.0), no_fetch=True, timeout_s=0.0)
     hand.expect(NewProducer)
 
 
@@ -43,13 +43,13 @@ def test_commit_refused_by_a_new_generation_is_tried_again() -> None:
         hand, estimating.a_round(0, "a", "b"), estimating.a_round(0, "c", "d", partition=1)
     )
     estimating.priors(hand)
-    estimating.scattered(hand, *range(len(hand.expect(Scatter).parts)))
+    estimating.parts_sent(hand, *range(len(hand.expect(Scatter).parts)))
     hand.expect(CommitSource, offsets={0: 1, 1: 1})
     hand.fail(CommitSource, Regrouped("another generation"))
-    hand.answer(Poll, Polled(0.0), full=True, timeout_s=REGROUPING_S)
+    hand.answer(Poll, Polled(0.0), no_fetch=True, timeout_s=REGROUPING_S)
     hand.fail(CommitSource, Regrouped("and another"))
-    told = Polled(0.0, lost=frozenset([0]), gained=frozenset([2]))
-    hand.answer(Poll, told, full=True)
+    reported = Polled(0.0, lost=frozenset([0]), gained=frozenset([2]))
+    hand.answer(Poll, reported, no_fetch=True)
     hand.answer(CommitSource, offsets={1: 1}, rejections=[])
     assert estimating.opened(hand, committed={2: 0}).offsets == {2: 0}
     assert observer.troubles == []
@@ -77,13 +77,13 @@ def test_publication_refused_by_a_new_generation_is_tried_again() -> None:
         ReadBeliefs, {0: StoredShard(Position(), [None]), 1: StoredShard(Position(), [None])}
     )
     hand.answer(Apply, {0: True, 1: True})
-    assert updating.told(hand.expect(Publish, offsets={0: 1, 1: 1})) == [("a", 0), ("d", 1)]
+    assert updating.reported(hand.expect(Publish, offsets={0: 1, 1: 1})) == [("a", 0), ("d", 1)]
     hand.fail(Publish, Regrouped("another generation"))
-    hand.answer(Poll, Polled(0.0), full=True, timeout_s=REGROUPING_S)
-    assert updating.told(hand.expect(Publish, offsets={0: 1, 1: 1})) == [("a", 0), ("d", 1)]
+    hand.answer(Poll, Polled(0.0), no_fetch=True, timeout_s=REGROUPING_S)
+    assert updating.reported(hand.expect(Publish, offsets={0: 1, 1: 1})) == [("a", 0), ("d", 1)]
     hand.fail(Publish, Regrouped("and another"))
-    hand.answer(Poll, Polled(0.0, lost=frozenset([0])), full=True)
-    assert updating.told(hand.answer(Publish, offsets={1: 1})) == [("d", 1)]
+    hand.answer(Poll, Polled(0.0, lost=frozenset([0])), no_fetch=True)
+    assert updating.reported(hand.answer(Publish, offsets={1: 1})) == [("d", 1)]
     updating.read(hand, record(1, part((6, "d")), shard=1))
     hand.expect(ReadBeliefs)
     assert observer.troubles == []
@@ -94,11 +94,11 @@ def test_publication_of_what_is_all_lost_is_left_to_the_others() -> None:
     hand = ByHand(Updater(1, observer=Recorder()).run())
     updating.owning(hand)
     updating.read(hand, record(0, part((5, "a"))))
-    updating.held(hand, Position())
+    updating.answer_beliefs(hand, Position())
     updating.applied(hand)
     hand.fail(Publish, Regrouped("another generation"))
-    hand.answer(Poll, Polled(0.0, lost=frozenset([0])), full=True)
-    hand.expect(Poll, full=False)
+    hand.answer(Poll, Polled(0.0, lost=frozenset([0])), no_fetch=True)
+    hand.expect(Poll, no_fetch=False)
 
 
 def test_publication_refused_again_and_again_is_trouble() -> None:
@@ -107,7 +107,7 @@ def test_publication_refused_again_and_again_is_trouble() -> None:
     hand = ByHand(Updater(1, observer=observer).run())
     updating.owning(hand)
     updating.read(hand, record(0, part((5, "a"))))
-    updating.held(hand, Position())
+    updating.answer_beliefs(hand, Position())
     updating.applied(hand)
     refused_for_good(hand, Publish)
     assert observer.troubles == ["not settled"]

@@ -11,12 +11,12 @@ def test_a_partition_rests_until_the_bucket_has_leaked() -> None:
     limiter = RejectionLimiter(2.0)
     for _ in range(int(2.0 * BURST_S)):
         limiter.rejected(0, 100.0)
-    assert limiter.resting(100.0) == set()
+    assert limiter.over_limit(100.0) == set()
     for _ in range(6):
         limiter.rejected(0, 100.0)
     limiter.rejected(1, 100.0)
-    assert limiter.resting(102.9) == {0}
-    assert limiter.resting(103.0) == set()
+    assert limiter.over_limit(102.9) == {0}
+    assert limiter.over_limit(103.0) == set()
 
 
 def test_without_a_limit_nothing_rests() -> None:
@@ -24,16 +24,16 @@ def test_without_a_limit_nothing_rests() -> None:
     limiter = RejectionLimiter(0.0)
     for _ in range(100_000):
         limiter.rejected(0, 0.0)
-    assert limiter.resting(0.0) == set()
+    assert limiter.over_limit(0.0) == set()
 
 
-def test_a_forgotten_partition_begins_anew() -> None:
+def test_a_forgotten_partition_begins_again() -> None:
     """As when it comes back from another worker."""
     limiter = RejectionLimiter(1.0)
     for _ in range(50):
         limiter.rejected(0, 0.0)
     limiter.forget([0, 7])
-    assert limiter.resting(0.0) == set()
+    assert limiter.over_limit(0.0) == set()
 
 
 @given(
@@ -45,7 +45,7 @@ def test_the_rate_holds_in_the_long_run(per_second: float, polls: list[tuple[flo
     limiter, now_s, rejected = RejectionLimiter(per_second), 0.0, 0
     for pause_s, count in polls:
         now_s += pause_s
-        if 0 in limiter.resting(now_s):
+        if 0 in limiter.over_limit(now_s):
             continue
         for _ in range(count):
             limiter.rejected(0, now_s)

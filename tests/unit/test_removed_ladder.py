@@ -8,13 +8,13 @@ import pytest
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import TEMPLATE, Ladder, Ladders
 from stream_rater.contract.corrections import SeasonStarted
-from stream_rater.pipeline.corrections.edits_in_force import note_of
+from stream_rater.pipeline.corrections.edits_in_force import recorded_correction
 from stream_rater.pipeline.ladder_history import (
     LadderLog,
-    correction_notes,
-    notes,
+    encode_corrections,
+    encode_histories,
+    encode_restated_corrections,
     objection,
-    restated_corrections,
 )
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.runtime.service import check_ladders
@@ -44,7 +44,9 @@ def start(log: Any, *ladders: str) -> None:
 
 
 def rated(log: Notes, *ladders: str) -> None:
-    log.write(notes("noted", dict.fromkeys(ladders, Ladders(ladders={"a": ONE}).history("a"))))
+    log.write(
+        encode_histories("noted", dict.fromkeys(ladders, Ladders(ladders={"a": ONE}).history("a")))
+    )
 
 
 def test_a_start_without_a_rated_ladder_is_refused() -> None:
@@ -71,20 +73,20 @@ def test_a_rebuild_lets_a_ladder_go_and_come_again() -> None:
     """By a file without it: then it is as if it had never been rated."""
     log = Notes()
     rated(log, "a", "b")
-    log.write(notes("restated", {"b": ()}))
+    log.write(encode_histories("restated", {"b": ()}))
     start(log, "a")
     start(log, "a", "b")
     rated(log, "b")
-    assert log.read().noted("b"), "its first round is noted again"
+    assert log.read().in_force("b"), "its first round is noted again"
     with pytest.raises(BadConfiguration, match="ladder 'b' was rated"):
         start(log, "a")
 
 
-def test_other_parameters_are_told_with_the_way_out() -> None:
+def test_other_parameters_are_reported_with_the_way_out() -> None:
     """For production, and for who only tries things."""
-    told = objection("a", ("0:x",), ("0:y",))
-    assert "rebuild --replace" in told
-    assert "in development" in told and "another STREAM_RATER_TOPIC_PREFIX" in told
+    reported = objection("a", ("0:x",), ("0:y",))
+    assert "rebuild --replace" in reported
+    assert "in development" in reported and "another STREAM_RATER_TOPIC_PREFIX" in reported
 
 
 def test_notes_of_corrections_that_the_log_does_not_reach() -> None:
@@ -93,8 +95,8 @@ def test_notes_of_corrections_that_the_log_does_not_reach() -> None:
     log = Notes()
     rated(log, "a")
     season = SeasonStarted(ladder="a", season=1, keep=0.5, sigma=10.0)
-    log.write(correction_notes({"a": [note_of(0, season, 0)]}))
+    log.write(encode_corrections({"a": [recorded_correction(0, season, 0)]}))
     with pytest.raises(BadConfiguration, match=r"of ladder 'a' at offset 0 .* rebuild --replace"):
         start(log, "a")
-    log.write(restated_corrections({"a": []}))
+    log.write(encode_restated_corrections({"a": []}))
     start(log, "a")

@@ -13,28 +13,30 @@ from stream_rater.contract.corrections import (
     PlayerRemoved,
     RoundVoided,
 )
-from stream_rater.contract.errors import NotesOfAnotherLog
+from stream_rater.contract.errors import LadderEventsMismatch
 from stream_rater.contract.record import Record
 from stream_rater.contract.sizes import MOST_BYTES
 from stream_rater.operations.corrected_rebuild import to_restate
-from stream_rater.pipeline.corrections.correction_judge import CorrectionJudge
-from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
-from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders, note_of
+from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
+from stream_rater.pipeline.corrections.correction_validator import CorrectionValidator
+from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders, recorded_correction
 from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
 from stream_rater.pipeline.ladder_history import (
     AT_ONCE,
     LadderLog,
-    correction_notes,
-    notes,
-    restated_corrections,
+    encode_corrections,
+    encode_histories,
+    encode_restated_corrections,
 )
-from stream_rater.replay.edited_log import Verdicts, WorkedIn
+from stream_rater.replay.edited_log import AppliedCorrection, Verdicts
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.runtime.failures import named_failures
 
 
-def removed(offset: int, player: str = "") -> NotedCorrection:
-    return note_of(offset, PlayerRemoved(ladder="l", player=player or f"p{offset}"), offset)
+def removed(offset: int, player: str = "") -> RecordedCorrection:
+    return recorded_correction(
+        offset, PlayerRemoved(ladder="l", player=player or f"p{offset}"), offset
+    )
 
 
 OLD, NEW = [removed(1), removed(2)], [removed(1), removed(3)]
@@ -48,27 +50,27 @@ def log_of(*messages: bytes) -> LadderLog:
     return found
 
 
-def test_they_replace_what_was_noted() -> None:
+def test_they_replace_what_was_recorded() -> None:
     """Of this ladder, and not of others. What is noted later comes behind them."""
-    before = correction_notes({"l": OLD, "m": OLD})
-    restated = restated_corrections({"l": NEW})
-    log = log_of(*before, *restated, *correction_notes({"l": [OLD[0], removed(9)]}))
+    before = encode_corrections({"l": OLD, "m": OLD})
+    restated = encode_restated_corrections({"l": NEW})
+    log = log_of(*before, *restated, *encode_corrections({"l": [OLD[0], removed(9)]}))
     assert log.corrections == {"l": [*NEW, removed(9)], "m": OLD}
-    assert log_of(*before, *restated_corrections({"l": []})).corrections == {"m": OLD}
+    assert log_of(*before, *encode_restated_corrections({"l": []})).corrections == {"m": OLD}
 
 
 def test_a_history_alone_leaves_them() -> None:
     """As older releases restate it."""
-    log = log_of(*correction_notes({"l": OLD}), *notes("restated", {"l": ("0:x",)}))
+    log = log_of(*encode_corrections({"l": OLD}), *encode_histories("restated", {"l": ("0:x",)}))
     assert log.corrections == {"l": OLD}
 
 
 def test_none_counts_before_all_are_read() -> None:
     """Many are several messages. A reader between them holds what was noted before."""
-    messages = restated_corrections({"l": MANY})
+    messages = encode_restated_corrections({"l": MANY})
     assert len(messages) == 3
     assert max(map(len, messages)) <= MOST_BYTES
-    log = log_of(*correction_notes({"l": OLD}))
+    log = log_of(*encode_corrections({"l": OLD}))
     for each in messages:
         assert log.corrections == {"l": OLD}
         log.read(each)
@@ -78,37 +80,37 @@ def test_none_counts_before_all_are_read() -> None:
 @pytest.mark.parametrize("order", [(0, 0, 1, 1, 2, 2), (0, 1, 0, 1, 2), (2, 1, 0, 1, 2)])
 def test_messages_that_come_again(order: Sequence[int]) -> None:
     """From a client that repeats them, or a rebuild that begins anew."""
-    messages = restated_corrections({"l": MANY})
-    log = log_of(*correction_notes({"l": OLD}), *(messages[i] for i in order))
+    messages = encode_restated_corrections({"l": MANY})
+    log = log_of(*encode_corrections({"l": OLD}), *(messages[i] for i in order))
     assert log.corrections == {"l": MANY}
 
 
 def test_a_message_that_is_missing() -> None:
     """Then what was noted before holds."""
-    first, _, last = restated_corrections({"l": MANY})
-    assert log_of(*correction_notes({"l": OLD}), first, last).corrections == {"l": OLD}
+    first, _, last = encode_restated_corrections({"l": MANY})
+    assert log_of(*encode_corrections({"l": OLD}), first, last).corrections == {"l": OLD}
 
 
 def test_who_reads_again_and_again_sees_them() -> None:
     """Also if there are as many as before."""
-    held, log = EditsOfLadders(), log_of(*correction_notes({"l": OLD}))
-    assert list(held.of("l", log.corrections).last.entries) == ["p1", "p2"]
-    log.read(*restated_corrections({"l": NEW}))
-    assert list(held.of("l", log.corrections).last.entries) == ["p1", "p3"]
-    log.read(*restated_corrections({"l": []}))
-    assert not held.of("l", log.corrections).last.entries
+    stored, log = EditsOfLadders(), log_of(*encode_corrections({"l": OLD}))
+    assert list(stored.of("l", log.corrections).last.entries) == ["p1", "p2"]
+    log.read(*encode_restated_corrections({"l": NEW}))
+    assert list(stored.of("l", log.corrections).last.entries) == ["p1", "p3"]
+    log.read(*encode_restated_corrections({"l": []}))
+    assert not stored.of("l", log.corrections).last.entries
 
 
 # --- what a rebuild writes ------------------------------------------------------------------------
 
 
-def found(*worked_in: WorkedIn) -> Verdicts:
-    return Verdicts({}, {}, {}, {"l": worked_in} if worked_in else {})
+def found(*applied: AppliedCorrection) -> Verdicts:
+    return Verdicts({}, {}, {}, {"l": applied} if applied else {})
 
 
-def worked_in(offset: int, at: int | None = None) -> WorkedIn:
+def applied(offset: int, at: int | None = None) -> AppliedCorrection:
     correction = PlayerRemoved(ladder="l", player=f"p{offset}")
-    return WorkedIn(offset, correction, offset if at is None else at)
+    return AppliedCorrection(offset, correction, offset if at is None else at)
 
 
 def never() -> Verdicts:
@@ -117,28 +119,26 @@ def never() -> Verdicts:
 
 def test_nothing_is_written_where_the_notes_are_right() -> None:
     """So the topic does not grow with each rebuild."""
-    assert to_restate(found(worked_in(1), worked_in(2)), {"l": OLD}, never) == {}
+    assert to_restate(found(applied(1), applied(2)), {"l": OLD}, never) == {}
     assert to_restate(found(), {}, never) == {}
 
 
 def test_what_the_notes_lack_is_written() -> None:
     """All of the ladder's, also those that have waited."""
-    every = found(worked_in(1, -1), worked_in(1, 4), worked_in(7, -1))
+    every = found(applied(1, -1), applied(1, 4), applied(7, -1))
     restated = to_restate(every, {}, never)
     assert [each.place for each in restated["l"]] == [(1, -1), (1, 4), (7, -1)]
 
 
 def test_what_the_log_lacks_goes() -> None:
     """Also where it has none at all."""
-    assert to_restate(found(worked_in(1)), {"l": OLD}, lambda: found(worked_in(1))) == {
-        "l": OLD[:1]
-    }
+    assert to_restate(found(applied(1)), {"l": OLD}, lambda: found(applied(1))) == {"l": OLD[:1]}
     assert to_restate(found(), {"l": OLD}, found) == {"l": []}
 
 
 def test_what_is_in_progress_stays() -> None:
     """If the log has it. What nobody has noted yet is left to the workers."""
-    done, every = found(worked_in(1)), found(*map(worked_in, range(1, 4)))
+    done, every = found(applied(1)), found(*map(applied, range(1, 4)))
     assert to_restate(done, {"l": OLD}, lambda: every) == {}
     restated = to_restate(done, {"l": [*OLD, removed(5)]}, lambda: every)
     assert restated == {"l": OLD}
@@ -151,19 +151,22 @@ VOIDED = RoundVoided(ladder="l", round_id="r0")
 
 
 def a_correction(offset: int, of: Correction = VOIDED) -> Record:
-    noted = note_of(offset, of, offset)
+    noted = recorded_correction(offset, of, offset)
     return Record(0, offset, bytes(noted.correction), [(EVENT_TYPE, noted.event_type.encode())])
 
 
 def hear(*records: Record) -> None:
     """A pass that comes to these corrections, after one at offset 1 was worked in at offset 2."""
-    before = [note_of(1, VOIDED, 2), note_of(2, CorrectionsApplied(ladder="l"), 2)]
+    before = [
+        recorded_correction(1, VOIDED, 2),
+        recorded_correction(2, CorrectionsApplied(ladder="l"), 2),
+    ]
     decoder = RoundDecoder(ANY_LADDER)
-    judge = CorrectionJudge(LogContext(ANY_LADDER, 10, 1), 0, decoder, before, [VOIDED])
+    validator = CorrectionValidator(LogContext(ANY_LADDER, 10, 1), 0, decoder, before, [VOIDED])
     for each in records:
-        for _ in judge.reach(each):
+        for _ in validator.reach(each):
             pass
-    for _ in judge.judge(QueuedCorrection(a_correction(5), VOIDED)):
+    for _ in validator.validate(QueuedCorrection(a_correction(5), VOIDED)):
         pass
 
 
@@ -178,13 +181,13 @@ def hear(*records: Record) -> None:
 )
 def test_notes_of_another_log_have_a_name(records: Sequence[Record]) -> None:
     """The log has no such correction, or another one."""
-    with pytest.raises(NotesOfAnotherLog, match=r"of ladder 'l' at offset 1 of round-completed"):
+    with pytest.raises(LadderEventsMismatch, match=r"of ladder 'l' at offset 1 of round-completed"):
         hear(*records)
 
 
-def test_a_command_tells_it_in_one_line() -> None:
+def test_a_command_says_it_in_one_line() -> None:
     """As a worker does: `stream-rater checkpoint` meets such notes, too."""
-    with pytest.raises(Failed) as told, named_failures():
-        raise NotesOfAnotherLog("duel", 7)
-    assert "ladders-noted" in str(told.value)
-    assert len(str(told.value).splitlines()) == 1
+    with pytest.raises(Failed) as caught, named_failures():
+        raise LadderEventsMismatch("duel", 7)
+    assert "ladders-noted" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1

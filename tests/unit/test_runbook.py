@@ -57,10 +57,10 @@ def blocks(heading: str) -> list[str]:
 def split(block: str) -> Iterator[list[str]]:
     """Each command of a block, as words: pipes, lists and loops taken apart."""
     bare = COMMENT.sub("", pages.HEREDOC.sub("", block))
-    told = shlex.shlex(bare, posix=True, punctuation_chars="|;&<>\n")
-    told.whitespace, told.whitespace_split, told.commenters = " \t", True, ""
+    reported = shlex.shlex(bare, posix=True, punctuation_chars="|;&<>\n")
+    reported.whitespace, reported.whitespace_split, reported.commenters = " \t", True, ""
     words: list[str] = []
-    for word in told:
+    for word in reported:
         if set(word) <= set("|;&\n"):
             yield from [words] if words else []
             words = []
@@ -163,9 +163,11 @@ def assert_of_the_chart(arguments: list[str]) -> None:
     made = [each for each in (*resources(), *resources("serving")) if each]
     names = {each["metadata"]["name"] for each in made}
     kinds = {each["kind"].lower() for each in made}
-    told = [name for word in arguments if (name := word.removeprefix("pod/")).startswith(RELEASE)]
-    assert told or any(operator_pod.NAME in word or RELEASE in word for word in arguments)
-    assert {re.sub(r"-\d+$", "", name) for name in told} <= names
+    reported = [
+        name for word in arguments if (name := word.removeprefix("pod/")).startswith(RELEASE)
+    ]
+    assert reported or any(operator_pod.NAME in word or RELEASE in word for word in arguments)
+    assert {re.sub(r"-\d+$", "", name) for name in reported} <= names
     for word in arguments:
         assert word not in {"statefulset", "scaledobject"} - kinds
 

@@ -19,7 +19,7 @@ from stream_rater.pipeline.ports import (
     StoredShard,
 )
 from tests.unit.machines import NOWHERE, ByHand, Recorder
-from tests.unit.test_estimator import ZERO, a_round, by_hand, priors, read, scattered
+from tests.unit.test_estimator import ZERO, a_round, by_hand, parts_sent, priors, read
 
 
 @pytest.fixture
@@ -68,4 +68,4 @@ def test_store_of_another_history(
     priors(hand, applied=8)
     read(hand, now_s=7.0)
     priors(hand, applied=8)
-    scattered(hand, 8)
+    parts_sent(hand, 8)

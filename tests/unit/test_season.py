@@ -57,7 +57,7 @@ def test_a_roll_forgets_those_who_came_last() -> None:
     """Their rows are given to others."""
     roll = PlayerIndex()
     assert roll.rows(StringColumn.of(["ann", "bob", "ann", "cy"])).tolist() == [0, 1, 0, 2]
-    roll.forget_after(2)
+    roll.truncate(2)
     assert (roll.find("bob"), roll.find("cy"), len(roll)) == (1, None, 2)
     assert roll.rows(StringColumn.of(["eve"])).tolist() == [2]
 

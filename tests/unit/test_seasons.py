@@ -59,8 +59,8 @@ def played(config: RatingConfig) -> Pool:
 def beliefs_of(config: RatingConfig) -> Beliefs:
     """Those of these players: their own copy."""
     pool = played(config)
-    held = pool._beliefs
-    return Beliefs(held.header[: len(pool)].copy(), held.factors[: len(pool)].copy())
+    stored = pool._beliefs
+    return Beliefs(stored.header[: len(pool)].copy(), stored.factors[: len(pool)].copy())
 
 
 def drawn(beliefs: Beliefs, rule: RatingRule) -> seasons.Before:
@@ -232,9 +232,9 @@ def test_headers_alone_give_the_same_bits(
     if config.kept:
         data = b"".join(each[: record.HEADER_SIZE] for each in record.encode(beliefs))
         header = record.read_headers(data)
-    as_held = header.tobytes()
+    as_stored = header.tobytes()
     mu, sigma = seasons.seen(rule, header)
-    assert as_held == header.tobytes()
+    assert as_stored == header.tobytes()
     seasons.draw_headers(rule, header)
     drawn(beliefs, rule)
     for name, shown in (("mu", mu), ("sigma", sigma)):
@@ -289,7 +289,7 @@ def season_and_round(config: RatingConfig, *started: Season) -> Beliefs:
         evidence[:, 1], evidence[:, 2] = evidence[:, 0], 90.0
     before = seasons.draw([rule], same, beliefs, rows)
     stages.update(beliefs, rows, evidence, [rule], same)
-    stages.note_round(beliefs, rows, same + 99, time)
+    stages.record_round(beliefs, rows, same + 99, time)
     seasons.remember(beliefs, before)
     return beliefs
 

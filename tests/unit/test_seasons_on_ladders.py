@@ -80,12 +80,12 @@ def pieces(at_once: int) -> Iterator[list[Record]]:
 
 def replayed(ladders: Ladders, at_once: int) -> tuple[Replay, list[RatingChanged]]:
     """All rounds through the sequential replay, and what they changed."""
-    replay, told = Replay(ladders, 10), list[RatingChanged]()
+    replay, published = Replay(ladders, 10), list[RatingChanged]()
     for some in pieces(at_once):
         for ladder, season in STARTS.get(some[0].offset, ()):
             replay.start_season(ladder, season)
-        told += changes_of(replay.feed(some))
-    return replay, told
+        published += changes_of(replay.feed(some))
+    return replay, published
 
 
 def records_of(replay: Replay) -> dict[Player, bytes]:
@@ -96,10 +96,10 @@ def records_of(replay: Replay) -> dict[Player, bytes]:
 @pytest.mark.parametrize("ladders", [LADDERS, IN_FULL], ids=["records", "in full"])
 def test_at_once_as_one_by_one(ladders: Ladders) -> None:
     """In one call a player may have rounds of one season only, or the first of it among others."""
-    one_by_one, told = replayed(ladders, 1)
+    one_by_one, published = replayed(ladders, 1)
     for at_once in (7, COUNT):
-        together, also_told = replayed(ladders, at_once)
-        assert told == also_told
+        together, also_published = replayed(ladders, at_once)
+        assert published == also_published
         for name, pool in one_by_one.pools.items():
             mine = {player: header.tobytes() for player, header in pool}
             assert mine == {player: header.tobytes() for player, header in together.pools[name]}
@@ -109,10 +109,10 @@ def test_at_once_as_one_by_one(ladders: Ladders) -> None:
 
 def test_deltas_add_up() -> None:
     """Over all seasons: what each event says was before is what the last one told."""
-    replay, told = replayed(LADDERS, 7)
+    replay, published = replayed(LADDERS, 7)
     last: dict[Player, RatingChanged] = {}
     sums: dict[Player, float] = {}
-    for each in told:
+    for each in published:
         who = each.ladder, each.player
         before = last.get(who)
         if before is None:
@@ -137,7 +137,7 @@ class Stream:
     def __init__(self) -> None:
         self.validator = RecordValidator(LADDERS, 10)
         self.records: dict[Player, bytes] = {}
-        self.told: list[RatingChanged] = []
+        self.published: list[RatingChanged] = []
 
     def pending(self, of: Record) -> PendingRounds | None:
         """The round in a record, if it changes anything."""
@@ -148,8 +148,8 @@ class Stream:
 
     def estimated(self, pending: PendingRounds) -> Part:
         """Stage 1, from what is held."""
-        held = [self.records.get(p, bytes(record.HEADER_SIZE)) for p in pending.rounds.players()]
-        headers = record.read_headers(b"".join(each[: record.HEADER_SIZE] for each in held))
+        stored = [self.records.get(p, bytes(record.HEADER_SIZE)) for p in pending.rounds.players()]
+        headers = record.read_headers(b"".join(each[: record.HEADER_SIZE] for each in stored))
         found = estimation.classified(pending, headers, np.ones(pending.count, np.bool_))
         assert found.ready is pending
         offset = int(pending.offsets[0])
@@ -163,12 +163,12 @@ class Stream:
         messages = [schema.encode(part) for part in parts]
         parts_ = [QueuedPart(i, 0, decoder.read(each)) for i, each in enumerate(messages)]
         batch = ShardBatch({0: parts_})
-        held = StoredShard(Position(0), [self.records.get(p) for p in batch.players[0]])
-        change = changes.computed(batch, {0: held})[0]
+        stored = StoredShard(Position(0), [self.records.get(p) for p in batch.players[0]])
+        change = changes.compute_changes(batch, {0: stored})[0]
         self.records |= dict(change.beliefs)
-        self.told += [rating_changed_from_json(each.value) for each in change.events]
+        self.published += [rating_changed_from_json(each.value) for each in change.events]
         again = StoredShard(change.position, [self.records[p] for p in batch.players[0]])
-        assert list(changes.rebuild_events(0, batch, again, 0)) == list(change.events)
+        assert list(changes.build_events_again(0, batch, again, 0)) == list(change.events)
 
 
 def test_the_stream_as_the_replay() -> None:
@@ -180,17 +180,17 @@ def test_the_stream_as_the_replay() -> None:
         if pending is not None:
             part = stream.estimated(pending)
             players = list(pending.rounds.players())
-            held = estimation.posteriors(
+            stored = estimation.posteriors(
                 part, pending, np.arange(len(players)), [stream.records.get(p) for p in players]
             )
             stream.apply(part)
-            assert held == [stream.records[player] for player in players]
+            assert stored == [stream.records[player] for player in players]
             again = stream.estimated(pending)
             assert part.evidence.tobytes() == again.evidence.tobytes()
             assert part.rules == again.rules
-    replay, told = replayed(LADDERS, 1)
+    replay, published = replayed(LADDERS, 1)
     assert stream.records == records_of(replay)
-    assert stream.told == told
+    assert stream.published == published
 
 
 def test_several_seasons_in_one_call() -> None:
@@ -204,22 +204,22 @@ def test_several_seasons_in_one_call() -> None:
             one_by_one.apply(parts[-1])
     at_once.apply(*parts)
     assert one_by_one.records == at_once.records
-    assert one_by_one.told == at_once.told
+    assert one_by_one.published == at_once.published
 
 
 def test_in_bulk_as_one_by_one() -> None:
     """Each wave by the seasons of its ladder."""
     validator, table, replay = RecordValidator(LADDERS, 10), PlayerTable(), BulkReplay()
     for each in ROUNDS:
-        rounds, refusals = validator.decode([each])
+        rounds, rejections = validator.decode([each])
         if not validator.round_decoder.informative(rounds).all():
             continue
-        logged = LoggedRounds.of([each], rounds, refusals)
+        logged = LoggedRounds.of([each], rounds, rejections)
         rows = table.rows(logged.rounds.players())
         replay.make_room(len(table))
         started = seasons_at(logged.rounds.heads[0].ladder, each.offset)
         for wave in replay.waves(logged, rows):
-            replay.rate(wave, validator.round_decoder.ratings[int(rounds.rule[0])], started)
+            replay.rate(wave, validator.round_decoder.ratings[int(rounds.config_index[0])], started)
     everybody = np.arange(len(table))
     found = BeliefColumn(table.at(everybody), replay.column(everybody))
     assert dict(found) == records_of(replayed(LADDERS, 1)[0])
@@ -265,8 +265,8 @@ def test_who_has_no_rounds_left_is_a_newcomer() -> None:
     rule = rule_of(CONFIG, (FIRST,))
     beliefs = newcomers(1, 1, 1234.0, 77.0, coded=True)
     beliefs.header["last"], beliefs.header["season"], beliefs.header["time"] = 41, 1, 99
-    (held,) = record.encode(beliefs)
-    again = changes.decoded([rule], np.zeros(2, np.int64), [held, None]).header
+    (stored,) = record.encode(beliefs)
+    again = changes.decoded([rule], np.zeros(2, np.int64), [stored, None]).header
     fresh = newcomers(2, 0, rule.initial_mu, rule.initial_sigma).header
     fresh["last"][0] = 41
     fresh["untold"][0], fresh["previous_mu"][0], fresh["previous_sigma"][0] = 1, 1234.0, 77.0
@@ -278,7 +278,7 @@ def test_who_has_no_rounds_left_is_a_newcomer() -> None:
             pending, record.read_headers(headers), [CONFIG], SHARDS, lambda *_: (FIRST,)
         ).evidence.tobytes()
         for nobody in [bytes(record.HEADER_SIZE)]
-        for headers in (held[: record.HEADER_SIZE] + nobody, 2 * nobody)
+        for headers in (stored[: record.HEADER_SIZE] + nobody, 2 * nobody)
     }
     assert len(evidence) == 1
 

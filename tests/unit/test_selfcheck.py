@@ -14,7 +14,7 @@ import pytest
 from llvmlite import binding as llvm
 
 from local.tools import ROOT
-from stream_rater.config.errors import OtherBits
+from stream_rater.config.errors import ArithmeticMismatch
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.runtime import selfcheck
 
@@ -32,19 +32,21 @@ def test_this_machine_computes_the_releases_bits() -> None:
 def test_other_bits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names both vectors."""
     monkeypatch.setattr(selfcheck, "EXPECTED", "0" * 16)
-    with pytest.raises(OtherBits, match="expects 0000000000000000"):
+    with pytest.raises(ArithmeticMismatch, match="expects 0000000000000000"):
         selfcheck.check()
 
 
-def test_a_processor_without_fused_multiply_adds_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_processor_without_fused_multiply_adds_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It would be right, and too slow for anybody: a line says why."""
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     for has in (False, True):
         monkeypatch.setattr(llvm, "get_host_cpu_features", lambda has=has: {"fma": has})
-        assert (selfcheck.warning() is None) == has
+        assert (selfcheck.slow_processor() is None) == has
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")  # all of these have it
     monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: {"neon": True})
-    assert selfcheck.warning() is None
+    assert selfcheck.slow_processor() is None
 
 
 def test_a_read_only_image_starts_warm(tmp_path: Path) -> None:
@@ -109,9 +111,9 @@ def test_bytecode_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """Of all modules, even where Python is told not to write any; and refusals are no matter."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
-    selfcheck.keep_bytecode()
+    selfcheck.write_bytecode()
     sources = PACKAGE.rglob("*.py")
     assert all(Path(cache_from_source(str(each))).is_file() for each in sources)
     (tmp_path / "file").touch()
     monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "file"))
-    selfcheck.keep_bytecode()
+    selfcheck.write_bytecode()

@@ -60,9 +60,9 @@ def test_a_player_who_is_fixed_stays_so() -> None:
     """By name, in whatever turn."""
     elo = next(each for each in SYSTEMS if each.__struct_config__.tag == "elo")
     fixed = msgspec.structs.replace(elo, fixed=("p1", "p7"))
-    told = {each for each in seen(Ladder(rating=fixed), COUNT) if isinstance(each, tuple)}
+    reported = {each for each in seen(Ladder(rating=fixed), COUNT) if isinstance(each, tuple)}
     assert (
-        told
+        reported
         == {each for each in seen(Ladder(rating=fixed), 1) if isinstance(each, tuple)}
         != {each for each in seen(Ladder(rating=elo), 1) if isinstance(each, tuple)}
     )

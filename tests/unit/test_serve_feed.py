@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from stream_rater.serve.feed import KEPT, Feed
+from stream_rater.serve.feed import RING_SIZE, Feed
 from stream_rater.serve.http import event_stream
 from stream_rater.serve.http.event_stream import HEARTBEAT_S, MOST_WAITING, Hub
 from stream_rater.serve.index.follower import NewEvent
@@ -85,7 +85,7 @@ def test_what_was_missed_has_ids_that_do_not_go_back() -> None:
     asyncio.run(story())
 
 
-def test_reading_that_begins_anew() -> None:
+def test_reading_that_begins_again() -> None:
     """Nobody is told anything twice, and nobody misses what came between: not a client that
     followed all the time, not one that comes back meanwhile, not a new one."""
 
@@ -105,7 +105,7 @@ def test_reading_that_begins_anew() -> None:
     asyncio.run(story())
 
 
-def test_ids_do_not_go_back_when_reading_begins_anew() -> None:
+def test_ids_do_not_go_back_when_reading_begins_again() -> None:
     """Not in a partition that is behind what a client was told, though the event is of another."""
 
     async def story() -> None:
@@ -115,8 +115,8 @@ def test_ids_do_not_go_back_when_reading_begins_anew() -> None:
         hub.publish(events(0, 0, 1))
         hub.begin([0, 0])
         hub.publish([*events(1, 0), *events(0, 0, 1, 2), *events(1, 1)])
-        told = await client.read()
-        assert told == ["id:0.0", "0:0@1.0", "0:1@2.0", "1:0@2.1", "0:2@3.1", "1:1@3.2"]
+        reported = await client.read()
+        assert reported == ["id:0.0", "0:0@1.0", "0:1@2.0", "1:0@2.1", "0:2@3.1", "1:1@3.2"]
 
     asyncio.run(story())
 
@@ -130,11 +130,11 @@ def test_an_id_beyond_the_end_of_the_topic() -> None:
         hub = Hub(lambda: now[0])
         hub.begin([0])
         lost, ahead = Followed(hub, "1000"), Followed(hub, "10")
-        hub.noted([10])
+        hub.checkpointed([10])
         assert await lost.read() == ["id:1000"]
         now[0] = HEARTBEAT_S
-        hub.noted([10])
-        hub.noted([10])
+        hub.checkpointed([10])
+        hub.checkpointed([10])
         assert await lost.read() == ["reset", "id:0"]
         assert await ahead.read() == ["id:10"]
         hub.publish(events(0, 3, 10))
@@ -144,7 +144,7 @@ def test_an_id_beyond_the_end_of_the_topic() -> None:
     asyncio.run(story())
 
 
-def test_other_ladders_are_not_told() -> None:
+def test_other_ladders_are_not_streamed() -> None:
     """But ids count them."""
 
     async def story() -> None:
@@ -182,7 +182,7 @@ def test_who_takes_too_little_is_cut_off() -> None:
         hub.publish(events(0, *range(2 * MOST_WAITING + 10, 3 * MOST_WAITING + 11)))
         found = await client.read()
         assert (len(found), found[-1]) == (MOST_WAITING + 1, "end") and not len(hub)
-        assert KEPT > 3 * MOST_WAITING
+        assert RING_SIZE > 3 * MOST_WAITING
 
     asyncio.run(story())
 

@@ -6,17 +6,17 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from stream_rater.serve.http.limits import Turns, client_address
+from stream_rater.serve.http.limits import FairExecutor, client_address
 from stream_rater.serve.problems import Refused
 
-Story = Callable[[Turns, threading.Event, list[str]], Awaitable[None]]
+Story = Callable[[FairExecutor, threading.Event, list[str]], Awaitable[None]]
 
 
 def played(story: Story, most: int = 4, threads: int = 1) -> list[str]:
     """What was worked on, in order; work by the name of `hold` waits for the event."""
 
     async def play() -> list[str]:
-        turns, free, done = Turns("test", threads, most), threading.Event(), list[str]()
+        turns, free, done = FairExecutor("test", threads, most), threading.Event(), list[str]()
         try:
             await story(turns, free, done)
         finally:
@@ -27,7 +27,7 @@ def played(story: Story, most: int = 4, threads: int = 1) -> list[str]:
 
 
 def ask(
-    turns: Turns, who: str, name: str, free: threading.Event, done: list[str]
+    turns: FairExecutor, who: str, name: str, free: threading.Event, done: list[str]
 ) -> asyncio.Task[str]:
     """A question of an address, as a task."""
 
@@ -52,7 +52,7 @@ async def begun() -> None:
 def test_addresses_take_turns() -> None:
     """Whoever asks much waits for itself: another one's question comes after one of theirs."""
 
-    async def story(turns: Turns, free: threading.Event, done: list[str]) -> None:
+    async def story(turns: FairExecutor, free: threading.Event, done: list[str]) -> None:
         asked = [ask(turns, "a", f"a{i}", free, done) for i in range(4)]
         await begun()
         asked += [ask(turns, "b", "b0", free, done)]
@@ -67,7 +67,7 @@ def test_a_full_queue_refuses_the_greediest() -> None:
     """Its own question, or its newest, if another address asks; and that only while it has more
     waiting than the other would have."""
 
-    async def story(turns: Turns, free: threading.Event, done: list[str]) -> None:
+    async def story(turns: FairExecutor, free: threading.Event, done: list[str]) -> None:
         greedy = [ask(turns, "a", f"a{i}", free, done) for i in range(6)]
         await begun()
         with pytest.raises(Refused, match=r"4 questions .*try again") as refused:
@@ -95,7 +95,7 @@ def test_a_full_queue_refuses_the_greediest() -> None:
 def test_who_has_gone_takes_no_turn() -> None:
     """Nothing is worked on for whom nobody waits any more, and there is room again."""
 
-    async def story(turns: Turns, free: threading.Event, done: list[str]) -> None:
+    async def story(turns: FairExecutor, free: threading.Event, done: list[str]) -> None:
         asked = [ask(turns, "a", f"a{i}", free, done) for i in range(5)]
         await begun()
         asked[2].cancel()
@@ -108,10 +108,10 @@ def test_who_has_gone_takes_no_turn() -> None:
     assert played(story) == ["a0", "a1", "a3", "a4", "more"]
 
 
-def test_what_goes_wrong_is_told_and_the_next_has_its_turn() -> None:
+def test_what_goes_wrong_is_reported_and_the_next_has_its_turn() -> None:
     """To who asked."""
 
-    async def story(turns: Turns, free: threading.Event, done: list[str]) -> None:
+    async def story(turns: FairExecutor, free: threading.Event, done: list[str]) -> None:
         def wrong() -> None:
             raise ValueError("wrong")
 

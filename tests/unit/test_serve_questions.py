@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from stream_rater.config.ladders import DEFAULT_RATING, Ladders, one_ladder
-from stream_rater.serve.answers import BalanceQuestion, PredictQuestion, SideQuestion
+from stream_rater.config.ladders import DEFAULT_RATING, Ladders, any_ladder
+from stream_rater.serve.bodies import BalanceQuestion, PredictQuestion, SideQuestion
 from stream_rater.serve.cursors import RankedRow
 from stream_rater.serve.entries import IndexedPlayer, LadderSummary
 from stream_rater.serve.index.reader import ReadPositions
@@ -71,7 +71,7 @@ class Place:
 
     def __init__(self) -> None:
         self.index, self.complete = Index(), True
-        ladders: Ladders = one_ladder(DEFAULT_RATING)
+        ladders: Ladders = any_ladder(DEFAULT_RATING)
         self.ask = Questions(
             self.index, ladders, lambda: self.complete, lambda: 0.0, self._computed
         )

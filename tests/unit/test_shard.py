@@ -79,7 +79,7 @@ def test_part_cut_for_more_shards() -> None:
     shard = among_three(part((100, HERE), shards=3), part((101, HERE), shards=4))
     assert cut(shard) == (1, HERE)
     assert "cut for 4 shards" in shard.barrier
-    assert shard.stopped
+    assert shard.is_stopped
 
 
 def test_part_that_cannot_be_decompressed() -> None:
@@ -89,7 +89,7 @@ def test_part_that_cannot_be_decompressed() -> None:
     shard.read(record(2, part((102, "cd"))))
     assert shard.barrier == "offset 1: batch not decompressed: bad data"
     assert cut(shard) == (1, "ab")
-    assert shard.stopped
+    assert shard.is_stopped
 
 
 def test_reading_begins_with_the_call_to_be_settled() -> None:
@@ -115,10 +115,10 @@ def test_batch_ends_once_it_has_its_rows() -> None:
 def test_replay_ends_at_the_committed_offset() -> None:
     """What follows c has events to be published; what precedes it has not."""
     shard = shard_with("ab", "cd", "ef", position=Position(1), committed=3)
-    assert shard.replaying
+    assert shard.is_refilling
     assert cut(shard) == (3, "abcd")
     shard.position = Position(3, 1)
-    assert not shard.replaying
+    assert not shard.is_refilling
     assert cut(shard) == (4, "ef")
 
 
@@ -153,9 +153,9 @@ def test_gap_in_the_log() -> None:
     shard = shard_with("ab")
     shard.read(record(3, part((103, "cd"))))
     assert "[1, 3) are not in the log" in shard.barrier
-    assert not shard.stopped
+    assert not shard.is_stopped
     assert cut(shard) == (1, "ab")
-    assert shard.stopped
+    assert shard.is_stopped
 
 
 @pytest.mark.parametrize("message", [b"\x91\x02", b"\x91\x01"])
@@ -167,7 +167,7 @@ def test_part_of_another_version(message: bytes) -> None:
     assert shard.barrier.startswith("offset 1: part: ")
     assert cut(shard) == (1, "ab")
     assert cut(shard) is None
-    assert shard.stopped
+    assert shard.is_stopped
 
 
 def test_barrier_within_the_call_to_be_settled() -> None:
@@ -175,7 +175,7 @@ def test_barrier_within_the_call_to_be_settled() -> None:
     shard = shard_with("ab", position=Position(2, 0), committed=0)
     shard.read(record(1, b"\x91\x02"))
     assert not shard.last_call()
-    assert shard.stopped
+    assert shard.is_stopped
 
 
 def test_part_with_a_player_twice() -> None:
@@ -184,9 +184,9 @@ def test_part_with_a_player_twice() -> None:
     assert "a player stands in it twice" in shard.barrier
 
 
-def marked(held: StoredShard, committed: int) -> Shard:
+def marked(stored: StoredShard, committed: int) -> Shard:
     """A shard that found this in the store, and parts of two players before and after a mark."""
-    shard = Shard.found(held, committed, 1)
+    shard = Shard.from_stored(stored, committed, 1)
     values: list[Part | bytes] = [part((100, "ab")), mark(7), part((102, "cd"))]
     for offset, value in enumerate(values):
         shard.read(record(offset, value))
@@ -194,15 +194,15 @@ def marked(held: StoredShard, committed: int) -> Shard:
 
 
 @pytest.mark.parametrize("committed", [0, 1, 3])
-@pytest.mark.parametrize("held", [None, b"1"])
-def test_store_from_before_a_rebuild(held: bytes | None, committed: int) -> None:
+@pytest.mark.parametrize("stored", [None, b"1"])
+def test_store_from_before_a_rebuild(stored: bytes | None, committed: int) -> None:
     """Empty, or of an earlier rebuild, it is caught up to the mark and not beyond, wherever the
     group is; at the mark itself, and when asked again, it stops at once."""
-    shard = marked(StoredShard(NOWHERE, [held]), committed)
+    shard = marked(StoredShard(NOWHERE, [stored]), committed)
     assert cut(shard) == (1, "ab")
-    for last in (shard, marked(StoredShard(Position(1), [held]), committed)):
+    for last in (shard, marked(StoredShard(Position(1), [stored]), committed)):
         assert cut(last) is None
-        assert last.stopped
+        assert last.is_stopped
         assert last.barrier.startswith("offset 1: the store was rebuilt here for 7 shards, ")
         assert last.barrier.endswith("run `stream-rater rebuild --replace`")
 

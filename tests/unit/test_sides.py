@@ -17,7 +17,7 @@ from stream_rater.evaluation.sides import (
     Sides,
     calibration_error,
     factors_of,
-    of_ours,
+    own_run,
     scores_of,
     total_loss,
     variance_factor,
@@ -64,7 +64,7 @@ def by_hand(z: list[float], *, gaussian: bool) -> Run:
 @pytest.mark.parametrize("rounds", [SEASON, teams()], ids=["singles", "teams"])
 def test_scores_are_those_of_evaluate(rounds: list[Session], config: RatingConfig) -> None:
     """Every measure of pairs, with and without a variance factor; where draws are no outcomes."""
-    run = of_ours(rounds, config)
+    run = own_run(rounds, config)
     for factor in (1.0, 2.5):
         outcome = evaluate(rounds, config, variance_factor=factor, draws=False)
         whole = outcome.scores[:, :OF_PAIRS]
@@ -73,7 +73,7 @@ def test_scores_are_those_of_evaluate(rounds: list[Session], config: RatingConfi
 
 def test_a_run_is_parted_by_numbers_of_rounds() -> None:
     """No round is lost, and none is on both sides."""
-    run = of_ours(SEASON, CONFIGS[0])
+    run = own_run(SEASON, CONFIGS[0])
     early, late = run.before(50), run.after(50)
     assert early.sides.number.tolist() == list(range(50))
     assert late.sides.number.tolist() == list(range(50, 120))
@@ -95,14 +95,14 @@ def test_the_total_loss_of_duels_is_the_sum_of_their_log_losses(gaussian: bool) 
 
 def test_a_round_counts_as_its_pairs_that_share_no_side() -> None:
     """Eight sides: four such pairs."""
-    scores = scores_of(of_ours(SEASON, CONFIGS[0]))
+    scores = scores_of(own_run(SEASON, CONFIGS[0]))
     mean = scores[:, FIELDS.index("log_loss")].sum()
     assert total_loss(scores, "log_loss") == pytest.approx(4.0 * mean)
 
 
 def test_no_other_variance_factor_suits_better() -> None:
     """Neither nearby nor far off; who is too sure needs more."""
-    run = of_ours(SEASON, CONFIGS[0])
+    run = own_run(SEASON, CONFIGS[0])
     found = variance_factor(run)
 
     def cost(factor: float) -> float:
@@ -132,7 +132,9 @@ def test_who_is_as_sure_as_right_has_no_calibration_error() -> None:
     z = random.normal(0.0, 1.0, 40_000)
     happened = random.random(len(z)) < 1.0 / (1.0 + np.exp(-C * z))
     run = by_hand(np.where(happened, z, -z).tolist(), gaussian=False)
-    right, unsure = (calibration_error(run.less_sure(np.full(len(z), f))) for f in (1.0, 4.0))
+    right, unsure = (
+        calibration_error(run.with_variance_factors(np.full(len(z), f))) for f in (1.0, 4.0)
+    )
     assert right is not None and unsure is not None
     assert right < 0.01
     assert unsure > 0.05
@@ -157,10 +159,10 @@ def test_no_round_has_a_part_in_its_own_factor() -> None:
 def test_a_factor_multiplies_the_variance_of_its_round() -> None:
     """And of no other; the scores are those of the factor."""
     run = by_hand([1.0, -0.5, 2.0], gaussian=False)
-    told = run.less_sure(np.array([1.0, 4.0, 1.0]))
-    assert told.sides.variance.tolist() == [0.5, 0.5, 2.0, 2.0, 0.5, 0.5]
+    rescaled = run.with_variance_factors(np.array([1.0, 4.0, 1.0]))
+    assert rescaled.sides.variance.tolist() == [0.5, 0.5, 2.0, 2.0, 0.5, 0.5]
     apart = np.stack([scores_of(run, 1.0)[0], scores_of(run, 4.0)[1], scores_of(run, 1.0)[2]])
-    assert scores_of(told) == pytest.approx(apart, rel=1e-12)
+    assert scores_of(rescaled) == pytest.approx(apart, rel=1e-12)
 
 
 def test_equal_ratings_have_no_favourite() -> None:

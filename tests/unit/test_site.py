@@ -82,7 +82,7 @@ def test_the_lock_has_what_builds_the_site() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "expected"),
     [
         (["build"], 0, f"{docs.SHOW}\n"),
         ([], 0, f"{docs.SHOW}\n"),
@@ -91,11 +91,11 @@ def test_the_lock_has_what_builds_the_site() -> None:
     ],
 )
 def test_a_site_that_was_built_can_be_shown(
-    words: list[str], code: int, told: str, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
+    words: list[str], code: int, expected: str, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The last line says how, if there is one to show."""
     monkeypatch.setattr(steps, "run", lambda _: 0)
     done = SimpleNamespace(returncode=code)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
     assert docs.main(words) == code
-    assert capsys.readouterr().err == told
+    assert capsys.readouterr().err == expected

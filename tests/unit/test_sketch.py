@@ -158,24 +158,24 @@ class Plain:
 
     scale: float = 0.0
     narrowest: float = 0.0
-    held: list[tuple[float, float, float]] = field(default_factory=list)
+    stored: list[tuple[float, float, float]] = field(default_factory=list)
     """(p, excess width, r), in order of p."""
 
     def join(self, p: float, beta: float, kept: int) -> None:
         """Let a performance join, and no more than so many factors be kept."""
         u = C / beta
         if self.scale == 0.0:
-            self.held = []
-        if not self.held:
+            self.stored = []
+        if not self.stored:
             self.scale, self.narrowest = factor.single(u), factor.single(beta)
         elif beta < self.narrowest * sketch.NARROWER:
             narrower = factor.single(beta)
-            self.held = [(p, self.width(self.slope(e), narrower), r) for p, e, r in self.held]
+            self.stored = [(p, self.width(self.slope(e), narrower), r) for p, e, r in self.stored]
             self.narrowest = narrower
         self.lighten(u / self.scale)
-        at = sum(each <= self.on_grid(p) for each, _, _ in self.held)
+        at = sum(each <= self.on_grid(p) for each, _, _ in self.stored)
         self.put(at, p, 0.5 * u, u / self.scale)
-        while len(self.held) > kept:
+        while len(self.stored) > kept:
             self.merge()
 
     def slope(self, excess: float) -> float:
@@ -189,7 +189,7 @@ class Plain:
         """Let the scale grow until this weight is under 2."""
         times = 2.0 ** max(math.floor(math.log2(weight)), 0) if weight else 1.0
         self.scale *= times
-        self.held = [(p, e, nearest(WEIGHTS, r / times)) for p, e, r in self.held]
+        self.stored = [(p, e, nearest(WEIGHTS, r / times)) for p, e, r in self.stored]
         return weight / times
 
     def on_grid(self, p: float) -> float:
@@ -199,26 +199,26 @@ class Plain:
     def put(self, at: int, p: float, slope: float, r: float) -> None:
         """Let a factor stand there."""
         width = self.width(slope, self.narrowest)
-        self.held.insert(at, (self.on_grid(p), width, nearest(WEIGHTS, r)))
+        self.stored.insert(at, (self.on_grid(p), width, nearest(WEIGHTS, r)))
 
     def merge(self) -> None:
         def cost(k: int) -> tuple[float, float]:
-            (p1, _, r1), (p2, _, r2) = self.held[k : k + 2]
+            (p1, _, r1), (p2, _, r2) = self.stored[k : k + 2]
             d = p2 - p1
             return r1 * r2 * (d * d) * (d * d), r1 + r2 + sketch.WEIGHTLESS
 
         k, (least, over) = 0, cost(0)
-        for other in range(1, len(self.held) - 1):
+        for other in range(1, len(self.stored) - 1):
             a, b = cost(other)
             if a * over < least * b:
                 k, (least, over) = other, (a, b)
-        (p1, e1, r1), (p2, e2, r2) = self.held[k : k + 2]
+        (p1, e1, r1), (p2, e2, r2) = self.stored[k : k + 2]
         part, d = r2 / (r1 + r2) if r1 + r2 > 0.0 else 0.5, p2 - p1
         a1, a2 = self.slope(e1), self.slope(e2)
         within = LOGISTIC_VARIANCE * ((1.0 - part) / (a1 * a1) + part / (a2 * a2))
         slope = LOGISTIC_DEVIATION / math.sqrt(within + part * (1.0 - part) * (d * d))
         r = self.lighten(r1 + r2)
-        del self.held[k : k + 2]
+        del self.stored[k : k + 2]
         self.put(k, p1 + part * d, slope, r)
 
 
@@ -241,10 +241,10 @@ def test_the_sketch_is_what_it_is_in_plain_numbers(
         plain.join(p, math.sqrt(evidence[0, 1]), kept)
         plain.scale = factor.single(plain.scale)
         assert (plain.scale, plain.narrowest) == (header["scale"], header["width"])
-        assert [[p, plain.slope(e), r] for p, e, r in plain.held] == held_by(beliefs)
+        assert [[p, plain.slope(e), r] for p, e, r in plain.stored] == stored_in(beliefs)
 
 
-def held_by(beliefs: Beliefs) -> list[list[float]]:
+def stored_in(beliefs: Beliefs) -> list[list[float]]:
     """The factors (p, a, r) of the first belief."""
     found: list[list[float]] = factor.factors_of(beliefs)[0, : beliefs.header["count"][0]].tolist()
     return found

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Trace
-from stream_rater.pipeline.observer import Traced, unwatched
+from stream_rater.pipeline.observer import Traced, no_spans
 from stream_rater.runtime import log, spans
 from stream_rater.runtime.embedded import Engine
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
@@ -26,7 +26,7 @@ UNSAMPLED = f"00-{3:032x}-{3:016x}-00"
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     """What an SDK is told."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
@@ -57,14 +57,14 @@ def attributes(span: ReadableSpan) -> dict[str, object]:
     return dict(span.attributes or {})
 
 
-def test_a_traced_round_has_its_spans(told: InMemorySpanExporter) -> None:
+def test_a_traced_round_has_its_spans(exported: InMemorySpanExporter) -> None:
     """Below what its headers carry: one for the estimate, one for the update in each shard. Rounds
     that carry nothing, or are not sampled, have none."""
     rated(
         an_engine(), [], [("traceparent", PARENT.encode()), ("tracestate", b"rojo=1")],
         [("traceparent", UNSAMPLED.encode())],
     )  # fmt: skip
-    found = told.get_finished_spans()
+    found = exported.get_finished_spans()
     assert [each.name for each in found] == ["estimate", "update", "update"]
     for span in found:
         assert span.context is not None and span.parent is not None
@@ -81,23 +81,23 @@ def test_a_traced_round_has_its_spans(told: InMemorySpanExporter) -> None:
     assert len({attributes(each)["messaging.destination.partition.id"] for each in found[1:]}) == 2
 
 
-def test_what_is_sent_does_not_depend_on_who_watches(told: InMemorySpanExporter) -> None:
+def test_what_is_sent_does_not_depend_on_who_watches(exported: InMemorySpanExporter) -> None:
     """Parts and events are the same bytes, with the same headers."""
     watched, alone = an_engine(), Engine()
     for engine in (watched, alone):
         rated(engine, [("traceparent", PARENT.encode())], [])
-    assert told.get_finished_spans()
+    assert exported.get_finished_spans()
     assert watched.log.parts == alone.log.parts
     assert watched.log.changed == alone.log.changed
     assert {each.trace for shard in alone.log.changed for each in shard} == {Trace(PARENT), None}
 
 
-def test_a_span_tells_of_trouble(told: InMemorySpanExporter) -> None:
+def test_a_span_shows_trouble(exported: InMemorySpanExporter) -> None:
     """It ends with an error, and the machine has its trouble."""
     around = spans.spans_of("updater", "parts")
     with pytest.raises(LogTrouble), around([Traced(Trace(PARENT), "eu", "r1", 3, 7)]):
         raise LogTrouble("kafka: away")
-    (span,) = told.get_finished_spans()
+    (span,) = exported.get_finished_spans()
     assert span.status.status_code is api.StatusCode.ERROR
     assert span.status.description == "kafka: away"
     assert [event.name for event in span.events] == ["exception"]
@@ -111,7 +111,7 @@ def test_without_the_api_nothing_is_watched(monkeypatch: pytest.MonkeyPatch) -> 
     bare = importlib.util.module_from_spec(source)
     source.loader.exec_module(bare)
     assert not bare.AVAILABLE
-    assert bare.spans_of("updater", "parts") is unwatched
+    assert bare.spans_of("updater", "parts") is no_spans
     rounds = iter([Traced(Trace(PARENT), "eu", "r1", 3, 7)])
-    assert isinstance(unwatched(rounds), nullcontext)
+    assert isinstance(no_spans(rounds), nullcontext)
     assert len(list(rounds)) == 1

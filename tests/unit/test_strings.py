@@ -13,7 +13,7 @@ from stream_rater.columns.strings import StringColumn, distinct
 ids = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 
 
-def told(names: StringColumn) -> list[str]:
+def texts_of(names: StringColumn) -> list[str]:
     """Each one, read from where it is said to be."""
     spans = zip(names.starts.tolist(), names.ends.tolist(), strict=True)
     return [names.data[start:end].tobytes().decode() for start, end in spans]
@@ -29,7 +29,7 @@ def test_concat(columns: list[list[str]], one_array: bool) -> None:
         some.append(shared.slice(start, end) if one_array else StringColumn.of(own))
         start = end
     found = StringColumn.concat(some)
-    assert told(found) == found.texts() == wanted
+    assert texts_of(found) == found.texts() == wanted
     assert len(found) == len(wanted) and len(found.data) == len("".join(wanted).encode())
 
 
@@ -40,15 +40,15 @@ def test_slice_and_take(names: list[str], first: int, last: int, hashed_before: 
     if hashed_before:
         assert column.hashes is column.hashes
     some = column.slice(first, last)
-    assert told(some) == some.texts() == names[first:last]
+    assert texts_of(some) == some.texts() == names[first:last]
     assert some.hashes.tolist() == StringColumn.of(names[first:last]).hashes.tolist()
     rows = np.arange(len(names))[::-2].copy()
     for compact in (False, True):
         taken = column.take(rows, compact=compact)
-        assert told(taken) == [names[i] for i in rows.tolist()]
+        assert texts_of(taken) == [names[i] for i in rows.tolist()]
         assert taken.hashes.tolist() == column.hashes[rows].tolist()
         assert (taken.data is column.data) != compact
-    assert told(column) == names
+    assert texts_of(column) == names
 
 
 @given(st.lists(st.binary(max_size=4), max_size=5))
@@ -61,11 +61,11 @@ def test_any_bytes(strings: list[bytes]) -> None:
 def test_distinct_names(names: list[str]) -> None:
     """Each once, as they come, and which of these each is."""
     found, which = distinct(StringColumn.of(names))
-    assert told(found) == list(dict.fromkeys(names))
-    assert [told(found)[i] for i in which.tolist()] == names
+    assert texts_of(found) == list(dict.fromkeys(names))
+    assert [texts_of(found)[i] for i in which.tolist()] == names
 
 
-def test_names_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_one_hash_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     """By their bytes: the table is for speed alone."""
     monkeypatch.setattr(names_module, "hashed", lambda *_: np.uint64(7))
     are_same: Any = names_module._are_same

@@ -80,7 +80,7 @@ def test_rounds_alone_are_sent_as_ever(kafka: Kafka, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ({"event_type": "round-avoided"}, "malformed: event-type 'round-avoided' is none of"),
         ({"event_type": "round-voided"}, "malformed: Object missing required field `round_id`"),
@@ -89,11 +89,11 @@ def test_rounds_alone_are_sent_as_ever(kafka: Kafka, tmp_path: Path) -> None:
          "bad-rank: standings[2]"),
     ],
 )  # fmt: skip
-def test_a_bad_correction_is_told_with_its_line(
-    kafka: Kafka, tmp_path: Path, line: dict[str, Any], told: str
+def test_a_bad_correction_is_reported_with_its_line(
+    kafka: Kafka, tmp_path: Path, line: dict[str, Any], message: str
 ) -> None:
     """The others are sent; the exit code is 1."""
     result = submit(tmp_path, [ROUND, {"ladder": "l", **line}, CORRECTIONS[0]])
     assert (result.exit_code, len(kafka.sent)) == (1, 2)
-    assert f"a.jsonl:2: {told}" in result.stderr
+    assert f"a.jsonl:2: {message}" in result.stderr
     assert "1 round and 1 correction sent" in result.stderr

@@ -111,7 +111,7 @@ def test_book_keeping() -> None:
     beliefs, row = newcomers(2, 1, 1500.0, 350.0), np.zeros(1, np.int64)
     seen = []
     for offset, time in ((3, -50), (4, 100), (9, 70)):
-        stages.note_round(beliefs, row, row + offset, row + time)
+        stages.record_round(beliefs, row, row + offset, row + time)
         head = beliefs.header[0]
         seen.append([int(head[n]) for n in ("rounds", "last", "time", "previous_time")])
     assert seen == [[1, 3, -50, 0], [2, 4, 100, -50], [3, 9, 100, 100]]

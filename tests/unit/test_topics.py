@@ -5,7 +5,12 @@ from typing import Any
 
 import pytest
 
-from stream_rater.adapters.kafka.topic_rules import Found, Verdict, verdict_on, wanted
+from stream_rater.adapters.kafka.topic_rules import (
+    TopicDescription,
+    TopicMessages,
+    check_rules,
+    topic_settings,
+)
 from stream_rater.config.settings import Settings
 
 AT = Settings(kafka="one:9092,two:9092", topic_prefix="p.", replication=3)
@@ -19,38 +24,38 @@ CONFIGURED = re.compile(
 )
 
 
-def as_made(**changes: Any) -> dict[str, Found]:
+def as_made(**changes: Any) -> dict[str, TopicDescription]:
     """The topics as the service makes them, but for settings of one: `topic`, and what changes."""
     topic = changes.pop("topic", "")
     there = {}
-    for name, (partitions, configuration) in wanted(AT).items():
+    for name, (partitions, configuration) in topic_settings(AT).items():
         changed = changes if name == f"p.{topic}" else {}
-        there[name] = Found(partitions, AT.replication, configuration | changed)
+        there[name] = TopicDescription(partitions, AT.replication, configuration | changed)
     return there
 
 
-def told(topic: str, setting: str, value: str) -> Verdict:
+def verdict_of(topic: str, setting: str, value: str) -> TopicMessages:
     """What is said where one topic's setting is another than the service gives it."""
-    return verdict_on(AT, as_made(topic=topic, **{setting: value}))
+    return check_rules(AT, as_made(topic=topic, **{setting: value}))
 
 
 def test_three_copies_need_two_to_write() -> None:
     """All topics; with fewer copies Kafka's own default holds."""
-    three = wanted(Settings(replication=3))
-    assert {name: held.get("min.insync.replicas") for name, (_, held) in three.items()} == (
+    three = topic_settings(Settings(replication=3))
+    assert {name: config.get("min.insync.replicas") for name, (_, config) in three.items()} == (
         dict.fromkeys(TOPICS, "2")
     )
     for copies in (1, 2):
-        made = wanted(Settings(replication=copies)).values()
-        assert not any("min.insync.replicas" in held for _, held in made)
+        made = topic_settings(Settings(replication=copies)).values()
+        assert not any("min.insync.replicas" in config for _, config in made)
 
 
 def test_the_service_takes_what_it_makes() -> None:
     """Whatever the broker's defaults are: each setting that is judged is given at the creation."""
-    assert verdict_on(AT, as_made()) == ([], [])
+    assert check_rules(AT, as_made()) == ([], [])
 
 
-REFUSED = {
+REQUIRED = {
     ("round-completed", "cleanup.policy"): ("compact", "compact,delete", "delete,compact", ""),
     ("round-completed", "retention.ms"): ("604800000", "0", "9223372036854775807"),
     ("round-completed", "retention.bytes"): ("1073741824", "0"),
@@ -69,7 +74,7 @@ REFUSED = {
     ("round-rejected", "retention.ms"): (str(DAY_MS - 1), "0"),
     ("round-rejected", "max.message.bytes"): ("1000", str(16 * 2**20 - 1)),
 }  # fmt: skip
-WARNED: dict[tuple[str, str], tuple[str, ...]] = {
+ADVISED: dict[tuple[str, str], tuple[str, ...]] = {
     ("performance-estimated", "message.timestamp.type"): ("CreateTime",),
     ("rating-changed", "message.timestamp.type"): ("CreateTime",),
     ("round-rejected", "message.timestamp.type"): ("CreateTime",),
@@ -100,22 +105,22 @@ def assert_mends(line: str, topic: str, setting: str, value: str) -> None:
     command = CONFIGURED.search(line)
     assert command is not None and command.end() == len(line), line
     assert command.groups()[:2] == (topic, setting)
-    assert told(topic, setting, command[3]) == ([], [])
+    assert verdict_of(topic, setting, command[3]) == ([], [])
 
 
-@pytest.mark.parametrize(("topic", "setting", "value"), cases(REFUSED))
+@pytest.mark.parametrize(("topic", "setting", "value"), cases(REQUIRED))
 def test_a_topic_that_loses_what_is_needed_is_refused(topic: str, setting: str, value: str) -> None:
     """In one line: the topic, the setting, its value, what it must be, and the command for it."""
-    (line,), warnings = told(topic, setting, value)
+    (line,), warnings = verdict_of(topic, setting, value)
     assert warnings == []
     assert " must be " in line
     assert_mends(line, topic, setting, value)
 
 
-@pytest.mark.parametrize(("topic", "setting", "value"), cases(WARNED))
+@pytest.mark.parametrize(("topic", "setting", "value"), cases(ADVISED))
 def test_a_topic_that_may_lose_something_is_warned_of(topic: str, setting: str, value: str) -> None:
     """In one line of the same form."""
-    refusals, (line,) = told(topic, setting, value)
+    refusals, (line,) = verdict_of(topic, setting, value)
     assert refusals == []
     assert " should be " in line
     assert_mends(line, topic, setting, value)
@@ -124,17 +129,17 @@ def test_a_topic_that_may_lose_something_is_warned_of(topic: str, setting: str, 
 @pytest.mark.parametrize(("topic", "setting", "value"), cases(ACCEPTED))
 def test_what_keeps_enough_is_accepted(topic: str, setting: str, value: str) -> None:
     """It need not be as the service would have made it."""
-    assert told(topic, setting, value) == ([], [])
+    assert verdict_of(topic, setting, value) == ([], [])
 
 
-def test_a_setting_that_is_not_told_is_refused() -> None:
+def test_a_setting_that_is_not_known_is_refused() -> None:
     """Nobody knows then what the broker does."""
     there = as_made()
     found = there["p.round-completed"]
     there["p.round-completed"] = found._replace(
         configuration={k: v for k, v in found.configuration.items() if k != "retention.ms"}
     )
-    (line,), _ = verdict_on(AT, there)
+    (line,), _ = check_rules(AT, there)
     assert line.startswith(
         "p.round-completed: retention.ms is not returned by the broker, must be -1: "
     )
@@ -146,7 +151,7 @@ def test_rounds_that_are_too_large_to_be_read_are_refused() -> None:
         name: found._replace(configuration={**found.configuration, "max.message.bytes": "99999999"})
         for name, found in as_made().items()
     }
-    (line,), _ = verdict_on(AT, there)
+    (line,), _ = check_rules(AT, there)
     assert "p.round-completed: max.message.bytes is 99999999, must be at most 99934464: " in line
     assert CONFIGURED.findall(line) == [("round-completed", "max.message.bytes", "99934464")]
 
@@ -159,7 +164,7 @@ def test_a_topic_that_cannot_take_what_workers_write_is_refused(topic: str) -> N
         for name, found in as_made().items()
         for size in [{"p.round-completed": "10000", f"p.{topic}": "1048587"}.get(name, "1048588")]
     }
-    (line,), _ = verdict_on(AT, there)
+    (line,), _ = check_rules(AT, there)
     assert line.startswith(
         f"p.{topic}: max.message.bytes is 1048587, must be at least 1048588: a message that a "
         "worker cannot write stops it: "
@@ -173,7 +178,7 @@ def test_unequal_numbers_of_partitions_are_refused(parts: int, changed: int, sho
     there = as_made()
     for topic, count in (("performance-estimated", parts), ("rating-changed", changed)):
         there[f"p.{topic}"] = there[f"p.{topic}"]._replace(partitions=count)
-    (line,), _ = verdict_on(AT, there)
+    (line,), _ = check_rules(AT, there)
     assert line == (
         f"p.performance-estimated has {parts} partitions and p.rating-changed has {changed}, and "
         "both must have one for each shard: "
@@ -190,4 +195,4 @@ def test_one_copy_has_nothing_to_wait_for() -> None:
         )
         for name, found in as_made().items()
     }
-    assert verdict_on(AT, there) == ([], [])
+    assert check_rules(AT, there) == ([], [])

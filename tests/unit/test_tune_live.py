@@ -19,7 +19,7 @@ from stream_rater.contract.record import Record
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.operations import live_log
 from stream_rater.operations import tune as operation
-from stream_rater.operations.tune import DAY_S, Pace
+from stream_rater.operations.tune import DAY_S, GrowthForecast
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay.edited_log import records_of
 from tests.rounds import day, event, ranked
@@ -63,7 +63,7 @@ def tune(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tune:
         monkeypatch.setattr(live_log, "live_log", lambda *_: (lambda: iter(records), home, 3))
         monkeypatch.setattr(live_log, "Admin", lambda _: None)
         noted = SimpleNamespace(ladders={"ranked": ()})
-        monkeypatch.setattr(live_log, "noted_ladders", lambda *_: noted)
+        monkeypatch.setattr(live_log, "read_ladder_events", lambda *_: noted)
         path = tmp_path / "ladders.toml"
         path.write_text(file)
         monkeypatch.setenv("STREAM_RATER_LADDERS", str(path) if file else "")
@@ -125,7 +125,7 @@ def test_the_offset_is_a_day_ahead(tune: Tune, tmp_path: Path) -> None:
 
 def test_a_pace_is_that_of_the_last_reading() -> None:
     """A log is read again if it has corrections. Clocks may go back."""
-    pace = Pace()
+    pace = GrowthForecast()
     for days in ((0.0, 2.0, 9.0), (0.0, 2.0, 0.5, 2.2)):
         records = [Record(0, 2 * i, b"", received_s=DAY_S * each) for i, each in enumerate(days)]
         assert list(pace.watch(records)) == records
@@ -166,8 +166,8 @@ def test_what_the_workers_reject_is_counted(tune: Tune) -> None:
     file = POOR + POOR.replace("ladders.l", "ladders.m")
     lines = [*rounds(), large, *bad, rounds()[0], {"ladder": 7}, unknown]
     result = tune(lines, file=file)
-    told = "5 rejected (1 bad-id, 1 bad-time, 1 duplicate-round, 1 too-many-entries, 1 unknown-"
-    assert f"ladder 'l': 120 rounds read, {told}round)" in result.stderr
+    expected = "5 rejected (1 bad-id, 1 bad-time, 1 duplicate-round, 1 too-many-entries, 1 unknown-"
+    assert f"ladder 'l': 120 rounds read, {expected}round)" in result.stderr
     assert (result.exit_code, table(result)) == (0, table(tune(rounds())))
 
 
@@ -191,24 +191,24 @@ def test_without_a_ladders_file_all_of_one_is_proposed(tune: Tune, tmp_path: Pat
 @pytest.mark.parametrize(
     ("ladder", "nearest"), [("rankd", "; the nearest name is 'ranked'"), ("ll", "?"), ("zzz", "")]
 )
-def test_an_unknown_ladder_is_told(tune: Tune, ladder: str, nearest: str) -> None:
+def test_an_unknown_ladder_is_reported(tune: Tune, ladder: str, nearest: str) -> None:
     """In one line, with the nearest of those that were rated or are in the ladders file."""
     file = POOR.replace("ladders.l", 'ladders."lll"') if nearest == "?" else POOR
     near = nearest.replace("?", "; the nearest name is 'lll'")
     result = tune(rounds(), ladder=ladder, file=file)
-    told = f"ladder '{ladder}' has no players: no round of it was rated{near}"
+    expected = f"ladder '{ladder}' has no players: no round of it was rated{near}"
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == f"stream-rater: {told}\n"
+    assert result.stderr == f"stream-rater: {expected}\n"
 
 
-def test_a_ladder_whose_rounds_were_all_rejected_is_told(tune: Tune) -> None:
+def test_a_ladder_whose_rounds_were_all_rejected_is_reported(tune: Tune) -> None:
     """With why, and without its own name as the nearest one."""
     result = tune([each | {"completed_at": "no"} for each in rounds(30)])
-    told = "ladder 'l' has no players: no round of it was rated; 30 rejected (30 bad-time)"
-    assert (result.exit_code, result.stderr) == (1, f"stream-rater: {told}\n")
+    expected = "ladder 'l' has no players: no round of it was rated; 30 rejected (30 bad-time)"
+    assert (result.exit_code, result.stderr) == (1, f"stream-rater: {expected}\n")
 
 
-def test_too_few_rounds_are_told(tune: Tune) -> None:
+def test_too_few_rounds_are_reported(tune: Tune) -> None:
     """With how many there are, and the cure."""
     result = tune(rounds(60), "--train", "0.3")
     assert (result.exit_code, result.stdout) == (1, "")
@@ -219,7 +219,7 @@ def test_too_few_rounds_are_told(tune: Tune) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (["--from-topic"], "--from-topic: name the ladder to tune by --ladder"),
         (["FILE", "--from-topic", "--ladder", "l"], "give a file of rounds or --from-topic, not "),
@@ -234,14 +234,14 @@ def test_too_few_rounds_are_told(tune: Tune) -> None:
         (["--from-topic", "--ladder", "l", "--out", "/no/such/file"], "/no/such/file: no folder"),
     ],
 )
-def test_wrong_usage_is_one_line(tmp_path: Path, words: list[str], told: str) -> None:
+def test_wrong_usage_is_one_line(tmp_path: Path, words: list[str], expected: str) -> None:
     """With exit code 2, before anything is read."""
     file = tmp_path / "rounds.jsonl"
     file.write_text("")
     given = [str(file) if word == "FILE" else word for word in words]
     result = CliRunner().invoke(app.main, ["tune", *given])
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith(f"stream-rater: {told}") and result.stderr.count("\n") == 1
+    assert result.stderr.startswith(f"stream-rater: {expected}") and result.stderr.count("\n") == 1
 
 
 def test_a_log_that_is_cut_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +251,7 @@ def test_a_log_that_is_cut_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         starts=lambda *_: [5], stable_ends=lambda *_: [9],
     )  # fmt: skip
     monkeypatch.setattr(live_log, "Admin", lambda _: admin)
-    monkeypatch.setattr(live_log, "noted_ladders", lambda *_: None)
+    monkeypatch.setattr(live_log, "read_ladder_events", lambda *_: None)
     monkeypatch.setattr(live_log, "disagreement", lambda *_, **__: "")
     result = CliRunner().invoke(app.main, ["tune", "--from-topic", "--ladder", "l"])
     assert result.exit_code == 1

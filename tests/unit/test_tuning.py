@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stream_rater.evaluation.accuracy import averages
-from stream_rater.evaluation.contestants import Ours
+from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.fits import Fit
 from stream_rater.evaluation.measures import MEASURES, better
@@ -15,15 +15,15 @@ from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.spaces import SPACES, configuration, start
 from stream_rater.evaluation.tuning import (
     PRIOR,
-    Held,
     MissingExtra,
     Problem,
+    ProblemWithPrior,
     at_ends,
     tune,
     without_defaults,
 )
 from stream_rater.rating.parameters import EloMMR, TwoMoment, from_builtins
-from stream_rater.rating.systems.dimension import LEVEL_PART, Dimension, place
+from stream_rater.rating.systems.dimension import LEVEL_PART, Dimension, fraction_of
 from stream_rater.rating.systems.elo_mmr import newcomer_weights
 
 SEASON = list(season(Kind(players=25, rounds=150, per_round=6), 11))
@@ -45,7 +45,7 @@ def test_tuning_improves_on_the_first_guess() -> None:
     found = tune(poor, 40, 1, lambda: trials.append(None))
     begin = poor.cost(poor.start())
     values = {each.name: getattr(found, each.name) for each in poor.space}
-    end = poor.cost([place(each, values[each.name]) for each in poor.space])
+    end = poor.cost([fraction_of(each, values[each.name]) for each in poor.space])
     assert end < begin - 1.0
     assert 30 <= len(trials) <= 50
 
@@ -96,15 +96,15 @@ def test_the_first_guess_of_two_moment_is_its_default() -> None:
 def test_a_first_guess_has_a_place_in_its_range(dimension: Dimension) -> None:
     """And values come back from their place."""
     assert dimension.low <= dimension.start <= dimension.high
-    assert dimension.at(place(dimension, dimension.start)) == pytest.approx(dimension.start)
+    assert dimension.at(fraction_of(dimension, dimension.start)) == pytest.approx(dimension.start)
     assert (dimension.at(0.0), dimension.at(1.0)) == (dimension.low, dimension.high)
 
 
 @pytest.mark.parametrize("aim", ["log_loss", "pair_inversion"])
 def test_tuning_with_a_prior_is_that_of_games(aim: str) -> None:
     """The same total loss and the same prior, so the same points are better."""
-    ours = Held.of(replace(problem(), measure=aim))
-    theirs = Fit(Ours("codeforces"), SEASON, aim)
+    ours = ProblemWithPrior.of(replace(problem(), measure=aim))
+    theirs = Fit(OwnSystem("codeforces"), SEASON, aim)
     points = [ours.start(), [0.2, 0.9], [0.9, 0.1], [0.5, 0.5]]
     costs = [ours.cost(point) - theirs.cost(point) for point in points]
     assert costs == pytest.approx([costs[0]] * len(points), abs=1e-6)
@@ -113,7 +113,7 @@ def test_tuning_with_a_prior_is_that_of_games(aim: str) -> None:
 @pytest.mark.parametrize("measure", MEASURES)
 def test_a_prior_holds_parameters_where_rounds_say_little(measure: str) -> None:
     """Of every measure: of a few rounds most of what is gained far off is noise."""
-    few = Held.of(replace(problem(), measure=measure, sessions=SEASON[:40]))
+    few = ProblemWithPrior.of(replace(problem(), measure=measure, sessions=SEASON[:40]))
     free = few.problem.cost
     start, point = few.start(), [0.0, 1.0]
     assert few.cost(start) == pytest.approx(few.count * unit(measure) * free(start))
@@ -129,7 +129,7 @@ def unit(measure: str) -> float:
 def test_ends_of_ranges_are_noticed() -> None:
     """Unless the first guess is there, too: a drift of 0 is where it begins."""
     space = SPACES["elo-mmr"]
-    begun = [place(each, each.start) for each in space]
+    begun = [fraction_of(each, each.start) for each in space]
     assert at_ends(space, begun) == ()
     names = [each.name for each in space]
     drift, weight = names.index("drift_per_day"), names.index("weight_limit")
@@ -149,7 +149,7 @@ def test_newcomers_weights_approach_one() -> None:
     assert newcomer_weights(1.0, 0.5) == []
 
 
-def test_told_leaves_defaults_out() -> None:
+def test_described_leaves_defaults_out() -> None:
     """What is written is what was decided."""
     config: Any = EloMMR(weight_limit=0.2, sigma_limit=80.0, rho="inf")
     expected = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80.0, "rho": "inf"}

@@ -52,12 +52,12 @@ def decoded(
 @pytest.mark.parametrize(("entries", "fields", "text"), UNKNOWN)
 def test_unknown_fields(entries: Any, fields: Any, text: str, packed: bool) -> None:
     """A lenient ladder takes the round and says so; a strict one names the field and its place."""
-    lenient, refusals = decoded("lenient", entries, fields, packed=packed, offset=0)
-    assert (refusals, lenient.unknown.tolist()) == ([None], [True])
-    _, (refusal,) = decoded("strict", entries, fields, packed=packed, offset=0)
-    assert refusal is not None
-    assert (refusal.code, str(refusal)) == ("malformed", text)
-    assert (refusal.ladder, refusal.round_id) == ("strict", "r-1")
+    lenient, rejections = decoded("lenient", entries, fields, packed=packed, offset=0)
+    assert (rejections, lenient.unknown.tolist()) == ([None], [True])
+    _, (rejection,) = decoded("strict", entries, fields, packed=packed, offset=0)
+    assert rejection is not None
+    assert (rejection.code, str(rejection)) == ("malformed", text)
+    assert (rejection.ladder, rejection.round_id) == ("strict", "r-1")
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -72,30 +72,30 @@ def test_known_fields(fields: Any, packed: bool) -> None:
         {"team": ["x", "y"], "rank": 3, "shares": [1, 1]},
     ]
     for ladder in ("lenient", "strict"):
-        found, refusals = decoded(ladder, entries, fields, packed=packed, offset=0)
-        assert (refusals, found.unknown.tolist()) == ([None], [False])
+        found, rejections = decoded(ladder, entries, fields, packed=packed, offset=0)
+        assert (rejections, found.unknown.tolist()) == ([None], [False])
 
 
 def test_a_ladder_becomes_strict_at_an_offset() -> None:
     """Like any other limit, so that a replay comes to the same verdicts."""
     for offset in (4, 5):
-        _, refusals = decoded("later", [ANN, BOB], {"x": 1}, packed=False, offset=offset)
-        assert (refusals == [None]) == (offset < 5)
+        _, rejections = decoded("later", [ANN, BOB], {"x": 1}, packed=False, offset=offset)
+        assert (rejections == [None]) == (offset < 5)
 
 
 def test_long_names_are_cut() -> None:
     """They go into a header and into the log."""
-    _, (refusal,) = decoded("strict", [ANN, BOB], {"x" * 5000: 1}, packed=False, offset=0)
-    assert refusal is not None and len(str(refusal)) == 200
+    _, (rejection,) = decoded("strict", [ANN, BOB], {"x" * 5000: 1}, packed=False, offset=0)
+    assert rejection is not None and len(str(rejection)) == 200
 
 
 def test_other_mistakes_come_first() -> None:
     """A field of another type is told, unknown fields or not."""
     for ladder in ("lenient", "strict"):
-        _, (refusal,) = decoded(
+        _, (rejection,) = decoded(
             ladder, [{**ANN, "x": 1}, {**BOB, "rank": "2"}], {"y": 1}, packed=False, offset=0
         )
-        assert refusal is not None and refusal.code == "bad-rank"
+        assert rejection is not None and rejection.code == "bad-rank"
 
 
 def test_ladders_agree_with_those_of_older_releases() -> None:

@@ -17,7 +17,7 @@ DOWN = KafkaError(KafkaError._TRANSPORT)
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "expected"),
     [
         (
             Settings(kafka=NOWHERE),
@@ -31,17 +31,17 @@ DOWN = KafkaError(KafkaError._TRANSPORT)
         ),
     ],
 )
-def test_kafka_is_away(settings: Settings, told: str) -> None:
+def test_kafka_is_away(settings: Settings, expected: str) -> None:
     """Perhaps it was stopped, perhaps the variable is not set in this shell."""
     trouble = Admin(settings)._unreachable(DOWN)
     assert isinstance(trouble, LogTrouble)
-    assert str(trouble) == told
+    assert str(trouble) == expected
 
 
 def test_kafka_that_refuses_is_not_away() -> None:
     """Then the address is right."""
     admin = Admin(Settings(kafka=NOWHERE))
-    admin._note_connection_error(KafkaError(KafkaError._AUTHENTICATION))
+    admin._remember_connection_error(KafkaError(KafkaError._AUTHENTICATION))
     trouble = admin._unreachable(DOWN)
     assert isinstance(trouble, Denied)
     assert "STREAM_RATER_KAFKA" not in str(trouble)

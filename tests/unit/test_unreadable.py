@@ -64,13 +64,13 @@ def read(input_: Input, polls: int) -> list[int]:
     return [each.offset for each in records]
 
 
-def test_each_is_told_once(input_: Input) -> None:
+def test_each_is_reported_once(input_: Input) -> None:
     """Though the client tells the first of them again and again."""
     input_.seek({0: FIRST})
     assert read(input_, 7) == [4, 5, 6, 7, 8]
 
 
-def test_they_are_told_from_where_they_are_sought(input_: Input) -> None:
+def test_they_are_reported_from_where_they_are_sought(input_: Input) -> None:
     """From the midst of the batch, and once more from before it, as after trouble."""
     input_.seek({0: 6})
     assert read(input_, 4) == [6, 7, 8]

@@ -38,7 +38,7 @@ def read(hand: ByHand, *records: Record, now_s: float = 0.0) -> Poll:
     return hand.answer(Poll, Polled(now_s, records=records))
 
 
-def held(hand: ByHand, position: Position) -> str:
+def answer_beliefs(hand: ByHand, position: Position) -> str:
     """Answer that nobody asked for has a belief; returns who was."""
     asked = hand.expect(ReadBeliefs).players[0]
     hand.answer(ReadBeliefs, {0: StoredShard(position, [None] * len(asked))})
@@ -51,7 +51,7 @@ def applied(hand: ByHand) -> Position:
     return apply.applications[0].position
 
 
-def told(publish: Publish) -> list[tuple[str, int]]:
+def reported(publish: Publish) -> list[tuple[str, int]]:
     """(player's letter, shard) of each event."""
     return [(event.key.decode()[-1], event.shard) for event in publish.events]
 
@@ -75,24 +75,24 @@ def test_batch_is_applied_then_published(hand: ByHand) -> None:
     assert owning(hand).offsets == {0: 0}
     last = record(1, part((6, "c")))
     read(hand, record(0, part((5, "ab"))), last)
-    assert held(hand, Position()) == "abc"
+    assert answer_beliefs(hand, Position()) == "abc"
     ahead = hand.expect(Apply).events
     assert applied(hand) == Position(2, 0, b"\xe0", tail=checksum(last.value))
     publish = hand.answer(Publish, offsets={0: 2})
-    assert told(publish) == [("a", 0), ("b", 0), ("c", 0)]
+    assert reported(publish) == [("a", 0), ("b", 0), ("c", 0)]
     assert publish.events == ahead
-    hand.expect(Poll, full=False)
+    hand.expect(Poll, no_fetch=False)
 
 
 def test_call_that_was_not_published_is_settled_first(hand: ByHand, observer: Recorder) -> None:
     """From its fresh rows; what follows waits."""
     assert owning(hand, Position(2, 0, b"\xa0"), 0).offsets == {0: 0}
     read(hand, record(0, part((5, "ab"))), record(1, part((6, "c"))), record(2, part((7, "d"))))
-    assert held(hand, Position(2, 0, b"\xa0")) == "abc"
+    assert answer_beliefs(hand, Position(2, 0, b"\xa0")) == "abc"
     publish = hand.answer(Publish, offsets={0: 2})
-    assert told(publish) == [("a", 0), ("c", 0)]
+    assert reported(publish) == [("a", 0), ("c", 0)]
     assert observer.settled == [2]
-    assert held(hand, Position(2, 0, b"\xa0")) == "d"
+    assert answer_beliefs(hand, Position(2, 0, b"\xa0")) == "d"
 
 
 def test_zombies_call_that_began_before_c(hand: ByHand) -> None:
@@ -100,8 +100,8 @@ def test_zombies_call_that_began_before_c(hand: ByHand) -> None:
     position = Position(3, 0, b"\xe0")
     assert owning(hand, position, 1).offsets == {0: 0}
     read(hand, *(record(i, part((5 + i, letter))) for i, letter in enumerate("abc")))
-    assert held(hand, position) == "abc"
-    assert told(hand.answer(Publish, offsets={0: 3})) == [("b", 0), ("c", 0)]
+    assert answer_beliefs(hand, position) == "abc"
+    assert reported(hand.answer(Publish, offsets={0: 3})) == [("b", 0), ("c", 0)]
 
 
 def test_call_to_be_settled_is_read_on_until_it_is_whole(hand: ByHand) -> None:
@@ -110,17 +110,17 @@ def test_call_to_be_settled_is_read_on_until_it_is_whole(hand: ByHand) -> None:
     owning(hand, position, 0)
     for i in range(19):
         read(hand, record(i, part((5 + i, "ab"))))
-        hand.expect(Poll, full=False)
+        hand.expect(Poll, no_fetch=False)
     read(hand, record(19, part((30, "ab"))))
-    assert held(hand, position) == "ab"
-    assert told(hand.answer(Publish, offsets={0: 20})) == []
+    assert answer_beliefs(hand, position) == "ab"
+    assert reported(hand.answer(Publish, offsets={0: 20})) == []
 
 
 def test_store_moved_while_settling(hand: ByHand) -> None:
     """Whoever did it: begin anew with this shard."""
     owning(hand, Position(1, 0, b"\x80"), 0)
     read(hand, record(0, part((5, "a"))))
-    held(hand, Position(2, 1, b"\x80"))
+    answer_beliefs(hand, Position(2, 1, b"\x80"))
     opened(hand, {0: Position(2, 1, b"\x80")}, {0: 1})
     assert hand.answer(Seek).offsets == {0: 1}
 
@@ -131,14 +131,14 @@ def test_store_that_lost_writes_is_replayed_without_events(
     """[a, c), cut at c; then as usual."""
     assert owning(hand, Position(), 2).offsets == {0: 0}
     read(hand, *(record(i, part((5 + i, letter))) for i, letter in enumerate("abc")))
-    assert held(hand, Position()) == "ab"
+    assert answer_beliefs(hand, Position()) == "ab"
     assert list(hand.expect(Apply).events) == []
     position = applied(hand)
     assert (observer.replayed, observer.refilled) == ([2], [(0, 2)])
     read(hand)
-    assert held(hand, position) == "c"
+    assert answer_beliefs(hand, position) == "c"
     applied(hand)
-    assert told(hand.answer(Publish, offsets={0: 3})) == [("c", 0)]
+    assert reported(hand.answer(Publish, offsets={0: 3})) == [("c", 0)]
 
 
 @pytest.mark.parametrize("lost_at", ["read", "apply"])
@@ -148,9 +148,9 @@ def test_somebody_else_wrote(hand: ByHand, lost_at: str) -> None:
     owning(hand)
     read(hand, record(0, part((5, "a"))))
     if lost_at == "read":
-        held(hand, Position(1, 0, b"\x80"))
+        answer_beliefs(hand, Position(1, 0, b"\x80"))
     else:
-        held(hand, Position())
+        answer_beliefs(hand, Position())
         hand.answer(Apply, {0: False})
     opened(hand, {0: Position(1, 0, b"\x80")}, {0: 0})
     assert hand.answer(Seek).offsets == {0: 0}
@@ -172,10 +172,10 @@ def test_trouble_forgets_everything(hand: ByHand, observer: Recorder) -> None:
     """A new producer before the committed offset is fetched: no old transaction ends after it."""
     owning(hand)
     read(hand, record(0, part((5, "a"))))
-    held(hand, Position())
+    answer_beliefs(hand, Position())
     position = applied(hand)
     hand.fail(Publish, LogTrouble("in doubt"))
-    hand.answer(Poll, Polled(0.0), full=True, timeout_s=0.0)
+    hand.answer(Poll, Polled(0.0), no_fetch=True, timeout_s=0.0)
     hand.answer(NewProducer)
     opened(hand, {0: position}, {0: 1})
     assert hand.answer(Seek).offsets == {0: 1}
@@ -186,12 +186,12 @@ def test_shard_lost_in_trouble_is_not_opened(hand: ByHand) -> None:
     """Nor one lost and never heard of again."""
     owning(hand)
     hand.fail(Poll, LogTrouble("down"))
-    hand.answer(Poll, Polled(0.0, lost=frozenset([0])), full=True)
+    hand.answer(Poll, Polled(0.0, lost=frozenset([0])), no_fetch=True)
     hand.answer(NewProducer)
-    hand.expect(Poll, full=False)
+    hand.expect(Poll, no_fetch=False)
 
 
-def test_shard_lost_and_gained_in_one_poll_is_opened_anew(hand: ByHand) -> None:
+def test_shard_lost_and_gained_in_one_poll_is_opened_again(hand: ByHand) -> None:
     """Others may have had it in between."""
     owning(hand)
     hand.answer(Poll, Polled(0.0, lost=frozenset([0]), gained=frozenset([0])))
@@ -265,7 +265,7 @@ def test_store_of_another_log(hand: ByHand, observer: Recorder) -> None:
     """Fresh rows that are not the log's rows."""
     owning(hand, Position(1, 0, b"\x80\x00"), 0)
     read(hand, record(0, part((5, "a"))))
-    held(hand, Position(1, 0, b"\x80\x00"))
+    answer_beliefs(hand, Position(1, 0, b"\x80\x00"))
     assert "has 2 bytes, 1 rows need 1." in observer.refused[0][1]
     hand.expect(Poll)
 
@@ -274,7 +274,7 @@ def test_part_that_is_not_understood(hand: ByHand, observer: Recorder) -> None:
     """What precedes it is applied and published; then the shard stops and says where."""
     owning(hand)
     read(hand, record(0, part((5, "a"))), record(1, b"\x91\x02"), record(2, part((6, "b"))))
-    assert held(hand, Position()) == "a"
+    assert answer_beliefs(hand, Position()) == "a"
     applied(hand)
     hand.answer(Publish, offsets={0: 1})
     assert observer.refused[0][1].startswith("offset 1: part: ")
@@ -313,9 +313,9 @@ def test_mark_of_a_rebuild(hand: ByHand, observer: Recorder, own: bool) -> None:
     last = record(4, mark(7))
     read(hand, last)
     if own:
-        assert held(hand, Position(4, 4)) == ""
+        assert answer_beliefs(hand, Position(4, 4)) == ""
         assert applied(hand) == Position(5, 4, b"", tail=checksum(last.value))
-        assert told(hand.answer(Publish, offsets={0: 5})) == []
+        assert reported(hand.answer(Publish, offsets={0: 5})) == []
     assert (observer.refused_at, observer.opened) == (([], [0]) if own else ([4], []))
     assert observer.ignored == []
 
@@ -324,9 +324,9 @@ def test_foreign_message(hand: ByHand, observer: Recorder) -> None:
     """It is told of, and its offset is finished like any other."""
     owning(hand)
     read(hand, record(0, b"hello"))
-    assert held(hand, Position()) == ""
+    assert answer_beliefs(hand, Position()) == ""
     assert applied(hand) == Position(1, 0, b"", tail=checksum(b"hello"))
-    assert told(hand.answer(Publish, offsets={0: 1})) == []
+    assert reported(hand.answer(Publish, offsets={0: 1})) == []
     assert observer.ignored == [(0, 0)]
     assert observer.refused == []
 
@@ -356,7 +356,7 @@ def test_a_shard_with_an_unknown_record_is_refused_alone(observer: Recorder) -> 
     assert hand.expect(Apply).applications.keys() == {0, 2}
     assert [shard for shard, _ in observer.refused] == [1]
     hand.answer(Apply, {0: True, 2: True})
-    assert told(hand.answer(Publish, offsets={0: 1, 2: 1})) == [("f", 0), ("b", 2)]
+    assert reported(hand.answer(Publish, offsets={0: 1, 2: 1})) == [("f", 0), ("b", 2)]
 
 
 def test_reading_rests_while_many_rows_wait(hand: ByHand) -> None:
@@ -366,8 +366,8 @@ def test_reading_rests_while_many_rows_wait(hand: ByHand) -> None:
     read(hand, *(record(i, part((5 + i, "ab"))) for i in range(33)))
     fulls = []
     for _ in range(3):
-        held(hand, position)
+        answer_beliefs(hand, position)
         position = applied(hand)
         hand.answer(Publish)
-        fulls.append(read(hand).full)
+        fulls.append(read(hand).no_fetch)
     assert fulls == [True, True, False]

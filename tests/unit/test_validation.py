@@ -11,7 +11,7 @@ from stream_rater.config.ladders import Ladder, Ladders, Limits
 from stream_rater.contract.events import JSON, MAX_RANK, MSGPACK, parse_time
 from stream_rater.rating.model import DID_NOT_FINISH, newcomers
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.rounds.batch import Standings, wave_of
+from stream_rater.rounds.batch import OneRound, wave_of
 from stream_rater.rounds.validation import QUOTE_IT, Invalid, with_cure
 from tests.rounds import Reader, as_json, as_msgpack, event
 
@@ -24,7 +24,7 @@ RECEIVED = parse_time("2026-11-20T20:15:06Z")
 ANN, BOB, CY = ({"player": name, "rank": i + 1} for i, name in enumerate(("ann", "bob", "cy")))
 
 
-def read(data: bytes | None, content_type: str = JSON, received_s: float = math.inf) -> Standings:
+def read(data: bytes | None, content_type: str = JSON, received_s: float = math.inf) -> OneRound:
     return READER.read(data, [("content-type", content_type.encode())], received_s)
 
 
@@ -32,10 +32,10 @@ def verdict(data: bytes | None, content_type: str = JSON, received_s: float = ma
     """The code of a refusal, or "valid"."""
     try:
         read(data, content_type, received_s)
-    except Invalid as refusal:
-        assert "\n" not in str(refusal)
-        assert 0 < len(str(refusal)) < 400
-        return refusal.code
+    except Invalid as rejection:
+        assert "\n" not in str(rejection)
+        assert 0 < len(str(rejection)) < 400
+        return rejection.code
     return "valid"
 
 
@@ -295,9 +295,9 @@ def test_size() -> None:
     """The limit's last byte is let pass; one more is too large, before anything is parsed."""
     reader = Reader(Ladders(ladders=LADDERS.ladders, limits=Limits(max_bytes=len(GOOD))))
     assert reader.read(GOOD).players == ["ann", "bob"]
-    with pytest.raises(Invalid, match="bytes") as refusal:
+    with pytest.raises(Invalid, match="bytes") as rejection:
         reader.read(GOOD + b" ")
-    assert refusal.value.code == "too-large"
+    assert rejection.value.code == "too-large"
 
 
 def test_limits_are_the_ladders_own() -> None:
@@ -310,9 +310,9 @@ def test_limits_are_the_ladders_own() -> None:
         ("bad-weight", as_json(weight=1.5), RECEIVED),
         ("bad-time", as_json(), RECEIVED - 2),
     ):
-        with pytest.raises(Invalid) as refusal:
+        with pytest.raises(Invalid) as rejection:
             reader.read(data, received_s=received)
-        assert refusal.value.code == expected
+        assert rejection.value.code == expected
 
 
 @pytest.mark.parametrize("header", [b"", b"\xff\xfe", b"text/plain", None])

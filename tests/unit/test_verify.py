@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.config.ladders import one_ladder
+from stream_rater.config.ladders import any_ladder
 from stream_rater.contract.record import Player, Record
-from stream_rater.operations.verify import Verdict, compare, same_belief
+from stream_rater.operations.compare_store import Verdict, compare, same_belief
 from stream_rater.rating import record
 from stream_rater.rating.model import Beliefs
-from stream_rater.replay.corrected import judged
+from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.sequential import Replay
 from tests.rounds import day, event, ranked
 from tests.unit.machines import CONFIG
 
-LADDERS = one_ladder(CONFIG)
+LADDERS = any_ladder(CONFIG)
 WINDOW, SHARDS = 100, 3
 
 
@@ -49,7 +49,7 @@ def records(log: Sequence[Mapping[str, Any]]) -> list[Record]:
 def replayed(log: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
     """By player, the record after the edited log."""
     read = records(log)
-    replay = Replay(LADDERS, WINDOW, verdicts=judged(lambda: read, LADDERS, WINDOW))
+    replay = Replay(LADDERS, WINDOW, verdicts=verdicts_of_log(lambda: read, LADDERS, WINDOW))
     for _ in replay.run(read):
         pass
     pool = replay.pools["l"]
@@ -71,7 +71,7 @@ ANN = replayed(a_log())["ann"]
 CORRECTED = changed(ANN, last=REMOVED, previous_mu=7.0, previous_sigma=8.0, previous_time=9)
 
 
-def test_a_corrected_belief_tells_of_the_past_in_its_own_way() -> None:
+def test_a_corrected_belief_stores_the_past_in_its_own_way() -> None:
     """Where a correction of its ladder has written it last, and nowhere else."""
     assert same_belief(ANN, ANN, ())
     assert same_belief(CORRECTED, ANN, {REMOVED})
@@ -80,7 +80,7 @@ def test_a_corrected_belief_tells_of_the_past_in_its_own_way() -> None:
     assert not same_belief(changed(ANN, previous_mu=7.0), ANN, {REMOVED, VOIDED})
 
 
-def test_a_rebuilt_belief_may_have_something_untold() -> None:
+def test_a_rebuilt_belief_may_have_something_unannounced() -> None:
     """Only on a ladder with corrections."""
     rebuilt = changed(ANN, previous_mu=7.0, previous_sigma=8.0, untold=1)
     assert same_belief(rebuilt, ANN, {VOIDED})
@@ -133,7 +133,7 @@ def test_what_is_no_record_is_different(junk: bytes) -> None:
 # --- a whole store -------------------------------------------------------------------------------
 
 
-class Held(NamedTuple):
+class StoredRecords(NamedTuple):
     records: Sequence[bytes | None]
 
 
@@ -143,7 +143,7 @@ def verified(store: Mapping[str, bytes], log: Sequence[Mapping[str, Any]]) -> Ve
 
     def read(wanted: Mapping[int, PlayerColumn]) -> Any:
         return {
-            shard: Held([_of(store, player) for player in players])
+            shard: StoredRecords([_of(store, player) for player in players])
             for shard, players in wanted.items()
         }
 
@@ -217,7 +217,7 @@ def test_a_log_without_corrections_is_read_once() -> None:
         return iter(records(log))
 
     def read(wanted: Mapping[int, PlayerColumn]) -> Any:
-        return {s: Held([_of(store, who) for who in some]) for s, some in wanted.items()}
+        return {s: StoredRecords([_of(store, who) for who in some]) for s, some in wanted.items()}
 
     assert compare(again, LADDERS, WINDOW, 0, SHARDS, read).equal
     assert len(reads) == 1

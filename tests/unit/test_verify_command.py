@@ -16,8 +16,8 @@ from stream_rater.config.errors import Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
-from stream_rater.operations import verify_live
-from stream_rater.operations.verify import Verdict
+from stream_rater.operations import verify
+from stream_rater.operations.compare_store import Verdict
 
 RUNNING = {ESTIMATORS: 1, UPDATERS: 1}
 """The members of each group."""
@@ -38,15 +38,17 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(app.main, ["verify", *words])
 
 
-def test_a_redis_that_is_down_is_told_before_any_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redis_that_is_down_is_reported_before_any_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Workers that cannot reach it never catch up."""
 
     def down(_: int) -> int:
         raise StoreTrouble("redis: connection refused")
 
     store = SimpleNamespace(layout=SimpleNamespace(begun_by=down))
-    monkeypatch.setattr(verify_live, "RedisStore", lambda _: store)
-    monkeypatch.setattr(verify_live, "Admin", lambda _: admin([]))
+    monkeypatch.setattr(verify, "RedisStore", lambda _: store)
+    monkeypatch.setattr(verify, "Admin", lambda _: admin([]))
     result = run("--wait", "60")
     assert result.exit_code == 1
     assert result.stderr == "stream-rater: redis: connection refused\n"
@@ -55,12 +57,12 @@ def test_a_redis_that_is_down_is_told_before_any_waiting(monkeypatch: pytest.Mon
 def test_another_duplicate_window_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would find other rounds to be duplicates, and differences that are none. Their cure would
     be a rebuild, which spoils what is right."""
-    held = {"kernel": b"11", "duplicate_window": b"7"}
-    client: Any = SimpleNamespace(hget=lambda _, field: held.get(field))
+    stored = {"kernel": b"11", "duplicate_window": b"7"}
+    client: Any = SimpleNamespace(hget=lambda _, field: stored.get(field))
     store = SimpleNamespace(layout=StoreMetadata(client, lambda call: call()))
-    monkeypatch.setattr(verify_live, "RedisStore", lambda _: store)
-    monkeypatch.setattr(verify_live, "Admin", lambda _: admin([]))
-    monkeypatch.setattr(verify_live, "noted_ladders", lambda *_: pytest.fail("it went on"))
+    monkeypatch.setattr(verify, "RedisStore", lambda _: store)
+    monkeypatch.setattr(verify, "Admin", lambda _: admin([]))
+    monkeypatch.setattr(verify, "read_ladder_events", lambda *_: pytest.fail("it went on"))
     result = run()
     assert result.exit_code == 2
     assert result.stderr == (
@@ -69,14 +71,14 @@ def test_another_duplicate_window_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
-def test_what_is_waited_for_is_told_once(
+def test_what_is_waited_for_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With how long; nothing where nobody is behind."""
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    verify_live._wait_until_caught_up(admin([0, 0]), 1, 1, 60.0)
+    verify._wait_until_caught_up(admin([0, 0]), 1, 1, 60.0)
     assert capsys.readouterr().err == ""
-    verify_live._wait_until_caught_up(admin([3, 4, 1, 0, 0, 0]), 1, 1, 60.0)
+    verify._wait_until_caught_up(admin([3, 4, 1, 0, 0, 0]), 1, 1, 60.0)
     assert capsys.readouterr().err == (
         "waiting for the workers, which are 7 records behind, for 60 s at most\n"
     )
@@ -87,19 +89,19 @@ def test_what_is_waited_for_is_told_once(
 )
 def test_nobody_is_waited_for_who_does_not_run(behind: list[int], role: str) -> None:
     """It says at once whom to start; where nothing is left to do, nobody need run."""
-    told = f"{role}'s work left, and no worker with this role runs: start one"
-    with pytest.raises(Failed, match=told):
-        verify_live._wait_until_caught_up(admin(behind, {ESTIMATORS: 0, UPDATERS: 0}), 1, 1, 60.0)
-    verify_live._wait_until_caught_up(admin([0, 0], {ESTIMATORS: 0, UPDATERS: 0}), 1, 1, 60.0)
+    expected = f"{role}'s work left, and no worker with this role runs: start one"
+    with pytest.raises(Failed, match=expected):
+        verify._wait_until_caught_up(admin(behind, {ESTIMATORS: 0, UPDATERS: 0}), 1, 1, 60.0)
+    verify._wait_until_caught_up(admin([0, 0], {ESTIMATORS: 0, UPDATERS: 0}), 1, 1, 60.0)
 
 
 def test_rejections_are_shown_by_their_codes() -> None:
     """The most frequent first: duplicates are harmless, others may not be."""
     codes = Counter({"bad-time": 1, "duplicate-round": 18})
-    assert verify_live._report(Verdict(rounds=200, rejected=codes, beliefs=7), 0, 0) == (
+    assert verify._report(Verdict(rounds=200, rejected=codes, beliefs=7), 0, 0) == (
         "200 rounds replayed, 19 rejected (18 duplicate-round, 1 bad-time), 7 beliefs compared: "
         "all equal, bit for bit"
     )
-    assert verify_live._report(Verdict(rounds=1, beliefs=2), 0, 0) == (
+    assert verify._report(Verdict(rounds=1, beliefs=2), 0, 0) == (
         "1 rounds replayed, 0 rejected, 2 beliefs compared: all equal, bit for bit"
     )

@@ -19,13 +19,13 @@ class Clock:
 
     def __init__(self) -> None:
         self.now_s = 1000.0
-        self.held_up_s = 0.0
+        self.delay_s = 0.0
 
     def monotonic(self) -> float:
         return self.now_s
 
     def sleep(self, seconds: float) -> None:
-        self.now_s += seconds + self.held_up_s
+        self.now_s += seconds + self.delay_s
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_what_moves_holds_it_up(clock: Clock) -> None:
     assert clock.now_s - 1000.0 > 4 * (STILL_S - 10.0)
 
 
-def test_what_moved_last_is_told(clock: Clock) -> None:
+def test_what_moved_last_is_reported(clock: Clock) -> None:
     """It stood still after some movement: the time counts from there."""
     moved = itertools.chain([3, 2], itertools.repeat(1))
     with pytest.raises(StoodStill, match=r"until all is rated; the last that moved: 1$"):
@@ -92,14 +92,14 @@ def test_a_movement_for_ever_is_bounded(clock: Clock) -> None:
 
 def test_a_machine_that_stood_still_itself(clock: Clock) -> None:
     """It was stopped for an hour between two looks, which is no stand-still of what is awaited."""
-    clock.held_up_s = 3600.0
+    clock.delay_s = 3600.0
     looks = iter([False, False, True])
     wait_until(lambda: next(looks), "it is there")
 
 
 def test_few_looks_are_not_enough(clock: Clock) -> None:
     """Where each look is late, there are at least LEAST_LOOKS."""
-    clock.held_up_s, looked = 10.0 * STILL_S, itertools.count()
+    clock.delay_s, looked = 10.0 * STILL_S, itertools.count()
     with pytest.raises(StoodStill):
         wait_until(lambda: next(looked) < 0, "it is there")
     assert next(looked) == LEAST_LOOKS

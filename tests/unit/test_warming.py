@@ -56,7 +56,7 @@ def test_a_run_that_loads_a_kernel_is_run_again() -> None:
     assert len(runs) == MOST_RUNS
 
 
-def test_watchers_are_told_as_before() -> None:
+def test_watchers_are_notified_as_before() -> None:
     """The one that shows progress goes on."""
 
     class Seen(Watcher):

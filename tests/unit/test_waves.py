@@ -12,10 +12,10 @@ from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_map import Fingerprints, fingerprints
 from stream_rater.columns.strings import StringColumn
 from stream_rater.pipeline.estimator import backlog
-from stream_rater.pipeline.estimator.backlog import Waves
+from stream_rater.pipeline.estimator.backlog import RoundGraph
 
 
-class ByTicket(Waves):
+class ByTicket(RoundGraph):
     """With the players of each ticket."""
 
     def __init__(self) -> None:
@@ -92,12 +92,12 @@ def test_finished_rounds_leave_nothing_behind() -> None:
     waves.done(0)
     waves.done(1)
     assert len(waves) == len(waves._latest) == 0
-    assert not waves.have(np.arange(2)).any()
+    assert not waves.contains(np.arange(2)).any()
 
 
 def test_memory_is_for_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the finished no more is held than of those that wait."""
-    monkeypatch.setattr(backlog, "TIDY", 3)
+    monkeypatch.setattr(backlog, "COMPACT_AFTER", 3)
     waves = ByTicket()
     waves.enter((0, crowd("zy")), (1, crowd("z")))
     for ticket in range(2, 100, 2):
@@ -106,12 +106,12 @@ def test_memory_is_for_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
         waves.done(ticket + 1)
         assert len(waves._tickets) <= 6
         assert len(waves._before) == len(waves._following) <= 4
-    assert waves.have(np.array([0, 1, 2, 99])).tolist() == [True, True, False, False]
+    assert waves.contains(np.array([0, 1, 2, 99])).tolist() == [True, True, False, False]
     waves.done(0)
     assert waves.free() == [1]
 
 
-def test_players_who_cannot_be_told_apart_only_wait() -> None:
+def test_players_with_one_fingerprint_only_wait() -> None:
     """Two of one fingerprint: in one round they block nobody, in two the later round waits."""
     alike = np.repeat(crowd("a"), 2)
     waves = ByTicket()
@@ -131,7 +131,7 @@ def test_candidates_are_those_of_the_definition(found: Sequence[set[str]], seed:
     """Rounds that share no player with an earlier unfinished one, whatever order they finish in."""
     rng = random.Random(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backlog, "TIDY", rng.randint(0, 5))
+        patch.setattr(backlog, "COMPACT_AFTER", rng.randint(0, 5))
         _check(found, rng)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import stream_rater
-from stream_rater.config.ladders import Ladder, one_ladder
+from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.schema import UnknownPart
@@ -40,19 +40,21 @@ NUMBERS = ("mu", "sigma", "previous_mu", "previous_sigma", "rating", "previous_r
     ],
     ids=str,
 )
-def test_events_files_and_notebooks_tell_the_same(config: RatingConfig) -> None:
+def test_events_files_and_notebooks_show_the_same(config: RatingConfig) -> None:
     """The service's events, those of `rate --changes`, and the results in Python."""
-    engine = embedded.Engine(one_ladder(config))
+    engine = embedded.Engine(any_ladder(config))
     for line in LINES:
         engine.log.submit(0, line, received_s=2e9)
         engine.settle()
     events = [rating_changed_from_json(each.value) for some in engine.log.changed for each in some]
-    told = {(each.round_id, each.player): [getattr(each, n) for n in NUMBERS] for each in events}
-    replay = Replay(one_ladder(config), 1000)
+    published = {
+        (each.round_id, each.player): [getattr(each, n) for n in NUMBERS] for each in events
+    }
+    replay = Replay(any_ladder(config), 1000)
     offline = [
         each for batch in replay.run(iter(engine.log.rounds[0])) for each in changes_of(batch)
     ]
-    assert told == {(e.round_id, e.player): [getattr(e, n) for n in NUMBERS] for e in offline}
+    assert published == {(e.round_id, e.player): [getattr(e, n) for n in NUMBERS] for e in offline}
     parameters = msgspec.to_builtins(config)
     ladder = stream_rater.Ladder(**{k: v for k, v in parameters.items() if k != "dnf"})
     sides = (
@@ -63,7 +65,7 @@ def test_events_files_and_notebooks_tell_the_same(config: RatingConfig) -> None:
     ranks: list[list[int | None]] = [[1, 2], [2, 1], [1, 2, None]]
     for number, (teams, rank) in enumerate(zip(sides, ranks, strict=True)):
         for row in ladder.rate(teams, rank, completed_at=day(number)).to_dicts():
-            assert told[f"r{number}", row["player"]] == [row[name] for name in NUMBERS]
+            assert published[f"r{number}", row["player"]] == [row[name] for name in NUMBERS]
 
 
 def test_the_first_duel() -> None:
@@ -84,15 +86,15 @@ def test_a_season_does_not_hide_it() -> None:
     pool.start_season(Season(1, 0.5, 200.0))
     standings = read(config, *ranked([2, 1], ["ann", "new"]))
     rows = pool.rows(standings.batch.names)
-    folded = pool.rate_rows(standings.batch, rows, ONE_WAVE, np.array([1]))
+    result = pool.rate_rows(standings.batch, rows, ONE_WAVE, np.array([1]))
     heads = dict(pool)
     assert heads["ann"]["previous_mu"] == before
     assert (heads["ann"]["previous_season"], heads["new"]["previous_season"]) == (0, 0)
     began = heads["new"]["previous_mu"]
     assert began < 1500.0 - 50.0 and heads["new"]["previous_sigma"] == 350.0
     names = standings.batch.names.texts()
-    assert folded.told.mu[names.index("new")] == began
-    assert folded.told.mu[names.index("ann")] == before
+    assert result.published.mu[names.index("new")] == began
+    assert result.published.mu[names.index("ann")] == before
 
 
 # --- parts ---
@@ -104,7 +106,7 @@ def evidence(*began: float) -> schema.Part:
     return replace(some, evidence=np.column_stack((some.evidence, np.array(began))))
 
 
-def test_a_part_tells_it_where_there_is_something_to_tell() -> None:
+def test_a_part_has_it_where_there_is_something_to_say() -> None:
     """Of any row. A message without newcomers is as long as those of older releases."""
     nan = float("nan")
     for began in ((1350.0, nan), (nan, 1350.5), (1.0, 2.0)):

@@ -13,7 +13,7 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.measures import FIELDS
 from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.winners import Foretold, calibration, foretold, score
+from stream_rater.evaluation.winners import WinPredictions, calibration, score, win_predictions
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rating.prediction.wins import Performances, of_rounds, win_probabilities
 from tests.rounds import as_json, ranked
@@ -45,11 +45,11 @@ def test_a_round_without_a_winner_counts_only_where_there_are_draws() -> None:
     assert scored([1, 1], [0.4, 0.3], draws=True) == pytest.approx([1.0, -math.log(0.3), brier])
 
 
-def test_what_was_foretold_is_told_by_side() -> None:
+def test_predictions_are_reported_by_side() -> None:
     """Of scored rounds alone, with the number of the round."""
     starts, place = np.array([0, 2, 4, 7]), np.array([1, 2, 1, 1, 1, 1, 3], np.int32)
     win = np.array([0.9, 0.1, 0.5, 0.5, 0.2, 0.3, 0.5])
-    found = foretold(starts, place, win, np.array([True, False, True]))
+    found = win_predictions(starts, place, win, np.array([True, False, True]))
     assert found.round.tolist() == [0, 0, 2, 2, 2]
     assert found.win.tolist() == [0.9, 0.1, 0.2, 0.3, 0.5]
     assert found.won.tolist() == [True, False, False, False, False], "a draw has no winner"
@@ -59,7 +59,7 @@ def test_calibration_counts_by_probability() -> None:
     """Mean probability and part that won, in each bin that has a side; the interval holds it."""
     win = np.array([0.0, 0.32, 0.38, 0.33, 0.36, 1.0])
     won = np.array([False, True, False, False, True, True])
-    found = calibration(Foretold(np.arange(6), win, won))
+    found = calibration(WinPredictions(np.arange(6), win, won))
     assert [(each.low, each.high, each.sides) for each in found] == [
         (0.0, 0.01, 1), (0.3, 0.4, 4), (0.9, 1.0, 1),
     ]  # fmt: skip
@@ -164,6 +164,6 @@ def test_rounds_that_truly_have_these_chances_are_calibrated() -> None:
     win = of_rounds(starts, Performances(mu, sigma))
     played = rng.normal(mu, sigma).reshape(rounds, sides)
     won = (played == played.max(axis=1, keepdims=True)).ravel()
-    for each in calibration(Foretold(np.repeat(np.arange(rounds), sides), win, won)):
+    for each in calibration(WinPredictions(np.repeat(np.arange(rounds), sides), win, won)):
         error = (each.foretold * (1.0 - each.foretold) / each.sides) ** 0.5
         assert abs(each.won - each.foretold) <= 4.0 * error + 1e-3, each

@@ -39,11 +39,11 @@ class Kube:
 
     def run(self, *arguments: str, given: str = "", timeout_s: float = 300.0) -> str:
         """What it prints; Failed with its last words if it fails."""
-        return _told(self.tried(*arguments, given=given, timeout_s=timeout_s))
+        return _output_of(self.tried(*arguments, given=given, timeout_s=timeout_s))
 
     def anywhere(self, *arguments: str, timeout_s: float = 300.0) -> str:
         """What kubectl prints with no namespace named; Failed if it fails."""
-        return _told(self._run([str(self.kubectl), *arguments], "", timeout_s))
+        return _output_of(self._run([str(self.kubectl), *arguments], "", timeout_s))
 
     def helm_tried(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Helm, where failing is an answer, too."""
@@ -51,7 +51,7 @@ class Kube:
 
     def helmed(self, *arguments: str) -> str:
         """What Helm prints; Failed if it fails."""
-        return _told(self.helm_tried(*arguments))
+        return _output_of(self.helm_tried(*arguments))
 
     def has(self, *what: str) -> bool:
         """Whether there is such a thing."""
@@ -84,7 +84,7 @@ class Kube:
             raise Failed(f"{Path(command[0]).name} {command[-1]}: over {timeout_s:.0f} s") from None
 
 
-def _told(done: subprocess.CompletedProcess[str]) -> str:
+def _output_of(done: subprocess.CompletedProcess[str]) -> str:
     if done.returncode != 0:
         program = Path(done.args[0]).name
         raise Failed(f"{program} {' '.join(done.args[1:5])}: {done.stderr.strip()[-400:]}")

@@ -33,7 +33,7 @@ KAFKA: Final = "127.0.0.1:9092"
 API: Final = "http://127.0.0.1:9109"
 PROMETHEUS: Final = "http://127.0.0.1:9090"
 LADDER: Final = "ranked-eu"
-UP_S, WATCHED_S, SEASON_S, BEFORE_S = 120.0, 60.0, 20.0, 8.0
+UP_S, SCRAPED_S, SEASON_S, BEFORE_S = 120.0, 60.0, 20.0, 8.0
 TIMEOUT_S, PROBE_S = 600.0, 5.0
 UPDATES: Final = "sum(stream_rater_updates_total)"
 
@@ -95,15 +95,15 @@ class Checks:
         check = self._report.check
         if not check("images", self._images):
             return
-        if held := self._compose.containers():
-            raise LocalServerError(f"it runs already: {', '.join(held)}: stop it first")
+        if running := self._compose.containers():
+            raise LocalServerError(f"it runs already: {', '.join(running)}: stop it first")
         try:
             if check("up", self._up):
                 check("health checks", self._healthy)
                 check("season", self._season)
                 check("verify", self._verify)
                 check("API and page", self._answers)
-                check("Prometheus", self._watched)
+                check("Prometheus", self._scraped)
                 check("a worker killed", self._killed)
                 check("verify, again", self._verify)
         finally:
@@ -179,15 +179,15 @@ class Checks:
             raise Failed(f"{len(rows)} rows of 3, a page of {kind}")
         return f"the first of {LADDER}: {', '.join(row['player'] for row in rows)}; a page"
 
-    def _watched(self) -> str:
+    def _scraped(self) -> str:
         """Every target up, rounds counted, rules loaded."""
 
         def up() -> bool:
             found = queried("up")
             return len(found) == 2 and all(value == 1.0 for value in found)
 
-        wait_for(up, "Prometheus scrapes both", WATCHED_S)
-        wait_for(lambda: sum(queried(UPDATES)) > 0, "it has counted updates", WATCHED_S)
+        wait_for(up, "Prometheus scrapes both", SCRAPED_S)
+        wait_for(lambda: sum(queried(UPDATES)) > 0, "it has counted updates", SCRAPED_S)
         groups = fetched(f"{PROMETHEUS}/api/v1/rules")["data"]["groups"]
         rules = sum(len(group["rules"]) for group in groups)
         if not rules:

@@ -97,7 +97,7 @@ def build(at: Engine, name: str, report: Report) -> "Image":
         more = (*at.building, *engine.mounts(lent)) if at.name == "podman" else ()
         at.run("build", *more, "--network=host", f"--file={DOCKERFILE}", f"--tag={name}", str(ROOT))
     built = Image(at, name, report)
-    labels = built.looked_at["Config"]["Labels"]
+    labels = built.inspected["Config"]["Labels"]
     at.run("tag", name, f"{name}:{labels['org.opencontainers.image.version']}")
     took_s = time.monotonic() - began_s
     report.rows.append(("built", f"{at.name}, {len(built.layers)} layers", took_s))
@@ -111,12 +111,12 @@ class Image:
         self._at = at
         self._name = name
         self._report = report
-        (self.looked_at,) = json.loads(at.run("image", "inspect", name))
+        (self.inspected,) = json.loads(at.run("image", "inspect", name))
 
     @property
     def layers(self) -> list[str]:
         """The hashes of its layers."""
-        found: list[str] = self.looked_at["RootFS"]["Layers"]
+        found: list[str] = self.inspected["RootFS"]["Layers"]
         return found
 
     def check(self) -> None:
@@ -143,13 +143,13 @@ class Image:
         return done.stdout + done.stderr
 
     def _size(self) -> str:
-        size: int = self.looked_at["Size"]
+        size: int = self.inspected["Size"]
         if size > MOST_BYTES:
             raise Failed(f"{size / 1e6:.0f} MB are more than {MOST_BYTES / 1e6:.0f}")
         return f"{size / 1e6:.0f} MB (at most {MOST_BYTES / 1e6:.0f})"
 
     def _labels(self) -> str:
-        labels: dict[str, Any] = self.looked_at["Config"]["Labels"]
+        labels: dict[str, Any] = self.inspected["Config"]["Labels"]
         if absent := [each for each in LABELS if not labels.get(each)]:
             raise Failed(f"no {', '.join(absent)}")
         return ", ".join(f"{each.rpartition('.')[2]} {labels[each]}" for each in LABELS[::2])
@@ -186,18 +186,18 @@ class Image:
         return f"{count} can be imported{left}"
 
     def _holds(self) -> str:
-        held: dict[str, Any] = json.loads(self.python("-c", HOLDS))
+        listed: dict[str, Any] = json.loads(self.python("-c", HOLDS))
         locked = dict(
             re.findall(r"^([\w.-]+)==([^\s;\\]+)", LOCK.read_text(encoding="utf-8"), re.M)
         )
-        there = {plain(name): version for name, version in held["there"].items()}
+        there = {plain(name): version for name, version in listed["there"].items()}
         other = {n: v for n, v in there.items() if n != NAME and locked.get(n) != v}
         if other or NAME not in there:
             raise Failed(f"not as locked: {other}")
-        if missing := there.keys() - {plain(each) for each in held["bill"]} - {NAME}:
+        if missing := there.keys() - {plain(each) for each in listed["bill"]} - {NAME}:
             raise Failed(f"not in the bill of materials: {missing}")
         return (
-            f"{len(there)} packages as locked, all in the SBOM; {len(held['system'])} of Debian's"
+            f"{len(there)} packages as locked, all in the SBOM; {len(listed['system'])} of Debian's"
         )
 
 

@@ -121,7 +121,7 @@ class Server:
         self._clear()
         try:
             self._spawn()
-            self._await_answer()
+            self._wait_for_answer()
         except BaseException:  # Ctrl-C too: what was half started must not stay
             self.kill()
             raise
@@ -182,7 +182,7 @@ class Server:
                 self._guard.stdin.write(f"{self._process.pid}\n".encode())
                 self._guard.stdin.flush()
 
-    def _await_answer(self) -> None:
+    def _wait_for_answer(self) -> None:
         assert self._process is not None
         launch = self._launch
         deadline_s, before, looks = 0.0, None, 0

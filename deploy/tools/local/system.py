@@ -86,7 +86,7 @@ def ensure_packages(wanted: Sequence[Package], say: Callable[[str], None]) -> No
     if shutil.which("apt-get") is None:
         raise LocalServerError(describe(missing, "no apt-get here"))
     say(f"installing {', '.join(package.name for package in missing)} with apt-get")
-    with services_held_back(missing):
+    with services_not_started(missing):
         failure = _apt_install([package.name for package in missing])
     still_missing = [package for package in missing if not package.present()]
     if still_missing:
@@ -132,7 +132,7 @@ def _apt(*arguments: str) -> str | None:
 
 
 @contextmanager
-def services_held_back(packages: Sequence[Package]) -> Iterator[None]:
+def services_not_started(packages: Sequence[Package]) -> Iterator[None]:
     """Keep Debian from starting the packages' services, now and at the next boot."""
     services = [package.service for package in packages if package.service is not None]
     # A policy that is there already is the administrator's word, and stays.

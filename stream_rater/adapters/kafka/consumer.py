@@ -18,13 +18,13 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from stream_rater.adapters.access import (
-    QUIET,
+    CLIENT_LOGGER,
     client_options,
-    failures_named,
     raise_first,
+    translated_failures,
     trouble_of,
 )
-from stream_rater.adapters.kafka.deadlines import LAST_MOMENTS_S, Deadlines
+from stream_rater.adapters.kafka.deadlines import STOP_GRACE_S, Deadlines
 from stream_rater.adapters.kafka.records import Messages
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
@@ -56,7 +56,7 @@ thread."""
 FATAL = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
 """Errors that are reported once; after them the consumer returns nothing for ever."""
 
-NOTICED = FATAL | {KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION}
+REPORTED_ERRORS = FATAL | {KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION}
 
 FAILED = frozenset({KafkaError._TRANSPORT, KafkaError._SSL})
 """Errors of one broker. librdkafka continues with the others, or reports that none is left."""
@@ -66,7 +66,7 @@ def _is_fatal(error: KafkaError) -> bool:
     return error.fatal() or error.code() in FATAL
 
 
-PASSING = frozenset(
+TRANSIENT = frozenset(
     {
         KafkaError._TRANSPORT,
         KafkaError._TIMED_OUT,
@@ -104,7 +104,7 @@ class Input:
         change."""
         self._moved_s = -math.inf
         """When partitions were last assigned or revoked."""
-        self._messages = Messages(PASSING, self._named)
+        self._messages = Messages(TRANSIENT, self._translated)
         self._ends: dict[int, int] = {}
         """The high watermark of each partition. The dict is replaced, never changed, because
         metrics read it in another thread."""
@@ -114,13 +114,13 @@ class Input:
         self._metadata: Any = None
         self._member_read_s = -math.inf
         """When the membership was last read."""
-        self._rejoins = False
+        self._may_rejoin = False
         """Whether the group may soon ask its members to rejoin."""
         self._joined_s = math.inf
         """When the worker became a member of the group, in monotonic seconds."""
-        self._noticed: KafkaError | None = None
+        self._reported_error: KafkaError | None = None
         """An error that the client reported by callback and that no poll has raised yet."""
-        self._why = ""
+        self._broker_failure = ""
         """The text of the last error of one broker, which explains why all are down."""
         self.on_committed: Callable[[Mapping[int, int]], None] = lambda _: None
         """Receives the committed offsets whenever they are read."""
@@ -140,22 +140,22 @@ class Input:
             "fetch.wait.max.ms": 100,
             "fetch.error.backoff.ms": 10,  # after an unreadable batch; default 500
             "fetch.queue.backoff.ms": 10,  # while the queue has records; default 1000
-            "error_cb": self._notice,
+            "error_cb": self._on_error,
         }
         if prefer_large_fetches:
             options["queued.min.messages"] = 1
         self._static = bool(settings.instance_id)
         if self._static:
             options["group.instance.id"] = settings.instance_id
-        self.consumer = Consumer(options, logger=QUIET)
+        self.consumer = Consumer(options, logger=CLIENT_LOGGER)
         self._subscribed = False
 
-    def _notice(self, error: KafkaError) -> None:
-        is_over = self._noticed is not None and _is_fatal(self._noticed)
-        if error.code() in NOTICED and not is_over:
-            self._noticed = error
+    def _on_error(self, error: KafkaError) -> None:
+        is_over = self._reported_error is not None and _is_fatal(self._reported_error)
+        if error.code() in REPORTED_ERRORS and not is_over:
+            self._reported_error = error
         elif error.code() in FAILED:
-            self._why = error.str()
+            self._broker_failure = error.str()
 
     def _subscribe(self) -> None:
         """Join the group. This happens at the first poll, because a member that does not poll
@@ -167,7 +167,7 @@ class Input:
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._joined_s = min(self._joined_s, time.monotonic())
-        self._rejoins = True
+        self._may_rejoin = True
         self._moved_s = time.monotonic()
         numbers = {each.partition for each in partitions}
         self._gained |= numbers
@@ -177,33 +177,35 @@ class Input:
         consumer.incremental_assign([])
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._rejoins = True
+        self._may_rejoin = True
         self._moved_s = time.monotonic()
         numbers = {each.partition for each in partitions}
-        consumer.incremental_unassign(self._tps(dict.fromkeys(numbers & self._reading, 0)))
+        consumer.incremental_unassign(
+            self._topic_partitions(dict.fromkeys(numbers & self._reading, 0))
+        )
         self._lost |= numbers
         for mine in (self._gained, self._owned, self._reading, self._paused):
             mine -= numbers
 
-    def poll(self, wish: Poll) -> Polled:
+    def poll(self, effect: Poll) -> Polled:
         """Poll once: wait for a first record, and take the others that are there."""
         try:
             if not self._subscribed:
                 self._subscribe()
-            self._pause(self._reading if wish.full else self._reading & wish.resting)
-            first = self.consumer.poll(wish.timeout_s)
-            rest = [] if wish.full else self._others(first, wish)
-            if first is None and not wish.full and time.monotonic() < self._moved_s + WAKE_S:
+            self._pause(self._reading if effect.no_fetch else self._reading & effect.paused)
+            first = self.consumer.poll(effect.timeout_s)
+            rest = [] if effect.no_fetch else self._rest(first, effect)
+            if first is None and not effect.no_fetch and time.monotonic() < self._moved_s + WAKE_S:
                 self._wake(self._reading - self._paused)
             if max(self._moved_s, time.monotonic() - MEMBER_S) >= self._member_read_s:
                 self._read_membership()
             self._read_ends()
-            if self._rejoins:
-                self._hurry_to_rejoin()
+            if self._may_rejoin:
+                self._rejoin_at_once()
         except KafkaException as error:
-            raise self._named(error.args[0]) from None
+            raise self._translated(error.args[0]) from None
         messages = rest if first is None else [first, *rest]
-        self._raise_noticed(messages)
+        self._raise_reported(messages)
         records = self._messages.records(messages)
         self._next |= {each.partition: each.offset + 1 for each in records}
         self._skip_unreadable()
@@ -212,31 +214,31 @@ class Input:
         self._gained.clear()
         return polled
 
-    def _others(self, first: Message | None, wish: Poll) -> list[Message]:
+    def _rest(self, first: Message | None, effect: Poll) -> list[Message]:
         """The records after the first: wait until there are enough or the time to gather is over,
         then take all that are there."""
-        missing = wish.enough - 1 if first is not None and wish.gather_s else 0
-        gathered = self.consumer.consume(missing, wish.gather_s) if missing > 0 else []
+        missing = effect.enough - 1 if first is not None and effect.gather_s else 0
+        gathered = self.consumer.consume(missing, effect.gather_s) if missing > 0 else []
         return gathered + self.consumer.consume(POLL_RECORDS - len(gathered), 0.0)
 
-    def _raise_noticed(self, messages: Sequence[Message]) -> None:
+    def _raise_reported(self, messages: Sequence[Message]) -> None:
         """Raise the error that the client reported by callback. A fatal one among the messages goes
         first, because it is reported only once."""
-        if self._noticed is None:
+        if self._reported_error is None:
             return
-        noticed, self._noticed = self._noticed, None
-        if noticed.code() == KafkaError._ALL_BROKERS_DOWN and self._why:
-            noticed = KafkaError(noticed.code(), f"{noticed.str()}: {self._why}")
-            self._why = ""
+        reported, self._reported_error = self._reported_error, None
+        if reported.code() == KafkaError._ALL_BROKERS_DOWN and self._broker_failure:
+            reported = KafkaError(reported.code(), f"{reported.str()}: {self._broker_failure}")
+            self._broker_failure = ""
         errors = [error for each in messages if (error := each.error()) is not None]
-        raise self._named(next(filter(_is_fatal, errors), noticed))
+        raise self._translated(next(filter(_is_fatal, errors), reported))
 
     def _pause(self, wanted: set[int]) -> None:
         """Pause these partitions, and resume the others."""
         if wanted - self._paused:
-            self.consumer.pause(self._tps(dict.fromkeys(wanted - self._paused, 0)))
+            self.consumer.pause(self._topic_partitions(dict.fromkeys(wanted - self._paused, 0)))
         if back := self._paused - wanted:
-            self.consumer.resume(self._tps(dict.fromkeys(back, 0)))
+            self.consumer.resume(self._topic_partitions(dict.fromkeys(back, 0)))
             self._wake(back)
         self._paused = set(wanted)
 
@@ -246,14 +248,14 @@ class Input:
         While partitions are paused or move, the thread sleeps, and it notices a change only within
         a second. A seek wakes it, even a seek to the present position.
         """
-        for each in self._tps({p: self._next[p] for p in partitions}):
+        for each in self._topic_partitions({p: self._next[p] for p in partitions}):
             with suppress(KafkaException):  # it is being moved: fetching begins when that ends
                 self.consumer.seek(each)
 
-    def _hurry_to_rejoin(self) -> None:
+    def _rejoin_at_once(self) -> None:
         """Let librdkafka rejoin the group at once, by a metadata response. By itself it joins once
         a second, and moving a partition takes two joins."""
-        self._rejoins = False
+        self._may_rejoin = False
         with suppress(KafkaException):
             self.consumer.list_topics(self.topic, REJOIN_S)
 
@@ -286,7 +288,7 @@ class Input:
             raise LogTrouble("kafka: this worker is no longer a member of its group")
         return self._metadata
 
-    def _named(self, error: KafkaError) -> Exception:
+    def _translated(self, error: KafkaError) -> Exception:
         if _is_fatal(error):
             return Fenced(f"kafka: {error.str()}")
         return trouble_of(error)
@@ -294,16 +296,16 @@ class Input:
     def _skip_unreadable(self) -> None:
         skips = {p: o for p, o in self._messages.skips.items() if p in self._reading}
         self._next |= skips
-        with failures_named():
-            for each in self._tps(skips):
+        with translated_failures():
+            for each in self._topic_partitions(skips):
                 self._seek_one(each)
 
-    def _tps(self, offsets: Mapping[int, int]) -> list[TopicPartition]:
+    def _topic_partitions(self, offsets: Mapping[int, int]) -> list[TopicPartition]:
         return [TopicPartition(self.topic, p, o) for p, o in offsets.items()]
 
     def committed(self, partitions: frozenset[int]) -> dict[int, int | None]:
         """The committed offsets, once no transaction is pending on them; None: never committed."""
-        asked = self._tps(dict.fromkeys(partitions, 0))
+        asked = self._topic_partitions(dict.fromkeys(partitions, 0))
         reply: Any = self._deadlines.call(
             TIMEOUT_S, lambda slice_s: self.consumer.committed(asked, timeout=slice_s)
         )
@@ -320,18 +322,18 @@ class Input:
         """
         self._messages.begin_at(offsets)
         mine = {p: o for p, o in offsets.items() if p in self._owned}
-        begun = {p: o for p, o in mine.items() if p in self._reading}
-        with failures_named():
+        already_read = {p: o for p, o in mine.items() if p in self._reading}
+        with translated_failures():
             self.consumer.incremental_assign(
-                self._tps({p: o for p, o in mine.items() if p not in begun})
+                self._topic_partitions({p: o for p, o in mine.items() if p not in already_read})
             )
             self._reading |= mine.keys()
             self._next |= mine
-            for each in self._tps(begun):
+            for each in self._topic_partitions(already_read):
                 self._seek_one(each)
             # Resume all: a partition that was lost while it was paused is still paused when it is
             # assigned again.
-            self.consumer.resume(self._tps(mine))
+            self.consumer.resume(self._topic_partitions(mine))
         self._paused -= mine.keys()
 
     def _seek_one(self, to: TopicPartition) -> None:
@@ -345,16 +347,16 @@ class Input:
             self.consumer.incremental_unassign([to])
             self.consumer.incremental_assign([to])
 
-    def unopened(self) -> list[int]:
+    def not_read(self) -> list[int]:
         """Partitions that are owned and not yet read."""
         return sorted(self._owned - self._reading)
 
-    def lag(self) -> dict[int, int]:
+    def high_watermarks(self) -> dict[int, int]:
         """The high watermark of each partition that is read, at most about ENDS_EVERY_S old."""
         return self._ends
 
     def _read_ends(self) -> None:
-        """Read high watermarks for `lag`. This runs in the polling thread: the client serves one
+        """Read the high watermarks. This runs in the polling thread: the client serves one
         thread at a time, and a call from another thread would starve beside one that always
         polls."""
         if time.monotonic() < self._ends_due_s:
@@ -380,7 +382,7 @@ class Input:
         if self._subscribed:
             if not self._static:
                 self.consumer.unsubscribe()
-            end_s = time.monotonic() + (DRAIN_S if self._static else LAST_MOMENTS_S)
+            end_s = time.monotonic() + (DRAIN_S if self._static else STOP_GRACE_S)
             while self._owned and time.monotonic() < end_s:
                 self.consumer.poll(0.01)
         self.consumer.close()

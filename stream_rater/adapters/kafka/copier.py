@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import confluent_kafka.admin as admin_api
 from confluent_kafka import KafkaError, Message
 
-from stream_rater.adapters.access import QUIET, client_options, failures_named
+from stream_rater.adapters.access import CLIENT_LOGGER, client_options, translated_failures
 from stream_rater.adapters.kafka.producers import DELIVERY_TIMEOUT_S, Delivered, PlainProducer
 from stream_rater.adapters.kafka.topics import TIMEOUT_S, result_of
 from stream_rater.config.settings import Settings
@@ -49,12 +49,12 @@ class Copier:
 
     def _append(self, record: Record) -> None:
         """Append one record, and wait while the client's queue is full."""
-        with failures_named():
+        with translated_failures():
             self._producer.append(
                 self._topic, record.value, self._delivered(record), record.key, record.partition,
                 list(record.headers),
             )  # fmt: skip
-        self._producer.serve()
+        self._producer.run_callbacks()
         self._check()
 
     def _delivered(self, record: Record) -> Delivered:
@@ -79,6 +79,6 @@ class Copier:
 
 def delete_topics(settings: Settings, names: Iterable[str]) -> None:
     """Delete these topics. Raises LogTrouble or Denied."""
-    client = admin_api.AdminClient(client_options(settings), logger=QUIET)
+    client = admin_api.AdminClient(client_options(settings), logger=CLIENT_LOGGER)
     for future in client.delete_topics(list(names), operation_timeout=TIMEOUT_S).values():
         result_of(future)

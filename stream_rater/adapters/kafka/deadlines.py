@@ -15,11 +15,11 @@ T = TypeVar("T")
 SLICE_S = 0.25
 """The length of a slice. A wait notices within this time that the worker is asked to stop."""
 
-LAST_MOMENTS_S = 3.0
+STOP_GRACE_S = 3.0
 """The longest time that a wait continues after the worker is asked to stop."""
 
 
-def _may_be_repeated(error: KafkaException) -> bool:
+def _is_retriable(error: KafkaException) -> bool:
     """Whether the error means only that one call timed out, or that it may be retried."""
     inner = error.args[0]
     return isinstance(inner, KafkaError) and (
@@ -40,7 +40,7 @@ class Deadlines:
         while (left_s := end_s - time.monotonic()) > 0.0:
             if self._stop.is_set() and not is_stopping:
                 is_stopping = True
-                left_s = min(left_s, LAST_MOMENTS_S)
+                left_s = min(left_s, STOP_GRACE_S)
                 end_s = time.monotonic() + left_s
             yield min(SLICE_S, left_s)
 
@@ -54,7 +54,7 @@ class Deadlines:
                 return action(slice_s)
             except KafkaException as error:
                 trouble = trouble_of(error)
-                if not _may_be_repeated(error):
+                if not _is_retriable(error):
                     break
             time.sleep(max(0.0, next_s - time.monotonic()))  # where the call returned early
         raise trouble

@@ -52,7 +52,7 @@ def rejection_headers(rejection: Rejection, topic: str) -> Headers:
     record = rejection.record
     content_type = header(record.headers, "content-type") or events.JSON
     event_id = f"{topic}:{record.partition}:{record.offset}"
-    envelope = dict(cloud_event_headers(event_id, events.ROUND_REJECTED, _moment(record)))
+    envelope = dict(cloud_event_headers(event_id, events.ROUND_REJECTED, _received_at(record)))
     envelope["content-type"] = content_type[:LONGEST_CONTENT_TYPE].encode()
     trace = trace_of(record.headers)
     kind = header(record.headers, EVENT_TYPE)
@@ -75,7 +75,7 @@ def place_of(headers: RecordHeaders) -> tuple[int, int] | None:
     return (int(place[0]), int(place[1])) if all(map(str.isdecimal, place)) else None
 
 
-def _moment(record: Record) -> str:
+def _received_at(record: Record) -> str:
     """When Kafka received a record, in RFC 3339; the epoch if its timestamp is no valid time."""
     try:
         return datetime.fromtimestamp(record.received_s, UTC).isoformat()

@@ -10,20 +10,20 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from stream_rater.adapters.kafka.producers import Parts
+from stream_rater.adapters.kafka.producers import PartsProducer
 from stream_rater.adapters.kafka.reader import Reader
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Denied, LogTrouble
-from stream_rater.pipeline.corrections.correction_ports import Noted
+from stream_rater.pipeline.corrections.correction_ports import CorrectionsByLadder
 from stream_rater.pipeline.ladder_history import (
     History,
     LadderLog,
-    UnknownNote,
-    correction_notes,
-    notes,
-    odds,
+    UnknownLadderEvent,
+    encode_corrections,
+    encode_histories,
+    first_contradiction,
 )
 
 TIMEOUT_S = 10.0
@@ -44,11 +44,11 @@ class LadderEvents:
     ) -> None:
         self._settings = settings
         self._admin = admin
-        self._topic = admin.topics.notes
+        self._topic = admin.topics.ladder_events
         self._ladder_log = LadderLog()
         self._next = 0
         self._reader: Reader | None = None
-        self._producer = Parts(settings, self._topic, stop)
+        self._producer = PartsProducer(settings, self._topic, stop)
 
     def read(self) -> LadderLog:
         """Read and combine all events that exist now. Raises LogTrouble or Denied."""
@@ -73,7 +73,7 @@ class LadderEvents:
         while self._next < end:
             if time.monotonic() > deadline_s:
                 raise LogTrouble(f"kafka: {self._topic} could not be read within {TIMEOUT_S:g} s")
-            reader = self._opened()
+            reader = self._open_reader()
             for record in reader.read(WAIT_S, AT_ONCE):
                 self._add(record.offset, record.value or b"")
             # The control records of transactions use offsets, too.
@@ -82,11 +82,11 @@ class LadderEvents:
     def _add(self, offset: int, message: bytes) -> None:
         try:
             self._ladder_log.read(message)
-        except UnknownNote as error:
+        except UnknownLadderEvent as error:
             raise LogTrouble(f"{self._topic}: offset {offset}: {error}") from None
         self._next = offset + 1
 
-    def _opened(self) -> Reader:
+    def _open_reader(self) -> Reader:
         if self._reader is None:
             self._reader = Reader(self._settings, self._topic)
             self._reader.start_at({0: self._next})
@@ -100,15 +100,15 @@ class LadderEvents:
         """Append an event for each ladder that has none yet. Returns, by ladder, the history that
         rounds may be rated by. Raises LogTrouble or Denied."""
         ladder_log = self.read()
-        new = {ladder: own for ladder, own in histories.items() if not ladder_log.noted(ladder)}
+        new = {ladder: own for ladder, own in histories.items() if not ladder_log.in_force(ladder)}
         if new:
-            self.write(notes("noted", new))
+            self.write(encode_histories("noted", new))
             ladder_log = self.read()
         return {ladder: ladder_log.of(ladder) for ladder in histories}
 
-    def correct(self, noted: Noted) -> None:
+    def correct(self, corrections: CorrectionsByLadder) -> None:
         """Append events for these corrections. Raises LogTrouble or Denied."""
-        self.write(correction_notes(noted))
+        self.write(encode_corrections(corrections))
 
     def close(self) -> None:
         """Close the consumer. The next read opens another."""
@@ -117,9 +117,9 @@ class LadderEvents:
             self._reader = None
 
 
-def noted_ladders(settings: Settings, admin: Admin) -> LadderLog:
+def read_ladder_events(settings: Settings, admin: Admin) -> LadderLog:
     """Read and combine the ladder events on Kafka. Raises LogTrouble, Denied, or TopicMismatch."""
-    admin.partitions_of(admin.topics.notes)  # raises TopicMismatch if there is no such topic
+    admin.partitions_of(admin.topics.ladder_events)  # raises TopicMismatch
     events = LadderEvents(settings, admin)
     try:
         return events.read()
@@ -141,19 +141,20 @@ def disagreement(
         ladder: offset
         for ladder in ladder_log.ladders
         if only in (None, ladder)
-        and (offset := odds(ladders.history(ladder), ladder_log.noted(ladder))) < math.inf
+        and (offset := first_contradiction(ladders.history(ladder), ladder_log.in_force(ladder)))
+        < math.inf
     }
     if not found:
         return ""
     ladder, offset = next(iter(found.items()))
     others = {1: "", 2: " (and 1 other)"}.get(len(found), f" (and {len(found) - 1} others)")
     variable = f"{PREFIX}LADDERS"
-    ours = (
+    file_description = (
         f"the ladders file {settings.ladders}"
         if settings.ladders
         else f"the default parameters ({variable} is not set)"
     )
     return (
-        f"ladder {ladder!r}{others}: {ours} and the notes on Kafka differ from offset "
+        f"ladder {ladder!r}{others}: {file_description} and the notes on Kafka differ from offset "
         f"{offset:.0f} on: set {variable} to the ladders file of the workers"
     )

@@ -17,17 +17,17 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from stream_rater.adapters.access import (
+    CLIENT_LOGGER,
     LARGEST_RESPONSE_BYTES,
-    QUIET,
     cause_in,
     client_options,
-    failures_named,
+    translated_failures,
     trouble_of,
 )
 from stream_rater.adapters.kafka.consumer import TIMEOUT_S, Input
 from stream_rater.adapters.kafka.deadlines import Deadlines
 from stream_rater.adapters.kafka.envelopes import Headers, cloud_event_headers
-from stream_rater.adapters.kafka.topic_rules import MESSAGE_BYTES, enlarged
+from stream_rater.adapters.kafka.topic_rules import MESSAGE_BYTES, advice_to_enlarge
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble, Regrouped
@@ -89,23 +89,23 @@ def produce(producer: Producer, message: tuple[Any, ...], slices: Iterable[float
     raise LogTrouble("kafka: the producer's queue stays full")
 
 
-class Breaks(logging.Handler):
+class DisconnectHandler(logging.Handler):
     """A log handler that reports broken connections from the client's log.
 
     Since librdkafka 2.11.1 the error callback reports connections that are refused, and the loss of
     all brokers. If a connection to one of several brokers is closed, the client only logs it.
     """
 
-    def __init__(self, on_break: Callable[[str], None]) -> None:
+    def __init__(self, on_disconnect: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
-        self._on_break = on_break
+        self._on_disconnect = on_disconnect
 
     def emit(self, record: logging.LogRecord) -> None:
         """Report a line about a broken connection. The client logs `%s [%s] %s`: the kind, its own
         name, and thread and text."""
         match record.args:
             case (kind, _, str(text)) if kind == CONNECTION_FAILED:
-                self._on_break(text.partition("]: ")[2] or text)
+                self._on_disconnect(text.partition("]: ")[2] or text)
 
 
 class Transactions:
@@ -123,12 +123,12 @@ class Transactions:
             "queue.buffering.max.kbytes": 512 * 1024,
             "linger.ms": 20,  # the flush at a transaction's end does not wait for it
             "compression.type": "lz4",
-            "error_cb": self._noticed,
+            "error_cb": self._on_error,
             "log_level": SYSLOG_INFO,
             "log.connection.close": True,
         }
         self._log = logging.Logger("stream_rater.librdkafka.transactions", logging.INFO)
-        self._log.addHandler(Breaks(self._broke))
+        self._log.addHandler(DisconnectHandler(self._on_disconnect))
         self._input = input_
         self._deadlines = Deadlines(stop)
         self._longest_s = settings.transaction_timeout_ms / 1000.0
@@ -137,11 +137,11 @@ class Transactions:
         """Why the producer's present transaction is in doubt: the last connection that broke."""
         self._made_s = 0.0
 
-    def _noticed(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError) -> None:
         if error.code() in DISCONNECTS or error.fatal():
-            self._broke(error.str())
+            self._on_disconnect(error.str())
 
-    def _broke(self, reason: str) -> None:
+    def _on_disconnect(self, reason: str) -> None:
         self._doubt = reason
 
     def renew(self) -> None:
@@ -174,11 +174,11 @@ class Transactions:
     def begin(self, send: Callable[[Producer], None]) -> None:
         """Begin a transaction and send its messages."""
         producer = self.ready()
-        with failures_named():
+        with translated_failures():
             producer.begin_transaction()
             send(producer)
 
-    def undo(self) -> None:
+    def abort(self) -> None:
         """Abort the transaction.
 
         All messages are flushed first. The broker may not know yet that there is a transaction; it
@@ -199,13 +199,13 @@ class Transactions:
         self._send_offsets(producer, ends, member)
         self._conclude(producer, producer.commit_transaction)
 
-    def _conclude(self, producer: Producer, how: Callable[[float], Any]) -> None:
+    def _conclude(self, producer: Producer, action: Callable[[float], Any]) -> None:
         """Commit or abort. Raises LogTrouble if a retried request may later end the next
         transaction."""
         began_s = time.monotonic()
-        self._deadlines.call(TIMEOUT_S, how)
+        self._deadlines.call(TIMEOUT_S, action)
         took_s = time.monotonic() - began_s
-        producer.poll(0)  # calls back about connections that broke during `how`
+        producer.poll(0)  # calls back about connections that broke during `action`
         if self._doubt or took_s > SLOW_COMMIT_S:
             doubt = self._doubt or f"it took {took_s:.1f} s"
             raise LogTrouble(
@@ -227,7 +227,7 @@ class Transactions:
         """Wait until all messages are acknowledged. There may be many, so this waits longer than a
         commit."""
         for slice_s in self._deadlines.slices(self._longest_s):
-            with failures_named():
+            with translated_failures():
                 left = producer.flush(slice_s)
             if left == 0:
                 return
@@ -271,7 +271,7 @@ class PlainProducer:
         The new one asks the broker for its producer id at once, in the background. That takes half
         a second if the first attempt comes before the connection.
         """
-        self._client = Producer(self._options, logger=QUIET)
+        self._client = Producer(self._options, logger=CLIENT_LOGGER)
 
     def ready(self) -> Producer:
         """The client."""
@@ -290,10 +290,10 @@ class PlainProducer:
         # A message leaves the queue no later than its delivery time-out.
         produce(self.ready(), message, self._deadlines.slices(2 * self._delivery_s))
 
-    def serve(self) -> None:
+    def run_callbacks(self) -> None:
         """Run the callbacks of messages whose outcome is known. Raises LogTrouble or Denied if the
         client has ended."""
-        with failures_named():
+        with translated_failures():
             self.ready().poll(0.0)
 
     def flush(self, timeout_s: float) -> int:
@@ -301,14 +301,14 @@ class PlainProducer:
         are left. Raises LogTrouble or Denied if the client has ended."""
         left = len(self.ready())
         for slice_s in self._deadlines.slices(timeout_s):
-            with failures_named():
+            with translated_failures():
                 left = self.ready().flush(slice_s)
             if left == 0:
                 break
         return left
 
 
-class Parts(PlainProducer):
+class PartsProducer(PlainProducer):
     """The producer of parts, or of ladder events."""
 
     def __init__(self, settings: Settings, topic: str, stop: threading.Event | None = None) -> None:
@@ -331,13 +331,13 @@ class Parts(PlainProducer):
 
             return callback
 
-        with failures_named():
+        with translated_failures():
             for i, (shard, data) in enumerate(parts):
                 self.append(self._topic, data, delivered(i), partition=shard)
         self.flush(DELIVERY_TIMEOUT_S + TIMEOUT_S)
         if any(each.code() == KafkaError.MSG_SIZE_TOO_LARGE for each in failures):
             largest = max(len(data) for _, data in parts)
-            raise LogTrouble(f"kafka: {enlarged(self._settings, self._topic, largest)}")
+            raise LogTrouble(f"kafka: {advice_to_enlarge(self._settings, self._topic, largest)}")
         if failures:
             raise trouble_of(failures[0])
         known = [offset for offset in offsets if offset is not None]
@@ -387,7 +387,7 @@ class Submitter:
             self._producer.append(self._topic, value, delivered, ladder.encode(), headers=headers)
         except KafkaException as error:
             self.failures.append(f"{name}: {error.args[0].str()}")
-        self._producer.serve()
+        self._producer.run_callbacks()
 
     def flush(self) -> None:
         """Wait until all records were delivered or have failed."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, TopicPartition
 
-from stream_rater.adapters.access import QUIET, client_options, failures_named
+from stream_rater.adapters.access import CLIENT_LOGGER, client_options, translated_failures
 from stream_rater.adapters.kafka.records import Messages
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
@@ -23,17 +23,17 @@ AT_ONCE = 1000
 LOOK_BACK = 20_000
 """How many offsets the first look back covers."""
 
-AGAIN_AT_ONCE = 5000
+REREAD_AT_ONCE = 5000
 """The most records that are read again by one call."""
-AGAIN_TIMEOUT_S = 10.0
-MOMENT_S = 0.02
+REREAD_TIMEOUT_S = 10.0
+FIRST_RECORD_S = 0.02
 """How long a call that reads again waits for the first record. Other rounds wait during this."""
 
-PASSING = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED})
+IGNORED = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED})
 """Errors that a reader ignores. The client asks for the coordinator of its group, which it never
 uses, and needs no right on that group."""
 
-AT_THE_END_MS = 20
+FETCH_WAIT_MS = 20
 """How long a broker lets a consumer wait at the end of a partition where it only reads back. The
 default is half a second."""
 
@@ -48,7 +48,7 @@ class Reader:
         """`placeholders`: whether a record that cannot be decompressed comes as one without a
         value; otherwise it is an error. `options`: further settings of the client."""
         self.topic = topic
-        self._messages = Messages(PASSING, placeholders=placeholders)
+        self._messages = Messages(IGNORED, placeholders=placeholders)
         self._consumer = Consumer(
             client_options(settings)
             | {
@@ -60,7 +60,7 @@ class Reader:
                 "fetch.error.backoff.ms": 10,
             }
             | {name.replace("_", "."): value for name, value in options.items()},
-            logger=QUIET,
+            logger=CLIENT_LOGGER,
         )
 
     def __enter__(self) -> "Reader":
@@ -72,14 +72,14 @@ class Reader:
     def start_at(self, offsets: Mapping[int, int]) -> None:
         """Read these partitions, each from its offset on, and no others."""
         self._messages.begin_at(offsets)
-        with failures_named():
+        with translated_failures():
             self._consumer.assign([TopicPartition(self.topic, p, o) for p, o in offsets.items()])
 
     def read(self, wait_s: float, at_most: int = AT_ONCE) -> list[Record]:
         """Wait for a first record, or for the end of a partition, and take what else is there.
         Nothing and no end means that nothing came within `wait_s`."""
         end_s = time.monotonic() + wait_s
-        with failures_named():
+        with translated_failures():
             while messages := self._consumer.consume(1, max(0.0, end_s - time.monotonic())):
                 if at_most > 1:
                     messages += self._consumer.consume(at_most - 1, 0.0)
@@ -90,7 +90,7 @@ class Reader:
 
     def gather(self, wait_s: float) -> list[Record]:
         """The records that arrive within `wait_s`. Returns early once there are AT_ONCE."""
-        with failures_named():
+        with translated_failures():
             return self._converted(self._consumer.consume(AT_ONCE, wait_s))
 
     def _converted(self, messages: list[Any]) -> list[Record]:
@@ -107,14 +107,14 @@ class Reader:
 
     def bounds(self, partition: int) -> tuple[int, int]:
         """Ask for the first offset of a partition and for its end."""
-        with failures_named():
+        with translated_failures():
             place = TopicPartition(self.topic, partition)
             first, end = self._consumer.get_watermark_offsets(place, TIMEOUT_S)
             return first, end
 
     def known_end(self, partition: int) -> int:
         """The end of a partition as the last response said. Makes no request."""
-        with failures_named():
+        with translated_failures():
             place = TopicPartition(self.topic, partition)
             _, end = self._consumer.get_watermark_offsets(place, cached=True)
             return int(end)
@@ -144,8 +144,8 @@ def follow(
 
 def read_all(settings: Settings, topic: str, partitions: int) -> Iterator[Record]:
     """Yield every record that a topic has now. The records of each partition come in order."""
-    for some in read_batches(settings, topic, partitions):
-        yield from some
+    for batch in read_batches(settings, topic, partitions):
+        yield from batch
 
 
 def read_batches(settings: Settings, topic: str, partitions: int) -> Iterator[list[Record]]:
@@ -158,8 +158,8 @@ def read_batches(settings: Settings, topic: str, partitions: int) -> Iterator[li
 def read_partition(settings: Settings, topic: str, partition: int, end: int) -> Iterator[Record]:
     """Yield the records of one partition before the offset `end`, in order. Raises LogTrouble or
     Denied, as `read_batches` does."""
-    for some in _read(settings, topic, {partition}):
-        for record in some:
+    for batch in _read(settings, topic, {partition}):
+        for record in batch:
             if record.offset >= end:
                 return
             yield record
@@ -188,7 +188,7 @@ def read_back(
     It begins near the end of the partition, and doubles the range at each further step back.
     """
     end_s = time.monotonic() + within_s
-    with Reader(settings, topic, fetch_wait_max_ms=AT_THE_END_MS) as reader:
+    with Reader(settings, topic, fetch_wait_max_ms=FETCH_WAIT_MS) as reader:
         first, last = reader.bounds(partition)
         found: list[Record] = []
         begin, size = last, LOOK_BACK
@@ -228,7 +228,7 @@ class Rereader:
         self._settings = settings
         self._topic = topic
         self._reader: Reader | None = None
-        self._at = (-1, -1)
+        self._next_place = (-1, -1)
         """Partition and offset of the consumer's next record; -1 if it has taken more than was
         returned."""
 
@@ -248,29 +248,29 @@ class Rereader:
         return records
 
     def _read(self, partition: int, first: int, end: int) -> list[Record]:
-        reader = self._placed(partition, first)
-        self._at = -1, -1
-        deadline_s = time.monotonic() + AGAIN_TIMEOUT_S
+        reader = self._reader_at(partition, first)
+        self._next_place = -1, -1
+        deadline_s = time.monotonic() + REREAD_TIMEOUT_S
         while time.monotonic() < deadline_s:
-            records = reader.read(MOMENT_S, AGAIN_AT_ONCE)
+            records = reader.read(FIRST_RECORD_S, REREAD_AT_ONCE)
             eof = reader.ends.get(partition)
             found = [each for each in records if each.offset < end]
             if found and eof is None and len(found) == len(records):
-                self._at = partition, found[-1].offset + 1
+                self._next_place = partition, found[-1].offset + 1
             if records or (eof is not None and eof >= end):
                 return found
         raise LogTrouble(
-            f"kafka: {self._topic} could not be read again within {AGAIN_TIMEOUT_S:g} s"
+            f"kafka: {self._topic} could not be read again within {REREAD_TIMEOUT_S:g} s"
         )
 
-    def _placed(self, partition: int, first: int) -> Reader:
+    def _reader_at(self, partition: int, first: int) -> Reader:
         """The reader, placed so that its next record is at offset `first`."""
         if self._reader is None:
             self._reader = Reader(
-                self._settings, self._topic, placeholders=True, fetch_wait_max_ms=AT_THE_END_MS
+                self._settings, self._topic, placeholders=True, fetch_wait_max_ms=FETCH_WAIT_MS
             )
-            self._at = -1, -1
-        if self._at != (partition, first):
+            self._next_place = -1, -1
+        if self._next_place != (partition, first):
             self._reader.start_at({partition: first})
         return self._reader
 

@@ -24,13 +24,13 @@ class Messages:
     """
 
     def __init__(
-        self, passing: Set[int], error_of: Callable[[KafkaError], Exception] = trouble_of,
+        self, ignored: Set[int], error_of: Callable[[KafkaError], Exception] = trouble_of,
         *, placeholders: bool = True,
     ) -> None:  # fmt: skip
-        """`passing`: the codes of the errors that are ignored. `error_of` translates the others,
+        """`ignored`: the codes of the errors that are ignored. `error_of` translates the others,
         and these are raised. `placeholders`: whether there are any; otherwise a batch that cannot
         be decompressed is an error."""
-        self._passing = passing
+        self._ignored = ignored
         self._error_of = error_of
         self._placeholders = placeholders
         self.ends: dict[int, int] = {}
@@ -57,7 +57,7 @@ class Messages:
                 self.ends[message.partition() or 0] = message.offset() or 0
             elif error.code() == KafkaError._BAD_COMPRESSION and self._placeholders:
                 found += self._placeholder(message, error)
-            elif error.code() not in self._passing:
+            elif error.code() not in self._ignored:
                 raise self._error_of(error)
         return found
 

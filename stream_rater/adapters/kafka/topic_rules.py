@@ -48,7 +48,7 @@ UNKNOWN = "not returned by the broker"
 """Shown in place of a value that the broker does not return."""
 
 
-class Found(NamedTuple):
+class TopicDescription(NamedTuple):
     """The description of a topic, from Kafka."""
 
     partitions: int
@@ -57,7 +57,7 @@ class Found(NamedTuple):
     configuration: Mapping[str, str]
 
 
-class Verdict(NamedTuple):
+class TopicMessages(NamedTuple):
     """The messages about the topics, one line each."""
 
     refusals: list[str]
@@ -70,21 +70,21 @@ class TopicRule(NamedTuple):
     setting: str
     must: str
     why: str
-    fits: Callable[[str], bool]
+    is_met: Callable[[str], bool]
 
 
 Rules = Mapping[str, tuple[TopicRule, ...]]
 """The rules of each topic, by its name without the prefix."""
 
 
-def wanted(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
+def topic_settings(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
     """The partitions and the configuration with which the service creates each topic.
 
     Every setting that has a rule is named, because a broker's defaults may differ.
     """
     large = {LARGEST: str(MESSAGE_BYTES)}
     rejections = {LARGEST: str(MESSAGE_BYTES + ENVELOPE_BYTES)}
-    made: dict[str, tuple[int, dict[str, str]]] = {
+    settings_by_topic: dict[str, tuple[int, dict[str, str]]] = {
         ROUND_COMPLETED: (settings.partitions, _deleted(FOR_EVER) | large),
         PERFORMANCE_ESTIMATED: (settings.shards, _deleted(str(7 * DAY_MS)) | large),
         RATING_CHANGED: (settings.shards, {POLICY: COMPACT, TIMESTAMPS: BROKERS_CLOCK} | large),
@@ -92,9 +92,9 @@ def wanted(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
         LADDERS_NOTED: (1, _deleted(FOR_EVER) | large),
     }
     if settings.replication >= MANY_COPIES:
-        for _, configuration in made.values():
+        for _, configuration in settings_by_topic.values():
             configuration[MIN_INSYNC] = "2"
-    return {settings.topic_prefix + topic: each for topic, each in made.items()}
+    return {settings.topic_prefix + topic: each for topic, each in settings_by_topic.items()}
 
 
 def _deleted(after_ms: str) -> dict[str, str]:
@@ -115,7 +115,7 @@ def _exactly(setting: str, must: str, why: str) -> TopicRule:
     return TopicRule(setting, must, why, lambda value: value == must)
 
 
-def _a_day(why: str) -> TopicRule:
+def _at_least_a_day(why: str) -> TopicRule:
     must = f"{FOR_EVER} or at least {DAY_MS} (a day)"
     return TopicRule(
         RETENTION_MS, must, why, lambda value: value == FOR_EVER or _number(value) >= DAY_MS
@@ -127,22 +127,22 @@ def _number(value: str) -> int:
     return int(value) if value.isdecimal() else -1
 
 
-ALL_OF_IT = "it is the source of truth, and `rebuild` and `verify` read all of it"
+READ_WHOLE = "it is the source of truth, and `rebuild` and `verify` read all of it"
 OUTAGE = "it must outlive the longest outage of Redis"
 DELETED_EARLY = "a worker's wrong clock would let Kafka delete records early"
 
-REFUSED: Rules = {
+REQUIRED: Rules = {
     ROUND_COMPLETED: (
         _exactly(POLICY, DELETE, "compaction keeps one round of each ladder"),
-        _exactly(RETENTION_MS, FOR_EVER, ALL_OF_IT),
-        _exactly(RETENTION_BYTES, FOR_EVER, ALL_OF_IT),
+        _exactly(RETENTION_MS, FOR_EVER, READ_WHOLE),
+        _exactly(RETENTION_BYTES, FOR_EVER, READ_WHOLE),
         _exactly(
             TIMESTAMPS, BROKERS_CLOCK, "a round's time is checked against when Kafka received it"
         ),
     ),
     PERFORMANCE_ESTIMATED: (
         _exactly(POLICY, DELETE, "parts have no key to compact by"),
-        _a_day(OUTAGE),
+        _at_least_a_day(OUTAGE),
         _exactly(RETENTION_BYTES, FOR_EVER, OUTAGE),
     ),
     RATING_CHANGED: (
@@ -150,7 +150,7 @@ REFUSED: Rules = {
     ),
     ROUND_REJECTED: (
         _exactly(POLICY, DELETE, "compaction keeps one rejection of each key"),
-        _a_day("operators need time to look at rejections"),
+        _at_least_a_day("operators need time to look at rejections"),
     ),
     LADDERS_NOTED: (
         _exactly(POLICY, DELETE, "every note counts, and compaction would remove some"),
@@ -160,7 +160,7 @@ REFUSED: Rules = {
 }
 """Rules whose violation is refused."""
 
-WARNED: Rules = {
+ADVISED: Rules = {
     PERFORMANCE_ESTIMATED: (_exactly(TIMESTAMPS, BROKERS_CLOCK, DELETED_EARLY),),
     RATING_CHANGED: (
         _exactly(
@@ -172,36 +172,38 @@ WARNED: Rules = {
 """Rules whose violation is a warning."""
 
 
-def verdict_on(settings: Settings, found: Mapping[str, Found]) -> Verdict:
+def check_rules(settings: Settings, found: Mapping[str, TopicDescription]) -> TopicMessages:
     """All messages about the topics. `found` describes each topic, by its name with the prefix."""
-    return Verdict(
+    return TopicMessages(
         [
             *_unequal(settings, found),
-            *_violations(settings, found, REFUSED, "must be"),
+            *_violations(settings, found, REQUIRED, "must be"),
             *_sizes(settings, found),
         ],
-        [*_violations(settings, found, WARNED, "should be"), *_fragile(settings, found)],
+        [*_violations(settings, found, ADVISED, "should be"), *_fragile(settings, found)],
     )
 
 
 def _violations(
     settings: Settings,
-    found: Mapping[str, Found],
+    found: Mapping[str, TopicDescription],
     rules: Rules,
     verb: str,
 ) -> Iterator[str]:
     """A message for each rule that is broken."""
-    made = wanted(settings)
+    settings_by_topic = topic_settings(settings)
     for topic, its_rules in rules.items():
         name = settings.topic_prefix + topic
-        for setting, must, why, fits in its_rules:
+        for setting, must, why, is_met in its_rules:
             value = found[name].configuration.get(setting, UNKNOWN)
-            if not fits(value):
-                command = configured(settings, name, setting, made[name][1][setting])
+            if not is_met(value):
+                command = advice_to_set(
+                    settings, name, setting, settings_by_topic[name][1][setting]
+                )
                 yield f"{name}: {setting} is {value}, {verb} {must}: {why}: {command}"
 
 
-def _unequal(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
+def _unequal(settings: Settings, found: Mapping[str, TopicDescription]) -> Iterator[str]:
     """A message if the topics with one partition for each shard differ in partitions. Kafka can
     only add partitions, so the topic with fewer gets more."""
     parts, changed = (settings.topic_prefix + t for t in (PERFORMANCE_ESTIMATED, RATING_CHANGED))
@@ -215,10 +217,10 @@ def _unequal(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
         )
 
 
-def _sizes(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
+def _sizes(settings: Settings, found: Mapping[str, TopicDescription]) -> Iterator[str]:
     """Messages about message sizes: every record that round-completed accepts must be readable, and
     every message that a worker may have to write must fit into its topic (`contract.sizes`)."""
-    rounds, parts, changed, rejected, noted = (
+    rounds, parts, changed, rejected, ladder_events = (
         settings.topic_prefix + topic
         for topic in (
             ROUND_COMPLETED, PERFORMANCE_ESTIMATED, RATING_CHANGED, ROUND_REJECTED, LADDERS_NOTED
@@ -231,20 +233,20 @@ def _sizes(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
             yield (
                 f"{name}: {LARGEST} is {value}, must be at least the {size} of {rounds}: "
                 f"a record of that topic must fit whole into this one: "
-                f"{configured(settings, name, LARGEST, str(enough))}"
+                f"{advice_to_set(settings, name, LARGEST, str(enough))}"
             )
-    for name in (parts, changed, rejected, noted):
+    for name in (parts, changed, rejected, ladder_events):
         value = size_of(found[name].configuration)
         if value < LEAST_BYTES and not (name in (parts, rejected) and value < size):
             yield (
                 f"{name}: {LARGEST} is {value}, must be at least {LEAST_BYTES}: a message that a "
                 "worker cannot write stops it: "
-                f"{configured(settings, name, LARGEST, str(MESSAGE_BYTES))}"
+                f"{advice_to_set(settings, name, LARGEST, str(MESSAGE_BYTES))}"
             )
     if size > LARGEST_ROUND_BYTES:
         yield (
             f"{rounds}: {LARGEST} is {size}, must be at most {LARGEST_ROUND_BYTES}: no more is "
-            f"read at once: {configured(settings, rounds, LARGEST, str(LARGEST_ROUND_BYTES))}"
+            f"read at once: {advice_to_set(settings, rounds, LARGEST, str(LARGEST_ROUND_BYTES))}"
         )
 
 
@@ -253,7 +255,7 @@ def size_of(configuration: Mapping[str, str]) -> int:
     return int(configuration.get(LARGEST, MESSAGE_BYTES))
 
 
-def _fragile(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
+def _fragile(settings: Settings, found: Mapping[str, TopicDescription]) -> Iterator[str]:
     """Messages about topics that have enough replicas, but count a record as written with one of
     them."""
     for name, (_, copies, configuration) in found.items():
@@ -262,21 +264,21 @@ def _fragile(settings: Settings, found: Mapping[str, Found]) -> Iterator[str]:
             yield (
                 f"{name}: {MIN_INSYNC} is {value}, should be 2: a record that only one broker has "
                 f"counts as written, and is lost with that broker: "
-                f"{configured(settings, name, MIN_INSYNC, '2')}"
+                f"{advice_to_set(settings, name, MIN_INSYNC, '2')}"
             )
 
 
-def enlarged(settings: Settings, name: str, size: int) -> str:
+def advice_to_enlarge(settings: Settings, name: str, size: int) -> str:
     """The reason why a topic rejected a message of this size, and the advice to let the topic
     accept it."""
     enough = max(MESSAGE_BYTES, size + ENVELOPE_BYTES)
     return (
         f"{name} does not take a message of {size} bytes, and nothing goes on before it does: "
-        f"{configured(settings, name, LARGEST, str(enough))}"
+        f"{advice_to_set(settings, name, LARGEST, str(enough))}"
     )
 
 
-def configured(settings: Settings, name: str, setting: str, value: str) -> str:
+def advice_to_set(settings: Settings, name: str, setting: str, value: str) -> str:
     """The advice to run the command that gives a topic's setting this value."""
     return (
         f"run `kafka-configs.sh --bootstrap-server {settings.kafka} --alter --entity-type topics "

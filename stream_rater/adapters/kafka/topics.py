@@ -20,21 +20,21 @@ from confluent_kafka import (
 from confluent_kafka.cimpl import NewTopic
 
 from stream_rater.adapters.access import (
+    CLIENT_LOGGER,
     DENIALS,
     LARGEST_RESPONSE_BYTES,
-    QUIET,
     client_options,
-    failures_named,
     raise_first,
+    translated_failures,
     trouble_of,
 )
 from stream_rater.adapters.kafka.topic_rules import (
     ENVELOPE_BYTES,
     MESSAGE_BYTES,
-    Found,
+    TopicDescription,
+    check_rules,
     size_of,
-    verdict_on,
-    wanted,
+    topic_settings,
 )
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings, origin
@@ -45,7 +45,7 @@ TIMEOUT_S = 10.0
 """The longest wait for the result of a request."""
 REQUEST_TIMEOUT_S = 5.0
 """The time-out of requests that a state machine waits for."""
-NEWS_S = 0.05
+NEW_TOPIC_PAUSE_S = 0.05
 """The pause before the service again asks a broker that does not know a new topic."""
 ABANDONED_S = 15.0
 """How long a transaction may stay open after its time-out: brokers look for such transactions every
@@ -69,7 +69,7 @@ class Topics:
     parts: str
     changed: str
     rejected: str
-    notes: str
+    ladder_events: str
     """The topic of the ladder events."""
 
     @classmethod
@@ -81,7 +81,7 @@ class Topics:
             parts=prefix + events.PERFORMANCE_ESTIMATED,
             changed=prefix + events.RATING_CHANGED,
             rejected=prefix + events.ROUND_REJECTED,
-            notes=prefix + events.LADDERS_NOTED,
+            ladder_events=prefix + events.LADDERS_NOTED,
         )
 
     @property
@@ -97,9 +97,9 @@ class Admin:
         self._settings = settings
         self._connection_error: KafkaError | None = None
         """The reason why the client could not connect, if it reported one by callback."""
-        options = client_options(settings) | {"error_cb": self._note_connection_error}
+        options = client_options(settings) | {"error_cb": self._remember_connection_error}
         try:
-            self._client = admin_api.AdminClient(options, logger=QUIET)
+            self._client = admin_api.AdminClient(options, logger=CLIENT_LOGGER)
         except KafkaException as error:
             raise BadConfiguration(f"kafka: {error.args[0].str()}") from None
         self.topics = Topics.of(settings)
@@ -112,21 +112,21 @@ class Admin:
         self.warnings: list[str] = []
         """The warnings of `check_topics`, one line each."""
 
-    def _note_connection_error(self, error: KafkaError) -> None:
+    def _remember_connection_error(self, error: KafkaError) -> None:
         if error.code() in DENIALS or error.code() == KafkaError._SSL:
             self._connection_error = error
 
     def create_topics(self) -> None:
         """Create the topics that do not exist. A service without the right to create topics needs
         them all to exist."""
-        there = self.partitions()
+        existing = self.partitions()
         new = [
             NewTopic(
                 name, num_partitions=count, replication_factor=self._settings.replication,
                 config=config,
             )
-            for name, (count, config) in wanted(self._settings).items()
-            if name not in there
+            for name, (count, config) in topic_settings(self._settings).items()
+            if name not in existing
         ]  # fmt: skip
         if not new:
             return
@@ -151,7 +151,7 @@ class Admin:
         """Wait until each partition has a leader that knows that it leads."""
         deadline_s = time.monotonic() + TIMEOUT_S
         while not self._are_led() and time.monotonic() < deadline_s:
-            time.sleep(NEWS_S)
+            time.sleep(NEW_TOPIC_PAUSE_S)
 
     def _are_led(self) -> bool:
         with suppress(LogTrouble):
@@ -160,15 +160,15 @@ class Admin:
 
     def partitions(self) -> dict[str, int]:
         """The number of partitions of each of our topics."""
-        return {name: len(known.partitions) for name, known in self._known().items()}
+        return {name: len(known.partitions) for name, known in self._our_topics().items()}
 
-    def _known(self) -> dict[str, Any]:
+    def _our_topics(self) -> dict[str, Any]:
         """The metadata of our topics. Waits for topics that this service created."""
         deadline_s = time.monotonic() + TIMEOUT_S
         while not self._created <= (known := self._listed()).keys():
             if time.monotonic() > deadline_s:
                 break
-            time.sleep(NEWS_S)
+            time.sleep(NEW_TOPIC_PAUSE_S)
         return known
 
     def _listed(self) -> dict[str, Any]:
@@ -188,14 +188,14 @@ class Admin:
                 return result_of(asked)
             except LogTrouble:
                 over = topic not in self._created or time.monotonic() > deadline_s
-                if over or not knows_no_topic(asked):
+                if over or not is_unknown_topic(asked):
                     raise
-            time.sleep(NEWS_S)
+            time.sleep(NEW_TOPIC_PAUSE_S)
 
     def _unreachable(self, error: KafkaError) -> LogTrouble | Denied:
         """The exception for a client that cannot connect, with the reason if the client reported
         one."""
-        self._client.poll(0)  # calls `_note_connection_error`
+        self._client.poll(0)  # calls `_remember_connection_error`
         reason = self._connection_error or error
         kind = Denied if reason.code() in DENIALS else LogTrouble
         why = f"kafka at {self._settings.kafka}: {reason.str()}"
@@ -205,10 +205,10 @@ class Admin:
 
     def partitions_of(self, *names: str) -> list[int]:
         """The number of partitions of these topics. Raises TopicMismatch if one does not exist."""
-        known = self._known()
-        return [len(known[name].partitions) for name in self._all_of(known, names)]
+        known = self._our_topics()
+        return [len(known[name].partitions) for name in self._checked_names(known, names)]
 
-    def _all_of(self, known: Mapping[str, Any], names: Sequence[str]) -> Sequence[str]:
+    def _checked_names(self, known: Mapping[str, Any], names: Sequence[str]) -> Sequence[str]:
         """These names. Raises TopicMismatch if Kafka does not know one of them."""
         for name in names:
             if name not in known:
@@ -220,15 +220,15 @@ class Admin:
     def check_topics(self) -> dict[str, int]:
         """The number of partitions by topic, after all rules were checked. Sets `warnings`. Raises
         TopicMismatch if a topic cannot be used."""
-        known = self._known()
+        known = self._our_topics()
         found = {
-            name: Found(
+            name: TopicDescription(
                 len(known[name].partitions), min(of for _, of in copies_of(known[name])),
                 self.configuration(name),
             )
-            for name in self._all_of(known, self.topics.names)
+            for name in self._checked_names(known, self.topics.names)
         }  # fmt: skip
-        refusals, self.warnings = verdict_on(self._settings, found)
+        refusals, self.warnings = check_rules(self._settings, found)
         if refusals:
             first, *others = refusals
             more = f" ({len(others)} more refusals follow)" if others else ""
@@ -252,7 +252,7 @@ class Admin:
     def copies(self, topic: str) -> list[tuple[int, int]]:
         """For each partition of an existing topic, the number of in-sync replicas and of all
         replicas."""
-        return copies_of(self._known()[topic])
+        return copies_of(self._our_topics()[topic])
 
     def topic_id(self, topic: str) -> str:
         """The id of a topic, which differs from that of a deleted topic of the same name."""
@@ -344,7 +344,7 @@ class Admin:
         ends = [TopicPartition(topic, p, offset) for p, offset in offsets.items()]
         if not ends:
             return
-        with failures_named():
+        with translated_failures():
             done = self._reader(group).commit(offsets=ends, asynchronous=False)
         raise_first(done or ())
 
@@ -353,7 +353,7 @@ class Admin:
             name = self._settings.topic_prefix + group
             options = client_options(self._settings)
             options |= {"group.id": name, "isolation.level": "read_committed"}
-            self._readers[group] = Consumer(options, logger=QUIET)
+            self._readers[group] = Consumer(options, logger=CLIENT_LOGGER)
         return self._readers[group]
 
     def behind(self, group: str, topic: str, partitions: int) -> int:
@@ -408,7 +408,7 @@ def result_of(future: "Future[Any]") -> Any:
         raise LogTrouble(f"kafka: no answer within {TIMEOUT_S:g} s") from None
 
 
-def knows_no_topic(asked: "Future[Any]") -> bool:
+def is_unknown_topic(asked: "Future[Any]") -> bool:
     """Whether a broker answered that the topic does not exist."""
     error = asked.exception() if asked.done() else None
     return (

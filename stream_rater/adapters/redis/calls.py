@@ -16,20 +16,20 @@ from stream_rater.adapters.redis.client import (
     FAILURES,
     Client,
     cause_of,
-    find_again,
     is_cluster,
+    rediscover,
 )
 from stream_rater.adapters.redis.connection import Connection, Dialer
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import StoreTrouble
 
-MUCH_BYTES = 2**16
+SEND_BYTES = 2**16
 """Commands are sent once this many bytes are buffered."""
 
-ELSEWHERE = (redis.ConnectionError, redis.TimeoutError, AskError, ClusterDownError)
+SLOT_ERRORS = (redis.ConnectionError, redis.TimeoutError, AskError, ClusterDownError)
 """Errors after which a cluster's slot may be on another node."""
 
-Place = tuple[str, int] | None
+Node = tuple[str, int] | None
 """Host and port of a cluster's node; None: the only server."""
 
 
@@ -67,7 +67,7 @@ class Caller:
         """Makes no request."""
         self._client = client
         self._dialer = Dialer(settings)
-        self._idle: defaultdict[Place, list[Connection]] = defaultdict(list)
+        self._idle: defaultdict[Node, list[Connection]] = defaultdict(list)
 
     def call(
         self, function: str, calls: Iterable[Call], meanwhile: Callable[[], None] = nothing
@@ -77,36 +77,36 @@ class Caller:
 
         Raises StoreTrouble if a cluster's slot has moved; the next call knows its new place.
         """
-        with self._slots_known(), _Connections(self._taken) as connections:
+        with self._refreshing_slots(), _Connections(self._borrowed) as connections:
             asked = []
             for call in calls:
-                connection = connections.to(self._place_of(call.key))
-                connections.buffer(connection, _called(function, call))
+                connection = connections.to(self._node_of(call.key))
+                connections.buffer(connection, _encode_call(function, call))
                 asked.append(connection)
             connections.send()
             meanwhile()
             return [next(connection.replies(1)) for connection in asked]
 
-    def at_one_instant(self, batches: Iterable[CallBatch]) -> list[list[Any]]:
+    def call_batches(self, batches: Iterable[CallBatch]) -> list[list[Any]]:
         """Run each batch atomically, all of them in one round trip to each server. Returns the
         replies of each batch.
 
         Raises StoreTrouble if a cluster's slot has moved; the next call knows its new place.
         """
-        with self._slots_known(), _Connections(self._taken) as connections:
+        with self._refreshing_slots(), _Connections(self._borrowed) as connections:
             asked = []
             for batch in batches:
-                connection = connections.to(self._place_of(batch.key))
-                connections.buffer(connection, _packed(batch))
+                connection = connections.to(self._node_of(batch.key))
+                connections.buffer(connection, _encode_batch(batch))
                 asked.append((connection, batch.commands))
             connections.send()
             return [_replies(connection, commands) for connection, commands in asked]
 
-    def find_again(self) -> None:
+    def rediscover(self) -> None:
         """Look the servers up again: after a failover, the same name may lead to another
         server."""
         self.close()
-        find_again(self._client)
+        rediscover(self._client)
 
     def close(self) -> None:
         """Close the connections. The next call opens others."""
@@ -114,22 +114,22 @@ class Caller:
             while connections:
                 connections.pop().close()
 
-    def _place_of(self, key: str) -> Place:
+    def _node_of(self, key: str) -> Node:
         if not is_cluster(self._client):
             return None
         node = self._client.get_node_from_key(key)
         return node.host, node.port
 
     @contextmanager
-    def _taken(self, place: Place) -> Iterator[Connection]:
+    def _borrowed(self, node: Node) -> Iterator[Connection]:
         """Take a connection. After a failure it is closed, because late replies may follow."""
-        idle = self._idle[place]
+        idle = self._idle[node]
         connection = idle.pop() if idle else None
         if connection is not None and not connection.is_quiet():  # closed by the server, perhaps
             connection.close()
             connection = None
         if connection is None:
-            connection = self._dialer.connect(*(place or (None, None)))
+            connection = self._dialer.connect(*(node or (None, None)))
         try:
             yield connection
         except BaseException:
@@ -138,16 +138,16 @@ class Caller:
         idle.append(connection)
 
     @contextmanager
-    def _slots_known(self) -> Iterator[None]:
+    def _refreshing_slots(self) -> Iterator[None]:
         """Convert a failure that a moved slot may have caused into StoreTrouble, and look the slots
         up again."""
         try:
             yield
-        except ELSEWHERE as error:
+        except SLOT_ERRORS as error:
             if not is_cluster(self._client) or isinstance(error, redis.AuthenticationError):
                 raise
             with suppress(*FAILURES):
-                self.find_again()
+                self.rediscover()
             moved = "a slot moved: " if isinstance(error, AskError) else ""
             raise StoreTrouble(f"redis: {moved}{error}", cause_of(error)) from None
 
@@ -155,17 +155,17 @@ class Caller:
 class _Connections(ExitStack):
     """One connection to each server that is asked, kept until the end of the block."""
 
-    def __init__(self, taken: Callable[[Place], Any]) -> None:
+    def __init__(self, borrowed: Callable[[Node], Any]) -> None:
         super().__init__()
-        self._taken = taken
-        self._connections: dict[Place, Connection] = {}
+        self._borrowed = borrowed
+        self._connections: dict[Node, Connection] = {}
         self._unsent: dict[Connection, bytearray] = {}
 
-    def to(self, place: Place) -> Connection:
+    def to(self, node: Node) -> Connection:
         """The connection to a server."""
-        if place not in self._connections:
-            self._connections[place] = self.enter_context(self._taken(place))
-        return self._connections[place]
+        if node not in self._connections:
+            self._connections[node] = self.enter_context(self._borrowed(node))
+        return self._connections[node]
 
     def buffer(self, connection: Connection, pieces: Iterable[bytes]) -> None:
         """Buffer bytes for a connection, and send them once there are many. Each system call may
@@ -173,7 +173,7 @@ class _Connections(ExitStack):
         unsent = self._unsent.setdefault(connection, bytearray())
         for piece in pieces:
             unsent += piece
-        if len(unsent) >= MUCH_BYTES:
+        if len(unsent) >= SEND_BYTES:
             del self._unsent[connection]
             connection.send(unsent)
 
@@ -187,11 +187,11 @@ class _Connections(ExitStack):
 # --- encoding ------------------------------------------------------------------------------------
 
 
-def _called(function: str, call: Call) -> tuple[bytes, ...]:
+def _encode_call(function: str, call: Call) -> tuple[bytes, ...]:
     """Encode a call as a command."""
     words = 3 + call.declared + len(call.arguments)
     opening = bulk("FCALL", function, str(call.declared))
-    return of_words(words, opening), call.keys, *map(_bulk, call.arguments)
+    return encode_command(words, opening), call.keys, *map(_bulk, call.arguments)
 
 
 def bulk(*words: str) -> bytes:
@@ -203,15 +203,15 @@ def _bulk(word: bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(word), word)
 
 
-def of_words(count: int, *words: bytes) -> bytes:
+def encode_command(count: int, *words: bytes) -> bytes:
     """Encode a command of `count` words, which the given bulk strings hold."""
     return b"*%d\r\n%b" % (count, b"".join(words))
 
 
-MULTI, EXEC = of_words(1, bulk("MULTI")), of_words(1, bulk("EXEC"))
+MULTI, EXEC = encode_command(1, bulk("MULTI")), encode_command(1, bulk("EXEC"))
 
 
-def _packed(batch: CallBatch) -> tuple[bytes, ...]:
+def _encode_batch(batch: CallBatch) -> tuple[bytes, ...]:
     """The commands of a batch, in a transaction if there are several."""
     return batch.data if batch.commands == 1 else (MULTI, *batch.data, EXEC)
 

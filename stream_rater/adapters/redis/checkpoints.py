@@ -34,34 +34,34 @@ class RedisCheckpoints:
     def heads(self, ladder: str) -> Mapping[str, bytes]:
         """The heads of a ladder's checkpoints, by name; none if they cannot be read."""
         stored: dict[bytes, bytes] = {}
-        with self._failures_reported():
+        with self._reporting_failures():
             stored = self._call(self._client.hgetall, checkpoints_key(ladder))
         return {name.decode(): head for name, head in stored.items()}
 
     def read(self, ladder: str, name: str, number: int) -> bytes | None:
         """A piece; None if it is not there, or cannot be read."""
         piece: bytes | None = None
-        with self._failures_reported():
+        with self._reporting_failures():
             piece = self._call(self._client.get, checkpoint_piece_key(ladder, name, number))
         return piece
 
     def write(self, ladder: str, name: str, number: int, data: bytes) -> bool:
         """Write a piece. Returns whether the write certainly succeeded."""
-        with self._failures_reported():
+        with self._reporting_failures():
             self._call(self._client.set, checkpoint_piece_key(ladder, name, number), data)
             return True
         return False
 
     def keep(self, ladder: str, name: str, head: bytes) -> bool:
         """Write a head. Returns whether the write certainly succeeded."""
-        with self._failures_reported():
+        with self._reporting_failures():
             self._call(self._client.hset, checkpoints_key(ladder), name, head)
             return True
         return False
 
     def drop(self, ladder: str, name: str, pieces: int) -> bool:
         """Delete a checkpoint with this many pieces. Returns whether that certainly succeeded."""
-        with self._failures_reported():
+        with self._reporting_failures():
             for number in range(pieces):
                 self._call(self._client.unlink, checkpoint_piece_key(ladder, name, number))
             self._call(self._client.hdel, checkpoints_key(ladder), name)
@@ -76,7 +76,7 @@ class RedisCheckpoints:
                 self._call(self._client.unlink, key)
 
     @contextmanager
-    def _failures_reported(self) -> Iterator[None]:
+    def _reporting_failures(self) -> Iterator[None]:
         try:
             yield
         except StoreTrouble as trouble:

@@ -49,7 +49,7 @@ def connect(settings: Settings) -> Client:
     A cluster client asks for the slots at once. It raises StoreTrouble if no node answers, and
     Denied if the user may not ask.
     """
-    with named_addresses(settings) as (address, others):
+    with parsed_addresses(settings) as (address, others):
         options = client_options(settings, address) | {"retry": Retry(NoBackoff(), 0)}
         if settings.redis_cluster:
             return _cluster(address, others, options)
@@ -57,7 +57,7 @@ def connect(settings: Settings) -> Client:
 
 
 @contextmanager
-def named_addresses(settings: Settings) -> Iterator[tuple[str, list[str]]]:
+def parsed_addresses(settings: Settings) -> Iterator[tuple[str, list[str]]]:
     """The URL of the first address, and the other addresses as `host:port`. A ValueError in the
     block is about the addresses, and is raised as BadConfiguration."""
     first, *others = settings.redis.split(",")
@@ -134,7 +134,7 @@ DENIALS = (
 end of a transaction that could not begin without the right."""
 
 
-REFUSALS = "NOPERM ", "NOAUTH ", "WRONGPASS "
+DENIAL_PREFIXES = "NOPERM ", "NOAUTH ", "WRONGPASS "
 """How Redis' own error begins; redis-py has classes for them, hiredis has not."""
 
 
@@ -173,7 +173,7 @@ def is_denial(error: Exception) -> bool:
 
 def is_denial_text(text: str) -> bool:
     """Whether the text of an error, as Redis sent it, means that a user lacks a right."""
-    return text.startswith(REFUSALS) or any(each in text for each in DENIALS)
+    return text.startswith(DENIAL_PREFIXES) or any(each in text for each in DENIALS)
 
 
 def cause_of(error: BaseException) -> Cause:
@@ -191,7 +191,7 @@ ENDS_OF_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
 @contextmanager
-def failures_named() -> Iterator[None]:
+def translated_failures() -> Iterator[None]:
     """Convert a client's errors into Denied and StoreTrouble."""
     try:
         yield
@@ -211,7 +211,7 @@ def executed(transaction: Any) -> bool:
     return True
 
 
-def find_again(client: Client) -> None:
+def rediscover(client: Client) -> None:
     """Look the servers up again: after a failover, the same name may lead to another server."""
     if is_cluster(client):
         client.nodes_manager.initialize()

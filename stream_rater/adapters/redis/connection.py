@@ -25,10 +25,10 @@ from stream_rater.adapters.redis.client import (
     TIMEOUT_S,
     client_options,
     error_of,
-    failures_named,
     is_denial_text,
-    named_addresses,
     nodes_of,
+    parsed_addresses,
+    translated_failures,
 )
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
@@ -44,7 +44,7 @@ class Dialer:
     BadConfiguration if they are invalid."""
 
     def __init__(self, settings: Settings) -> None:
-        with named_addresses(settings) as (address, _):
+        with parsed_addresses(settings) as (address, _):
             pool: Any = ConnectionPool.from_url(address, **client_options(settings, address))
         self._kind, self._options = pool.connection_class, pool.connection_kwargs
 
@@ -59,7 +59,7 @@ class Dialer:
         options = self.options()
         connection = Connection(options, host, port)
         try:
-            for words in greetings(options):
+            for words in login_commands(options):
                 connection.send(hiredis.pack_command(words))
                 next(connection.replies(1))
         except BaseException:
@@ -68,7 +68,7 @@ class Dialer:
         return connection
 
 
-def greetings(options: Any) -> Iterator[tuple[Any, ...]]:
+def login_commands(options: Any) -> Iterator[tuple[Any, ...]]:
     """The commands that a connection begins with: they choose the user and the database."""
     if options.password or options.username:
         user = [options.username] if options.username else []
@@ -172,7 +172,7 @@ def _connected(options: Any, host: str, port: int) -> socket.socket:
 # --- for an event loop ---------------------------------------------------------------------------
 
 
-class Asked(Protocol):
+class AsyncClient(Protocol):
     """Sends commands that read, on one event loop."""
 
     async def ask(self, *command: Any) -> Any:
@@ -182,12 +182,12 @@ class Asked(Protocol):
         """Close the connections."""
 
 
-def asked(settings: Settings) -> Asked:
+def async_client(settings: Settings) -> AsyncClient:
     """A client for the servers of these settings. Makes no request. Raises BadConfiguration."""
     return _Cluster(settings) if settings.redis_cluster else _Server(settings)
 
 
-class _Line(asyncio.Protocol):
+class _AsyncConnection(asyncio.Protocol):
     """A connection to a server on an event loop. Replies belong to the commands in their order."""
 
     def __init__(self) -> None:
@@ -253,56 +253,56 @@ class _Server:
 
     def __init__(self, settings: Settings) -> None:
         self._dialer = Dialer(settings)
-        self._line: _Line | None = None
+        self._connection: _AsyncConnection | None = None
         self._connecting = asyncio.Lock()
 
     async def ask(self, *command: Any) -> Any:
-        line = self._line
-        if line is None or not line.open:
-            line = await self._connected()
-        reply = await line.ask(*command)
+        connection = self._connection
+        if connection is None or not connection.open:
+            connection = await self._connected()
+        reply = await connection.ask(*command)
         if isinstance(reply, hiredis.HiredisError):
-            raise _named(reply)
+            raise _translated(reply)
         return reply
 
     async def close(self) -> None:
-        if self._line is not None and self._line.open:
-            self._line.close()
+        if self._connection is not None and self._connection.open:
+            self._connection.close()
 
-    async def _connected(self) -> _Line:
+    async def _connected(self) -> _AsyncConnection:
         async with self._connecting:
-            if self._line is None or not self._line.open:
+            if self._connection is None or not self._connection.open:
                 try:
                     async with asyncio.timeout(TIMEOUT_S):
-                        self._line = await self._connect()
+                        self._connection = await self._connect()
                 except TimeoutError:
                     raise StoreTrouble(f"redis: no answer within {TIMEOUT_S:g} s") from None
                 except OSError as error:
                     raise StoreTrouble(f"redis: {error}") from None
-            return self._line
+            return self._connection
 
-    async def _connect(self) -> _Line:
+    async def _connect(self) -> _AsyncConnection:
         """Open a connection as the user of the settings, to their database."""
         options, loop = self._dialer.options(), asyncio.get_running_loop()
         if path := getattr(options, "path", None):
-            _, line = await loop.create_unix_connection(_Line, path)
+            _, connection = await loop.create_unix_connection(_AsyncConnection, path)
         else:
-            _, line = await loop.create_connection(
-                _Line, options.host, options.port, ssl=tls_of(options)
+            _, connection = await loop.create_connection(
+                _AsyncConnection, options.host, options.port, ssl=tls_of(options)
             )
-        for words in greetings(options):
-            reply = await line.ask(*words)
+        for words in login_commands(options):
+            reply = await connection.ask(*words)
             if isinstance(reply, hiredis.HiredisError):
-                line.close()
-                raise _named(reply)
-        return line
+                connection.close()
+                raise _translated(reply)
+        return connection
 
 
 class _Cluster:
     """A client of a Redis Cluster."""
 
     def __init__(self, settings: Settings) -> None:
-        with named_addresses(settings) as (address, others):
+        with parsed_addresses(settings) as (address, others):
             self._client: Any = RedisCluster.from_url(
                 address, startup_nodes=nodes_of(others, ClusterNode),
                 require_full_coverage=False, retry=Retry(NoBackoff(), 0),
@@ -310,12 +310,12 @@ class _Cluster:
             )  # fmt: skip
 
     async def ask(self, *command: Any) -> Any:
-        with failures_named():
+        with translated_failures():
             return await self._client.execute_command(*command)
 
     async def close(self) -> None:
         await self._client.aclose()
 
 
-def _named(error: Exception) -> StoreTrouble | Denied:
+def _translated(error: Exception) -> StoreTrouble | Denied:
     return (Denied if is_denial_text(str(error)) else StoreTrouble)(f"redis: {error}")

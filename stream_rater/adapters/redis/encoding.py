@@ -79,7 +79,7 @@ class Grouped(NamedTuple):
     """Where each group ends, in that order."""
 
 
-def _grouped(players: PlayerColumn, buckets: int) -> Grouped:
+def _group(players: PlayerColumn, buckets: int) -> Grouped:
     names = players.names
     bucket = _buckets(names.data, names.starts, names.ends, buckets, _CRC)
     order = np.lexsort((bucket, players.ladder))
@@ -118,7 +118,7 @@ def _put_length(out: Bytes, at: int, size: int) -> int:
 
 
 @kernel
-def _room(grouped: Grouped, prefix: Bytes, starts: Ints, ends: Ints, at_most: int) -> int:
+def _size_bound(grouped: Grouped, prefix: Bytes, starts: Ints, ends: Ints, at_most: int) -> int:
     """An upper bound of the bytes of the groups' keys, each with `at_most` more bytes."""
     size = len(grouped.ends) * (len(prefix) + 1 + DIGITS + at_most)
     first = 0
@@ -135,8 +135,8 @@ def _read(
     names: Bytes, name_starts: Ints, name_ends: Ints, command: Bytes, end: Bytes,
 ) -> Bytes:  # fmt: skip
     """Encode an HMGET for each group."""
-    beside = len(command) + 2 * (1 + DIGITS) + 3 * len(end)
-    size = _room(grouped, prefix, ladder_starts, ladder_ends, beside)
+    other_bytes = len(command) + 2 * (1 + DIGITS) + 3 * len(end)
+    size = _size_bound(grouped, prefix, ladder_starts, ladder_ends, other_bytes)
     for i in range(len(name_ends)):
         size += 1 + DIGITS + 2 * len(end) + name_ends[i] - name_starts[i]
     out, key = np.empty(size, np.uint8), np.empty(size, np.uint8)
@@ -163,11 +163,11 @@ def _write(
 ) -> tuple[Bytes, Bytes]:  # fmt: skip
     """Encode the key of each group, and for each group the number of its players, then the field
     and the value of each player."""
-    room = _room(grouped, prefix, ladder_starts, ladder_ends, 1 + DIGITS + 2 * len(end))
+    bound = _size_bound(grouped, prefix, ladder_starts, ladder_ends, 1 + DIGITS + 2 * len(end))
     size = LENGTH * len(grouped.ends)
     for i in range(len(name_ends)):
         size += 2 * LENGTH + name_ends[i] - name_starts[i] + value_ends[i] - value_starts[i]
-    keys, key, out = np.empty(room, np.uint8), np.empty(room, np.uint8), np.empty(size, np.uint8)
+    keys, key, out = np.empty(bound, np.uint8), np.empty(bound, np.uint8), np.empty(size, np.uint8)
     keys_end = at = first = 0
     for group_end in grouped.ends:
         k = grouped.ladder[first]
@@ -185,7 +185,7 @@ def _write(
     return keys[:keys_end], out[:at]
 
 
-class Reads(NamedTuple):
+class EncodedReads(NamedTuple):
     """Encoded commands that read beliefs."""
 
     data: bytes
@@ -195,22 +195,22 @@ class Reads(NamedTuple):
     """(n,) the index of the player of each value, command by command."""
 
 
-_NOTHING = Reads(b"", 0, np.empty(0, np.int64))
+_NOTHING = EncodedReads(b"", 0, np.empty(0, np.int64))
 
 
-def reads(shard: int, players: PlayerColumn, buckets: int) -> Reads:
+def encode_reads(shard: int, players: PlayerColumn, buckets: int) -> EncodedReads:
     """The commands that read the beliefs of these players of one shard."""
     if not players:
         return _NOTHING
-    names, ladders, grouped = players.names, players.ladders.escaped, _grouped(players, buckets)
+    names, ladders, grouped = players.names, players.ladders.escaped, _group(players, buckets)
     data = _read(
         grouped, _prefix(shard), ladders.data, ladders.starts, ladders.ends,
         names.data, names.starts, names.ends, _HMGET, _END,
     )  # fmt: skip
-    return Reads(data.tobytes(), len(grouped.ends), grouped.order)
+    return EncodedReads(data.tobytes(), len(grouped.ends), grouped.order)
 
 
-class Writes(NamedTuple):
+class EncodedWrites(NamedTuple):
     """The arguments with which the Redis Function writes beliefs."""
 
     hashes: int
@@ -221,15 +221,15 @@ class Writes(NamedTuple):
     """The beliefs of each key, in the order of the keys."""
 
 
-def writes(shard: int, beliefs: BeliefColumn, buckets: int) -> Writes:
+def encode_writes(shard: int, beliefs: BeliefColumn, buckets: int) -> EncodedWrites:
     """The arguments that write these beliefs of one shard."""
     players, values = beliefs.players, beliefs.records
-    names, ladders, grouped = players.names, players.ladders.escaped, _grouped(players, buckets)
+    names, ladders, grouped = players.names, players.ladders.escaped, _group(players, buckets)
     keys, packed = _write(
         grouped, _prefix(shard), ladders.data, ladders.starts, ladders.ends,
         names.data, names.starts, names.ends, values.data, values.starts, values.ends, _END,
     )  # fmt: skip
-    return Writes(len(grouped.ends), keys.tobytes(), packed.tobytes())
+    return EncodedWrites(len(grouped.ends), keys.tobytes(), packed.tobytes())
 
 
 def _prefix(shard: int) -> Bytes:

@@ -28,7 +28,7 @@ WINDOW = "duplicate_window"
 """Field of the layout: the duplicate window by which rounds are validated."""
 OF_THE_ROUNDS = frozenset({"partitions", "topic"})
 """The fields about `round-completed`, whose offsets order the rounds of each ladder."""
-WAY_OUT = "restore the setting, or stop all workers and run `stream-rater rebuild --replace`"
+REMEDY = "restore the setting, or stop all workers and run `stream-rater rebuild --replace`"
 NO_WAY_BACK = (
     "offsets no longer order the rounds. Begin with another topic_prefix and an empty database, "
     "and submit the rounds again"
@@ -50,7 +50,7 @@ class LayoutMismatch(Exception):
 def _cure(name: str) -> str:
     """The remedy if this field of the layout differs."""
     if name not in OF_THE_ROUNDS:
-        return WAY_OUT
+        return REMEDY
     return f"{ERASED}{NO_WAY_BACK}" if name == "topic" else NO_WAY_BACK
 
 
@@ -81,7 +81,7 @@ class StoreMetadata:
                     f"{value}: {_cure(name)}"
                 )
 
-    def check_held(self, layout: Mapping[str, str]) -> None:
+    def check_stored(self, layout: Mapping[str, str]) -> None:
         """Raise LayoutMismatch unless workers have stored this layout. Writes nothing."""
         names = [REBUILDING, *layout]
         found: Any = self._guard(partial(self._client.hmget, LAYOUT_KEY, names))

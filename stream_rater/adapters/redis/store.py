@@ -22,8 +22,8 @@ from stream_rater.adapters.redis.calls import (
     CallBatch,
     Caller,
     bulk,
+    encode_command,
     nothing,
-    of_words,
 )
 from stream_rater.adapters.redis.checkpoints import RedisCheckpoints
 from stream_rater.adapters.redis.checks import check
@@ -35,7 +35,7 @@ from stream_rater.adapters.redis.client import (
     is_denial,
     servers,
 )
-from stream_rater.adapters.redis.encoding import reads, writes
+from stream_rater.adapters.redis.encoding import encode_reads, encode_writes
 from stream_rater.adapters.redis.keys import belief_key, ladder_of, position_key
 from stream_rater.adapters.redis.metadata import LayoutMismatch, StoreMetadata
 from stream_rater.columns.arrays import Ints
@@ -132,7 +132,7 @@ def _tail(position: Position) -> bytes:
 @cache
 def _read_position(shard: int) -> bytes:
     """The encoded command that reads a shard's position."""
-    return of_words(2 + len(POSITION), bulk("HMGET", position_key(shard), *POSITION))
+    return encode_command(2 + len(POSITION), bulk("HMGET", position_key(shard), *POSITION))
 
 
 def _headers(records: Sequence[bytes | None]) -> bytes:
@@ -198,12 +198,12 @@ class RedisStore:
         self, players: Mapping[int, PlayerColumn]
     ) -> dict[int, tuple[Position, list[bytes | None]]]:
         """The position and the players' records of each shard, read atomically for each shard."""
-        asked = [reads(shard, wanted, self._buckets) for shard, wanted in players.items()]
+        asked = [encode_reads(shard, wanted, self._buckets) for shard, wanted in players.items()]
         batches = [
             CallBatch(position_key(shard), (_read_position(shard), each.data), 1 + each.commands)
             for shard, each in zip(players, asked, strict=True)
         ]
-        replies = self._guard(lambda: self._caller.at_one_instant(batches))
+        replies = self._guard(lambda: self._caller.call_batches(batches))
         return {
             shard: (_position(position), _in_order(each.order, values))
             for shard, each, (position, *values) in zip(players, asked, replies, strict=True)
@@ -221,8 +221,10 @@ class RedisStore:
 
     def _call(self, shard: int, application: Application) -> Call:
         """A call of the function: every key that it touches, declared, and the arguments."""
-        position, packed = application.position, writes(shard, application.beliefs, self._buckets)
+        position, beliefs = application.position, application.beliefs
+        packed = encode_writes(shard, beliefs, self._buckets)
         key = position_key(shard)
+        # ARGV of functions.lua: 1 start, 2 applied, 3 fresh, 4 beliefs, 5 epoch, 6 absent, 7 tail.
         return Call(
             key,
             1 + packed.hashes,
@@ -255,7 +257,7 @@ class RedisStore:
             if "Function not found" in str(error):
                 self._guard(self._load_functions)
             if isinstance(error, redis.ReadOnlyError):
-                self._guard(self._caller.find_again)
+                self._guard(self._caller.rediscover)
             where = f" {self._origin}" if NO_CONNECTION in str(error) else ""
             raise StoreTrouble(f"{_reason(error)}{where}", cause_of(error)) from None
 
@@ -272,8 +274,8 @@ class RedisStore:
         StoreTrouble or Denied."""
         for server in self._guard(lambda: servers(self._client)):
             batches = _beliefs_on(server)
-            while (some := self._guard(partial(next, batches, None))) is not None:
-                yield some
+            while (batch := self._guard(partial(next, batches, None))) is not None:
+                yield batch
 
     def close(self) -> None:
         """Close the connections."""

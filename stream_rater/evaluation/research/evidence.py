@@ -22,7 +22,7 @@ from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.alike import Counted, counted, draws_of
 from stream_rater.evaluation.bootstrap import Difference, difference
 from stream_rater.evaluation.comparison import outcomes_alike
-from stream_rater.evaluation.contestants import Ours
+from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.evaluation import MOST_SIDES, Outcome, evaluate, trained
 from stream_rater.evaluation.fits import Fit
 from stream_rater.evaluation.research import farming, synthetic
@@ -137,7 +137,7 @@ class Tuned(NamedTuple):
 def tuned(data: DataSet, system: str, trials: int, workers: int) -> Tuned:
     """Tune a system on the first part of a data set. Raises MissingExtra without SciPy."""
     first = before(data.sessions, trained(data.rounds, TRAIN))
-    problem = Fit(Ours(system), first, MEASURE)
+    problem = Fit(OwnSystem(system), first, MEASURE)
     point = search(problem, trials, workers)
     return Tuned(problem.config(point), at_ends(problem.space, point))
 

@@ -54,7 +54,7 @@ def accuracy(entries: Sequence[Entry], *, beside_paper: bool) -> list[str]:
     has the paper's figures, too."""
     rows, parameters, of = [], [], dict[str, str]()
     for entry in entries:
-        of[entry.data] = entry.of.told()
+        of[entry.data] = entry.of.sentence()
         gap = "–"
         if entry.against is not None:
             d = entry.against
@@ -76,7 +76,7 @@ def accuracy(entries: Sequence[Entry], *, beside_paper: bool) -> list[str]:
         "A parameter that ended at an end of its range may have followed the noise of a short "
         "first part: do not trust that row.", "",
         CHOSEN, "",
-        *(f"- {data}: {told}." for data, told in of.items()), "",
+        *(f"- {data}: {sentence}." for data, sentence in of.items()), "",
         *table(["data", "system", "at an end of its range", "pair inversion %", "difference",
                 "rank deviation %", "Kendall tau", "log loss", "Brier",
                 *(["paper"] if beside_paper else [])], rows),

@@ -23,12 +23,12 @@ FEW = 30
 
 def notes(effort: Effort, absent: Sequence[str]) -> list[str]:
     """What was bounded, and which peers are not installed."""
-    told = [f"{effort.trials} configurations were tried for each system and aim."]
+    sentences = [f"{effort.trials} configurations were tried for each system and aim."]
     if effort.rounds is not None:
-        told.append(f"Of each file, the first {effort.rounds:,} rounds at most were read.")
+        sentences.append(f"Of each file, the first {effort.rounds:,} rounds at most were read.")
     if absent:
-        told.append(f"Not installed, and left out: {', '.join(absent)}.")
-    return told
+        sentences.append(f"Not installed, and left out: {', '.join(absent)}.")
+    return sentences
 
 
 def _few(results: Sequence[Result]) -> list[str]:
@@ -127,7 +127,7 @@ def verdict_counts(results: Sequence[Result]) -> dict[str, Counter[str]]:
 def counts(results: Sequence[Result]) -> list[str]:
     """Each of ours as the one for all games."""
     rows = [
-        [system, *(str(count[told]) for told in VERDICTS)]
+        [system, *(str(count[verdict]) for verdict in VERDICTS)]
         for system, count in verdict_counts(results).items()
     ]
     return [

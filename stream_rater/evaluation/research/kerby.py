@@ -116,7 +116,7 @@ def column(name: str, rounds: Sequence[Session], say: Callable[[str], None]) -> 
     taus, pairs = dict[str, float | None](), 0
     for method, each in METHODS.items():
         say(f"{name}: {method}")
-        scores = evaluate(rounds, each.config, most_sides=0, draws=False, shown=True).scores
+        scores = evaluate(rounds, each.config, most_sides=0, draws=False, by_display=True).scores
         taus[method] = averages(scores)["kendall_tau"]
         pairs = int(scores[:, FIELDS.index("pairs")].sum())
     return Column(name, sum(len(each.rounds) for each in rounds), pairs, taus)

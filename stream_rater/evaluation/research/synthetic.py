@@ -60,7 +60,7 @@ def session(rows: Ints, players: int, number: int) -> Session:
         time=np.array([BEGIN_S + number * DAY_S]),
         weight=np.ones(1),
         ceiling=np.full(1, np.inf),
-        rule=np.zeros(1, np.int64),
+        config_index=np.zeros(1, np.int64),
         unknown=np.zeros(1, np.bool_),
         entries=size,
         sizes=size,

@@ -13,11 +13,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.ports import Effect, Handler, Noted, NotedCorrection, R_co
+from stream_rater.pipeline.ports import (
+    CorrectionsByLadder,
+    Effect,
+    Handler,
+    R_co,
+    RecordedCorrection,
+)
 
 __all__ = [
-    "Checkpoints", "DropCheckpoint", "KeepCheckpoint", "NoteCorrections", "Noted",
-    "NotedCorrection", "NotedCorrections", "ReadAgain", "ReadPiece", "WritePiece",
+    "Checkpoints",
+    "CorrectionsByLadder",
+    "DropCheckpoint",
+    "KeepCheckpoint",
+    "NoteCorrections",
+    "NotedCorrections",
+    "ReadAgain",
+    "ReadPiece",
+    "RecordedCorrection",
+    "WritePiece",
 ]  # fmt: skip
 
 
@@ -26,14 +40,14 @@ class NoteCorrections(Effect[None]):
     """Write the ladder events of corrections. They are in `ladders-noted` when this returns. An
     event that exists already stays as it is."""
 
-    noted: Noted
+    corrections: CorrectionsByLadder
 
     def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.note_corrections(self.noted)
+        return handler.note_corrections(self.corrections)
 
 
 @dataclass(frozen=True, slots=True)
-class NotedCorrections(Effect[Noted]):
+class NotedCorrections(Effect[CorrectionsByLadder]):
     """Read all ladder events of corrections that exist now."""
 
     def perform(self, handler: Handler[R_co]) -> R_co:

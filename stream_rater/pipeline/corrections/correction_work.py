@@ -16,22 +16,22 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.corrections import CorrectionsApplied, name_of
 from stream_rater.contract.sizes import MOST_BYTES
-from stream_rater.pipeline.corrections.ahead import Queue
-from stream_rater.pipeline.corrections.correction_job import Corrected, CorrectionJob
-from stream_rater.pipeline.corrections.correction_judge import Refusals
-from stream_rater.pipeline.corrections.correction_ports import NoteCorrections, NotedCorrection
-from stream_rater.pipeline.corrections.edits_in_force import LadderEdits, note_of
+from stream_rater.pipeline.corrections.correction_job import ChangedPlayers, CorrectionJob
+from stream_rater.pipeline.corrections.correction_ports import NoteCorrections, RecordedCorrection
+from stream_rater.pipeline.corrections.correction_validator import Rejections
+from stream_rater.pipeline.corrections.edits_in_force import LadderEdits, recorded_correction
 from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
+from stream_rater.pipeline.corrections.lookahead import CorrectionQueue
 from stream_rater.pipeline.estimator.estimation import part_ends
-from stream_rater.pipeline.parts import corrections as parts_
-from stream_rater.pipeline.parts.corrections import CorrectionPart
+from stream_rater.pipeline.parts import correction_parts
+from stream_rater.pipeline.parts.correction_parts import CorrectionPart
 from stream_rater.pipeline.ports import Scatter, Step, ask
-from stream_rater.rounds.corrections import round_in
+from stream_rater.rounds.correction_records import round_in
 
 THRESHOLD = 0.5
 """A changed rating is published immediately if it moves by at least this many displayed points."""
 
-HEADS = 10
+HEAD_BYTES = 10
 """The most bytes that MessagePack writes before an id and a record, together."""
 
 TOGETHER_BYTES = 2**18
@@ -51,7 +51,7 @@ class PartOptions(NamedTuple):
     """The version of the kernels that rated."""
 
 
-class Parts(NamedTuple):
+class PartsToSend(NamedTuple):
     """Correction parts that are sent together."""
 
     messages: list[tuple[int, bytes]]
@@ -64,30 +64,30 @@ class Work:
 
     def __init__(
         self, queued: QueuedCorrection, edits: LadderEdits, log: LogContext, options: PartOptions,
-        queues: Sequence[Queue] = (), refusals: Refusals | None = None,
-        behind: Sequence[QueuedCorrection] = (), *,
+        queues: Sequence[CorrectionQueue] = (), rejections: Rejections | None = None,
+        followers: Sequence[QueuedCorrection] = (), *,
         make_job: Callable[..., CorrectionJob] = CorrectionJob,
     ) -> None:  # fmt: skip
-        """`queues` and `refusals`: as in CorrectionJob. `behind`: later corrections that, like this
-        one, only wait or are rejected. They are finished together with it. `make_job` makes a
+        """`queues` and `rejections`: as in CorrectionJob. `followers`: later corrections that, like
+        this one, only wait or are rejected. They are finished together with it. `make_job` makes a
         CorrectionJob from its positional arguments."""
         self._queued = queued
-        self.run = [queued, *behind]
+        self.group = [queued, *followers]
         """This correction and all others that are finished together with it."""
         self._options = options
-        self._noted = False
-        self._parts: Iterator[Parts] = iter(())
+        self._is_recorded = False
+        self._parts: Iterator[PartsToSend] = iter(())
         self.waits = queued.waits
         correction, place = queued.correction, queued.record.offset
         applied = isinstance(correction, CorrectionsApplied)
-        self._refusal = log.refusal(queued)
+        self._refusal = log.rejection(queued)
         """Why the ladder accepts no corrections; None if it accepts them. This is decided now, when
         all workers agree on the ladders file at this offset, and not when the correction is
         polled."""
         self.job = make_job(
             correction.ladder, queued.record.partition, place, [] if applied else [queued],
             edits.waiting(place) if applied else (),
-            () if self.waits else edits.accepted(place), log, queues, refusals,
+            () if self.waits else edits.accepted(place), log, queues, rejections,
         )  # fmt: skip
 
     def step(
@@ -97,13 +97,13 @@ class Work:
         acknowledged, `sent` is called with the ends of the parts and the players in them, both by
         shard."""
         if self._refusal is not None:
-            self.job.refused = [(self._queued.record, self._refusal)]
+            self.job.rejected = [(self._queued.record, self._refusal)]
             return True
-        if not self._noted:
+        if not self._is_recorded:
             if self.waits or (yield from self.job.step()):
-                if notes := self.notes():
-                    yield from ask(NoteCorrections({self.job.ladder: notes}))
-                self._noted, self._parts = True, self._encoded()
+                if events := self.ladder_events():
+                    yield from ask(NoteCorrections({self.job.ladder: events}))
+                self._is_recorded, self._parts = True, self._encoded()
             return False
         parts = next(self._parts, None)
         if parts is None:
@@ -114,56 +114,62 @@ class Work:
         sent(part_ends(parts.messages, offsets), parts.players)
         return False
 
-    def notes(self) -> list[NotedCorrection]:
+    def ladder_events(self) -> list[RecordedCorrection]:
         """The ladder events to write."""
         record, correction = self._queued
         if self._refusal is not None:
             return []
         if self.waits:
-            return [note_of(each.record.offset, each.correction, -1) for each in self.run]
-        at = self.job.at
-        notes = [note_of(each.record.offset, each.correction, at) for each in self.job.accepted]
-        if isinstance(correction, CorrectionsApplied):
-            notes.append(note_of(record.offset, correction, at))
-        return notes
-
-    def _encoded(self) -> Iterator[Parts]:
-        for some in self.job.corrected():
-            if not some.players:
-                yield Parts([], {})
-                continue
-            shards = shards_of(some.players, self._options.shards)
-            messages = [
-                (shard, parts_.encode(self._part(some, rows)))
-                for shard in np.unique(shards).tolist()
-                for rows in self._cut(some, np.flatnonzero(shards == shard).tolist())
+            return [
+                recorded_correction(each.record.offset, each.correction, -1) for each in self.group
             ]
-            yield Parts(messages, self._fingerprints(some))
+        at = self.job.at
+        events = [
+            recorded_correction(each.record.offset, each.correction, at)
+            for each in self.job.accepted
+        ]
+        if isinstance(correction, CorrectionsApplied):
+            events.append(recorded_correction(record.offset, correction, at))
+        return events
 
-    def _cut(self, some: Corrected, rows: Sequence[int]) -> Iterator[Sequence[int]]:
+    def _encoded(self) -> Iterator[PartsToSend]:
+        for changed in self.job.corrected():
+            if not changed.players:
+                yield PartsToSend([], {})
+                continue
+            shards = shards_of(changed.players, self._options.shards)
+            messages = [
+                (shard, correction_parts.encode(self._part(changed, rows)))
+                for shard in np.unique(shards).tolist()
+                for rows in self._cut(changed, np.flatnonzero(shards == shard).tolist())
+            ]
+            yield PartsToSend(messages, self._fingerprints(changed))
+
+    def _cut(self, changed: ChangedPlayers, rows: Sequence[int]) -> Iterator[Sequence[int]]:
         """Yield these rows in order, in groups of as many as one message may have."""
-        most_bytes = MOST_BYTES - len(parts_.encode(self._part(some, [])))
+        most_bytes = MOST_BYTES - len(correction_parts.encode(self._part(changed, [])))
         first = size = 0
         for i, row in enumerate(rows):
-            own = len(some.players[row].encode()) + len(some.records[row]) + HEADS
+            own = len(changed.players[row].encode()) + len(changed.records[row]) + HEAD_BYTES
             if first < i and (i == first + self._options.rows_per_part or size + own > most_bytes):
                 yield rows[first:i]
                 first, size = i, 0
             size += own
         yield rows[first:]
 
-    def _part(self, some: Corrected, rows: Sequence[int]) -> CorrectionPart:
+    def _part(self, changed: ChangedPlayers, rows: Sequence[int]) -> CorrectionPart:
         record, correction = self._queued
         return CorrectionPart(
-            version=parts_.CORRECTION, kernel=self._options.kernel, shards=self._options.shards,
+            version=correction_parts.CORRECTION, kernel=self._options.kernel,
+            shards=self._options.shards,
             offset=record.offset, ladder=correction.ladder, cause=name_of(correction),
             round_id=round_in(correction), completed_at=self.job.completed_at, rule=self.job.rule,
-            threshold=self._options.threshold, players=[some.players[i] for i in rows],
-            records=[some.records[i] for i in rows],
+            threshold=self._options.threshold, players=[changed.players[i] for i in rows],
+            records=[changed.records[i] for i in rows],
         )  # fmt: skip
 
-    def _fingerprints(self, some: Corrected) -> dict[int, Fingerprints]:
-        names, sizes = StringColumn.of(some.players), [len(some.players)]
+    def _fingerprints(self, changed: ChangedPlayers) -> dict[int, Fingerprints]:
+        names, sizes = StringColumn.of(changed.players), [len(changed.players)]
         prints = player_map.fingerprints(names, [self.job.ladder], sizes, self._options.shards)
         shards = player_map.shards_in(prints)
         return {shard: prints[shards == shard] for shard in np.unique(shards).tolist()}

@@ -24,13 +24,18 @@ import numpy as np
 from stream_rater.columns import player_map
 from stream_rater.contract.corrections import Correction
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.corrections.ahead import Queue
-from stream_rater.pipeline.corrections.correction_judge import Refusals
-from stream_rater.pipeline.corrections.correction_ports import Noted
+from stream_rater.pipeline.corrections.correction_ports import CorrectionsByLadder
+from stream_rater.pipeline.corrections.correction_validator import Rejections
 from stream_rater.pipeline.corrections.correction_work import TOGETHER_BYTES, PartOptions, Work
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
-from stream_rater.pipeline.estimator.estimation import NO_ROUNDS, PendingRounds, SeasonsOf, never
+from stream_rater.pipeline.corrections.lookahead import CorrectionQueue
+from stream_rater.pipeline.estimator.estimation import (
+    NO_ROUNDS,
+    PendingRounds,
+    SeasonsOf,
+    no_seasons,
+)
 from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.estimator.progress import InFlightWindow
 from stream_rater.pipeline.observer import Observer
@@ -52,19 +57,19 @@ class Corrections:
         """By ladder, the corrections with a ladder event. Ladders without one are absent."""
         self._queues: dict[int, deque[QueuedCorrection]] = {}
         """By partition, the corrections that are not applied yet, in order."""
-        self._works: dict[int, Work] = {}
+        self._current_work: dict[int, Work] = {}
         """By partition, the work on the first of these corrections, once it has begun."""
-        self._ahead: dict[int, dict[int, Refusals | None]] = {}
-        """By partition and offset, the verdicts on queued corrections (`ahead`)."""
+        self._verdicts: dict[int, dict[int, Rejections | None]] = {}
+        """By partition and offset, the verdicts on queued corrections (`lookahead`)."""
         self._offsets: dict[str, deque[int]] = {}
         """By ladder, the offsets of its corrections that are not applied yet."""
         self._deferred: dict[str, deque[PendingRounds]] = {}
         """By ladder, the deferred rounds, in order. No correction of the ladder lies between the
         rounds of one element."""
 
-    def noted(self, noted: Noted) -> None:
+    def load(self, recorded: CorrectionsByLadder) -> None:
         """Replace the known corrections by these ladder events of all ladders."""
-        self._edits = {ladder: LadderEdits(some) for ladder, some in noted.items()}
+        self._edits = {ladder: LadderEdits(group) for ladder, group in recorded.items()}
 
     def __len__(self) -> int:
         return sum(map(len, self._queues.values()))
@@ -75,8 +80,8 @@ class Corrections:
             for queued in self._queues.pop(partition, ()):
                 self._deferred.pop(queued.correction.ladder, None)
                 self._offsets.pop(queued.correction.ladder, None)
-            self._works.pop(partition, None)
-            self._ahead.pop(partition, None)
+            self._current_work.pop(partition, None)
+            self._verdicts.pop(partition, None)
 
     def enqueue(self, record: Record, correction: Correction) -> None:
         """Add a correction that was polled."""
@@ -94,8 +99,8 @@ class Corrections:
         if self._deferred:
             waits, rest = dict[str, list[int]](), list[int]()
             for i, head in enumerate(pending.rounds.heads):
-                to = waits.setdefault(head.ladder, []) if head.ladder in self._deferred else rest
-                to.append(i)
+                group = waits.setdefault(head.ladder, []) if head.ladder in self._deferred else rest
+                group.append(i)
             for ladder, own in waits.items():
                 self._deferred[ladder].append(pending.take(np.array(own, np.int64)))
             pending = pending.take(np.array(rest, np.int64))
@@ -125,7 +130,7 @@ class Corrections:
         """A function that returns the seasons that have started before a ladder's round at an
         offset."""
         if not any(each.has_seasons for each in self._edits.values()):
-            return never
+            return no_seasons
         return lambda ladder, offset: self.edits_of(ladder, offset).started
 
     # --- work ---
@@ -134,7 +139,11 @@ class Corrections:
         """The corrections whose work may begin or continue now, at most one per partition. All
         records before each of them are finished."""
         first = [queue[0] for queue in self._queues.values() if queue]
-        return [each for each in first if inputs[each.record.partition].reached(each.record.offset)]
+        return [
+            each
+            for each in first
+            if inputs[each.record.partition].all_finished_before(each.record.offset)
+        ]
 
     def begin(
         self, queued: QueuedCorrection, inputs: Mapping[int, InputPartition],
@@ -144,32 +153,34 @@ class Corrections:
         need as little work. Returns whether the work has begun. It begins only once all workers
         agree on the ladder at the correction's offset."""
         partition = queued.record.partition
-        if partition in self._works:
+        if partition in self._current_work:
             return True
-        behind = self._behind(queued, inputs[partition])
-        for some in (behind, []) if behind else ([],):
-            if (yield from agreed_at(*[queued, *some][-1].place)):
-                self._works[partition] = self._work(queued, some)
+        followers = self._followers(queued, inputs[partition])
+        for group in (followers, []) if followers else ([],):
+            if (yield from agreed_at(*[queued, *group][-1].place)):
+                self._current_work[partition] = self._new_work(queued, group)
                 return True
         return False
 
-    def _behind(self, queued: QueuedCorrection, source: InputPartition) -> list[QueuedCorrection]:
+    def _followers(
+        self, queued: QueuedCorrection, source: InputPartition
+    ) -> list[QueuedCorrection]:
         """The corrections directly behind a correction that, like it, only wait or are rejected."""
 
         def kind(each: QueuedCorrection) -> tuple[str, bool, bool]:
-            refused = self._refusals_of(each) is not None
-            return each.correction.ladder, each.waits and not refused, refused
+            rejected = self._known_rejections(each) is not None
+            return each.correction.ladder, each.waits and not rejected, rejected
 
-        ladder, waits, refused = kind(queued)
-        if not (waits or refused):
+        ladder, waits, rejected = kind(queued)
+        if not (waits or rejected):
             return []
-        run, size = list[QueuedCorrection](), 0
+        group, size = list[QueuedCorrection](), 0
         for each in self._queues[queued.record.partition]:
             size += len(each.record.value or b"")
-            if kind(each) != (ladder, waits, refused) or (size > TOGETHER_BYTES and run):
+            if kind(each) != (ladder, waits, rejected) or (size > TOGETHER_BYTES and group):
                 break
-            run.append(each)
-        return run[1 : source.reached_by([each.record.offset for each in run])]
+            group.append(each)
+        return group[1 : source.finished_prefix([each.record.offset for each in group])]
 
     def work_on(
         self, queued: QueuedCorrection, in_flight: InFlightWindow, now_s: float, observer: Observer
@@ -177,27 +188,33 @@ class Corrections:
         """Do the next step of the work on a correction that is due. Returns whether the work is
         done."""
         partition, ladder = queued.record.partition, queued.correction.ladder
-        work = self._works[partition]
+        work = self._current_work[partition]
         done = yield from work.step(lambda ends, players: in_flight.sent(ends, players, now_s))
         observer.correcting(ladder, partition, queued.record.offset, work.job.progress)
         return done
 
-    def _work(self, queued: QueuedCorrection, behind: Sequence[QueuedCorrection]) -> Work:
+    def _new_work(self, queued: QueuedCorrection, followers: Sequence[QueuedCorrection]) -> Work:
         edits, partition = self._edits_on(queued.correction.ladder), queued.record.partition
-        refusals = self._refusals_of(queued)
-        judged = queued.waits or refusals is not None
-        queues = () if judged else self._to_be_judged(partition, self._ahead.get(partition, {}))
-        return self._make_work(queued, edits, self._log, self._options, queues, refusals, behind)
+        rejections = self._known_rejections(queued)
+        validated = queued.waits or rejections is not None
+        queues = (
+            ()
+            if validated
+            else self._queues_to_validate(partition, self._verdicts.get(partition, {}))
+        )
+        return self._make_work(
+            queued, edits, self._log, self._options, queues, rejections, followers
+        )
 
-    def _refusals_of(self, queued: QueuedCorrection) -> Refusals | None:
+    def _known_rejections(self, queued: QueuedCorrection) -> Rejections | None:
         """The rejections that a correction causes, if they are known before its work begins: its
         ladder accepts no corrections, or it was validated in the pass for another correction. None
         if they are unknown."""
-        if (invalid := self._log.refusal(queued)) is not None:
+        if (invalid := self._log.rejection(queued)) is not None:
             return [(queued.record, invalid)]
-        return self._ahead.get(queued.record.partition, {}).get(queued.record.offset)
+        return self._verdicts.get(queued.record.partition, {}).get(queued.record.offset)
 
-    def _to_be_judged(self, partition: int, known: Collection[int]) -> list[Queue]:
+    def _queues_to_validate(self, partition: int, known: Collection[int]) -> list[CorrectionQueue]:
         """The queued corrections of a partition, by ladder. Empty if only the first one must still
         be validated."""
         first, *others = self._queues[partition]
@@ -207,34 +224,34 @@ class Corrections:
         for each in (first, *others):
             polled.setdefault(each.correction.ladder, []).append(each)
         return [
-            Queue(ladder, some, edits.waiting(at), edits.accepted(at))
-            for ladder, some in polled.items()
-            for edits, at in [(self._edits_on(ladder), some[0].record.offset)]
+            CorrectionQueue(ladder, group, edits.waiting(at), edits.accepted(at))
+            for ladder, group in polled.items()
+            for edits, at in [(self._edits_on(ladder), group[0].record.offset)]
         ]
 
     def _edits_on(self, ladder: str) -> LadderEdits:
         return self._edits.get(ladder) or LadderEdits()
 
-    def finished(self, queued: QueuedCorrection) -> Iterator[tuple[QueuedCorrection, Refusals]]:
+    def finished(self, queued: QueuedCorrection) -> Iterator[tuple[QueuedCorrection, Rejections]]:
         """Yield each of the corrections that are finished together, with its rejections."""
-        work = self._works[queued.record.partition]
-        yield queued, work.job.refused
-        for each in work.run[1:]:
-            yield each, self._refusals_of(each) or []
+        work = self._current_work[queued.record.partition]
+        yield queued, work.job.rejected
+        for each in work.group[1:]:
+            yield each, self._known_rejections(each) or []
 
-    def finish(self, queued: QueuedCorrection) -> tuple[PendingRounds, PendingRounds]:
+    def finish_correction(self, queued: QueuedCorrection) -> tuple[PendingRounds, PendingRounds]:
         """Finish a correction whose work is done. Returns the rounds that no other correction
         defers any more, in two groups as `admit` does."""
         partition, ladder = queued.record.partition, queued.correction.ladder
-        work, queue = self._works.pop(partition), self._queues[partition]
-        self._edits.setdefault(ladder, LadderEdits()).add(work.notes())
-        self._ahead.setdefault(partition, {}).update(work.job.ahead)
+        work, queue = self._current_work.pop(partition), self._queues[partition]
+        self._edits.setdefault(ladder, LadderEdits()).add(work.ladder_events())
+        self._verdicts.setdefault(partition, {}).update(work.job.ahead)
         offsets, deferred = self._offsets[ladder], self._deferred[ladder]
         free = list[PendingRounds]()
-        for each in work.run:
+        for each in work.group:
             queue.popleft()
             offsets.popleft()
-            self._ahead[partition].pop(each.record.offset, None)
+            self._verdicts[partition].pop(each.record.offset, None)
         while deferred:
             if offsets and len(deferred[0]) and deferred[0].offsets[0] > offsets[0]:
                 break

@@ -21,10 +21,10 @@ from stream_rater.contract.corrections import (
     name_of,
 )
 from stream_rater.contract.events import to_json
-from stream_rater.pipeline.corrections.correction_ports import NotedCorrection
+from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.rating.parameters import Season
 from stream_rater.replay.edits import NO_EDITS, Edits, EditsSoFar, StartedSeason, Version
-from stream_rater.rounds.corrections import names_in, round_in, span_of
+from stream_rater.rounds.correction_records import names_in, round_in, span_of
 
 APPLIED = corrections.NAMES[CorrectionsApplied]
 
@@ -32,12 +32,12 @@ CACHED = 8
 """The most places whose edits are cached."""
 
 
-def correction_of(noted: NotedCorrection) -> Correction:
+def correction_of(recorded: RecordedCorrection) -> Correction:
     """Decode the correction in a ladder event."""
-    return corrections.from_message(noted.event_type, bytes(noted.correction))
+    return corrections.from_message(recorded.event_type, bytes(recorded.correction))
 
 
-def note_of(offset: int, correction: Correction, at: int) -> NotedCorrection:
+def recorded_correction(offset: int, correction: Correction, at: int) -> RecordedCorrection:
     """Make the ladder event of a correction whose record is at `offset`. It has everything that
     later rounds are rated by, and no field of unlimited length. `at`: the offset at which the
     correction was applied; -1 while it waits."""
@@ -45,13 +45,13 @@ def note_of(offset: int, correction: Correction, at: int) -> NotedCorrection:
     if isinstance(correction, RoundAmended):
         correction = msgspec.structs.replace(correction, standings=[], completed_at=UNSET)
     value = msgspec.Raw(to_json(correction))
-    return NotedCorrection(offset, name_of(correction), value, at)
+    return RecordedCorrection(offset, name_of(correction), value, at)
 
 
-def is_about(noted: NotedCorrection, correction: Correction) -> bool:
+def matches(recorded: RecordedCorrection, correction: Correction) -> bool:
     """Whether a ladder event is about this correction: kind, ladder, round and players are
     equal."""
-    other = correction_of(noted)
+    other = correction_of(recorded)
     return (
         name_of(other) == name_of(correction)
         and other.ladder == correction.ladder
@@ -67,34 +67,34 @@ class LadderEdits:
     their first use.
     """
 
-    def __init__(self, noted: Iterable[NotedCorrection] = ()) -> None:
-        self.noted: list[NotedCorrection] = []
+    def __init__(self, recorded: Iterable[RecordedCorrection] = ()) -> None:
+        self.recorded: list[RecordedCorrection] = []
         """The accepted corrections, in the order in which they were applied."""
-        self._waiting: dict[int, NotedCorrection] = {}
+        self._waiting: dict[int, RecordedCorrection] = {}
         """By offset, the corrections that wait for `corrections-applied`."""
-        self._applied: dict[int, list[NotedCorrection]] = {}
+        self._applied: dict[int, list[RecordedCorrection]] = {}
         """By the offset of each `corrections-applied`, the corrections that waited and were applied
         there."""
         self._places: set[tuple[int, int]] = set()
         self._corrections = EditsSoFar()
-        self._from: list[int] = []
+        self._offsets: list[int] = []
         self._versions: list[Version] = []
-        """The version of the edits for rounds after each offset in `_from`."""
-        self._made: dict[int, Edits] = {}
+        """The version of the edits for rounds after each offset in `_offsets`."""
+        self._recent: dict[int, Edits] = {}
         """By the number of the place, the edits that were used recently."""
-        self.add(noted)
+        self.add(recorded)
 
-    def add(self, noted: Iterable[NotedCorrection]) -> None:
+    def add(self, recorded: Iterable[RecordedCorrection]) -> None:
         """Add ladder events in the order in which they were written. If a correction is applied
         again, its event comes again and adds nothing."""
-        for each in noted:
+        for each in recorded:
             if each.place in self._places:
                 continue
             self._places.add(each.place)
             if each.at < 0:
                 self._waiting[each.offset] = each
                 continue
-            self.noted.append(each)
+            self.recorded.append(each)
             if each.event_type == APPLIED:
                 self._apply(each.at)
             self._edit(correction_of(each), each.at)
@@ -114,47 +114,47 @@ class LadderEdits:
                 self._corrections.start(StartedSeason(at, Season(season, keep, sigma)))
             case _:
                 return
-        if self._from and self._from[-1] == at:
+        if self._offsets and self._offsets[-1] == at:
             self._versions[-1] = self._corrections.version
-            self._made.pop(len(self._from), None)
+            self._recent.pop(len(self._offsets), None)
         else:
-            self._from.append(at)
+            self._offsets.append(at)
             self._versions.append(self._corrections.version)
 
-    def waiting(self, before: int) -> list[NotedCorrection]:
+    def waiting(self, before: int) -> list[RecordedCorrection]:
         """The corrections before this offset that wait at it, in order. This also holds if the
         corrections that were applied at this offset are applied again."""
-        some = [*self._waiting.values()]
+        candidates = [*self._waiting.values()]
         for at, applied in reversed(self._applied.items()):
             if at < before:
                 break
-            some += applied
-        waits = [each for each in some if each.offset < before]
+            candidates += applied
+        waits = [each for each in candidates if each.offset < before]
         return sorted(waits, key=lambda each: each.offset)
 
-    def accepted(self, before: int) -> list[NotedCorrection]:
+    def accepted(self, before: int) -> list[RecordedCorrection]:
         """The corrections that were applied before this offset, in that order."""
-        return [each for each in self.noted if each.at < before]
+        return [each for each in self.recorded if each.at < before]
 
     def of(self, offset: int) -> Edits:
         """The edits by which a round at this offset is rated."""
-        return self._nth(bisect_left(self._from, offset))
+        return self._edits_after(bisect_left(self._offsets, offset))
 
-    def _nth(self, number: int) -> Edits:
+    def _edits_after(self, number: int) -> Edits:
         """The edits after the first `number` places."""
         if not number:
             return NO_EDITS
-        found = self._made.get(number)
+        found = self._recent.get(number)
         if found is None:
-            if len(self._made) >= CACHED:
-                self._made.pop(next(iter(self._made)))
-            found = self._made[number] = self._corrections.at(self._versions[number - 1])
+            if len(self._recent) >= CACHED:
+                self._recent.pop(next(iter(self._recent)))
+            found = self._recent[number] = self._corrections.at(self._versions[number - 1])
         return found
 
     @property
     def last(self) -> Edits:
         """The edits by which future rounds are rated."""
-        return self._nth(len(self._from))
+        return self._edits_after(len(self._offsets))
 
     @property
     def has_seasons(self) -> bool:
@@ -166,13 +166,13 @@ class EditsOfLadders:
     """A cache of the corrections of all ladders, for a repeated reader of the ladder events."""
 
     def __init__(self) -> None:
-        self._cache: dict[str, tuple[Sequence[NotedCorrection], int, LadderEdits]] = {}
+        self._cache: dict[str, tuple[Sequence[RecordedCorrection], int, LadderEdits]] = {}
         """By ladder, its ladder events, the number of events that were added, and the edits."""
 
-    def of(self, ladder: str, noted: Mapping[str, Sequence[NotedCorrection]]) -> LadderEdits:
-        """The corrections of a ladder. `noted` has the present ladder events. Events are only ever
-        appended, so known ones are not read again."""
-        notes = noted.get(ladder, ())
+    def of(self, ladder: str, recorded: Mapping[str, Sequence[RecordedCorrection]]) -> LadderEdits:
+        """The corrections of a ladder. `recorded` has the present ladder events. Events are only
+        ever appended, so known ones are not read again."""
+        notes = recorded.get(ladder, ())
         known, count, edits = self._cache.get(ladder, (notes, 0, None))
         if edits is None or known is not notes or len(notes) < count:
             count, edits = 0, LadderEdits()

@@ -6,10 +6,10 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import Batched, Correction
 from stream_rater.contract.record import Record
 from stream_rater.replay import checkpoint
-from stream_rater.replay.checkpoint import Place
+from stream_rater.replay.checkpoint import RecordPlace
 from stream_rater.replay.edited_log import RecordValidator
 from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.corrections import refusal, well_formed
+from stream_rater.rounds.correction_records import rejection, well_formed
 from stream_rater.rounds.validation import Invalid
 
 
@@ -50,9 +50,9 @@ class LogContext(NamedTuple):
         """Decode the correction in a record. Raises Invalid if it is not well-formed."""
         return well_formed(record, self.ladders, self.partitions)
 
-    def refusal(self, queued: QueuedCorrection) -> Invalid | None:
+    def rejection(self, queued: QueuedCorrection) -> Invalid | None:
         """Why the ladder accepts no corrections at this offset; None if it accepts them."""
-        return refusal(queued.correction, self.ladders, queued.record.offset)
+        return rejection(queued.correction, self.ladders, queued.record.offset)
 
     def rules(self, ladder: str, offset: int) -> bytes:
         """A digest of all settings that decide how the ladder's rounds before an offset are
@@ -63,7 +63,7 @@ class LogContext(NamedTuple):
 class ReadSoFar(NamedTuple):
     """A summary of the ladder's rounds that a pass has read so far."""
 
-    last: Place = (-1, 0)
+    last: RecordPlace = (-1, 0)
     """The last round: its offset and checksum, as in Head. (-1, 0) before the first round."""
     time: int = 0
     """The latest completion time of the rounds, in Unix seconds."""

@@ -41,35 +41,35 @@ class RejectionLimiter:
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
-        self._filled: dict[int, tuple[float, float]] = {}
+        self._levels: dict[int, tuple[float, float]] = {}
         """By partition, the level of its bucket and the time of that level."""
-        self.at_rest = frozenset[int]()
-        """The paused partitions, as the last call of `rest` computed them."""
+        self.paused = frozenset[int]()
+        """The paused partitions, as the last call of `update` computed them."""
 
     def rejected(self, partition: int, now_s: float) -> None:
         """Count one rejection."""
         if self._per_second:
-            self._filled[partition] = (self._level(partition, now_s) + 1.0, now_s)
+            self._levels[partition] = (self._level(partition, now_s) + 1.0, now_s)
 
-    def resting(self, now_s: float) -> frozenset[int]:
+    def over_limit(self, now_s: float) -> frozenset[int]:
         """The partitions whose bucket is too full at `now_s`."""
         most = self._per_second * BURST_S
-        return frozenset(p for p in self._filled if self._level(p, now_s) > most)
+        return frozenset(p for p in self._levels if self._level(p, now_s) > most)
 
-    def rest(self, now_s: float, tell: Callable[[frozenset[int]], None]) -> None:
-        """Update `at_rest`, and report it by a call of `tell` if it changed."""
-        resting = self.resting(now_s)
-        if resting != self.at_rest:
-            self.at_rest = resting
-            tell(resting)
+    def update(self, now_s: float, report: Callable[[frozenset[int]], None]) -> None:
+        """Update `paused`, and report it by a call of `report` if it changed."""
+        over_limit = self.over_limit(now_s)
+        if over_limit != self.paused:
+            self.paused = over_limit
+            report(over_limit)
 
     def forget(self, partitions: Iterable[int]) -> None:
         """Empty the buckets of these partitions, which this worker lost or gained."""
         for partition in partitions:
-            self._filled.pop(partition, None)
+            self._levels.pop(partition, None)
 
     def _level(self, partition: int, now_s: float) -> float:
-        level, then_s = self._filled.get(partition, (0.0, now_s))
+        level, then_s = self._levels.get(partition, (0.0, now_s))
         return max(0.0, level - self._per_second * (now_s - then_s))
 
 
@@ -107,22 +107,22 @@ class Admission:
         """Validate records, in order. Returns the rounds to rate. Rounds that change no rating
         count as done, and rounds that wait for a correction are deferred."""
         found = list[PendingRounds]()
-        for some, correction in split_at_corrections(records):
-            if some:
-                found.append(self._rounds(some, now_s))
+        for batch, correction in split_at_corrections(records):
+            if batch:
+                found.append(self._rounds(batch, now_s))
             if correction is not None:
                 self._enqueue(correction, now_s)
         return PendingRounds.concat(found)
 
     def _rounds(self, records: Sequence[Record], now_s: float) -> PendingRounds:
         """Validate records that are not corrections."""
-        rounds, refusals = self.decoder.decode(records)
+        rounds, rejections = self.decoder.decode(records)
         heads = iter(rounds.heads)
-        found = [next(heads) if refusal is None else refusal for refusal in refusals]
-        counts = [self._counts(*each, now_s) for each in zip(records, found, strict=True)]
-        valid = [refusal is None for refusal in refusals]
-        own = list(compress(records, valid))
-        pending = estimation.pending_rounds(own, rounds, self._options.shards)
+        found = [next(heads) if rejection is None else rejection for rejection in rejections]
+        counts = [self._is_to_be_rated(*each, now_s) for each in zip(records, found, strict=True)]
+        valid = [rejection is None for rejection in rejections]
+        valid_records = list(compress(records, valid))
+        pending = estimation.pending_rounds(valid_records, rounds, self._options.shards)
         pending = pending.take(np.flatnonzero(list(compress(counts, valid))))
         if unknown := int(np.count_nonzero(pending.rounds.unknown)):
             self._observer.unknown_fields(unknown)
@@ -137,16 +137,16 @@ class Admission:
         finish(self.inputs, pending.take(np.flatnonzero(~informative)))
         return pending.take(np.flatnonzero(informative))
 
-    def _counts(self, record: Record, found: RoundHead | Invalid, now_s: float) -> bool:
+    def _is_to_be_rated(self, record: Record, found: RoundHead | Invalid, now_s: float) -> bool:
         """Whether the round in a record is to be rated. Reports a rejection."""
         source = self.inputs.get(record.partition)
-        verdict = source is not None and source.judge(record, found)
+        verdict = source is not None and source.validate(record, found)
         if isinstance(verdict, Rejection):
-            self._rejected(record.partition, verdict, now_s)
+            self._report_rejection(record.partition, verdict, now_s)
             return False
         return verdict
 
-    def _rejected(self, partition: int, rejection: Rejection, now_s: float) -> None:
+    def _report_rejection(self, partition: int, rejection: Rejection, now_s: float) -> None:
         self._limiter.rejected(partition, now_s)
         self._observer.round_rejected(rejection)
 
@@ -156,13 +156,13 @@ class Admission:
         try:
             correction = self._log.correction(record)
         except Invalid as invalid:
-            self._counts(record, invalid, now_s)
+            self._is_to_be_rated(record, invalid, now_s)
             return
         source = self.inputs.get(record.partition)
         if source is not None and source.enqueue(record):
             self.corrections.enqueue(record, correction)
 
-    def finish(self, queued: QueuedCorrection, now_s: float) -> PendingRounds:
+    def finish_correction(self, queued: QueuedCorrection, now_s: float) -> PendingRounds:
         """Finish a correction whose work is done. Corrections that do not fit the log are rejected,
         and their rejections are committed with the offset of the finished correction. Returns the
         rounds that waited for it."""
@@ -170,10 +170,10 @@ class Admission:
         for each, refused in self.corrections.finished(queued):
             offset = each.record.offset
             for record, invalid in refused:
-                self._rejected(partition, source.reject(record, invalid, offset), now_s)
+                self._report_rejection(partition, source.reject(record, invalid, offset), now_s)
             self._observer.corrected(each.correction.ladder, partition, offset, len(refused))
             source.finish([offset])
-        return self.informative(*self.corrections.finish(queued))
+        return self.informative(*self.corrections.finish_correction(queued))
 
 
 # --- step 3 --------------------------------------------------------------------------------------
@@ -193,25 +193,26 @@ class Agreement:
     """
 
     def __init__(self, ladders: Ladders) -> None:
-        self._own: Callable[[str], History] = cache(ladders.history)
+        self._file_histories: Callable[[str], History] = cache(ladders.history)
         """The history of a ladder, according to the file."""
-        self._odds: dict[str, float] = {}
+        self._disagreements: dict[str, float] = {}
         self._until_s = 0.0
 
-    def compare(self, noted: Mapping[str, History], until_s: float) -> dict[str, float]:
+    def compare(self, in_force: Mapping[str, History], until_s: float) -> dict[str, float]:
         """Compare the file with the histories in the ladder events. Returns, by ladder, the offset
         from which on they disagree; ladders that agree are left out. The result is remembered until
         `until_s`."""
         found = {
-            ladder: allowed_before(self._own(ladder), history) for ladder, history in noted.items()
+            ladder: allowed_before(self._file_histories(ladder), history)
+            for ladder, history in in_force.items()
         }
-        at_odds = {ladder: offset for ladder, offset in found.items() if offset < math.inf}
-        for ladder in found.keys() - at_odds.keys():
-            self._odds.pop(ladder, None)
-        if at_odds:
-            self._odds |= at_odds
+        disagreements = {ladder: offset for ladder, offset in found.items() if offset < math.inf}
+        for ladder in found.keys() - disagreements.keys():
+            self._disagreements.pop(ladder, None)
+        if disagreements:
+            self._disagreements |= disagreements
             self._until_s = until_s
-        return at_odds
+        return disagreements
 
     def agreed(
         self, wave: PendingRounds, until_s: float, observer: Observer
@@ -227,35 +228,37 @@ class Agreement:
     def agreed_at(self, ladder: str, offset: int, until_s: float, observer: Observer) -> Step[bool]:
         """Read the ladder events, and return whether the record of a ladder at this offset may be
         rated."""
-        if offset < self._odds.get(ladder, math.inf):
+        if offset < self._disagreements.get(ladder, math.inf):
             yield from self._read({ladder}, until_s, observer)
-        return offset < self._odds.get(ladder, math.inf)
+        return offset < self._disagreements.get(ladder, math.inf)
 
     def _read(self, ladders: set[str], until_s: float, observer: Observer) -> Step[None]:
-        noted = yield from ask(Agree({ladder: self._own(ladder) for ladder in ladders}))
-        at_odds = self.compare(noted, until_s)
-        for ladder, offset in at_odds.items():
-            why = objection(ladder, self._own(ladder), noted[ladder]) or NOT_ANNOUNCED
+        in_force = yield from ask(
+            Agree({ladder: self._file_histories(ladder) for ladder in ladders})
+        )
+        disagreements = self.compare(in_force, until_s)
+        for ladder, offset in disagreements.items():
+            why = objection(ladder, self._file_histories(ladder), in_force[ladder]) or NOT_ANNOUNCED
             observer.ladder_refused(ladder, offset, why)
-        observer.ladders_agreed(ladders - at_odds.keys())
+        observer.ladders_agreed(ladders - disagreements.keys())
 
     def retry(self, now_s: float) -> bool:
         """Whether the remembered disagreements have expired. If so, they are forgotten, because the
         ladder events or the store may have been repaired."""
-        due = bool(self._odds) and now_s >= self._until_s
+        due = bool(self._disagreements) and now_s >= self._until_s
         if due:
-            self._odds = {}
+            self._disagreements = {}
         return due
 
     @property
     def is_full(self) -> bool:
         """Whether no disagreement is remembered, that is, whether all rounds may be rated."""
-        return not self._odds
+        return not self._disagreements
 
     def allowed(self, pending: PendingRounds) -> Flags:
         """(R,) whether each round may be rated, according to the remembered disagreements."""
         if self.is_full:
             return np.ones(len(pending), np.bool_)
-        ends = [self._odds.get(head.ladder, math.inf) for head in pending.rounds.heads]
+        ends = [self._disagreements.get(head.ladder, math.inf) for head in pending.rounds.heads]
         allowed: Flags = pending.offsets < np.array(ends)
         return allowed

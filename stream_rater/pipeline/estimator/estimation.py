@@ -40,12 +40,12 @@ SeasonsOf = Callable[[str, int], tuple[Season, ...]]
 """A function of a ladder and an offset. It returns the seasons of the ladder that started before a
 round at this offset, in order."""
 
-Kind = tuple[int, tuple[Season, ...]]
+RuleKey = tuple[int, tuple[Season, ...]]
 """The values that the rounds of one rule share: the number of their configuration, and the seasons
 that have started."""
 
 
-def never(_: str, __: int) -> tuple[Season, ...]:
+def no_seasons(_: str, __: int) -> tuple[Season, ...]:
     """The SeasonsOf where no season has started on any ladder."""
     return ()
 
@@ -108,8 +108,8 @@ class PendingRounds(Ragged, gc=True, dict=True):
         """The rounds at these places, which must rise."""
         if len(rounds) == len(self):
             return self
-        nothing: Self = self.nothing
-        return super().take(rounds) if len(rounds) else nothing
+        empty: Self = self.empty
+        return super().take(rounds) if len(rounds) else empty
 
     def piece(self, first: int, last: int) -> "PendingRounds":
         """A single round reduced to the players [first, last). This object must have one round; the
@@ -138,10 +138,10 @@ def pending_rounds(records: Sequence[Record], rounds: RoundBatch, shards: int) -
 NO_ROUNDS = PendingRounds(
     batch.NO_ROUNDS, _NONE := np.empty(0, np.int64), _NONE, [], np.empty(0, np.uint64), _NONE
 )
-PendingRounds.nothing = NO_ROUNDS
+PendingRounds.empty = NO_ROUNDS
 
 
-def by_shard(pending: PendingRounds) -> dict[int, Fingerprints]:
+def fingerprints_by_shard(pending: PendingRounds) -> dict[int, Fingerprints]:
     """The fingerprints of the rounds' players by shard, in the order of the rounds."""
     order, cuts = pending.by_shard
     players = pending.fingerprints[order]
@@ -157,22 +157,22 @@ def headers_of(pending: PendingRounds, read: Mapping[int, Priors]) -> tuple[Tabl
     sizes = [record.HEADER_SIZE * (where.stop - where.start) for _, where in cuts]
     if list(map(len, encoded)) == sizes:
         with suppress(UnknownRecord):
-            return _in_order_of_rounds(record.read_headers(b"".join(encoded)), order), {}
-    held, unreadable = np.zeros(len(order), HEADER), dict[int, str]()
+            return _to_round_order(record.read_headers(b"".join(encoded)), order), {}
+    in_shard_order, unreadable = np.zeros(len(order), HEADER), dict[int, str]()
     for (shard, where), each in zip(cuts, encoded, strict=True):
         try:
-            held[where] = record.read_headers(each)
+            in_shard_order[where] = record.read_headers(each)
         except UnknownRecord as error:
             unreadable[shard] = str(error)
-    return _in_order_of_rounds(held, order), unreadable
+    return _to_round_order(in_shard_order, order), unreadable
 
 
 @kernel
-def _in_order_of_rounds(held: Table, order: Ints) -> Table:
+def _to_round_order(in_shard_order: Table, order: Ints) -> Table:
     """Move headers from the order by shard back to the order of the rounds."""
-    headers = np.empty_like(held)
+    headers = np.empty_like(in_shard_order)
     for i in range(len(order)):
-        headers[order[i]] = held[i]
+        headers[order[i]] = in_shard_order[i]
     return headers
 
 
@@ -184,63 +184,63 @@ class Classified(NamedTuple):
     """The rounds to send."""
     rows: Ints | slice
     """The rows of the players of `ready` among the players of all rounds."""
-    scattered: PendingRounds
+    already_sent: PendingRounds
     """The rounds that were sent before."""
 
 
-def classified(pending: PendingRounds, headers: Table, accepted: Flags) -> Classified:
+def classified(pending: PendingRounds, headers: Table, usable: Flags) -> Classified:
     """Step 5: split rounds into those to send and those that were sent before. Where a belief
     already includes its round, the header is overwritten by the prior that the belief remembers."""
-    known, scattered = _classified(headers, accepted, pending.offsets, pending.sizes)
-    chosen = known & ~scattered
+    all_usable, already_sent = _classified(headers, usable, pending.offsets, pending.sizes)
+    chosen = all_usable & ~already_sent
     ready = pending.take(np.flatnonzero(chosen))
     rows = slice(None) if ready is pending else np.flatnonzero(pending.for_each_player(chosen))
-    return Classified(ready, rows, pending.take(np.flatnonzero(known & scattered)))
+    return Classified(ready, rows, pending.take(np.flatnonzero(all_usable & already_sent)))
 
 
 @kernel
-def _classified(headers: Table, accepted: Flags, offsets: Ints, sizes: Ints) -> tuple[Flags, Flags]:
+def _classified(headers: Table, usable: Flags, offsets: Ints, sizes: Ints) -> tuple[Flags, Flags]:
     """(R,) whether all priors of a round count, and (R,) whether a belief shows that the round was
     sent.
 
     Where a belief already includes this very round, its header is overwritten by the remembered
     prior.
     """
-    known, scattered = np.ones(len(sizes), np.bool_), np.zeros(len(sizes), np.bool_)
+    all_usable, already_sent = np.ones(len(sizes), np.bool_), np.zeros(len(sizes), np.bool_)
     i = 0
     for r in range(len(sizes)):
         for _ in range(sizes[r]):
             belief = headers[i]
-            known[r] &= accepted[i]
+            all_usable[r] &= usable[i]
             if belief.version != 0:
-                scattered[r] |= belief.last > offsets[r]
+                already_sent[r] |= belief.last > offsets[r]
                 if belief.last == offsets[r]:
                     belief.mu, belief.sigma = belief.previous_mu, belief.previous_sigma
                     belief.time, belief.season = belief.previous_time, belief.previous_season
                     belief.rounds -= 1
             i += 1
-    return known, scattered
+    return all_usable, already_sent
 
 
 def estimate(
     pending: PendingRounds, priors: Table, ratings: Sequence[RatingConfig], shards: int,
-    seasons: SeasonsOf = never,
+    seasons: SeasonsOf = no_seasons,
 ) -> Part:  # fmt: skip
     """Estimate the rounds. Returns all rows as one part, to be cut for `shards` shards. `priors`
     are (P,) in the order of the rows; they are overwritten by the priors that stage 1 sees.
     `ratings` is indexed by the number of a configuration; `seasons` returns the seasons that
     started before a round."""
-    kinds, rule = _kinds(pending, seasons)
+    rule_keys, rule = _rule_keys(pending, seasons)
     rules: list[RatingRule] = []
     place = np.empty(len(priors), np.int32)
     evidence = np.empty((len(priors), BEGAN))
-    for number, (of, started) in enumerate(kinds):
+    for number, (of, started) in enumerate(rule_keys):
         rating, chosen = ratings[of], rule == number
         mine = pending.take(np.flatnonzero(chosen))
         rows = slice(None) if mine is pending else pending.for_each_player(chosen)
         own = priors[rows]
         rules.append(stages.rule_of(rating, started))
-        _rate_newcomers(own, rules[number].initial_mu, rules[number].initial_sigma)
+        _set_initial_ratings(own, rules[number].initial_mu, rules[number].initial_sigma)
         draw_headers(rules[number], own)
         place[rows] = np.repeat(mine.rounds.place, mine.rounds.members)
         found = stages.estimate(rating, mine.rounds.wave(own, fixed=rating.fixed_players))
@@ -258,22 +258,22 @@ def estimate(
     )
 
 
-def _kinds(pending: PendingRounds, seasons: SeasonsOf) -> tuple[list[Kind], Ints]:
+def _rule_keys(pending: PendingRounds, seasons: SeasonsOf) -> tuple[list[RuleKey], Ints]:
     """The kinds of these rounds, and (R,) the index of each round's kind. The rounds of a kind are
     estimated in one call."""
-    if seasons is never:
-        numbers, rule = distinct(pending.rounds.rule)
+    if seasons is no_seasons:
+        numbers, rule = distinct(pending.rounds.config_index)
         return [(number, ()) for number in numbers], rule
     places = zip(pending.rounds.heads, pending.offsets.tolist(), strict=True)
     started = [seasons(head.ladder, offset) for head, offset in places]
-    kinds = dict[Kind, int]()
-    keys = zip(pending.rounds.rule.tolist(), started, strict=True)
-    rule = np.array([kinds.setdefault(key, len(kinds)) for key in keys], np.int64)
-    return list(kinds), rule
+    rule_keys = dict[RuleKey, int]()
+    keys = zip(pending.rounds.config_index.tolist(), started, strict=True)
+    rule = np.array([rule_keys.setdefault(key, len(rule_keys)) for key in keys], np.int64)
+    return list(rule_keys), rule
 
 
 @kernel
-def _rate_newcomers(priors: Table, mu: float, sigma: float) -> None:
+def _set_initial_ratings(priors: Table, mu: float, sigma: float) -> None:
     """Set the initial rating where there is no belief, or a belief without rounds. Stage 1 reads no
     other field of such a prior."""
     for i in range(len(priors)):

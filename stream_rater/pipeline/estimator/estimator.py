@@ -50,17 +50,17 @@ from stream_rater.pipeline.estimator.admission import (
 from stream_rater.pipeline.estimator.backlog import Backlog
 from stream_rater.pipeline.estimator.estimation import NO_ROUNDS, PendingRounds
 from stream_rater.pipeline.estimator.input_partition import (
-    REJECTED_BYTES,
+    MOST_REJECTED_BYTES,
     InputPartition,
     commit_finished,
-    committed_by,
+    committed_offsets,
     finish,
 )
 from stream_rater.pipeline.estimator.oversize_round import OversizeRound
 from stream_rater.pipeline.estimator.priors import (
     FEW_PLAYERS,
     MANY_WAIT,
-    NOBODY,
+    NO_ROWS,
     BeliefCache,
     PriorReader,
     PriorsRead,
@@ -92,7 +92,7 @@ from stream_rater.pipeline.ports import (
     pause_s,
     shard_ends,
 )
-from stream_rater.pipeline.same_history import Strangers
+from stream_rater.pipeline.same_history import HistoryMismatches
 from stream_rater.rating.model import Table
 from stream_rater.rounds.validation import DuplicateWindow
 
@@ -147,7 +147,7 @@ class Estimator:
         self._backlog = Backlog(self._wave_players)
         self._belief_cache = BeliefCache()
         self._progress = Progress(self._shards)
-        self._strangers = Strangers(self._shards, self._observer)
+        self._mismatches = HistoryMismatches(self._shards, self._observer)
         self._in_flight = InFlightWindow(self._progress, LONGEST_IN_FLIGHT_S)
         """The waves that were sent and not yet seen applied."""
         self._backoff = PollBackoff(self._idle_s)
@@ -177,7 +177,7 @@ class Estimator:
     def _start_over(self, troubles: int) -> Step[None]:
         """Pause, then open all owned partitions again with a new producer."""
         self._forget_everything()
-        yield from self._poll(pause_s(troubles), full=True)
+        yield from self._poll(pause_s(troubles), no_fetch=True)
         self._to_open = self._owned
         yield from ask(NewProducer())
 
@@ -188,7 +188,7 @@ class Estimator:
             return
         if 0 < self._partitions <= (newest := max(partitions)):
             raise Repartitioned(newest, self._partitions)
-        committed = yield from committed_by(partitions)
+        committed = yield from committed_offsets(partitions)
         yield from self._raise_floors()
         starts = yield from ask(LogStarts(partitions))
         offsets = {}
@@ -202,7 +202,7 @@ class Estimator:
                 DuplicateWindow(self._window), start=offsets[partition], committed=c
             )
         self._to_open = frozenset()
-        self._admission.corrections.noted((yield from ask(NotedCorrections())))
+        self._admission.corrections.load((yield from ask(NotedCorrections())))
         self._report_behind(partitions, idle=False)
         yield from ask(Seek(offsets))
 
@@ -210,7 +210,7 @@ class Estimator:
         return max(log_start, c - self._window)
 
     def _raise_floors(self) -> Step[None]:
-        yield from self._strangers.take_over(self._progress, self._now_s)
+        yield from self._mismatches.take_over(self._progress, self._now_s)
 
     # --- polls ---
 
@@ -220,15 +220,15 @@ class Estimator:
             waiting=bool(self._backlog), in_flight=self._progress.rows
         )
         sources, most = self._inputs.values(), READ_AHEAD * self._wave_players
-        full = self._backlog.waiting > most or any(len(each) > most for each in sources)
-        full = full or sum(each.rejected_bytes for each in sources) > REJECTED_BYTES
-        yield from self._poll(timeout_s, full=full)
-        yield from self._strangers.look_again(self._progress, self._now_s)
+        no_fetch = self._backlog.waiting > most or any(len(each) > most for each in sources)
+        no_fetch = no_fetch or sum(each.rejected_bytes for each in sources) > MOST_REJECTED_BYTES
+        yield from self._poll(timeout_s, no_fetch=no_fetch)
+        yield from self._mismatches.recheck(self._progress, self._now_s)
 
-    def _poll(self, timeout_s: float, *, full: bool) -> Step[None]:
+    def _poll(self, timeout_s: float, *, no_fetch: bool) -> Step[None]:
         gather_s = self._backoff.gather_s
         polled = yield from ask(
-            Poll(timeout_s, full=full, resting=self._limiter.at_rest, gather_s=gather_s)
+            Poll(timeout_s, no_fetch=no_fetch, paused=self._limiter.paused, gather_s=gather_s)
         )
         self._now_s, self._until_s = polled.now_s, polled.now_s + REFUSED_S
         self._progress.retry(polled.now_s)
@@ -241,15 +241,17 @@ class Estimator:
             self._limiter.forget(polled.lost | polled.gained)
         if polled.records:
             self._admit(self._admission.read(polled.records, self._now_s))
-        idle = not full and not polled.records
+        idle = not no_fetch and not polled.records
         self._report_behind(frozenset(), idle=idle)
-        self._limiter.rest(self._now_s, self._observer.partitions_resting)
+        self._limiter.update(self._now_s, self._observer.partitions_paused)
 
     def _report_behind(self, opened: frozenset[int], *, idle: bool) -> None:
         """Report which partitions are being read back up to their committed offsets: those just
         opened, and all others that are not there yet."""
-        behind = {p for p, source in self._inputs.items() if source.is_behind(idle=idle)}
-        self._observer.reading_back(opened | behind)
+        reading_back = {
+            p for p, source in self._inputs.items() if source.is_reading_back(idle=idle)
+        }
+        self._observer.reading_back(opened | reading_back)
 
     def _drop(self, partitions: frozenset[int]) -> None:
         """Drop partitions. The pending parts of their players stay, because they do not depend on
@@ -270,26 +272,26 @@ class Estimator:
 
     def _wave(self) -> PendingRounds:
         """Choose the next wave; it is empty while too many players are in flight."""
-        if not (self._may_find_wave or self._progress.moved) or self._send_no_more():
+        if not (self._may_find_wave or self._progress.has_moved) or self._is_sending_paused():
             return NO_ROUNDS
-        self._progress.moved = False
-        wave = self._backlog.wave(self._fitting, self._ready)
+        self._progress.has_moved = False
+        wave = self._backlog.wave(self._eligible, self._ready)
         self._may_find_wave = len(wave) > 0
         self._backoff.chose_wave(len(wave), wave.count)
         return wave
 
-    def _send_no_more(self) -> bool:
+    def _is_sending_paused(self) -> bool:
         """Whether parts not seen applied have so many players that no further wave is sent."""
         if self._progress.rows > PLAYERS_IN_FLIGHT * self._wave_players:
             return True
         many = min(MANY_PLAYERS, WAVES_IN_FLIGHT * self._wave_players)
-        return self._in_flight.has(WAVES_IN_FLIGHT, many, self._now_s)
+        return self._in_flight.has_at_least(WAVES_IN_FLIGHT, many, self._now_s)
 
     def _ready(self, players: Fingerprints, sizes: Ints) -> Flags:
         """(R,) whether each player of a round has no pending part or has a cached belief."""
-        return self._progress.ready(players, sizes, self._belief_cache.may_hold(players))
+        return self._progress.ready(players, sizes, self._belief_cache.may_contain(players))
 
-    def _fitting(self, tickets: Ints) -> Ints:
+    def _eligible(self, tickets: Ints) -> Ints:
         """Return those of these tickets that may be in a wave. If an oversize round is among them
         and none is in progress, begin it."""
         if not self._backlog.oversize and self._agreement.is_full:
@@ -317,9 +319,9 @@ class Estimator:
             yield from read_positions(self._progress)
             return
         read = yield from self._read_wave(wave)
-        ready, rows, resumed = estimation.classified(wave, read.headers, read.accepted)
+        ready, rows, resumed = estimation.classified(wave, read.headers, read.usable)
         if ready:
-            yield from self._scatter(ready, rows, read)
+            yield from self._send(ready, rows, read)
         if resumed:
             yield from self._resume(resumed)
         if ready or resumed:
@@ -330,33 +332,35 @@ class Estimator:
     def _read_wave(self, wave: PendingRounds) -> Step[PriorsRead]:
         """Read the priors of a wave's players, from the cache where possible and else from the
         store. Whole records are read of players for whom another round waits, if caching pays."""
-        rows = NOBODY
+        rows = NO_ROWS
         if wave.count <= FEW_PLAYERS:
             rows = np.flatnonzero(self._backlog.has_later(wave))
-            rows = rows if len(rows) >= MANY_WAIT * wave.count else NOBODY
-        read = self._prior_reader.read_beside
+            rows = rows if len(rows) >= MANY_WAIT * wave.count else NO_ROWS
+        read = self._prior_reader.read_with_cache
         return (yield from read(wave, self._belief_cache, rows, self._progress, self._until_s))
 
     def _read_piece(self, piece: PendingRounds) -> Step[PriorsRead]:
         """Read the priors of a piece's players from the store."""
         return (yield from self._prior_reader.read(piece, self._progress, self._until_s))
 
-    def _scatter(self, ready: PendingRounds, rows: Ints | slice, read: PriorsRead) -> Step[None]:
+    def _send(self, ready: PendingRounds, rows: Ints | slice, read: PriorsRead) -> Step[None]:
         """Estimate and send rounds. `rows` are the rows of their players in `read`."""
-        with self._observer.at_work(estimation.traced(ready)):
+        with self._observer.working_on(estimation.traced(ready)):
             part = self._estimate(ready, read.headers[rows])
             messages = estimation.messages(part, ready, self._rows_per_part)
             offsets = yield from ask(Scatter(messages))
-        self._finish(ready, estimation.part_ends(messages, offsets))
-        self._hold(ready, part, read.records_at(rows))
-        self._observer.rounds_scattered(len(ready), ready.count)
+        self._was_sent(ready, estimation.part_ends(messages, offsets))
+        self._cache_beliefs(ready, part, read.records_at(rows))
+        self._observer.rounds_sent(len(ready), ready.count)
 
-    def _hold(self, sent: PendingRounds, part: Part, records: Mapping[int, bytes | None]) -> None:
+    def _cache_beliefs(
+        self, sent: PendingRounds, part: Part, records: Mapping[int, bytes | None]
+    ) -> None:
         """Cache the beliefs after these rounds, all of whose parts are acknowledged."""
         if records:
             self._belief_cache.sent(sent, part, records)
-            self._backoff.held_beliefs()
-        self._belief_cache.keep(self._progress.awaits)
+            self._backoff.cached_beliefs()
+        self._belief_cache.trim(self._progress.has_pending_part)
 
     def _estimate(self, pending: PendingRounds, priors: Table) -> Part:
         ratings, seasons = self._admission.decoder.ratings, self._admission.corrections.seasons
@@ -365,16 +369,16 @@ class Estimator:
     def _resume(self, resumed: PendingRounds) -> Step[None]:
         """Finish rounds that were already sent: their parts are in the log, before its present
         end."""
-        self._finish(resumed, dict(enumerate((yield from shard_ends(self._shards)))))
+        self._was_sent(resumed, dict(enumerate((yield from shard_ends(self._shards)))))
         self._observer.rounds_resumed(len(resumed))
 
-    def _finish(self, pending: PendingRounds, part_ends: Mapping[int, int]) -> None:
+    def _was_sent(self, pending: PendingRounds, part_ends: Mapping[int, int]) -> None:
         """Finish rounds that are wholly sent. Their parts are pending for their players up to these
         ends."""
-        self._in_flight.sent(part_ends, estimation.by_shard(pending), self._now_s)
-        self._close(pending)
+        self._in_flight.sent(part_ends, estimation.fingerprints_by_shard(pending), self._now_s)
+        self._done_with(pending)
 
-    def _close(self, pending: PendingRounds) -> None:
+    def _done_with(self, pending: PendingRounds) -> None:
         """Remove rounds from the backlog, and count them as done. The cached beliefs of their
         players are dropped, because they are from before these rounds."""
         self._belief_cache.drop(pending.fingerprints)
@@ -387,19 +391,19 @@ class Estimator:
         oversize = self._oversize
         if oversize is None or not oversize.is_due():
             return
-        self._backoff.progressed(hurry=not oversize.is_read)
+        self._backoff.progressed(poll_soon=not oversize.is_read)
         done = yield from self._agreement.agreed(oversize.whole, self._until_s, self._observer)
         if done and oversize.is_read:
             yield from oversize.send(self._rows_per_part)
         elif done:
             yield from oversize.read(self._read_piece, self._estimate, self._observer)
-        if not done or oversize.is_scattered or oversize.is_sent:
+        if not done or oversize.was_sent_before or oversize.is_sent:
             self._oversize = None
-        if oversize.is_scattered:
+        if oversize.was_sent_before:
             yield from self._resume(done)
         elif oversize.is_sent:
-            self._close(done)
-            self._observer.rounds_scattered(1, done.count)
+            self._done_with(done)
+            self._observer.rounds_sent(1, done.count)
 
     # --- corrections ---
 
@@ -407,20 +411,20 @@ class Estimator:
         """Do the next piece of work on the corrections that are due (`corrections`)."""
         corrections, until_s, observer = self._admission.corrections, self._until_s, self._observer
         agreed_at = partial(self._agreement.agreed_at, until_s=until_s, observer=observer)
-        for queued in () if self._send_no_more() else corrections.due(self._inputs):
+        for queued in () if self._is_sending_paused() else corrections.due(self._inputs):
             if (yield from corrections.begin(queued, self._inputs, agreed_at)):
                 self._backoff.corrected()
                 piece = corrections.work_on(queued, self._in_flight, self._now_s, observer)
                 if (yield from piece):
                     self._belief_cache = BeliefCache()
-                    self._admit(self._admission.finish(queued, self._now_s))
+                    self._admit(self._admission.finish_correction(queued, self._now_s))
 
     # --- step 7 ---
 
     def _commit(self) -> Step[None]:
         if self._now_s - self._committed_s < self._commit_every_s:
             return
-        poll = partial(self._poll, REGROUPING_S, full=True)
+        poll = partial(self._poll, REGROUPING_S, no_fetch=True)
         done = yield from commit_finished(self._inputs, poll)
         if done is not None:
             self._committed_s = self._now_s

@@ -15,12 +15,12 @@ from stream_rater.pipeline.ports import (
     Rejection,
     Step,
     ask,
-    insist,
+    commit_through_regrouping,
 )
 from stream_rater.rounds.batch import RoundHead
 from stream_rater.rounds.validation import DuplicateWindow, Invalid
 
-REJECTED_BYTES = 64 * 2**20
+MOST_REJECTED_BYTES = 64 * 2**20
 """The estimator stops reading while the rejected records of all partitions that are not committed
 have more bytes than this."""
 
@@ -37,7 +37,7 @@ class InputPartition:
         self._duplicates = duplicates
         self._committed = committed
         self._next_offset = start
-        self._ran_dry = False
+        self._found_end = False
         self._unfinished: deque[int] = deque()
         """The offsets that were read and not committed, in order."""
         self._finished: set[int] = set()
@@ -51,13 +51,13 @@ class InputPartition:
         """The number of records that were read and not committed."""
         return len(self._unfinished)
 
-    def is_behind(self, *, idle: bool) -> bool:
+    def is_reading_back(self, *, idle: bool) -> bool:
         """Whether round ids before c are still being read. After one empty poll (`idle`) the answer
         is no: the offsets that remain before c may have no records."""
-        self._ran_dry = self._ran_dry or idle
-        return self._next_offset < self._committed and not self._ran_dry
+        self._found_end = self._found_end or idle
+        return self._next_offset < self._committed and not self._found_end
 
-    def judge(self, record: Record, found: RoundHead | Invalid) -> Rejection | bool:
+    def validate(self, record: Record, found: RoundHead | Invalid) -> Rejection | bool:
         """Validate a record. Returns True if its round is to be rated, or the record's rejection.
         Returns False if the record is read for its round id only, or was read before."""
         if record.offset < self._next_offset:
@@ -85,11 +85,11 @@ class InputPartition:
         self._unfinished.append(record.offset)
         return True
 
-    def reached(self, offset: int) -> bool:
+    def all_finished_before(self, offset: int) -> bool:
         """Whether all records before this offset are finished."""
         return next((o for o in self._unfinished if o not in self._finished), offset) >= offset
 
-    def reached_by(self, offsets: Sequence[int]) -> int:
+    def finished_prefix(self, offsets: Sequence[int]) -> int:
         """The length of the longest prefix of `offsets` for which all other records before its last
         offset are finished."""
         count = 0
@@ -127,7 +127,7 @@ class InputPartition:
         return (done[-1] + 1 if done else None), rejections
 
 
-def committed_by(partitions: frozenset[int]) -> Step[dict[int, int | None]]:
+def committed_offsets(partitions: frozenset[int]) -> Step[dict[int, int | None]]:
     """Step 1: the committed offset of each partition; None where nothing was ever committed.
 
     Kafka deletes a consumer group's offsets some days after its last member left
@@ -168,8 +168,8 @@ def commit_finished(
     them.
 
     After Regrouped, call `poll` and commit the offsets of the partitions that are still owned.
-    Returns the effect that was committed, or None if nothing was. Raises Regrouped as `insist`
-    does.
+    Returns the effect that was committed, or None if nothing was. Raises Regrouped as
+    `commit_through_regrouping` does.
     """
     offsets: dict[int, int] = {}
     rejections: list[Rejection] = []
@@ -184,4 +184,4 @@ def commit_finished(
         owned = [each for each in rejections if each.record.partition in ours]
         return CommitSource(ours, owned) if ours else None
 
-    return (yield from insist(commit, poll))
+    return (yield from commit_through_regrouping(commit, poll))

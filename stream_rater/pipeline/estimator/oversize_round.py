@@ -47,7 +47,7 @@ class OversizeRound:
         self._starts = range(0, whole.count, piece_players)
         self._priors: list[Table] = []
         """The priors of each piece that was read."""
-        self.is_scattered = False
+        self.was_sent_before = False
         """Whether a belief shows that the round was already sent."""
         self._rows: Part | None = None
         """All rows of the round; None until they are estimated."""
@@ -80,7 +80,7 @@ class OversizeRound:
         if not self.is_read:
             piece = self._piece(len(self._priors))
             return bool(self._progress.ready(piece.fingerprints, piece.sizes)[0])
-        return not self._in_flight.has(PIECES_IN_FLIGHT, 0, 0.0)
+        return not self._in_flight.has_at_least(PIECES_IN_FLIGHT, 0, 0.0)
 
     def read(
         self, read_priors: Callable[[PendingRounds], Step[PriorsRead]],
@@ -89,12 +89,12 @@ class OversizeRound:
         """Do steps 4 and 5 for the next piece. After the last piece, estimate all rows."""
         piece = self._piece(len(self._priors))
         found = yield from read_priors(piece)
-        verdict = estimation.classified(piece, found.headers, found.accepted)
-        self.is_scattered = bool(verdict.scattered)
+        verdict = estimation.classified(piece, found.headers, found.usable)
+        self.was_sent_before = bool(verdict.already_sent)
         if verdict.ready:
             self._priors.append(found.headers)
         if len(self._priors) == len(self._starts):
-            with observer.at_work(estimation.traced(self.whole)):
+            with observer.working_on(estimation.traced(self.whole)):
                 self._rows = estimate(self.whole, np.concatenate(self._priors))
 
     def send(self, rows_per_part: int) -> Step[None]:
@@ -106,5 +106,5 @@ class OversizeRound:
         messages = estimation.messages(part, piece, rows_per_part)
         offsets = yield from ask(Scatter(messages))
         ends = estimation.part_ends(messages, offsets)
-        self._in_flight.sent(ends, estimation.by_shard(piece), 0.0)
+        self._in_flight.sent(ends, estimation.fingerprints_by_shard(piece), 0.0)
         self._sent += 1

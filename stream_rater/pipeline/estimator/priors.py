@@ -24,14 +24,14 @@ from stream_rater.rating.model import HEADER, Table
 from stream_rater.rating.record import HEADER_SIZE, UnknownRecord, read_headers
 
 NO_HEADER = bytes(HEADER_SIZE)
-NOBODY = np.empty(0, np.int64)
+NO_ROWS = np.empty(0, np.int64)
 
 FEW_PLAYERS, MANY_WAIT = 2000, 0.25
 """The beliefs after a wave are cached if it has no more players than this, and another round waits
 for at least this share of them. Reading and computing beliefs costs more than reading headers. A
 larger wave shows that there is enough other work until the store has applied its parts."""
 
-MOST = 50_000
+MOST_CACHED = 50_000
 """When more beliefs than this are cached, those that the store has are dropped."""
 
 
@@ -40,7 +40,7 @@ class PriorsRead(NamedTuple):
 
     headers: Table
     """(P,) the headers of their beliefs."""
-    accepted: Flags
+    usable: Flags
     """(P,) whether each player's prior counts."""
     records: Mapping[int, bytes | None] = {}
     """By row, the whole records of the players for whom another round waits; None where there is no
@@ -54,7 +54,7 @@ class PriorsRead(NamedTuple):
         return {i: self.records[row] for i, row in numbers if row in self.records}
 
 
-class HeldBelief(NamedTuple):
+class CachedBelief(NamedTuple):
     """A player's belief after the last round that was sent."""
 
     player: Player
@@ -76,26 +76,28 @@ class BeliefCache:
     """
 
     def __init__(self) -> None:
-        self._beliefs: dict[int, HeldBelief] = {}
+        self._beliefs: dict[int, CachedBelief] = {}
         """The cached beliefs, by fingerprint."""
-        self._marks = PlayerMap()
+        self._fingerprints = PlayerMap()
         """The fingerprints of the cached beliefs, in a form that is fast to search."""
 
     def __len__(self) -> int:
         return len(self._beliefs)
 
-    def may_hold(self, players: Fingerprints) -> Flags:
+    def may_contain(self, players: Fingerprints) -> Flags:
         """(P,) whether a belief is cached for a player with this fingerprint."""
         if not self._beliefs:
             return np.zeros(len(players), np.bool_)
-        found: Flags = self._marks.find(players) != NOTHING
+        found: Flags = self._fingerprints.find(players) != NOTHING
         return found
 
     def records(self, players: Sequence[Player], fingerprints: Fingerprints) -> list[bytes | None]:
         """The record of each player's belief; None where it is not cached."""
         found = map(self._beliefs.get, fingerprints.tolist())
         each = zip(players, found, strict=True)
-        return [held.record if held and held.player == player else None for player, held in each]
+        return [
+            cached.record if cached and cached.player == player else None for player, cached in each
+        ]
 
     def sent(self, pending: PendingRounds, part: Part, records: Mapping[int, bytes | None]) -> None:
         """Cache beliefs after rounds that were sent. `records` has the records before these rounds
@@ -106,29 +108,29 @@ class BeliefCache:
         except UnknownRecord:  # the updater refuses the shard and reports the reason
             return
         players = pending.rounds.players().take(rows)
-        self.hold(list(players), pending.fingerprints[rows], after)
+        self.put(list(players), pending.fingerprints[rows], after)
 
-    def hold(
+    def put(
         self, players: Sequence[Player], fingerprints: Fingerprints, records: Sequence[bytes]
     ) -> None:
         """Cache these beliefs."""
-        beliefs = map(HeldBelief, players, records)
+        beliefs = map(CachedBelief, players, records)
         self._beliefs.update(zip(fingerprints.tolist(), beliefs, strict=True))
-        self._marks.note(fingerprints, np.zeros(len(fingerprints), np.int64))
+        self._fingerprints.put(fingerprints, np.zeros(len(fingerprints), np.int64))
 
     def drop(self, players: Fingerprints) -> None:
         """Drop the beliefs of the players with these fingerprints."""
-        held = players[self.may_hold(players)]
-        for mark in held.tolist():
-            self._beliefs.pop(mark, None)
-        self._marks.forget(held, np.zeros(len(held), np.int64))
+        cached = players[self.may_contain(players)]
+        for fingerprint in cached.tolist():
+            self._beliefs.pop(fingerprint, None)
+        self._fingerprints.forget(cached, np.zeros(len(cached), np.int64))
 
-    def keep(self, awaiting: Callable[[Fingerprints], Flags]) -> None:
+    def trim(self, is_pending: Callable[[Fingerprints], Flags]) -> None:
         """If more than MOST beliefs are cached, drop those of players without pending parts: the
         store has them."""
-        if len(self._beliefs) > MOST:
-            marks = np.array(list(self._beliefs), np.uint64)
-            self.drop(marks[~awaiting(marks)])
+        if len(self._beliefs) > MOST_CACHED:
+            fingerprints = np.array(list(self._beliefs), np.uint64)
+            self.drop(fingerprints[~is_pending(fingerprints)])
 
 
 class PriorReader:
@@ -151,58 +153,58 @@ class PriorReader:
         order, cuts = pending.by_shard
         players = pending.rounds.players().take(order)
         read = yield from ask(ReadPriors({shard: players[where] for shard, where in cuts}))
-        accepted = _accept(read, progress)
+        usable = _accept(read, progress)
         headers, unreadable = estimation.headers_of(pending, read)
-        self._note_unreadable(read, unreadable, progress, refused_until_s)
+        self._report_unreadable(read, unreadable, progress, refused_until_s)
         counts = np.zeros(self._shards, np.bool_)
-        counts[list(accepted - unreadable.keys())] = True
+        counts[list(usable - unreadable.keys())] = True
         return PriorsRead(headers, counts[shards_in(pending.fingerprints)])
 
-    def read_beside(
-        self, pending: PendingRounds, held: BeliefCache, to_be_held: Ints, progress: Progress,
+    def read_with_cache(
+        self, pending: PendingRounds, cache: BeliefCache, cache_rows: Ints, progress: Progress,
         refused_until_s: float,
     ) -> Step[PriorsRead]:  # fmt: skip
         """Read all priors of the rounds' players, from the cache where they are in it, and else
         from the store.
 
-        `to_be_held` has the rows of the players whose whole records are returned, too.
+        `cache_rows` has the rows of the players whose whole records are returned, too.
         """
-        may_hold = held.may_hold(pending.fingerprints)
-        if not (may_hold.any() or len(to_be_held)):
+        may_contain = cache.may_contain(pending.fingerprints)
+        if not (may_contain.any() or len(cache_rows)):
             return (yield from self.read(pending, progress, refused_until_s))
-        players, found = pending.rounds.players(), _Found(pending)
-        at = np.flatnonzero(may_hold)
-        found.take_held(at, held.records(players.take(at), pending.fingerprints[at]))
+        players, found = pending.rounds.players(), _FoundPriors(pending)
+        at = np.flatnonzero(may_contain)
+        found.take_cached(at, cache.records(players.take(at), pending.fingerprints[at]))
         # A round gets into the wave despite a player's pending part only if fingerprints collide.
-        awaits = progress.awaits(pending.fingerprints) & ~found.known
-        rows = found.unknown()
-        asked = dict.fromkeys(progress.waiting(), NO_PLAYERS)
-        asked |= {shard: players.take(own) for shard, own in rows.items()}
-        if asked:
-            beliefs = yield from ask(ReadBeliefs(asked))
+        has_pending_part = progress.has_pending_part(pending.fingerprints) & ~found.is_cached
+        rows = found.not_cached()
+        to_read = dict.fromkeys(progress.shards_to_read(), NO_PLAYERS)
+        to_read |= {shard: players.take(own) for shard, own in rows.items()}
+        if to_read:
+            beliefs = yield from ask(ReadBeliefs(to_read))
             applied = {shard: each.position.applied for shard, each in beliefs.items()}
             found.refuse([s for s, at in applied.items() if not progress.accept(s, at)])
             for shard, own in rows.items():
                 found.take(shard, own, beliefs[shard].records)
-        self._note_unreadable(asked, found.unreadable, progress, refused_until_s)
-        found.refuse(progress.closed())
-        records = {row: found.records[row] for row in to_be_held.tolist()}
-        return PriorsRead(found.headers, found.accepted & ~awaits, records)
+        self._report_unreadable(to_read, found.unreadable, progress, refused_until_s)
+        found.refuse(progress.closed_shards())
+        records = {row: found.records[row] for row in cache_rows.tolist()}
+        return PriorsRead(found.headers, found.usable & ~has_pending_part, records)
 
-    def _note_unreadable(
-        self, looked_at: Collection[int], unreadable: Mapping[int, str], progress: Progress,
+    def _report_unreadable(
+        self, read_shards: Collection[int], unreadable: Mapping[int, str], progress: Progress,
         until_s: float,
     ) -> None:  # fmt: skip
         for shard, reason in unreadable.items():
             progress.refuse(shard, until_s)
             self._refused.add(shard)
             self._observer.shard_refused(shard, reason)
-        for shard in self._refused.intersection(looked_at) - unreadable.keys():
+        for shard in self._refused.intersection(read_shards) - unreadable.keys():
             self._refused.remove(shard)
             self._observer.shard_opened(shard)
 
 
-class _Found:
+class _FoundPriors:
     """The priors of P players that were found so far."""
 
     def __init__(self, pending: PendingRounds) -> None:
@@ -210,26 +212,26 @@ class _Found:
         self._pending = pending
         self.headers: Table = np.zeros(count, HEADER)
         self.records: list[bytes | None] = [None] * count
-        self.known: Flags = np.zeros(count, np.bool_)
+        self.is_cached: Flags = np.zeros(count, np.bool_)
         """(P,) whether the belief is cached."""
-        self.accepted: Flags = np.ones(count, np.bool_)
+        self.usable: Flags = np.ones(count, np.bool_)
         self.unreadable: dict[int, str] = {}
         """By shard, why a belief in it cannot be read."""
 
-    def take_held(self, rows: Ints, records: Sequence[bytes | None]) -> None:
+    def take_cached(self, rows: Ints, records: Sequence[bytes | None]) -> None:
         """Add the cached records of the players in these rows; None stands for a record that is not
         cached."""
         known = [record for record in records if record is not None]
-        held = rows[np.array([record is not None for record in records], np.bool_)]
-        self.known[held] = True
-        self.headers[held] = read_headers(_headers(known))
-        for row, record in zip(held.tolist(), known, strict=True):
+        cached = rows[np.array([record is not None for record in records], np.bool_)]
+        self.is_cached[cached] = True
+        self.headers[cached] = read_headers(_headers(known))
+        for row, record in zip(cached.tolist(), known, strict=True):
             self.records[row] = record
 
-    def unknown(self) -> dict[int, Ints]:
+    def not_cached(self) -> dict[int, Ints]:
         """By shard, the rows of the players whose beliefs are not cached."""
         order, cuts = self._pending.by_shard
-        chosen = {shard: order[where][~self.known[order[where]]] for shard, where in cuts}
+        chosen = {shard: order[where][~self.is_cached[order[where]]] for shard, where in cuts}
         return {shard: own for shard, own in chosen.items() if len(own)}
 
     def take(self, shard: int, rows: Ints, records: Sequence[bytes | None]) -> None:
@@ -244,7 +246,7 @@ class _Found:
     def refuse(self, shards: Collection[int]) -> None:
         """Accept no prior of these shards."""
         if shards:
-            self.accepted &= ~np.isin(shards_in(self._pending.fingerprints), list(shards))
+            self.usable &= ~np.isin(shards_in(self._pending.fingerprints), list(shards))
 
 
 def _headers(records: Sequence[bytes | None]) -> bytes:
@@ -253,8 +255,8 @@ def _headers(records: Sequence[bytes | None]) -> bytes:
 
 def read_positions(progress: Progress) -> Step[None]:
     """Read `applied`, and no priors, of the shards where it may have moved."""
-    if waiting := progress.waiting():
-        _accept((yield from ask(ReadPriors(dict.fromkeys(waiting, NO_PLAYERS)))), progress)
+    if shards_to_read := progress.shards_to_read():
+        _accept((yield from ask(ReadPriors(dict.fromkeys(shards_to_read, NO_PLAYERS)))), progress)
 
 
 def _accept(read: Mapping[int, Priors], progress: Progress) -> set[int]:

@@ -29,21 +29,21 @@ class Progress:
 
     def __init__(self, shards: int) -> None:
         self._floor = [0] * shards
-        self._awaits = PlayerMap()
+        self._pending = PlayerMap()
         self._in_flight: list[deque[tuple[int, Fingerprints]]] = [deque() for _ in range(shards)]
         """By shard, in rising order, the ends of the parts not seen applied, each with the players
         in the part."""
         self.rows = 0
         """The number of rows in parts that were not seen applied: a player with several parts in
         flight counts for each."""
-        self._behind: set[int] = set()
+        self._lagging: set[int] = set()
         """The shards whose last seen `applied` was below their floor."""
         self._refused: dict[int, float] = {}
         """The shards whose beliefs cannot be read, and the time before which each is not tried
         again."""
         self._excluded: set[int] = set()
         """The shards whose store has another history than the log (`same_history`)."""
-        self.moved = True
+        self.has_moved = True
         """Whether a player may have become ready since the caller last set this to False."""
 
     def take_over(self, ends: Sequence[int]) -> None:
@@ -51,7 +51,7 @@ class Progress:
         for shard, end in enumerate(ends):
             if end > self._floor[shard]:
                 self._floor[shard] = end
-                self._behind.add(shard)
+                self._lagging.add(shard)
 
     def accept(self, shard: int, applied: int) -> bool:
         """Step 4: record a shard's `applied`, and return whether the priors that were read with it
@@ -59,17 +59,17 @@ class Progress:
         if shard in self._excluded:
             return False
         if applied < self._floor[shard]:
-            self._behind.add(shard)
+            self._lagging.add(shard)
             return False
         self._floor[shard] = applied
-        self.moved = self.moved or shard in self._behind
-        self._behind.discard(shard)
+        self.has_moved = self.has_moved or shard in self._lagging
+        self._lagging.discard(shard)
         in_flight = self._in_flight[shard]
         while in_flight and in_flight[0][0] <= applied:
             end, players = in_flight.popleft()
             self.rows -= len(players)
-            self.moved = True
-            self._awaits.forget(players, np.full(len(players), end))  # keeps later pending parts
+            self.has_moved = True
+            self._pending.forget(players, np.full(len(players), end))  # keeps later pending parts
         return shard not in self._refused
 
     def sent(self, ends: Mapping[int, int], players: Mapping[int, Fingerprints]) -> None:
@@ -81,42 +81,42 @@ class Progress:
         together = np.concatenate(list(players.values()))
         sizes = [len(shard_players) for shard_players in players.values()]
         until = np.array([ends[shard] for shard in players])
-        self._awaits.note(together, np.repeat(until, sizes))
+        self._pending.put(together, np.repeat(until, sizes))
 
     def has_reached(self, ends: Mapping[int, int]) -> bool:
         """Whether each of these shards was seen at or past its end, and is not below its floor."""
         return all(
-            self._floor[shard] >= end and shard not in self._behind for shard, end in ends.items()
+            self._floor[shard] >= end and shard not in self._lagging for shard, end in ends.items()
         )
 
-    def awaits(self, players: Fingerprints) -> Flags:
+    def has_pending_part(self, players: Fingerprints) -> Flags:
         """(P,) whether each player has a pending part: one that was not seen applied."""
-        found: Flags = self._awaits.find(players) != NOTHING
+        found: Flags = self._pending.find(players) != NOTHING
         return found
 
-    def ready(self, players: Fingerprints, sizes: Ints, held: Flags | None = None) -> Flags:
+    def ready(self, players: Fingerprints, sizes: Ints, cached: Flags | None = None) -> Flags:
         """(R,) for each round, whether the priors of all its players would count, as far as is
-        known. `sizes` has the number of players of each round. `held` (P,) says which players have
-        a cached belief; their pending parts do not count."""
+        known. `sizes` has the number of players of each round. `cached` (P,) says which players
+        have a cached belief; their pending parts do not count."""
         if not len(sizes):
             return np.empty(0, np.bool_)
-        not_yet = self.awaits(players)
-        if held is not None:
-            not_yet &= ~held
-        if closed := self.closed():
-            not_yet |= np.isin(shards_in(players), list(closed))
-        ready: Flags = ~np.logical_or.reduceat(not_yet, np.cumsum(sizes) - sizes)
+        blocked = self.has_pending_part(players)
+        if cached is not None:
+            blocked &= ~cached
+        if closed_shards := self.closed_shards():
+            blocked |= np.isin(shards_in(players), list(closed_shards))
+        ready: Flags = ~np.logical_or.reduceat(blocked, np.cumsum(sizes) - sizes)
         return ready
 
-    def closed(self) -> set[int]:
+    def closed_shards(self) -> set[int]:
         """The shards of which no prior counts now: they are below their floor, refused or
         excluded."""
-        return self._behind | self._excluded | self._refused.keys()
+        return self._lagging | self._excluded | self._refused.keys()
 
-    def waiting(self) -> list[int]:
+    def shards_to_read(self) -> list[int]:
         """The shards whose `applied` is worth reading: parts are in flight, or the shard is below
         its floor."""
-        found = (s for s, parts in enumerate(self._in_flight) if parts or s in self._behind)
+        found = (s for s, parts in enumerate(self._in_flight) if parts or s in self._lagging)
         return [shard for shard in found if shard not in self._excluded]
 
     def refuse(self, shard: int, until_s: float) -> None:
@@ -131,18 +131,18 @@ class Progress:
     def include(self, shard: int) -> None:
         """Stop ignoring this shard's store."""
         self._excluded.discard(shard)
-        self.moved = True
+        self.has_moved = True
 
     def retry(self, now_s: float) -> None:
         """Accept priors again from the shards whose time of refusal has passed."""
         due = [shard for shard, until_s in self._refused.items() if until_s <= now_s]
         for shard in due:
             del self._refused[shard]
-        self.moved = self.moved or bool(due)
+        self.has_moved = self.has_moved or bool(due)
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentWave:
     """A wave or a piece that was sent."""
 
     ends: Mapping[int, int]
@@ -162,7 +162,7 @@ class InFlightWindow:
     def __init__(self, progress: Progress, longest_s: float = math.inf) -> None:
         self._progress = progress
         self._longest_s = longest_s
-        self._pieces: deque[Sent] = deque()
+        self._pieces: deque[SentWave] = deque()
 
     def sent(
         self, ends: Mapping[int, int], players: Mapping[int, Fingerprints], now_s: float
@@ -170,9 +170,9 @@ class InFlightWindow:
         """Add a wave or piece, and record its parts in the Progress."""
         self._progress.sent(ends, players)
         own = {shard: ends[shard] for shard in players}
-        self._pieces.append(Sent(own, sum(map(len, players.values())), now_s))
+        self._pieces.append(SentWave(own, sum(map(len, players.values())), now_s))
 
-    def has(self, pieces: int, players: int, now_s: float) -> bool:
+    def has_at_least(self, pieces: int, players: int, now_s: float) -> bool:
         """Whether at least `pieces` waves or pieces count, with at least `players` players in
         all."""
         while self._pieces:
@@ -181,8 +181,8 @@ class InFlightWindow:
             if not (late or self._progress.has_reached(first.ends)):
                 break
             self._pieces.popleft()
-        waiting = sum(each.players for each in self._pieces)
-        return len(self._pieces) >= pieces and waiting >= players
+        count = sum(each.players for each in self._pieces)
+        return len(self._pieces) >= pieces and count >= players
 
 
 # --- the pace of an estimator --------------------------------------------------------------------
@@ -197,7 +197,7 @@ APPLIED_S = 0.5e-6
 """The shortest time in which the store and the updaters process one row, in seconds. With many rows
 in flight, polling sooner only slows them."""
 
-IN_NO_HURRY = 100
+PASSES_AFTER_PIECE = 100
 """After a piece of an oversize round was sent, polls last as long as after this many passes without
 progress. The store is busy for longer than that, and polling slows it."""
 
@@ -236,7 +236,7 @@ class PollBackoff:
 
     def __init__(self, idle_s: float = IDLE_S) -> None:
         self._idle_s = idle_s
-        self._turns_waited = 0
+        self._passes_waited = 0
         """The number of passes since the last progress while rounds wait."""
         self._corrected = False
         """Whether a piece of the work on a correction was done since the last poll."""
@@ -244,23 +244,23 @@ class PollBackoff:
         """How long the next poll gathers, in seconds."""
 
     def timeout_s(self, *, waiting: bool, in_flight: int) -> float:
-        """The time-out of the next poll, in seconds. `waiting` says that rounds wait; `in_flight`
-        is the number of players in parts not seen applied."""
+        """The time-out of the next poll, in seconds. `waiting` says that rounds wait;
+        `in_flight` is the number of players in parts not seen applied."""
         waiting, self._corrected = waiting or self._corrected, False
         if not waiting:
             return self._idle_s
         return min(
-            self._idle_s, max(APPLIED_S * in_flight, BUSY_S * (1 + self._turns_waited // 10))
+            self._idle_s, max(APPLIED_S * in_flight, BUSY_S * (1 + self._passes_waited // 10))
         )
 
     def waited(self) -> None:
         """Record a pass of the loop that made no progress while rounds wait."""
-        self._turns_waited += 1
+        self._passes_waited += 1
 
-    def progressed(self, *, hurry: bool = True) -> None:
-        """Record progress: rounds were rated, or a piece was read. `hurry=False` says that a piece
-        was sent."""
-        self._turns_waited = 0 if hurry else IN_NO_HURRY
+    def progressed(self, *, poll_soon: bool = True) -> None:
+        """Record progress: rounds were rated, or a piece was read. `poll_soon=False` says that a
+        piece was sent."""
+        self._passes_waited = 0 if poll_soon else PASSES_AFTER_PIECE
 
     def corrected(self) -> None:
         """Record that a piece of the work on a correction was done. More of this work may be
@@ -268,7 +268,7 @@ class PollBackoff:
         self.progressed()
         self._corrected = True
 
-    def held_beliefs(self) -> None:
+    def cached_beliefs(self) -> None:
         """Record that some waiting rounds have cached beliefs and need not wait for the store. The
         next poll gathers nothing."""
         self.gather_s = 0.0

@@ -177,7 +177,7 @@ def _text(rows: Rows, column: int, r: int) -> str:
 def read_all(messages: Sequence[bytes], kernel: int = KERNEL_VERSION) -> list[PartView | None]:
     """Decode the part in each message. The result is None for a message that only `read` can decode
     or refuse."""
-    return [each for some in runs(messages, TOGETHER_BYTES) for each in _read(some, kernel)]
+    return [each for group in runs(messages, TOGETHER_BYTES) for each in _read(group, kernel)]
 
 
 def read(data: bytes, kernel: int = KERNEL_VERSION) -> PartView:
@@ -217,9 +217,9 @@ def _read(
         first_round, first = last_round, last
     if len(all_rules) < len(messages):  # rows must come from taken messages only
         taken = [m for m, view in zip(messages, views, strict=True) if view is not None]
-        again = iter(_read(taken, kernel, are_distinct=are_distinct) if taken else ())
-        return [None if view is None else next(again) for view in views]
-    _number_rules(decoded, found[:, unpacking.ROUNDS], all_rules)
+        decoded_again = iter(_read(taken, kernel, are_distinct=are_distinct) if taken else ())
+        return [None if view is None else next(decoded_again) for view in views]
+    _renumber_rules(decoded, found[:, unpacking.ROUNDS], all_rules)
     return views
 
 
@@ -247,13 +247,13 @@ def _trace(data: Bytes, start: int, end: int) -> Trace | None:
         return None
 
 
-def _number_rules(decoded: Rows, round_ends: Ints, rules: Sequence[Rules]) -> None:
+def _renumber_rules(decoded: Rows, round_ends: Ints, rules: Sequence[Rules]) -> None:
     """Collect the distinct rules of all messages, and make the rounds' RULE an index into them."""
     numbers: dict[RatingRule, int] = {}
     start, before, own = 0, Rules(), list[int]()
-    for some, end in zip(rules, round_ends.tolist(), strict=True):
-        if some is not before:
-            before, own = some, [numbers.setdefault(each, len(numbers)) for each in some]
+    for group, end in zip(rules, round_ends.tolist(), strict=True):
+        if group is not before:
+            before, own = group, [numbers.setdefault(each, len(numbers)) for each in group]
         if own != list(range(len(own))):
             column = decoded.rounds[RULE, start:end]
             column[:] = np.array(own, np.int64)[column]

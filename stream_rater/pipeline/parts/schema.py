@@ -12,9 +12,10 @@ A part names the number of shards that it was cut for. A worker that was paused 
 added may wake up and send parts that were cut for fewer shards. They are ignored: the worker's
 successor sends their rows to the shards where they belong now.
 
-Two version numbers are not used for parts of rounds: one is for correction parts (`corrections`),
-and one is for marks. `rebuild` writes a mark to each shard. The store's state at the mark comes
-from the rebuild, not from the parts before it. Releases that do not know marks refuse them.
+Two version numbers are not used for parts of rounds: one is for correction parts
+(`correction_parts`), and one is for marks. `rebuild` writes a mark to each shard. The store's state
+at the mark comes from the rebuild, not from the parts before it. Releases that do not know marks
+refuse them.
 """
 
 from collections.abc import Sequence
@@ -69,7 +70,7 @@ class CutForFewer(NotAPart):
     """A part that was cut for fewer shards, and was sent after shards were added."""
 
 
-class Rebuilt(NotAPart):
+class RebuildMark(NotAPart):
     """The mark of a rebuild."""
 
     def __init__(self, shards: int) -> None:
@@ -162,7 +163,7 @@ def _put_head(out: Bytes, at: int, size: int, kind: tuple[int, int, int]) -> int
 
 
 @kernel
-def _counted(index: Ints) -> tuple[Ints, Ints]:
+def _count_distinct(index: Ints) -> tuple[Ints, Ints]:
     """The distinct numbers, and the index of each number among them. Equal numbers must be
     adjacent."""
     different, which = np.empty(len(index), np.int64), np.empty(len(index), np.int64)
@@ -183,7 +184,7 @@ def _put_message(
 ) -> int:  # fmt: skip
     """Write the message of these rows to `out`. Returns the position after it. In `place` and
     `evidence` each row has its own bytes; in `evidence` they are `width` for each row."""
-    rounds, which = _counted(round_index[rows])
+    rounds, which = _count_distinct(round_index[rows])
     at = _put_head(out, put(out, at, opening, 0, len(opening)), len(rounds), LIST)
     for r in rounds:
         at = put(out, at, heads, head_ends[r - 1] if r else 0, head_ends[r])
@@ -269,14 +270,14 @@ def decode(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KE
     """Decode the part in a message. `oldest` to `kernel`, which is this release's own, are the
     accepted kernel versions.
 
-    Raises Rebuilt for a mark, NotAPart for a message that does not begin as a part, and UnknownPart
-    for a part that is damaged or of another version.
+    Raises RebuildMark for a mark, NotAPart for a message that does not begin as a part, and
+    UnknownPart for a part that is damaged or of another version.
     """
-    if not _begins_like_a_part(data):
+    if not _looks_like_part(data):
         raise NotAPart(f"no part of any version, it begins with {data[:8].hex() or 'nothing'}")
     try:
         if data.startswith(_MARK_BEGINS):
-            raise Rebuilt(_decode_mark(data)[1])
+            raise RebuildMark(_decode_mark(data)[1])
         message = _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnknownPart(f"part: {error}") from None
@@ -297,14 +298,14 @@ def decode(data: bytes, kernel: int = KERNEL_VERSION, *, oldest: int = OLDEST_KE
 def check_kernel(computed_by: int, ours: int, oldest: int = OLDEST_KERNEL) -> None:
     """Raise UnknownPart unless kernels of version `ours` can apply a part that was computed by
     version `computed_by`."""
-    says = f"part: computed by kernel version {computed_by}, this worker has {ours}"
+    text = f"part: computed by kernel version {computed_by}, this worker has {ours}"
     if computed_by > ours:
-        raise UnknownPart(f"{says}: it waits for a worker of the newer release")
+        raise UnknownPart(f"{text}: it waits for a worker of the newer release")
     if computed_by < oldest:
-        raise UnknownPart(f"{says}: let workers of the older release finish first")
+        raise UnknownPart(f"{text}: let workers of the older release finish first")
 
 
-def _begins_like_a_part(data: bytes) -> bool:
+def _looks_like_part(data: bytes) -> bool:
     """Whether a message is an array whose first element is a small positive number. The array's
     length may be in its code, or have 16 or 32 bits."""
     array = data[:1]

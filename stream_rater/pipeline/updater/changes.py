@@ -49,9 +49,9 @@ NO_SHOWN = np.empty(0, SHOWN)
 class Disagreement(ValueError):
     """The log and the store do not belong together."""
 
-    def __init__(self, noted: bytes, rows: int, need: int) -> None:
+    def __init__(self, notes: bytes, rows: int, need: int) -> None:
         super().__init__(
-            f"Redis and the log disagree: position.fresh has {len(noted)} bytes, {rows} rows need "
+            f"Redis and the log disagree: position.fresh has {len(notes)} bytes, {rows} rows need "
             f"{need}."
         )
 
@@ -67,7 +67,7 @@ class Change(Application):
     events: Events = field(compare=False, repr=False)
 
 
-def computed(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
+def compute_changes(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
     """Apply the parts of a batch to the stored records of its shards (steps 12 and 13). Returns the
     change of each shard. Nothing is written. Raises UnknownRecord."""
     rows, (first, _) = batch.rows, batch.distinct
@@ -92,8 +92,8 @@ def computed(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, 
 def _with_repeats(
     batch: ShardBatch, stored: Mapping[int, StoredShard], beliefs: Beliefs
 ) -> dict[int, Change]:
-    """The same as `computed`, for batches in which a player has several rows. `beliefs` has the
-    beliefs of the distinct players."""
+    """The same as `compute_changes`, for batches in which a player has several rows. `beliefs` has
+    the beliefs of the distinct players."""
     rows, (first, which) = batch.rows, batch.distinct
     fresh, nth = fresh_rows(which, rows.offset, beliefs.header["last"].copy())
     chosen = np.flatnonzero(fresh)
@@ -101,10 +101,10 @@ def _with_repeats(
     shown = at_first_rows(last_shown(beliefs.header), which, nth)
     header = np.empty(len(which), beliefs.header.dtype)
     for number in range(int(nth.max(initial=-1)) + 1):
-        some = np.flatnonzero(nth == number)
-        own, who = rows.take(some), which[some]
-        update(beliefs, who, own.rules, own.rule_index, own.evidence, own.offset, own.time)
-        header[some] = beliefs.header[who]
+        selected = np.flatnonzero(nth == number)
+        own, belief_rows = rows.take(selected), which[selected]
+        update(beliefs, belief_rows, own.rules, own.rule_index, own.evidence, own.offset, own.time)
+        header[selected] = beliefs.header[belief_rows]
     changed = np.unique(which)
     players = batch.rows.players.take(first[changed])
     written = encoded(players, Beliefs(beliefs.header[changed], beliefs.factors[changed]))
@@ -152,7 +152,7 @@ def _changes(
         flags, before = fresh[batch.cuts[shard]], stored[shard]
         notes = encode_notes(flags, shown, cut, header, players)
         found[shard] = Change(
-            before.position.moved(batch.ends[shard], notes, batch.tails[shard]),
+            before.position.advanced(batch.ends[shard], notes, batch.tails[shard]),
             written[first:last],
             before.records.count(None),  # a player without a record has a fresh row
             rows=len(flags),
@@ -168,7 +168,7 @@ def encoded(players: PlayerColumn, beliefs: Beliefs) -> BeliefColumn:
     return BeliefColumn(players, StringColumn(data, starts[:-1], starts[1:]))
 
 
-def rebuild_events(shard: int, call: ShardBatch, stored: StoredShard, committed: int) -> Events:
+def build_events_again(shard: int, call: ShardBatch, stored: StoredShard, committed: int) -> Events:
     """Build the events of a shard's last call again, from its fresh rows and the beliefs that it
     stored (step 11). Events of parts before the offset `committed` are left out.
 
@@ -204,6 +204,7 @@ def decoded(
     """
     assert len(rule_index) == len(records)
     capacity = max((each.kept for each in rules), default=0) + 1
+    # The initial beliefs of newcomers are set below.
     beliefs = record.decode(records, capacity, 0.0, 1.0)
     new = np.flatnonzero(beliefs.header["rounds"] == 0)
     if len(new):
@@ -240,7 +241,7 @@ def update(
     rules = list(rules)
     before = seasons.draw(rules, rule_index, beliefs, which)
     stages.update(beliefs, which, evidence, rules, rule_index)
-    stages.note_round(beliefs, which, offset, time)
+    stages.record_round(beliefs, which, offset, time)
     seasons.remember(beliefs, before)
 
 
@@ -264,12 +265,12 @@ def encode_notes(
     if which is None:
         return bits + shown.tobytes()
     rows = header[cut][_is_earlier(which)]
-    noted = np.empty(len(rows), EARLIER)
-    noted["mu"], noted["sigma"] = rows["previous_mu"], rows["previous_sigma"]
-    return bits + noted.tobytes() + shown.tobytes()
+    notes = np.empty(len(rows), EARLIER)
+    notes["mu"], notes["sigma"] = rows["previous_mu"], rows["previous_sigma"]
+    return bits + notes.tobytes() + shown.tobytes()
 
 
-def decode_notes(noted: bytes, which: Ints) -> tuple[Ints, Table, Table]:
+def decode_notes(notes: bytes, which: Ints) -> tuple[Ints, Table, Table]:
     """Decode a call's notes: the (k,) indices of its fresh rows, an EARLIER for each earlier row,
     and the SHOWN values.
 
@@ -277,15 +278,15 @@ def decode_notes(noted: bytes, which: Ints) -> tuple[Ints, Table, Table]:
     of n rows.
     """
     size = (len(which) + 7) // 8
-    bits = np.frombuffer(noted[:size], np.uint8)
+    bits = np.frombuffer(notes[:size], np.uint8)
     fresh = np.flatnonzero(np.unpackbits(bits, count=len(which)))
     end = size + EARLIER.itemsize * int(np.count_nonzero(_is_earlier(which[fresh])))
-    if len(noted) < end or (len(noted) - end) % SHOWN.itemsize:
-        raise Disagreement(noted, len(which), end)
-    shown = np.frombuffer(noted[end:], SHOWN)
+    if len(notes) < end or (len(notes) - end) % SHOWN.itemsize:
+        raise Disagreement(notes, len(which), end)
+    shown = np.frombuffer(notes[end:], SHOWN)
     if len(shown) and int(shown["row"].max()) >= len(fresh):
-        raise Disagreement(noted, len(which), end)
-    return fresh, np.frombuffer(noted[size:end], EARLIER), shown
+        raise Disagreement(notes, len(which), end)
+    return fresh, np.frombuffer(notes[size:end], EARLIER), shown
 
 
 @kernel
@@ -299,28 +300,28 @@ def _is_earlier(which: Ints) -> Flags:
     return found
 
 
-def headers_after(header: Table, which: Ints, noted: Table) -> Table:
+def headers_after(header: Table, which: Ints, notes: Table) -> Table:
     """(n,) the headers after each fresh row. `header` (D,) has the players' headers after all rows,
-    and `noted` the EARLIER of each earlier row.
+    and `notes` the EARLIER of each earlier row.
 
     Only these fields have their values after the row: mu, sigma, previous mu and sigma, and the
     number of rounds.
     """
     after = header[which]
-    _go_back(after, which, noted)
+    _restore_earlier(after, which, notes)
     return after
 
 
 @kernel
-def _go_back(after: Table, which: Ints, noted: Table) -> None:
+def _restore_earlier(after: Table, which: Ints, notes: Table) -> None:
     following = np.full(which.max() + 1 if len(which) else 0, -1)
-    k = len(noted) - 1
+    k = len(notes) - 1
     for i in range(len(which) - 1, -1, -1):
         own, later = after[i], following[which[i]]
         if later >= 0:
             own.mu, own.sigma = after[later].previous_mu, after[later].previous_sigma
             own.rounds = after[later].rounds - 1
-            own.previous_mu, own.previous_sigma = noted[k].mu, noted[k].sigma
+            own.previous_mu, own.previous_sigma = notes[k].mu, notes[k].sigma
             k -= 1
         following[which[i]] = i
 

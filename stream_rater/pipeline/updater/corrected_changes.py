@@ -20,7 +20,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.contract.events import CorrectionCause, joined, to_json
-from stream_rater.pipeline.parts.corrections import CorrectionPart
+from stream_rater.pipeline.parts.correction_parts import CorrectionPart
 from stream_rater.pipeline.ports import Event, StoredShard
 from stream_rater.pipeline.updater.changes import Change, Disagreement, encoded, headers_of
 from stream_rater.pipeline.updater.rating_events import BELIEF, Events
@@ -28,13 +28,13 @@ from stream_rater.pipeline.updater.shard import ShardBatch
 from stream_rater.rating import record
 from stream_rater.rating.model import DID_NOT_FINISH, NEVER, Beliefs, Table
 from stream_rater.rating.stages import RatingRule
-from stream_rater.replay.rating_changes import changed_of
+from stream_rater.replay.rating_changes import rating_changed
 
 CORRECTION = "correction"
 """The second part of the event id of a correction. A round's event id has the round's id there."""
 
 
-def corrected(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
+def compute_correction(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
     """Apply a correction part to the stored records of its shard. Returns the shard's change;
     nothing is written. Raises UnknownRecord."""
     part, (shard,) = _part(batch), batch.parts
@@ -44,10 +44,10 @@ def corrected(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int,
     fresh: Flags = part.offset > last
     chosen = np.flatnonzero(fresh)
     beliefs = record.decode([part.records[i] for i in chosen.tolist()], 0, 0.0, 1.0)
-    _remember(part, beliefs, before[chosen])
+    _set_headers(part, beliefs, before[chosen])
     notes = np.packbits(fresh).tobytes()
     change = Change(
-        present.position.moved(batch.ends[shard], notes, batch.tails[shard]),
+        present.position.advanced(batch.ends[shard], notes, batch.tails[shard]),
         encoded(batch.players[shard].take(chosen), beliefs),
         present.records.count(None),
         rows=len(part),
@@ -57,16 +57,16 @@ def corrected(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int,
     return {shard: change}
 
 
-def rebuild_correction_events(
+def build_correction_events_again(
     shard: int, call: ShardBatch, stored: StoredShard, committed: int
 ) -> Events:
     """Build the events of a shard's last call again, if the call applied a correction part (step
     11). If the part is before the offset `committed`, its events are published already, and the
     result is empty. Raises Disagreement and UnknownRecord."""
-    part, noted = _part(call), stored.position.fresh
-    if len(noted) != (size := (len(part) + 7) // 8):
-        raise Disagreement(noted, len(part), size)
-    fresh = np.flatnonzero(np.unpackbits(np.frombuffer(noted, np.uint8), count=len(part)))
+    part, notes = _part(call), stored.position.fresh
+    if len(notes) != (size := (len(part) + 7) // 8):
+        raise Disagreement(notes, len(part), size)
+    fresh = np.flatnonzero(np.unpackbits(np.frombuffer(notes, np.uint8), count=len(part)))
     header = headers_of(stored.records)[fresh]
     return Events() if call.ends[shard] <= committed else _events(shard, part, fresh, header)
 
@@ -86,7 +86,7 @@ def last_published(part: CorrectionPart, before: Table) -> tuple[Table, Table]:
     return np.where(new, part.rule.initial_mu, mu), np.where(new, part.rule.initial_sigma, sigma)
 
 
-def _remember(part: CorrectionPart, beliefs: Beliefs, before: Table) -> None:
+def _set_headers(part: CorrectionPart, beliefs: Beliefs, before: Table) -> None:
     """Set the fields of the new belief headers that depend on the correction and on the headers
     `before`."""
     header = beliefs.header
@@ -124,13 +124,13 @@ def correction_events(
     for i in np.flatnonzero(published).tolist():
         mu, sigma, previous_mu, previous_sigma = numbers[i]
         ratings = rule.rating(mu, sigma), rule.rating(previous_mu, previous_sigma)
-        of_round = changed_of(
+        round_event = rating_changed(
             ladder, cause.round_id, players[i], completed_at, DID_NOT_FINISH,
             (mu, sigma, previous_mu, previous_sigma, 0.0, *ratings), rounds[i], cause.offset, rule,
         )  # fmt: skip
         event_id = joined(ladder, CORRECTION, str(cause.offset), players[i])
         changed = msgspec.structs.replace(
-            of_round, event_id=event_id, performance=None, correction=cause
+            round_event, event_id=event_id, performance=None, correction=cause
         )
         key = joined(ladder, players[i]).encode()
         events.append(Event(shard, key, to_json(changed), event_id.encode(), completed_at))

@@ -21,7 +21,7 @@ from stream_rater.pipeline.parts.unpacking import INDEX, OFFSET, PLACE, RULE
 from stream_rater.pipeline.ports import Event
 from stream_rater.rating import stages
 from stream_rater.rating.model import DID_NOT_FINISH, PERFORMANCE, Table
-from stream_rater.replay.rating_changes import changed_of
+from stream_rater.replay.rating_changes import rating_changed
 
 BELIEF = ("mu", "sigma", "previous_mu", "previous_sigma")
 NUMBERS = 7
@@ -32,7 +32,7 @@ RoundTime = tuple[str, Trace | None]
 """The time when a round was completed, as reported, and its trace context."""
 
 
-class _Run(NamedTuple):
+class _ShardEvents(NamedTuple):
     """The encoded events of one shard, in order."""
 
     shard: int
@@ -57,7 +57,7 @@ class Events(Collection[Event]):
     only during iteration, so that there are never thousands of them in memory.
     """
 
-    def __init__(self, runs: Iterable[_Run] = ()) -> None:
+    def __init__(self, runs: Iterable[_ShardEvents] = ()) -> None:
         self._runs = tuple(runs)
 
     @classmethod
@@ -66,10 +66,10 @@ class Events(Collection[Event]):
         texts = [text for each in events for text in (each.key, each.event_id, each.value)]
         ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
         times = [(each.time, each.trace) for each in events]
-        return cls([_Run(shard, b"".join(texts), 0, ends, times, np.arange(len(events)))])
+        return cls([_ShardEvents(shard, b"".join(texts), 0, ends, times, np.arange(len(events)))])
 
     @classmethod
-    def together(cls, events: Iterable["Events"]) -> "Events":
+    def combined(cls, events: Iterable["Events"]) -> "Events":
         """Combine the events of all of these."""
         return cls(run for each in events for run in each._runs)
 
@@ -89,7 +89,7 @@ class Events(Collection[Event]):
         has sent them already. Nothing is decoded: the runs are compared by identity."""
         if not isinstance(other, Events) or len(self._runs) != len(other._runs):
             return False
-        return all(mine is its for mine, its in zip(self._runs, other._runs, strict=True))
+        return all(mine is theirs for mine, theirs in zip(self._runs, other._runs, strict=True))
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -97,7 +97,7 @@ class Events(Collection[Event]):
         return repr(list(self))
 
 
-def _decoded(run: _Run) -> Iterator[Event]:
+def _decoded(run: _ShardEvents) -> Iterator[Event]:
     shard, data, start, ends, times, time = run
     end = iter(ends.tolist())
     for i, key, event_id, value in zip(time.tolist(), end, end, end, strict=True):
@@ -129,7 +129,7 @@ def encode_each(shard: int, rows: Rows, numbers: Floats, counts: Ints) -> list[E
         rows.place.tolist(), counts.tolist(), rows.offset.tolist(), numbers.tolist(), strict=True
     )
     for ((ladder, player), r, rule), (place, count, offset, row) in zip(players, more, strict=True):
-        changed = changed_of(
+        changed = rating_changed(
             ladder, round_ids[r], player, texts[time[r]], place, row, count, offset,
             rows.rules[rule],
         )  # fmt: skip
@@ -247,15 +247,15 @@ def _write(
     ends = np.empty(3 * len(counts), np.int64)
     at = number = 0
     for i in range(len(counts)):
-        r, on, place = rows[INDEX, i], ladder[i], rows[PLACE, i]
+        r, ladder_index, place = rows[INDEX, i], ladder[i], rows[PLACE, i]
         rule = rounds[RULE, r]
-        at = _put(out, _put(out, at, ladders.key, on), words, COLON)
+        at = _put(out, _put(out, at, ladders.key, ladder_index), words, COLON)
         ends[3 * i] = at = _put(out, at, players.key, i)
-        at = _put_id(out, at, words, ladders.key, on, round_ids.key, r, players.key, i)
+        at = _put_id(out, at, words, ladders.key, ladder_index, round_ids.key, r, players.key, i)
         ends[3 * i + 1] = at
         at = _put(out, at, words, ID)
-        at = _put_id(out, at, words, ladders.both, on, round_ids.both, r, players.both, i)
-        at = _put(out, _put(out, at, words, LADDER), ladders.json, on)
+        at = _put_id(out, at, words, ladders.both, ladder_index, round_ids.both, r, players.both, i)
+        at = _put(out, _put(out, at, words, LADDER), ladders.json, ladder_index)
         at = _put(out, _put(out, at, words, PLAYER), players.json, i)
         at = _put(out, _put(out, at, words, ROUND), round_ids.json, r)
         at = _put(out, _put(out, at, words, TIME), times, time[r])
@@ -300,15 +300,15 @@ def encode_together(
     texts = times.texts()
     data, ends = _encoded(rows, numbers, counts, texts, time)
     round_times: list[RoundTime] = [(each, None) for each in texts]
-    of_rows = time[rows.round]
+    row_times = time[rows.round]
     if rows.traces:  # a trace differs from round to round, so each round has its own RoundTime
         round_times = [(texts[i], rows.traces.get(r)) for r, i in enumerate(time.tolist())]
-        of_rows = rows.round
+        row_times = rows.round
     found = {}
     for shard, cut in cuts.items():
         start = int(ends[3 * cut.start - 1]) if cut.start else 0
         own = ends[3 * cut.start : 3 * cut.stop]
-        found[shard] = Events([_Run(shard, data, start, own, round_times, of_rows[cut])])
+        found[shard] = Events([_ShardEvents(shard, data, start, own, round_times, row_times[cut])])
     return found
 
 
@@ -324,7 +324,7 @@ def _encoded(
     provisional = np.array([each.provisional_rounds for each in rows.rules], np.int64)
     season = np.array([each.season or 0 for each in rows.rules], np.int64)
     digits = np.frombuffer(to_json(numbers.ravel().tolist())[1:-1] + b",", np.uint8)
-    size = _room(len(rows), players, ladders, round_ids, times) + len(digits)
+    size = _size_bound(len(rows), players, ladders, round_ids, times) + len(digits)
     out = np.empty(size, np.uint8)
     ends = _write(
         WORDS, players, ladders, round_ids, times, digits, rows.columns, rows.rounds,
@@ -333,7 +333,7 @@ def _encoded(
     return out[: ends[-1]].tobytes(), ends
 
 
-def _room(
+def _size_bound(
     rows: int, players: EscapedIds, ladders: EscapedIds, round_ids: EscapedIds, times: Texts
 ) -> int:
     """An upper bound of the number of bytes of all events without their floating-point numbers.

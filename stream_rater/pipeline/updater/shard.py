@@ -22,10 +22,10 @@ from stream_rater.columns.sharding import shards_of
 from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.pipeline import same_history
 from stream_rater.pipeline.observer import Traced
-from stream_rater.pipeline.parts import corrections, decoder
-from stream_rater.pipeline.parts.corrections import CorrectionPart
+from stream_rater.pipeline.parts import correction_parts, decoder
+from stream_rater.pipeline.parts.correction_parts import CorrectionPart
 from stream_rater.pipeline.parts.decoder import PartView, Rows, rows_of
-from stream_rater.pipeline.parts.schema import CutForFewer, NotAPart, Rebuilt, UnknownPart
+from stream_rater.pipeline.parts.schema import CutForFewer, NotAPart, RebuildMark, UnknownPart
 from stream_rater.pipeline.ports import UNFINISHED, VANISHED, Position, StoredShard
 from stream_rater.pipeline.same_history import REBUILD
 
@@ -39,13 +39,13 @@ class QueuedPart:
     """The offset of its record."""
     checksum: int
     """The checksum of its record."""
-    rounds: PartView = decoder.NO_ROWS
+    part: PartView = decoder.NO_ROWS
     """The part, if it is a part of rounds. No player has two rows in it."""
     correction: CorrectionPart | None = None
     """The part, if it is a correction part. Such a part is applied in a call of its own."""
 
     def __len__(self) -> int:
-        return len(self.rounds if self.correction is None else self.correction)
+        return len(self.part if self.correction is None else self.correction)
 
 
 @dataclass(slots=True)
@@ -56,25 +56,25 @@ class Shard:
     committed: int
     next_offset: int
     """The next offset to read."""
-    among: int
+    shard_count: int
     """The number of shards."""
-    rebuilt: int = 0
+    marks_before: int = 0
     """The store includes all rebuilds whose marks are before this offset."""
     queue: deque[QueuedPart] = field(default_factory=deque)
     barrier: str = ""
     """Why the record at `next_offset` cannot be read; empty if nothing is wrong."""
 
     @classmethod
-    def at(cls, position: Position, committed: int, among: int) -> "Shard":
-        """Open a shard at these positions. `among` is the number of shards."""
+    def at(cls, position: Position, committed: int, shard_count: int) -> "Shard":
+        """Open a shard at these positions. `shard_count` is the number of shards."""
         ahead = position.applied > committed
-        return cls(position, committed, position.start if ahead else position.applied, among)
+        return cls(position, committed, position.start if ahead else position.applied, shard_count)
 
     @classmethod
-    def found(cls, held: StoredShard, committed: int, among: int) -> "Shard":
+    def from_stored(cls, stored: StoredShard, committed: int, shard_count: int) -> "Shard":
         """Open a shard from the store's answer to a read of REBUILT_KEY."""
-        shard = cls.at(held.position, committed, among)
-        shard.rebuilt = int(held.records[0] or 0)
+        shard = cls.at(stored.position, committed, shard_count)
+        shard.marks_before = int(stored.records[0] or 0)
         return shard
 
     @property
@@ -83,17 +83,17 @@ class Shard:
         return self.position.applied
 
     @property
-    def unsettled(self) -> bool:
+    def is_unsettled(self) -> bool:
         """Whether a > c. Then the events of [c, a) must be published before anything else."""
         return self.applied > self.committed
 
     @property
-    def replaying(self) -> bool:
+    def is_refilling(self) -> bool:
         """Whether a < c. Then the store has lost writes whose events are already published."""
         return self.applied < self.committed
 
     @property
-    def forgotten(self) -> str:
+    def lost_offset_reason(self) -> str:
         """Why a shard without a committed offset cannot continue; empty if the shard is new."""
         if self.applied <= 0:
             return ""
@@ -104,10 +104,10 @@ class Shard:
         )
 
     @property
-    def too_far_ahead(self) -> str:
+    def too_far_ahead_reason(self) -> str:
         """Why the events of [c, a) cannot be rebuilt: the last call began after c. Empty if it did
         not."""
-        if not self.unsettled or self.position.start <= self.committed:
+        if not self.is_unsettled or self.position.start <= self.committed:
             return ""
         reason = (
             f"the store's last call applied [{self.position.start}, {self.applied}) and the group's"
@@ -118,7 +118,7 @@ class Shard:
             return reason
         return f"{reason}, unless Kafka was restored from an older copy: then {REBUILD}"
 
-    def misfit(self, log_start: int, log_end: int, tail: int | None = None) -> str:
+    def mismatch(self, log_start: int, log_end: int, tail: int | None = None) -> str:
         """Why the store cannot result from this log, which has the offsets [log_start, log_end).
         Empty if it can. `tail`: the checksum of the log's last record before `applied`; None if the
         log does not have that record, or if the expected checksum is unknown."""
@@ -133,19 +133,19 @@ class Shard:
             need = f"the store needs offset {self.next_offset}"
             return f"{need} and the log starts at {log_start}: {REBUILD}"
         reached = max(self.applied, self.committed)
-        return same_history.ends_early(reached, log_end) or same_history.other_tail(
+        return same_history.log_too_short(reached, log_end) or same_history.tail_mismatch(
             self.position, tail
         )
 
     @property
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """Whether there is a barrier and everything before it is applied."""
-        return bool(self.barrier) and (self.unsettled or not self.queue)
+        return bool(self.barrier) and (self.is_unsettled or not self.queue)
 
     @property
     def rows(self) -> int:
         """The number of rows that wait to be applied."""
-        return 0 if self.unsettled else sum(map(len, self.queue))
+        return 0 if self.is_unsettled else sum(map(len, self.queue))
 
     def read(
         self, record: Record, kernel: int = KERNEL_VERSION, part: PartView | None = None
@@ -169,8 +169,8 @@ class Shard:
             self._queue(self._part(record, kernel, part))
         except UnknownPart as error:
             self.barrier = f"offset {record.offset}: {error}"
-        except Rebuilt as mark:
-            self._pass(mark, record)
+        except RebuildMark as mark:
+            self._pass_mark(mark, record)
         except NotAPart:
             self._queue(QueuedPart(record.offset, checksum(record.value)))
             raise
@@ -178,15 +178,15 @@ class Shard:
     def _part(self, record: Record, kernel: int, part: PartView | None) -> QueuedPart:
         """Decode the part in a record. Raises NotAPart or UnknownPart."""
         value = record.value or b""
-        if part is None and corrections.is_correction(value):
-            correction = corrections.decode(value, kernel)
-            self._check_cut(correction, record.partition)
+        if part is None and correction_parts.is_correction(value):
+            correction = correction_parts.decode(value, kernel)
+            self._check_shard(correction, record.partition)
             return QueuedPart(record.offset, checksum(value), correction=correction)
         rounds = decoder.read(value, kernel) if part is None else part
-        self._check_cut(rounds, record.partition)
+        self._check_shard(rounds, record.partition)
         return QueuedPart(record.offset, checksum(value), rounds)
 
-    def _check_cut(self, part: PartView | CorrectionPart, shard: int) -> None:
+    def _check_shard(self, part: PartView | CorrectionPart, shard: int) -> None:
         """Check that a part was cut for the present number of shards, and that all its players
         belong to this shard. Raises CutForFewer or UnknownPart.
 
@@ -194,26 +194,30 @@ class Shard:
         added sends it after the mark of the rebuild that followed. (Before the mark such a part may
         be correct, but a worker that reads there cannot pass the mark.)
         """
-        if part.shards and part.shards < self.among:
-            raise CutForFewer(f"it was cut for {part.shards} shards, and there are {self.among}")
-        if part.shards > self.among:
+        if part.shards and part.shards < self.shard_count:
+            raise CutForFewer(
+                f"it was cut for {part.shards} shards, and there are {self.shard_count}"
+            )
+        if part.shards > self.shard_count:
             raise UnknownPart(
-                f"it was cut for {part.shards} shards, and there were {self.among} when this worker"
-                " started: start this worker again"
+                f"it was cut for {part.shards} shards, and there were {self.shard_count} when"
+                " this worker started: start this worker again"
             )
         if len(part) and not self._is_home(part, shard):
-            raise UnknownPart(f"its players are elsewhere among {self.among} shards: {REBUILD}")
+            raise UnknownPart(
+                f"its players are elsewhere among {self.shard_count} shards: {REBUILD}"
+            )
 
     def _is_home(self, part: PartView | CorrectionPart, shard: int) -> bool:
         if isinstance(part, PartView) and part.shards:
             return part.home == shard
-        return bool((shards_of(part.players, self.among) == shard).all())
+        return bool((shards_of(part.players, self.shard_count) == shard).all())
 
-    def _pass(self, mark: Rebuilt, record: Record) -> None:
+    def _pass_mark(self, mark: RebuildMark, record: Record) -> None:
         """Pass the mark of a rebuild if the store includes that rebuild; otherwise set the barrier.
         A store that is older than the rebuild, or empty, cannot catch up from the log before the
         mark."""
-        if record.offset < max(self.applied, self.rebuilt):
+        if record.offset < max(self.applied, self.marks_before):
             self._queue(QueuedPart(record.offset, checksum(record.value)))
         else:
             self.barrier = (
@@ -229,7 +233,7 @@ class Shard:
         """Step 11: take the parts of the store's last call once all of them are read. Returns an
         empty list if some are not read yet, or if all events are published."""
         taken: list[QueuedPart] = []
-        if self.unsettled and self.next_offset >= self.applied:
+        if self.is_unsettled and self.next_offset >= self.applied:
             while self.queue and self.queue[0].offset < self.applied:
                 taken.append(self.queue.popleft())
         return taken
@@ -238,9 +242,9 @@ class Shard:
         """Steps 10 and 12: take parts until they have `most_rows` rows. While a < c, only parts
         before c are taken. A correction part is taken alone."""
         taken: list[QueuedPart] = []
-        if self.unsettled:
+        if self.is_unsettled:
             return taken
-        end = self.committed if self.replaying else self.next_offset
+        end = self.committed if self.is_refilling else self.next_offset
         rows = 0
         while self.queue and self.queue[0].offset < end and rows < most_rows:
             if taken and self.queue[0].correction is not None:
@@ -269,7 +273,7 @@ class ShardBatch:
         """The correction part, if this is the batch of a correction part."""
         end = 0
         for shard, queued in parts.items():
-            start, end = end, end + sum(len(each.rounds) for each in queued)
+            start, end = end, end + sum(len(each.part) for each in queued)
             self.cuts[shard] = slice(start, end)
             self.ends[shard], self.tails[shard] = queued[-1].offset + 1, queued[-1].checksum
             self.correction = queued[0].correction
@@ -277,7 +281,7 @@ class ShardBatch:
     @cached_property
     def rows(self) -> Rows:
         """The rows of all parts, shard by shard."""
-        return rows_of([each.rounds for queued in self.parts.values() for each in queued])
+        return rows_of([each.part for queued in self.parts.values() for each in queued])
 
     @cached_property
     def distinct(self) -> tuple[Ints, Ints]:
@@ -304,7 +308,7 @@ class ShardBatch:
 
     def rows_before(self, shard: int, offset: int) -> int:
         """The number of rows in the shard's parts before an offset."""
-        return sum(len(each.rounds) for each in self.parts[shard] if each.offset < offset)
+        return sum(len(each.part) for each in self.parts[shard] if each.offset < offset)
 
     def take(self, shards: Sequence[int]) -> "ShardBatch":
         """Return a batch with only these of its shards."""
@@ -318,7 +322,7 @@ def distinct(players: PlayerColumn, fingerprints: Fingerprints, shard: Ints) -> 
     these. `shard` (n,) is the shard of each row. Rows of one player have the same fingerprint. Rows
     of different players may have the same one, too."""
     rows = np.arange(len(players))
-    if (PlayerMap().note(fingerprints | TAKEN, rows) == NOTHING).all():
+    if (PlayerMap().put(fingerprints | TAKEN, rows) == NOTHING).all():
         return rows, rows
     numbers: dict[tuple[int, Player], int] = {}
     each = zip(shard.tolist(), players, strict=True)
@@ -337,19 +341,19 @@ def next_batches(shards: Mapping[int, Shard], most_rows: int) -> list[ShardBatch
     """Steps 10 and 12: cut parts from the queues of these shards. Each shard is in at most one
     batch. A batch of several shards has at most `most_rows` rows."""
     taken = {number: parts for number, each in shards.items() if (parts := each.cut(most_rows))}
-    batches, corrections_ = list[ShardBatch](), list[ShardBatch]()
-    together, rows = dict[int, list[QueuedPart]](), 0
+    batches, of_corrections = list[ShardBatch](), list[ShardBatch]()
+    batch, rows = dict[int, list[QueuedPart]](), 0
     for number, parts in taken.items():
         if parts[0].correction is not None:
-            corrections_.append(ShardBatch({number: parts}))
+            of_corrections.append(ShardBatch({number: parts}))
             continue
         count = sum(map(len, parts))
-        if together and rows + count > most_rows:
-            batches.append(ShardBatch(together))
-            together, rows = {}, 0
-        together[number] = parts
+        if batch and rows + count > most_rows:
+            batches.append(ShardBatch(batch))
+            batch, rows = {}, 0
+        batch[number] = parts
         rows += count
-    return [*batches, *([ShardBatch(together)] if together else ()), *corrections_]
+    return [*batches, *([ShardBatch(batch)] if batch else ()), *of_corrections]
 
 
 def traced(batches: Sequence[ShardBatch]) -> Iterator[Traced]:
@@ -358,5 +362,5 @@ def traced(batches: Sequence[ShardBatch]) -> Iterator[Traced]:
     for batch in batches:
         for shard, parts in batch.parts.items():
             for queued in parts:
-                for trace, ladder, round_id in queued.rounds.traced():
+                for trace, ladder, round_id in queued.part.traced():
                     yield Traced(trace, ladder, round_id, shard, queued.offset)

@@ -56,12 +56,20 @@ from stream_rater.pipeline.ports import (
     Step,
     StoredShard,
     ask,
-    insist,
+    commit_through_regrouping,
     pause_s,
     shard_ends,
 )
-from stream_rater.pipeline.updater.changes import Change, Disagreement, computed, rebuild_events
-from stream_rater.pipeline.updater.corrected_changes import corrected, rebuild_correction_events
+from stream_rater.pipeline.updater.changes import (
+    Change,
+    Disagreement,
+    build_events_again,
+    compute_changes,
+)
+from stream_rater.pipeline.updater.corrected_changes import (
+    build_correction_events_again,
+    compute_correction,
+)
 from stream_rater.pipeline.updater.rating_events import Events
 from stream_rater.pipeline.updater.shard import (
     Shard,
@@ -98,21 +106,21 @@ shards."""
 
 
 class Updater:
-    """Owns some of the `among` shards. A driver runs it by `run()`."""
+    """Owns some of the `shard_count` shards. A driver runs it by `run()`."""
 
     def __init__(
         self,
-        among: int,
+        shard_count: int,
         *,
         observer: Observer | None = None,
         idle_s: float = 0.1,
         rows_per_call: int = ROWS_PER_CALL,
         kernel: int = KERNEL_VERSION,
-        open_shard: OpenShard = Shard.found,
+        open_shard: OpenShard = Shard.from_stored,
     ) -> None:
         """`kernel` is the version of the kernels that apply parts. `open_shard` makes a Shard when
         an owned shard is opened."""
-        self._among = among
+        self._shard_count = shard_count
         self._observer = observer or Observer()
         self._idle_s = idle_s
         self._rows_per_call = rows_per_call
@@ -121,7 +129,7 @@ class Updater:
         self._owned: frozenset[int] = frozenset()
         self._shards: dict[int, Shard] = {}
         self._refused_until: dict[int, float] = {}
-        self._unproven: set[int] = set()
+        self._unreported: set[int] = set()
         """Open shards that have not yet read past the record that may have made them unavailable
         before."""
         self._now_s = 0.0
@@ -148,7 +156,7 @@ class Updater:
     def _start_over(self, troubles: int) -> Step[None]:
         """Forget all state, pause, and get a new producer."""
         self._shards = {}
-        yield from self._poll(pause_s(troubles), full=True)
+        yield from self._poll(pause_s(troubles), no_fetch=True)
         yield from ask(NewProducer())
 
     # --- steps 8 and 9 ---
@@ -162,21 +170,21 @@ class Updater:
         stored = yield from ask(ReadBeliefs(dict.fromkeys(to_open, REBUILT_KEY)))
         committed = yield from self._committed(to_open)  # read after a, because c may rise past it
         starts = yield from ask(LogStarts(to_open))
-        ends = yield from shard_ends(self._among)
+        ends = yield from shard_ends(self._shard_count)
         positions = {shard: each.position for shard, each in stored.items()}
-        found = yield from same_history.tails(positions, ends)
+        log_tails = yield from same_history.tails(positions, ends)
         offsets = {}
         for shard in to_open:
-            opened = self._open_shard(stored[shard], committed[shard] or 0, self._among)
-            reason = opened.misfit(starts[shard], ends[shard], found.get(shard))
-            reason = reason or (opened.forgotten if committed[shard] is None else "")
-            if reason := reason or opened.too_far_ahead:
+            opened = self._open_shard(stored[shard], committed[shard] or 0, self._shard_count)
+            reason = opened.mismatch(starts[shard], ends[shard], log_tails.get(shard))
+            reason = reason or (opened.lost_offset_reason if committed[shard] is None else "")
+            if reason := reason or opened.too_far_ahead_reason:
                 self._refuse(shard, reason, opened.next_offset)
                 continue
             offsets[shard] = opened.next_offset
             self._shards[shard] = opened
             if opened.next_offset < ends[shard]:
-                self._unproven.add(shard)
+                self._unreported.add(shard)
             else:
                 self._observer.shard_opened(shard)
         if begun := [shard for shard in offsets if committed[shard] is None]:
@@ -200,15 +208,17 @@ class Updater:
 
     def _read_on(self) -> Step[None]:
         rows = sum(shard.rows for shard in self._shards.values())
-        full = rows > READ_AHEAD * self._rows_per_call
+        no_fetch = rows > READ_AHEAD * self._rows_per_call
         if rows:
-            yield from self._poll(0.0, full=full)
+            yield from self._poll(0.0, no_fetch=no_fetch)
         else:
-            yield from self._poll(self._idle_s, full=full, gather_s=GATHER_S)
+            yield from self._poll(self._idle_s, no_fetch=no_fetch, gather_s=GATHER_S)
 
-    def _poll(self, timeout_s: float, *, full: bool, gather_s: float = 0.0) -> Step[None]:
+    def _poll(self, timeout_s: float, *, no_fetch: bool, gather_s: float = 0.0) -> Step[None]:
         enough = len(self._shards)
-        polled = yield from ask(Poll(timeout_s, full=full, gather_s=gather_s, enough=enough))
+        polled = yield from ask(
+            Poll(timeout_s, no_fetch=no_fetch, gather_s=gather_s, enough=enough)
+        )
         self._now_s = polled.now_s
         if polled.lost or polled.gained:
             self._owned = (self._owned - polled.lost) | polled.gained
@@ -228,13 +238,13 @@ class Updater:
             shard.read(record, self._kernel, part)
         except NotAPart as error:
             self._observer.part_ignored(record.partition, record.offset, str(error))
-        if record.partition in self._unproven and not shard.barrier:
-            self._unproven.remove(record.partition)
+        if record.partition in self._unreported and not shard.barrier:
+            self._unreported.remove(record.partition)
             self._observer.shard_opened(record.partition)
 
     def _refuse_stopped(self) -> None:
         for number, shard in tuple(self._shards.items()):
-            if shard.stopped:
+            if shard.is_stopped:
                 self._refuse(number, shard.barrier, shard.next_offset)
 
     # --- step 11 ---
@@ -251,20 +261,22 @@ class Updater:
             return
         players = {shard: call.players[shard] for shard, call in calls.items()}
         stored = yield from ask(ReadBeliefs(players))
-        events = {s: self._rebuild_events(s, call, stored[s]) for s, call in calls.items()}
-        rebuilt = {shard: each for shard, each in events.items() if each is not None}
-        yield from self._publish(rebuilt, settled=True)
+        events = {s: self._build_events_again(s, call, stored[s]) for s, call in calls.items()}
+        events_again = {shard: each for shard, each in events.items() if each is not None}
+        yield from self._publish(events_again, settled=True)
 
-    def _rebuild_events(self, number: int, call: ShardBatch, stored: StoredShard) -> Events | None:
+    def _build_events_again(
+        self, number: int, call: ShardBatch, stored: StoredShard
+    ) -> Events | None:
         """The events of a shard's last call. None if the shard had to be closed, or became
         unavailable."""
         shard = self._shards[number]
         if stored.position != shard.position:
             del self._shards[number]
             return None
-        rebuilt = rebuild_events if call.correction is None else rebuild_correction_events
+        build = build_events_again if call.correction is None else build_correction_events_again
         try:
-            return rebuilt(number, call, stored, shard.committed)
+            return build(number, call, stored, shard.committed)
         except (UnknownRecord, Disagreement) as error:
             self._refuse(number, str(error), shard.position.start)
             return None
@@ -273,7 +285,7 @@ class Updater:
 
     def _work(self) -> Step[None]:
         if batches := next_batches(self._shards, self._rows_per_call):
-            with self._observer.at_work(traced(batches)):
+            with self._observer.working_on(traced(batches)):
                 yield from self._update(batches)
 
     def _update(self, batches: Sequence[ShardBatch]) -> Step[None]:
@@ -290,8 +302,8 @@ class Updater:
             changes |= self._compute(batch.take(as_expected), stored)
         if not changes:
             return
-        new = (change.events for s, change in changes.items() if not self._shards[s].replaying)
-        applied = yield from ask(Apply(changes, Events.together(new)))
+        new = (change.events for s, change in changes.items() if not self._shards[s].is_refilling)
+        applied = yield from ask(Apply(changes, Events.combined(new)))
         for shard in [shard for shard in changes if not applied[shard]]:
             del self._shards[shard], changes[shard]
         yield from self._conclude(changes)
@@ -301,7 +313,7 @@ class Updater:
         unavailable."""
         if not batch.parts:
             return {}
-        compute = computed if batch.correction is None else corrected
+        compute = compute_changes if batch.correction is None else compute_correction
         try:
             return compute(batch, stored)
         except UnknownRecord as error:
@@ -316,14 +328,14 @@ class Updater:
         publish = {}
         for number, change in changes.items():
             shard = self._shards[number]
-            replayed = shard.replaying
+            refilled = shard.is_refilling
             shard.position = change.position
             self._observer.beliefs_applied(
-                number, shard.applied, change.fresh, change.rows - change.fresh, replayed=replayed
+                number, shard.applied, change.fresh, change.rows - change.fresh, refilled=refilled
             )
-            if not replayed:
+            if not refilled:
                 publish[number] = change.events
-            elif not shard.replaying:
+            elif not shard.is_refilling:
                 self._observer.shard_refilled(number, shard.applied)
         yield from self._publish(publish, settled=False)
 
@@ -335,9 +347,11 @@ class Updater:
         def publication() -> Publish | None:
             offsets = {s: self._shards[s].applied for s in events if s in self._shards}
             ours = (events[shard] for shard in offsets)
-            return Publish(Events.together(ours), offsets) if offsets else None
+            return Publish(Events.combined(ours), offsets) if offsets else None
 
-        published = yield from insist(publication, lambda: self._poll(REGROUPING_S, full=True))
+        published = yield from commit_through_regrouping(
+            publication, lambda: self._poll(REGROUPING_S, no_fetch=True)
+        )
         if published is None:
             return
         for shard, offset in published.offsets.items():

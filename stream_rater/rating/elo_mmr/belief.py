@@ -97,7 +97,7 @@ def diffuse_one(head: Any, sigma: float, rho: float) -> None:
 
 
 @inlined
-def _see(lanes: Floats, n: int) -> None:
+def _to_factors(lanes: Floats, n: int) -> None:
     """Turn each performance into a logistic factor, without its relative weight."""
     for i in range(n):
         beta = np.sqrt(lanes[BETA2, i])
@@ -121,16 +121,16 @@ def _join_sketch(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> 
 def _join_history(history: History, lanes: Floats, n: int) -> None:
     """Add each performance to the full history of numbers."""
     for i in range(n):
-        held, count, scale = history[int(lanes[ROW, i])], int(lanes[COUNT, i]), lanes[SCALE, i]
+        terms, count, scale = history[int(lanes[ROW, i])], int(lanes[COUNT, i]), lanes[SCALE, i]
         if scale == 0.0:  # without momentum, no factor survives a round
             count = 0
         if count == 0:
             scale = single(lanes[U, i])
         times = growth(lanes[U, i] / scale)
         for k in range(count):
-            held[k, 2] /= times
+            terms[k, 2] /= times
         lanes[COUNT, i], lanes[SCALE, i] = count + 1, scale * times
-        insert(held, count, lanes[NEW_P, i], lanes[NEW_A, i], lanes[U, i] / lanes[SCALE, i])
+        insert(terms, count, lanes[NEW_P, i], lanes[NEW_A, i], lanes[U, i] / lanes[SCALE, i])
 
 
 @inlined
@@ -181,15 +181,15 @@ def _store_codes(factors: Codes, codes: Codes, lanes: Floats, n: int) -> None:
 
 
 @inlined
-def _load_history(history: History, held: Floats, lanes: Floats, n: int, most: int) -> None:
+def _load_history(history: History, terms: Floats, lanes: Floats, n: int, most: int) -> None:
     """Copy up to `most` factors of each belief, and put FILL after them."""
     for i in range(n):
         row, count = int(lanes[ROW, i]), int(lanes[COUNT, i])
         for k in range(most):
-            held[P, k, i], held[A, k, i], held[R, k, i] = FILL, 0.0, 0.0
+            terms[P, k, i], terms[A, k, i], terms[R, k, i] = FILL, 0.0, 0.0
         for k in range(count):
             for c in range(3):
-                held[c, k, i] = history[row, k, c]
+                terms[c, k, i] = history[row, k, c]
 
 
 @inlined
@@ -259,7 +259,7 @@ def update(
     rounded = factors.ndim == 2
     order = _in_order_of_count(header, rows)
     room = header[rows[order[-1]]].count + 2 if len(rows) else 0
-    held = aligned(3 * room * BLOCK).reshape((3, room, BLOCK))
+    terms = aligned(3 * room * BLOCK).reshape((3, room, BLOCK))
     codes = aligned(room * BLOCK).view(np.int64).reshape((room, BLOCK))
     new, found = aligned(BLOCK).view(np.int64), np.empty(BLOCK)
     lanes = aligned(ROWS * BLOCK).reshape((ROWS, BLOCK))
@@ -269,18 +269,18 @@ def update(
         _fetch(header, factors, rows, order[start + BLOCK : start + 2 * BLOCK])
         most, n = _load(header, rows, evidence, rho, kept, block, lanes), filled(len(block))
         diffuse(lanes, n)
-        _see(lanes, n)
+        _to_factors(lanes, n)
         if factors.ndim == 2:
             _load_codes(factors, codes, lanes, n)
             _join_sketch(codes, new, lanes, n, most)
             _store_codes(factors, codes, lanes, len(block))
-            sketch.read(codes, held, lanes, n, most + 1)
+            sketch.read(codes, terms, lanes, n, most + 1)
         else:
             _join_history(factors, lanes, len(block))
-            _load_history(factors, held, lanes, len(block), most + 1)
+            _load_history(factors, terms, lanes, len(block), most + 1)
         _conclude(lanes, n, rounded)
         _store_headers(header, rows, block, lanes)
-        find_modes(held, lanes, len(block), most + 1, rounded, found)
+        find_modes(terms, lanes, len(block), most + 1, rounded, found)
         for i in range(len(block)):
             header[rows[block[i]]].mu = single(found[i]) if rounded else found[i]
 

@@ -230,7 +230,7 @@ def merge(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
 
 
 @inlined
-def read(codes: Codes, held: Floats, lanes: Floats, n: int, most: int) -> None:
+def read(codes: Codes, terms: Floats, lanes: Floats, n: int, most: int) -> None:
     """Decode up to `most` factors of each belief, with FILL after them, as `find_modes` needs
     them."""
     for i in range(n):
@@ -239,6 +239,6 @@ def read(codes: Codes, held: Floats, lanes: Floats, n: int, most: int) -> None:
         at = float(k)
         for i in range(n):
             here, code = at < lanes[COUNT, i], codes[k, i]
-            held[P, k, i] = performance_of(code, lanes[GRID, i]) if here else FILL
-            held[A, k, i] = slope_of(code, lanes[A2, i]) if here else 0.0
-            held[R, k, i] = weight_of(code) if here else 0.0
+            terms[P, k, i] = performance_of(code, lanes[GRID, i]) if here else FILL
+            terms[A, k, i] = slope_of(code, lanes[A2, i]) if here else 0.0
+            terms[R, k, i] = weight_of(code) if here else 0.0

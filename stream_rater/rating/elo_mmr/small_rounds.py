@@ -195,8 +195,8 @@ def _step_first(
             p2, p3 = np.float64(rows[P2, k]), np.float64(rows[P3, k])
             f, f1, f2 = excess(p, q, p1, p2, np.float64(planes[ODDS, i, k]))
             step = householder(f, f1, f2, bend_of_slope(p, q, p1, p2, p3))
-            held = abs(step) * np.float64(planes[U, 0, k]) < REACH
-            planes[X, i, k] += np.float32(step if held else 0.0)
+            is_small = abs(step) * np.float64(planes[U, 0, k]) < REACH
+            planes[X, i, k] += np.float32(step if is_small else 0.0)
     for k in range(len(starts)):
         for i in range(size):
             e = starts[k] + i
@@ -227,7 +227,7 @@ def _move(planes: Floats, rows: Floats, size: int, tie: float, alone: bool) -> N
 
 
 @inlined
-def _enter(
+def _fill_lane(
     planes: Floats, rows: Floats, k: int, size: int, first: int, place: Places, mu: Floats,
     u: Floats, odds: Floats, guess: Floats,
 ) -> None:  # fmt: skip
@@ -284,7 +284,7 @@ def _solve_size(
     n = entered = min(len(starts), LANES)
     for k in range(LANES):
         r = min(k, n - 1)  # surplus lanes hold copies, whose results are dropped
-        _enter(planes, rows, k, size, starts[r], place, mu, u, odds, guess)
+        _fill_lane(planes, rows, k, size, starts[r], place, mu, u, odds, guess)
         rows[LOW, k], rows[HIGH, k] = lows[r], highs[r]
     while n > 0:
         _move(planes, rows, size, tie, alone)
@@ -293,7 +293,7 @@ def _solve_size(
             if not _leave(planes, rows, k, size, found):
                 k += 1
             elif entered < len(starts):
-                _enter(planes, rows, k, size, starts[entered], place, mu, u, odds, guess)
+                _fill_lane(planes, rows, k, size, starts[entered], place, mu, u, odds, guess)
                 rows[LOW, k], rows[HIGH, k] = lows[entered], highs[entered]
                 k, entered = k + 1, entered + 1
             else:

@@ -16,7 +16,7 @@ from stream_rater.rating.model import Evidence, Variances, Wave
 
 
 @inlined
-def _enter(
+def _entry_moments(
     initial_mu: float, i: int, j: int, share: Floats, mu: Floats, prior: Floats, beta2: Floats
 ) -> tuple[float, float]:
     """(mu, delta) of the entry of players [i, j): deviations from the initial rating add up, and so
@@ -85,7 +85,9 @@ def _rate_all(
             beta2[i] = own[i, 1]
         for e in range(n):
             i, j = entry_starts[first + e] - a, entry_starts[first + e + 1] - a
-            entry_mu[e], delta[e] = _enter(initial_mu, i, j, own_share, own_mu, prior, beta2)
+            entry_mu[e], delta[e] = _entry_moments(
+                initial_mu, i, j, own_share, own_mu, prior, beta2
+            )
         perform(wave.place[first:end], entry_mu[:n], delta[:n], split, work.room, found[:n])
         for e in range(n):
             i, j = entry_starts[first + e] - a, entry_starts[first + e + 1] - a

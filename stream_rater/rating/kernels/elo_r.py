@@ -152,14 +152,14 @@ def rate_rounds(wave: Wave, variances: Variances, initial_mu: float, split: bool
 
 
 @kernel
-def fold_widest(belief: Any, held: Floats, count: int) -> int:
+def merge_widest(belief: Any, terms: Floats, count: int) -> int:
     """Move the widest of `count` factors into the Gaussian of this belief. Returns the new
     count."""
     widest = 0
     for k in range(1, count):
-        if held[k, 1] < held[widest, 1]:
+        if terms[k, 1] < terms[widest, 1]:
             widest = k
-    p, a = held[widest, 0], held[widest, 1]
+    p, a = terms[widest, 0], terms[widest, 1]
     pull = a * tanh((belief.mu - p) * a)
     total = belief.precision + a * a
     if total > 0.0:  # else both have become so wide that nothing is left of them
@@ -167,37 +167,37 @@ def fold_widest(belief: Any, held: Floats, count: int) -> int:
         belief.center += (a * a * (belief.mu - belief.center) - pull) / total
     belief.precision = total
     for k in range(widest, count - 1):
-        copy(held, k + 1, k)
+        copy(terms, k + 1, k)
     return count - 1
 
 
 @kernel
-def _join(belief: Any, held: Floats, count: int, performance: float, a: float, kept: int) -> int:
+def _join(belief: Any, terms: Floats, count: int, performance: float, a: float, kept: int) -> int:
     """Add a round's performance to `count` factors, of which `kept` (0: all) stay. Returns the new
     count."""
     while kept > 0 and count >= kept:
-        count = fold_widest(belief, held, count)
+        count = merge_widest(belief, terms, count)
     if count == 0:
         belief.scale, belief.width = single(a), 0.0
     belief.scale *= growth(a / belief.scale)
     for k in range(count):
-        held[k, 2] = held[k, 1] / belief.scale
+        terms[k, 2] = terms[k, 1] / belief.scale
     if kept > 0:
         step = power_of_two(belief.grid)
         performance = grid_code(performance, 1.0 / step) * step
-    insert(held, count, performance, a, a / belief.scale)
+    insert(terms, count, performance, a, a / belief.scale)
     count += 1
     if kept > 0:
         for k in range(count):
-            held[k, 2] = weight(held[k, 2])
-            held[k, 1] = belief.scale * held[k, 2]
+            terms[k, 2] = weight(terms[k, 2])
+            terms[k, 1] = belief.scale * terms[k, 2]
         belief.center, belief.precision = single(belief.center), single(belief.precision)
     return count
 
 
 @kernel
 def _advance(
-    belief: Any, held: Floats, performance: float, delta2: float, eta2: float, kept: int
+    belief: Any, terms: Floats, performance: float, delta2: float, eta2: float, kept: int
 ) -> None:
     """Apply a round to a belief in place, except for the new mode."""
     variance = belief.sigma * belief.sigma
@@ -206,8 +206,8 @@ def _advance(
     belief.precision /= widening
     count = belief.count + 0  # + 0: signed, or numba counts in floats
     for k in range(count):
-        held[k, 1] /= np.sqrt(widening)
-    belief.count = _join(belief, held, count, performance, 1.0 / np.sqrt(delta2), kept)
+        terms[k, 1] /= np.sqrt(widening)
+    belief.count = _join(belief, terms, count, performance, 1.0 / np.sqrt(delta2), kept)
     belief.sigma = 1.0 / np.sqrt(1.0 / (variance + eta2) + 1.0 / delta2)
     if kept > 0:
         belief.sigma = single(belief.sigma)
@@ -232,7 +232,7 @@ def widen(belief: Any, factors: Factors, sigma: float, coded: bool) -> None:
 
 
 @kernel
-def _mode(belief: Any, held: Floats) -> float:
+def _mode(belief: Any, terms: Floats) -> float:
     """The mode of the belief, searched from its mu."""
     count = belief.count + 0
     columns, found = np.empty((3, count, roots.WIDTH)), np.empty(1)
@@ -243,7 +243,7 @@ def _mode(belief: Any, held: Floats) -> float:
         lanes[roots.SCALE, i], lanes[roots.COUNT, i] = belief.scale, count
         for k in range(count):
             for c in range(3):
-                columns[c, k, i] = held[k, c]
+                columns[c, k, i] = terms[k, c]
     roots.find_modes(columns, lanes, 1, count, False, found)
     return float(found[0])
 
@@ -252,15 +252,15 @@ def _mode(belief: Any, held: Floats) -> float:
 def update(header: Table, factors: Factors, rows: Ints, evidence: Evidence, kept: Ints) -> None:
     """Widen, add the evidence and find the mode, in place. The arguments are those of
     `belief.update`."""
-    held = np.empty((factors.shape[1], 3))
+    terms = np.empty((factors.shape[1], 3))
     for i in range(len(rows)):
         belief = header[rows[i]]
         if factors.ndim == 2:
-            factor.read(belief, factors[rows[i]], held)
+            factor.read(belief, factors[rows[i]], terms)
         else:
-            held = factors[rows[i]]
-        _advance(belief, held, evidence[i, 0], evidence[i, 1], evidence[i, 2], kept[i])
+            terms = factors[rows[i]]
+        _advance(belief, terms, evidence[i, 0], evidence[i, 1], evidence[i, 2], kept[i])
         if factors.ndim == 2:
-            factor.write(belief, held, factors[rows[i]])
-        mu = _mode(belief, held)
+            factor.write(belief, terms, factors[rows[i]])
+        mu = _mode(belief, terms)
         belief.mu = single(mu) if kept[i] > 0 else mu

@@ -38,7 +38,7 @@ LEAST_SIGMA = 1e-3
 """In points. Topcoder's volatility has no bound of its own."""
 
 
-class Rule(NamedTuple):
+class Quadrature(NamedTuple):
     """How finely the integrals are taken."""
 
     negligible: float
@@ -50,9 +50,9 @@ class Rule(NamedTuple):
     weights: Floats
 
 
-EXACT = Rule(1e-16, 2.0, *np.polynomial.legendre.leggauss(16))
+EXACT = Quadrature(1e-16, 2.0, *np.polynomial.legendre.leggauss(16))
 """To 1e-9."""
-FAST = Rule(1e-6, 2.0, *np.polynomial.legendre.leggauss(10))
+FAST = Quadrature(1e-6, 2.0, *np.polynomial.legendre.leggauss(10))
 """To 1e-5, for many rounds at once."""
 TOGETHER = 64
 """Sides whose densities are computed before it is seen whether they matter."""
@@ -198,7 +198,7 @@ def _at(y: float, margin: float, mu: Floats, unit: Floats, at: Floats, own: Floa
 
 
 @giving
-def _integrals(mu: Floats, sigma: Floats, margin: float, rule: Rule) -> Floats:
+def _integrals(mu: Floats, sigma: Floats, margin: float, quadrature: Quadrature) -> Floats:
     """(S,) the probabilities to win. The product over all others is that over those before a side
     times that over those after it, since a factor may be 0.
 
@@ -210,16 +210,16 @@ def _integrals(mu: Floats, sigma: Floats, margin: float, rule: Rule) -> Floats:
     before, own, part = np.empty(sides), np.empty(sides), np.empty(sides)
     centre, unit = np.empty(sides), np.empty(sides)
     at, tail = np.empty(sides), np.empty(sides)
-    negligible = rule.negligible / sides
+    negligible = quadrature.negligible / sides
     reach = np.sqrt(-2.0 * log(negligible))  # Phi(-z) is less than exp(-z^2 / 2)
     x, high = np.max(mu - reach * sigma), np.max(mu + reach * sigma)
     while x < high:
-        count, width = _panel(mu, sigma, margin, reach, rule.step, x, alive)
+        count, width = _panel(mu, sigma, margin, reach, quadrature.step, x, alive)
         half = 0.5 * min(width, high - x)
         for i in range(count):
             centre[i], unit[i], part[i] = mu[alive[i]], 1.0 / sigma[alive[i]], 0.0
-        for q in range(len(rule.nodes)):
-            y, product, least, seen = x + half * (1.0 + rule.nodes[q]), 1.0, 1.0, 0
+        for q in range(len(quadrature.nodes)):
+            y, product, least, seen = x + half * (1.0 + quadrature.nodes[q]), 1.0, 1.0, 0
             while seen < count and product > negligible * least:
                 first, seen = seen, min(seen + TOGETHER, count)
                 some = slice(first, seen)
@@ -230,7 +230,7 @@ def _integrals(mu: Floats, sigma: Floats, margin: float, rule: Rule) -> Floats:
                     least = min(least, own[i])
             if product <= negligible * least:
                 continue
-            product = half * rule.weights[q]
+            product = half * quadrature.weights[q]
             for i in range(count - 1, -1, -1):
                 before[i] *= product
                 product *= own[i]
@@ -243,13 +243,13 @@ def _integrals(mu: Floats, sigma: Floats, margin: float, rule: Rule) -> Floats:
 
 
 @kernel
-def _win_probabilities(mu: Floats, sigma: Floats, margin: float, rule: Rule) -> Floats:
-    return _integrals(mu, sigma, margin, rule)
+def _win_probabilities(mu: Floats, sigma: Floats, margin: float, quadrature: Quadrature) -> Floats:
+    return _integrals(mu, sigma, margin, quadrature)
 
 
 @kernel
 def _of_rounds(
-    starts: Ints, mu: Floats, sigma: Floats, margin: float, most: int, rule: Rule
+    starts: Ints, mu: Floats, sigma: Floats, margin: float, most: int, quadrature: Quadrature
 ) -> Floats:
     found = np.zeros(len(mu))
     for r in range(len(starts) - 1):
@@ -257,5 +257,5 @@ def _of_rounds(
         if b - a == 2:
             found[a], found[a + 1] = _better(mu, sigma, margin, a, a + 1)
         elif b - a <= most:
-            found[a:b] = _integrals(mu[a:b], sigma[a:b], margin, rule)
+            found[a:b] = _integrals(mu[a:b], sigma[a:b], margin, quadrature)
     return found

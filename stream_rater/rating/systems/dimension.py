@@ -41,7 +41,7 @@ class Dimension:
         return rounded(value)
 
 
-def place(dimension: Dimension, value: float) -> float:
+def fraction_of(dimension: Dimension, value: float) -> float:
     """The fraction of the range, 0 to 1, that corresponds to a value. It is the inverse of
     `Dimension.at`."""
     if value <= dimension.low:

@@ -26,19 +26,19 @@ from stream_rater.rounds.validation import with_cure
 from stream_rater.runtime.http import Reasons, probe
 from stream_rater.serve.http.beliefs import BeliefQuestions
 from stream_rater.serve.http.event_stream import Hub
-from stream_rater.serve.http.limits import Bodies, RateLimit, client_address
+from stream_rater.serve.http.limits import BodyReceiver, RateLimit, client_address
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.http.page import page_routes
 from stream_rater.serve.openapi import document
-from stream_rater.serve.operations import (
+from stream_rater.serve.problems import MEDIA_TYPE, Refused
+from stream_rater.serve.questions import Incomplete, Questions
+from stream_rater.serve.routes import (
     EVENT_STREAM,
     OPERATIONS,
     Answered,
     Operation,
     read_query,
 )
-from stream_rater.serve.problems import MEDIA_TYPE, Refused
-from stream_rater.serve.questions import Incomplete, Questions
 
 MOST_ANSWERED = 1000
 """Requests that are answered at the same time, without those that follow changes."""
@@ -57,7 +57,7 @@ class Api:
         self._questions, self._hub, self._metrics, self._clock = questions, hub, metrics, clock
         self._unready = unready
         self._answering = 0
-        self._rate, self._bodies = RateLimit(settings.serve_rate), Bodies()
+        self._rate, self._body_receiver = RateLimit(settings.serve_rate), BodyReceiver()
         self._beliefs = beliefs
         self._token = settings.serve_token.encode()
         self._openapi = msgspec.json.encode(document(version, token=bool(self._token)))
@@ -86,7 +86,9 @@ class Api:
                 response = await self._answer_or_problem(operation, request)
             finally:
                 self._answering -= 1
-            self._metrics.note(operation.name, response.status_code, self._clock() - began_s)
+            self._metrics.record_request(
+                operation.name, response.status_code, self._clock() - began_s
+            )
             return response
 
         return answer
@@ -107,7 +109,7 @@ class Api:
             self._metrics.failed(operation.name)
             refused = Refused("internal", "the log of `serve` has the cause")
         self._metrics.refused.labels(refused.problem.code).inc()
-        return _refusal(refused)
+        return _problem_response(refused)
 
     def _admit(self, request: Request) -> None:
         """Raises Refused if the client asks too often or without the token, or if too many
@@ -134,7 +136,7 @@ class Api:
             return await self._follow(path["ladder"], request.headers.get("last-event-id"))
         given: Any = None
         if operation.body is not None:
-            body = await self._bodies.receive(request.stream())
+            body = await self._body_receiver.receive(request.stream())
             given = self._parsed(operation.name, body)
         answer = await self._ask(operation.name, path, query, given)
         body = to_json(answer)
@@ -181,9 +183,9 @@ class Api:
         try:
             return self._decoders[name].decode(body)
         except msgspec.ValidationError as error:
-            what, _, rest = with_cure(str(error)).partition(" - at `$")
+            mistake, _, rest = with_cure(str(error)).partition(" - at `$")
             place, _, cure = rest.partition("`")
-            raise Refused("invalid", what + cure, "body" + place) from None
+            raise Refused("invalid", mistake + cure, "body" + place) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Refused("bad-request", f"no JSON: {error}", "body") from None
 
@@ -240,7 +242,7 @@ def _decoded(name: str, text: str) -> str:
         raise Refused("bad-request", "percent-encode UTF-8", f"path.{name}") from None
 
 
-def _refusal(refused: Refused) -> Response:
+def _problem_response(refused: Refused) -> Response:
     # The body is incomplete, and the server does not wait for the rest.
     close = {"Connection": "close"} if refused.problem.status in (408, 413) else {}
     return Response(
@@ -250,11 +252,11 @@ def _refusal(refused: Refused) -> Response:
 
 
 async def _not_found(request: Request, _: Exception) -> Response:
-    return _refusal(Refused("not-found", "see /openapi.json for what there is", "path"))
+    return _problem_response(Refused("not-found", "see /openapi.json for what there is", "path"))
 
 
 async def _not_allowed(request: Request, error: Exception) -> Response:
     allowed = error.headers if isinstance(error, HTTPException) else None
     refused = Refused("method-not-allowed", "see /openapi.json for what there is", "method")
     refused.headers |= dict(allowed or {})
-    return _refusal(refused)
+    return _problem_response(refused)

@@ -12,9 +12,9 @@ import numpy as np
 
 from stream_rater.adapters.kafka.topics import TopicMismatch
 from stream_rater.adapters.live_beliefs import (
-    BeliefsBehind,
+    LaddersDiffer,
     LiveBeliefs,
-    OtherLadders,
+    StaleBeliefs,
     UnratedLadder,
 )
 from stream_rater.adapters.redis.metadata import LayoutMismatch
@@ -24,9 +24,14 @@ from stream_rater.contract.errors import Denied, Trouble
 from stream_rater.contract.events import Entry, parse_time
 from stream_rater.replay.rating_changes import numbers_of
 from stream_rater.replay.sequential import Rated
-from stream_rater.replay.what_if import KnownBeliefs, RemovedPlayer, by_sides, foreseen
+from stream_rater.replay.what_if import (
+    KnownBeliefs,
+    RemovedPlayer,
+    order_by_sides,
+    rate_future_round,
+)
 from stream_rater.rounds.validation import Invalid
-from stream_rater.serve.answers import (
+from stream_rater.serve.bodies import (
     MOST_PLAYERS,
     ExplainAnswer,
     ForeseenAnswer,
@@ -35,8 +40,8 @@ from stream_rater.serve.answers import (
     WhatIfQuestion,
 )
 from stream_rater.serve.entries import History
-from stream_rater.serve.explaining import explained
-from stream_rater.serve.http.limits import Turns
+from stream_rater.serve.explaining import explain_belief
+from stream_rater.serve.http.limits import FairExecutor
 from stream_rater.serve.predicting import check_sides
 from stream_rater.serve.problems import Refused
 from stream_rater.serve.questions import AbsentLadder, Index
@@ -52,20 +57,20 @@ class BeliefQuestions:
     def __init__(self, settings: Settings, ladders: Ladders, index: Index) -> None:
         """Makes no request before the first question."""
         self._settings, self._ladders, self._index = settings, ladders, index
-        self._turns = Turns("beliefs", 1, MOST_WAITING)
+        self._executor = FairExecutor("beliefs", 1, MOST_WAITING)
         self._live: LiveBeliefs | None = None
 
     async def what_if(self, ladder: str, question: WhatIfQuestion) -> WhatIfAnswer:
         """Compute the changes that the result of a round would make."""
         players = [player for side in question.sides for player in side.players]
         offsets = await self._offsets(ladder, players)
-        return await self._turns.run(partial(self._what_if, ladder, question, offsets))
+        return await self._executor.run(partial(self._what_if, ladder, question, offsets))
 
     async def explain(self, ladder: str, player: str) -> ExplainAnswer:
         """Explain a player's rating by the factors of the belief."""
         offsets = await self._offsets(ladder, [player])
         history = await self._index.history(ladder, player) if offsets else ()
-        return await self._turns.run(partial(self._explain, ladder, player, history, offsets))
+        return await self._executor.run(partial(self._explain, ladder, player, history, offsets))
 
     async def _offsets(self, ladder: str, players: Sequence[str]) -> dict[str, int]:
         """By player with a counted round, the offset of the last change in the index. The beliefs
@@ -101,17 +106,17 @@ class BeliefQuestions:
             except ValueError as error:
                 raise Refused("invalid", f"bad-time: {error}", "body.completed_at") from None
         players = [player for side in sides for player in side.players]
-        with _refusals(sides):
+        with _errors_as_problems(sides):
             known = self._beliefs.of(ladder, players, time_s, offsets)
             standings = [_entry(*each) for each in zip(sides, ranks, strict=True)]
             ceiling = question.performance_ceiling
-            rated = foreseen(known, standings, question.weight, ceiling)
+            rated = rate_future_round(known, standings, question.weight, ceiling)
         return WhatIfAnswer(changes=[] if rated is None else _changes(rated, sides, known))
 
     def _explain(
         self, ladder: str, player: str, history: History, offsets: Mapping[str, int]
     ) -> ExplainAnswer:
-        with _refusals([]):
+        with _errors_as_problems([]):
             try:
                 pool = self._beliefs.of(ladder, [player], published=offsets).pool
             except RemovedPlayer:
@@ -122,7 +127,7 @@ class BeliefQuestions:
             beliefs = pool.beliefs(np.array([row]))
             if beliefs.header["rounds"][0] == 0:
                 raise _no_player(ladder, player)
-            return explained(player, beliefs, pool.rule, history)
+            return explain_belief(player, beliefs, pool.rule, history)
 
     @property
     def _beliefs(self) -> LiveBeliefs:
@@ -132,7 +137,7 @@ class BeliefQuestions:
 
 
 @contextmanager
-def _refusals(sides: Sequence[SideQuestion]) -> Iterator[None]:
+def _errors_as_problems(sides: Sequence[SideQuestion]) -> Iterator[None]:
     """Convert the errors of a question into Refused."""
     try:
         yield
@@ -142,7 +147,7 @@ def _refusals(sides: Sequence[SideQuestion]) -> Iterator[None]:
         raise Refused("invalid", str(error), _place_of(error.player, sides)) from None
     except Invalid as error:
         raise Refused("invalid", f"{error.code}: {error}", "body") from None
-    except (OtherLadders, BeliefsBehind, LayoutMismatch, TopicMismatch, Trouble, Denied) as error:
+    except (LaddersDiffer, StaleBeliefs, LayoutMismatch, TopicMismatch, Trouble, Denied) as error:
         raise Refused("no-beliefs", str(error)) from None
 
 
@@ -172,8 +177,8 @@ def _changes(
     rated: Rated, sides: Sequence[SideQuestion], known: KnownBeliefs
 ) -> list[ForeseenAnswer]:
     """The changes of the players, in the order of the sides."""
-    order, side = by_sides(rated, [each.players for each in sides], known.edits)
-    names, rounds = rated.rounds.names.texts(), rated.folded.wave.rounds + 1
+    order, side = order_by_sides(rated, [each.players for each in sides], known.edits)
+    names, rounds = rated.rounds.names.texts(), rated.result.wave.rounds + 1
     found = []
     for i, at, numbers in zip(
         order.tolist(), side.tolist(), numbers_of(rated)[order].tolist(), strict=True

@@ -22,34 +22,36 @@ RESET = b"event: reset\ndata: {}\n\n"
 class _Client:
     """A client that follows a ladder."""
 
-    def __init__(self, ladder: str, who: str, behind: Sequence[int]) -> None:
-        self.ladder, self.who = ladder, who
-        self.behind = list(behind)
+    def __init__(self, ladder: str, address: str, next_offsets: Sequence[int]) -> None:
+        self.ladder, self.address = ladder, address
+        self.next_offsets = list(next_offsets)
         """By partition, the next offset that the client has not received."""
-        self.waiting: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_WAITING + 1)
+        self.queue: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_WAITING + 1)
         """The texts to send; None ends the stream."""
-        self.late = False
+        self.ended = False
         self.ahead = True
         """Whether the client may know events of some partition that this process has not read."""
 
     def publish(self, event: FeedEvent, positions: Sequence[int]) -> None:
         """Queue an event, unless the client knows it. `positions`: the position after it."""
-        if event.offset < self.behind[event.partition]:
+        if event.offset < self.next_offsets[event.partition]:
             return
-        self.behind[event.partition] = event.offset + 1
+        self.next_offsets[event.partition] = event.offset + 1
         if self.ahead:
-            self.ahead = any(mine > at for mine, at in zip(self.behind, positions, strict=True))
-        place = id_of(_most(self.behind, positions)) if self.ahead else event.id
-        self.give(_written(event, place))
+            self.ahead = any(
+                mine > at for mine, at in zip(self.next_offsets, positions, strict=True)
+            )
+        place = id_of(_later(self.next_offsets, positions)) if self.ahead else event.id
+        self.put(_event_message(event, place))
 
-    def give(self, text: bytes | None) -> None:
+    def put(self, text: bytes | None) -> None:
         """Queue a text, or the end."""
-        if self.late:
+        if self.ended:
             return
-        if text is not None and self.waiting.qsize() >= MOST_WAITING:
+        if text is not None and self.queue.qsize() >= MOST_WAITING:
             text = None
-        self.late = text is None
-        self.waiting.put_nowait(text)
+        self.ended = text is None
+        self.queue.put_nowait(text)
 
 
 class Hub:
@@ -73,7 +75,7 @@ class Hub:
         self._published += positions[len(self._published) :]
         for client in self._clients:
             client.ahead = True
-            client.behind += positions[len(client.behind) :]
+            client.next_offsets += positions[len(client.next_offsets) :]
 
     def publish(self, events: Sequence[NewEvent]) -> None:
         """Send events that are in the index now."""
@@ -84,36 +86,36 @@ class Hub:
                 if client.ladder == event.ladder:
                     client.publish(event, self._feed.positions)
 
-    def noted(self, ends: Sequence[int]) -> None:
+    def checkpointed(self, ends: Sequence[int]) -> None:
         """Every event before these offsets was read. A client that came long ago and claims to know
         more has the id of another topic: it starts again."""
         long_ago_s = self._clock() - HEARTBEAT_S
-        for client, came_s in self._clients.items():
-            if came_s > long_ago_s:
+        for client, arrived_s in self._clients.items():
+            if arrived_s > long_ago_s:
                 break
-            if client.ahead and any(map(operator.gt, client.behind, ends)):
-                client.behind = self._here()
-                client.give(RESET)
-                client.give(_place(client.behind))
+            if client.ahead and any(map(operator.gt, client.next_offsets, ends)):
+                client.next_offsets = self._live_position()
+                client.put(RESET)
+                client.put(_id_message(client.next_offsets))
 
     def close(self) -> None:
         """End all streams, and accept no more."""
         self._closed = True
         for client in self._clients:
-            client.give(None)
+            client.put(None)
 
-    def follow(self, ladder: str, last_id: str | None, who: str = "") -> AsyncIterator[bytes]:
+    def follow(self, ladder: str, last_id: str | None, address: str = "") -> AsyncIterator[bytes]:
         """A ladder's events after an id, or from now on, as a stream. Raises Refused."""
-        if self._closed or not self._has_room(who):
+        if self._closed or not self._has_room(address):
             raise Refused(
                 "too-many-followers", f"{len(self)} clients follow changes here: ask another "
                 "process, or later",
             )  # fmt: skip
-        here, first = self._here(), list[bytes]()
-        client = _Client(ladder, who, here)
+        live, first = self._live_position(), list[bytes]()
+        client = _Client(ladder, address, live)
         if last_id:
             try:
-                wanted = self._feed.place_of(last_id)
+                wanted = self._feed.position_of(last_id)
             except BadEventId as error:
                 raise Refused("bad-event-id", str(error), "header.Last-Event-ID") from None
             missed = self._feed.since(wanted, ladder)
@@ -122,31 +124,32 @@ class Hub:
             else:
                 # A greater id: this process lags behind the one that gave it.
                 first += [
-                    _written(each, id_of(_most(wanted, positions_in(each.id)))) for each in missed
+                    _event_message(each, id_of(_later(wanted, positions_in(each.id))))
+                    for each in missed
                 ]
-                client.behind = _most(wanted, self._feed.positions)
-        first.append(_place(client.behind))
+                client.next_offsets = _later(wanted, self._feed.positions)
+        first.append(_id_message(client.next_offsets))
         self._clients[client] = self._clock()
         stream = self._stream(client, first)
         # If the client hangs up at once, nothing of `_stream` runs.
         weakref.finalize(stream, self._clients.pop, client, None)
         return stream
 
-    def _here(self) -> list[int]:
+    def _live_position(self) -> list[int]:
         """The position from which a new client receives events."""
-        return _most(self._feed.positions, self._published)
+        return _later(self._feed.positions, self._published)
 
-    def _has_room(self, who: str) -> bool:
+    def _has_room(self, address: str) -> bool:
         """Whether one more client may follow. If another address has many more clients than this
         one, its newest stream ends to make room."""
         if len(self._clients) < MOST_FOLLOWERS:
             return True
-        counts = Counter(client.who for client in self._clients)
+        counts = Counter(client.address for client in self._clients)
         greediest, most = counts.most_common(1)[0]
-        if most <= counts[who] + 1:
+        if most <= counts[address] + 1:
             return False
-        newest = next(each for each in reversed(self._clients) if each.who == greediest)
-        newest.give(None)
+        newest = next(each for each in reversed(self._clients) if each.address == greediest)
+        newest.put(None)
         del self._clients[newest]
         return True
 
@@ -157,7 +160,7 @@ class Hub:
             while True:
                 try:
                     async with asyncio.timeout(HEARTBEAT_S):
-                        text_or_end = await client.waiting.get()
+                        text_or_end = await client.queue.get()
                 except TimeoutError:
                     yield b": still here\n\n"
                     continue
@@ -168,15 +171,15 @@ class Hub:
             self._clients.pop(client, None)
 
 
-def _most(one: Sequence[int], other: Sequence[int]) -> list[int]:
+def _later(one: Sequence[int], other: Sequence[int]) -> list[int]:
     """The later position in each partition."""
     return list(map(max, one, other))
 
 
-def _place(positions: Sequence[int]) -> bytes:
+def _id_message(positions: Sequence[int]) -> bytes:
     return b"id: %b\n\n" % id_of(positions).encode()
 
 
-def _written(event: FeedEvent, event_id: str) -> bytes:
+def _event_message(event: FeedEvent, event_id: str) -> bytes:
     # JSON of one line: msgspec writes no line breaks, and escapes those in texts.
     return b"id: %b\nevent: rating-changed\ndata: %b\n\n" % (event_id.encode(), event.value)

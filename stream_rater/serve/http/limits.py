@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from stream_rater.serve.answers import MOST_BODY_BYTES
+from stream_rater.serve.bodies import MOST_BODY_BYTES
 from stream_rater.serve.problems import Refused
 
 BODY_S = 10.0
@@ -60,7 +60,7 @@ class RateLimit:
             )  # fmt: skip
 
 
-class Bodies:
+class BodyReceiver:
     """Receives the bodies of requests, each within its time and size. It is for one event loop."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class _Job(NamedTuple):
     done: "asyncio.Future[Any]"
 
 
-class Turns:
+class FairExecutor:
     """Threads for long computations, with a bounded queue. It is for one event loop.
 
     Each address has a queue of its own, and the addresses take turns: a client that asks much waits
@@ -104,10 +104,10 @@ class Turns:
     newest one. If no address has more than the new question's, the new question is refused.
     """
 
-    def __init__(self, name: str, threads: int, most: int) -> None:
-        """`most`: the number of questions that may wait."""
+    def __init__(self, name: str, threads: int, max_waiting: int) -> None:
+        """`max_waiting`: the number of questions that may wait."""
         self._pool = ThreadPoolExecutor(threads, name)
-        self._free, self._most, self._waiting = threads, most, 0
+        self._free, self._max_waiting, self._waiting = threads, max_waiting, 0
         self._queues: OrderedDict[str, deque[_Job]] = OrderedDict()
         """The waiting jobs by address, in the order of the addresses' turns. No queue is empty."""
 
@@ -116,7 +116,7 @@ class Turns:
         questions wait."""
         address = client_address.get()
         job = _Job(work, asyncio.get_running_loop().create_future())
-        if self._waiting >= self._most:
+        if self._waiting >= self._max_waiting:
             self._make_room(address)
         self._queues.setdefault(address, deque()).append(job)
         self._waiting += 1
@@ -154,9 +154,9 @@ class Turns:
         """Refuse the newest job of the address that has the most, or the question of `address`."""
         queue = max(self._queues.values(), key=len)
         if len(queue) <= len(self._queues.get(address, ())) + 1:
-            raise _busy(self._most)
+            raise _busy(self._max_waiting)
         self._waiting -= 1
-        queue.pop().done.set_exception(_busy(self._most))
+        queue.pop().done.set_exception(_busy(self._max_waiting))
 
     def _cancel(self, address: str, job: _Job) -> None:
         """Drop a job whose client has disconnected, if the job still waits."""
@@ -168,5 +168,5 @@ class Turns:
                 del self._queues[address]
 
 
-def _busy(most: int) -> Refused:
-    return Refused("busy", f"{most} questions that take long wait here: try again")
+def _busy(max_waiting: int) -> Refused:
+    return Refused("busy", f"{max_waiting} questions that take long wait here: try again")

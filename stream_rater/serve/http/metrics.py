@@ -6,8 +6,8 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from stream_rater.runtime.metrics import FAST_S
-from stream_rater.serve.operations import OPERATIONS
 from stream_rater.serve.problems import KINDS
+from stream_rater.serve.routes import OPERATIONS
 
 
 class ApiMetrics:
@@ -53,7 +53,7 @@ class ApiMetrics:
         self.connections = Gauge(
             "stream_rater_serve_connections", "Open connections.", registry=self.registry
         )
-        self.room = Counter(
+        self.closed_for_room = Counter(
             "stream_rater_serve_room_total",
             "Connections closed to make room, by cause: too many in all (all), or of one address "
             "(address).",
@@ -64,21 +64,21 @@ class ApiMetrics:
             ["code"], registry=self.registry,
         )  # fmt: skip
         for cause in ("all", "address"):
-            self.room.labels(cause)
+            self.closed_for_room.labels(cause)
         for code in KINDS:
             self.refused.labels(code)
         # Each metric with its labels is looked up once.
-        self._counted = cache(lambda name, status: self.requests.labels(name, str(status)))
-        self._timed = cache(self.seconds.labels)
+        self._request_counter = cache(lambda name, status: self.requests.labels(name, str(status)))
+        self._request_timer = cache(self.seconds.labels)
         for each in OPERATIONS:
             for status in (200, 500, 503):
-                self._counted(each.name, status)
-            self._timed(each.name)
+                self._request_counter(each.name, status)
+            self._request_timer(each.name)
 
-    def note(self, operation: str, status: int, seconds: float) -> None:
+    def record_request(self, operation: str, status: int, seconds: float) -> None:
         """Record that a request was answered."""
-        self._counted(operation, status).inc()
-        self._timed(operation).observe(seconds)
+        self._request_counter(operation, status).inc()
+        self._request_timer(operation).observe(seconds)
 
     def failed(self, operation: str) -> None:
         """A request failed because of a bug. Call this where the exception is handled."""

@@ -16,10 +16,10 @@ from stream_rater.contract.errors import Trouble
 from stream_rater.contract.events import UNDECODABLE, rating_changed_from_json
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.ports import pause_s
-from stream_rater.serve.entries import Change, Erased
-from stream_rater.serve.feed import KEPT
+from stream_rater.serve.entries import IndexEvent, PlayerErased
+from stream_rater.serve.feed import RING_SIZE
 from stream_rater.serve.index.reader import IndexReader
-from stream_rater.serve.index.writer import IndexLost, IndexWriter, Place, of_another
+from stream_rater.serve.index.writer import EventPlace, IndexLost, IndexWriter, other_topic_error
 
 POLL_S = 0.2
 CHECKPOINT_S = 2.0
@@ -46,7 +46,7 @@ class Watcher:
     def read(self, events: Sequence[NewEvent]) -> None:
         """These events are in the index."""
 
-    def noted(self, positions: Sequence[int]) -> None:
+    def checkpointed(self, positions: Sequence[int]) -> None:
         """For every ladder, the index has everything before these positions."""
 
     def trouble(self, why: str) -> None:
@@ -79,7 +79,7 @@ class Follower:
         self._stop.set()
 
     def run(self) -> None:
-        """Follow until `stop`. Raises Denied, TopicMismatch or CannotGoOn, after which a retry
+        """Follow until `stop`. Raises Denied, TopicMismatch or Unrecoverable, after which a retry
         makes no sense."""
         troubles = 0
         while not self._stop.is_set():
@@ -98,17 +98,19 @@ class Follower:
         (partitions,) = admin.partitions_of(topic)
         writer = IndexWriter(self._settings)
         writer.check()
-        asyncio.run(_check_reading(self._settings))
+        asyncio.run(_check_rights(self._settings))
         stored = writer.begin(topic, partitions)
         with Reader(self._settings, topic) as reader:
             ends = []
             for p, at in enumerate(stored):
                 _, end = reader.bounds(p)
                 if end < at:
-                    raise of_another(topic, f"read to {at} of partition {p}, which ends at {end}")
+                    raise other_topic_error(
+                        topic, f"read to {at} of partition {p}, which ends at {end}"
+                    )
                 ends.append(end)
             # The feed gets some events again from before the stored place; the index has them.
-            start = [max(0, at - KEPT // partitions) for at in stored]
+            start = [max(0, at - RING_SIZE // partitions) for at in stored]
             reader.start_at(dict(enumerate(start)))
             self._watcher.begun(start)
             self._read(reader, writer, start, ends)
@@ -116,13 +118,13 @@ class Follower:
     def _read(
         self, reader: Reader, writer: IndexWriter, positions: list[int], ends: list[int]
     ) -> None:
-        noted_s, ended = -CHECKPOINT_S, set[int]()
+        checkpointed_s, ended = -CHECKPOINT_S, set[int]()
         while not self._stop.is_set():
             self.last_poll_s = self._clock()
-            changes: list[tuple[Place, Change]] = []
+            changes: list[tuple[EventPlace, IndexEvent]] = []
             events: list[NewEvent] = []
             for record in reader.gather(POLL_S):
-                self._take(record, changes, events)
+                self._add_record(record, changes, events)
                 positions[record.partition] = record.offset + 1
             for partition, end in reader.ends.items():
                 positions[partition] = max(positions[partition], end)
@@ -140,26 +142,26 @@ class Follower:
                     for p, (at, end) in enumerate(zip(positions, ends, strict=True))
                 )
                 if done:
-                    self._note(writer, positions)
-                    self.caught_up, noted_s = True, now_s
-            elif now_s - noted_s >= CHECKPOINT_S:
-                self._note(writer, positions)
-                noted_s = now_s
+                    self._checkpoint(writer, positions)
+                    self.caught_up, checkpointed_s = True, now_s
+            elif now_s - checkpointed_s >= CHECKPOINT_S:
+                self._checkpoint(writer, positions)
+                checkpointed_s = now_s
             self._watcher.polled(self.caught_up, self.lag)
 
-    def _note(self, writer: IndexWriter, positions: Sequence[int]) -> None:
+    def _checkpoint(self, writer: IndexWriter, positions: Sequence[int]) -> None:
         writer.checkpoint(positions)
-        self._watcher.noted(positions)
+        self._watcher.checkpointed(positions)
 
-    def _take(
-        self, record: Record, changes: list[tuple[Place, Change]], events: list[NewEvent]
+    def _add_record(
+        self, record: Record, changes: list[tuple[EventPlace, IndexEvent]], events: list[NewEvent]
     ) -> None:
         """Add the change of the index that a record means, and its event, if it is one."""
         value = record.value
         place = record.partition, record.offset
         try:
             if value is None:
-                changes.append((place, Erased(*_names(record.key or b""))))
+                changes.append((place, PlayerErased(*_ladder_and_player(record.key or b""))))
                 return
             event = rating_changed_from_json(value)
             events.append(NewEvent(*place, event.ladder, value))
@@ -168,7 +170,7 @@ class Follower:
             self._watcher.skipped(*place)
 
 
-def _names(key: bytes) -> tuple[str, str]:
+def _ladder_and_player(key: bytes) -> tuple[str, str]:
     """The ladder and the player that a record's key names. Raises one of UNDECODABLE."""
     parts = key.decode().split(":")
     if len(parts) != 2:
@@ -176,7 +178,7 @@ def _names(key: bytes) -> tuple[str, str]:
     return unquote(parts[0], errors="strict"), unquote(parts[1], errors="strict")
 
 
-async def _check_reading(settings: Settings) -> None:
+async def _check_rights(settings: Settings) -> None:
     """Try all rights that reading needs. Raises Denied or StoreTrouble."""
     reader = IndexReader(settings)
     try:

@@ -14,12 +14,12 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from stream_rater.config.settings import Settings
-from stream_rater.contract.errors import CannotGoOn
+from stream_rater.contract.errors import Unrecoverable
 from stream_rater.serve.index.follower import Follower, NewEvent, Watcher
 
-LAST_S = 10.0
+END_TIMEOUT_S = 10.0
 """Seconds in which the process must end."""
-STATE_S = 1.0
+STATE_INTERVAL_S = 1.0
 """The interval at which the process reports its state if nothing has changed."""
 
 
@@ -30,10 +30,10 @@ class IndexProcess:
         """Starts nothing yet."""
         self._watcher = watcher
         context = multiprocessing.get_context("spawn")
-        self._reports, theirs = context.Pipe(duplex=True)
-        self._theirs: Connection | None = theirs
+        self._reports, child_end = context.Pipe(duplex=True)
+        self._child_end: Connection | None = child_end
         self._process = context.Process(
-            target=_follow, args=(settings, theirs), name="index", daemon=True
+            target=_follow, args=(settings, child_end), name="index", daemon=True
         )
         self.caught_up = False
         """Whether the index has every event that existed when reading began."""
@@ -45,19 +45,19 @@ class IndexProcess:
     def listen(self) -> None:
         """Start the process, and pass on its reports until it ends. Raises the exception that ended
         it."""
-        assert self._theirs is not None
+        assert self._child_end is not None
         self._process.start()
-        self._theirs.close()  # so that `recv` fails when the process ends
-        self._theirs = None
-        failure = self._passed_on()
-        self._process.join(LAST_S)
+        self._child_end.close()  # so that `recv` fails when the process ends
+        self._child_end = None
+        failure = self._pass_on()
+        self._process.join(END_TIMEOUT_S)
         if failure is not None:
             raise failure
         if not self._stopping:
             code = self._process.exitcode
-            raise CannotGoOn(f"the index's process ended with exit code {code}")
+            raise Unrecoverable(f"the index's process ended with exit code {code}")
 
-    def _passed_on(self) -> Exception | None:
+    def _pass_on(self) -> Exception | None:
         """Pass on reports until the process ends. Returns the exception that ended it, if known."""
         while True:
             try:
@@ -83,7 +83,7 @@ class IndexProcess:
     def end(self) -> None:
         """Kill the process if it has not ended in time."""
         if self._process.pid is not None:
-            self._process.join(LAST_S)
+            self._process.join(END_TIMEOUT_S)
             self._process.kill()
 
 
@@ -107,8 +107,8 @@ class _Reporter(Watcher):
     def read(self, events: Sequence[NewEvent]) -> None:
         self._send("read", events)
 
-    def noted(self, positions: Sequence[int]) -> None:
-        self._send("noted", list(positions))
+    def checkpointed(self, positions: Sequence[int]) -> None:
+        self._send("checkpointed", list(positions))
 
     def trouble(self, why: str) -> None:
         self._send("trouble", why)
@@ -118,7 +118,7 @@ class _Reporter(Watcher):
 
     def polled(self, caught_up: bool, lag: int) -> None:
         state, now_s = (caught_up, lag), time.monotonic()
-        if state != self._state or now_s - self._state_s >= STATE_S:
+        if state != self._state or now_s - self._state_s >= STATE_INTERVAL_S:
             self._state, self._state_s = state, now_s
             self._send("polled", caught_up, lag)
 

@@ -4,7 +4,7 @@ all events it is known to have (`ReadPositions`)."""
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from stream_rater.adapters.redis.connection import asked
+from stream_rater.adapters.redis.connection import async_client
 from stream_rater.adapters.redis.index_keys import (
     NO_LADDER,
     ROOT,
@@ -15,14 +15,14 @@ from stream_rater.adapters.redis.index_keys import (
     root_of,
 )
 from stream_rater.config.settings import Settings
-from stream_rater.serve.cursors import Place, ranked
+from stream_rater.serve.cursors import AfterRow, ranked
 from stream_rater.serve.entries import (
     History,
     IndexedPlayer,
-    history_from,
-    player_from,
-    players_from,
-    summary_from,
+    decode_history,
+    decode_player,
+    decode_players,
+    decode_summary,
 )
 from stream_rater.serve.index import scripts
 from stream_rater.serve.questions import AbsentLadder, Incomplete, LadderView, PageView, PlayerView
@@ -38,7 +38,7 @@ class IndexReader:
     def __init__(self, settings: Settings, positions: "ReadPositions | None" = None) -> None:
         """`positions`: the events that the index is known to have. Without them, the index is not
         checked."""
-        self._redis, self._positions = asked(settings), positions
+        self._redis, self._positions = async_client(settings), positions
 
     async def check(self) -> None:
         """Try all rights that reading needs. Raises Denied."""
@@ -48,7 +48,7 @@ class IndexReader:
         await self.players(NO_LADDER, [""])
         await self.player(NO_LADDER, "")
         await self.history(NO_LADDER, "")
-        await self.page(NO_LADDER, Place(0.0, ""), 1)
+        await self.page(NO_LADDER, AfterRow(0.0, ""), 1)
         await self.around(NO_LADDER, "", 1)
 
     async def check_complete(self) -> None:
@@ -78,32 +78,32 @@ class IndexReader:
         if summary is None:
             return None
         counts = {int(at): int(n) for at, n in _pairs(bins)}
-        return LadderView(summary_from(summary), listed, dict(sorted(counts.items())))
+        return LadderView(decode_summary(summary), listed, dict(sorted(counts.items())))
 
     async def players(self, ladder: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
         """The players in the given order; None for a player without an event."""
-        return players_from(await self._answer(ladder, scripts.PLAYERS, *players))
+        return decode_players(await self._answer(ladder, scripts.PLAYERS, *players))
 
     async def player(self, ladder: str, player: str) -> PlayerView | None:
         """A player with rank; None for a player without an event."""
         found, better, listed = await self._answer(ladder, scripts.PLAYER, player)
         if found is None:
             return None
-        return PlayerView(player_from(found), None if better is None else better + 1, listed)
+        return PlayerView(decode_player(found), None if better is None else better + 1, listed)
 
     async def history(self, ladder: str, player: str) -> History:
         """A player's last changes, oldest first."""
         found = await self._answer(ladder, scripts.HISTORY, player)
-        return () if found is None else history_from(found)
+        return () if found is None else decode_history(found)
 
     # --- the leaderboard ---
 
-    async def page(self, ladder: str, behind: Place | None, limit: int) -> PageView:
+    async def page(self, ladder: str, after: AfterRow | None, limit: int) -> PageView:
         """At most `limit` rows after a place, or the first ones."""
-        if behind is None:
+        if after is None:
             return _page(await self._answer(ladder, scripts.TOP, limit), limit)
-        given = behind.player, repr(-behind.rating), limit
-        return _page(await self._answer(ladder, scripts.BEHIND, *given), limit)
+        given = after.player, repr(-after.rating), limit
+        return _page(await self._answer(ladder, scripts.AFTER, *given), limit)
 
     async def around(self, ladder: str, player: str, limit: int) -> PageView | None:
         """At most `limit` rows with the player in the middle, as far as there are rows; None if the
@@ -123,8 +123,8 @@ class IndexReader:
             "EVAL_RO", script, len(keys), *keys, len(needed), *needed, *given
         )
         if status != scripts.ANSWERED:
-            what = AbsentLadder if status == scripts.ABSENT else Incomplete
-            raise what(f"the index of ladder {ladder!r} is not complete")
+            error = AbsentLadder if status == scripts.ABSENT else Incomplete
+            raise error(f"the index of ladder {ladder!r} is not complete")
         return answer[0]
 
     async def _root_has(self, member: str) -> bool:
@@ -132,8 +132,8 @@ class IndexReader:
         known to have."""
         needed = [] if self._positions is None else self._positions.of_all()
         asked_for = [member, *map(partition_member, range(len(needed)))]
-        named, *there = await self._redis.ask("EVAL_RO", scripts.NAMED, 1, ROOT, *asked_for)
-        if any(float(has or 0) < at for has, at in zip(there, needed, strict=True)):
+        named, *offsets = await self._redis.ask("EVAL_RO", scripts.NAMED, 1, ROOT, *asked_for)
+        if any(float(has or 0) < at for has, at in zip(offsets, needed, strict=True)):
             raise Incomplete
         return named is not None
 
@@ -158,8 +158,8 @@ class ReadPositions:
 
     def event_read(self, ladder: str, partition: int, offset: int) -> None:
         """The ladder's index has this event, and all before it in this partition."""
-        own = self._ladders.setdefault(ladder, {})
-        own[partition] = max(own.get(partition, 0), offset + 1)
+        of_ladder = self._ladders.setdefault(ladder, {})
+        of_ladder[partition] = max(of_ladder.get(partition, 0), offset + 1)
 
     def knows(self, ladder: str) -> bool:
         """Whether the ladder is known to have an index."""
@@ -174,9 +174,9 @@ class ReadPositions:
     def of(self, ladder: str) -> list[int]:
         """The positions of a ladder. Raises Incomplete while they are unknown."""
         found = self.of_all()
-        if own := self._ladders.get(ladder):
+        if of_ladder := self._ladders.get(ladder):
             found = list(found)
-            for partition, at in own.items():
+            for partition, at in of_ladder.items():
                 found[partition] = max(found[partition], at)
         return found
 

@@ -100,7 +100,7 @@ return page(math.max(0, index - math.floor(limit / 2)), limit)
 """Arguments: a player, and the number of rows. Answers with the page around the player, as far as
 there are rows; nil if the player is not listed."""
 
-BEHIND = f"""{_PAGE}
+AFTER = f"""{_PAGE}
 local player, score = given(1), given(2)
 
 local function is_after(other) -- by bytes: Lua compares by the server's language

@@ -22,7 +22,7 @@ again.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from stream_rater.adapters.redis.client import connect, executed, failures_named
+from stream_rater.adapters.redis.client import connect, executed, translated_failures
 from stream_rater.adapters.redis.index_keys import (
     INDEX,
     NO_LADDER,
@@ -37,16 +37,16 @@ from stream_rater.adapters.redis.index_keys import (
     topic_member,
 )
 from stream_rater.config.settings import Settings
-from stream_rater.contract.errors import CannotGoOn, StoreTrouble
+from stream_rater.contract.errors import StoreTrouble, Unrecoverable
 from stream_rater.serve.entries import (
-    Change,
-    Indexed,
+    IndexEvent,
+    LadderIndex,
     LadderSummary,
-    folded,
-    history_from,
-    packed,
-    player_from,
-    summary_from,
+    apply_events,
+    decode_history,
+    decode_player,
+    decode_summary,
+    encode_entry,
 )
 
 ATTEMPTS = 100
@@ -55,7 +55,7 @@ ATTEMPTS = 100
 Positions = dict[int, int]
 """The next offset by partition. An absent partition was not read: its next offset is 0."""
 
-Place = tuple[int, int]
+EventPlace = tuple[int, int]
 """Partition and offset of an event."""
 
 
@@ -78,7 +78,7 @@ class IndexWriter:
     def check(self) -> None:
         """Try all rights that writing needs. Raises Denied."""
         keys = keys_of(NO_LADDER)
-        with failures_named(), self._client.pipeline(transaction=True) as pipe:
+        with translated_failures(), self._client.pipeline(transaction=True) as pipe:
             pipe.watch(*keys)
             pipe.hmget(keys.players, [""])
             pipe.hlen(keys.players)
@@ -92,12 +92,12 @@ class IndexWriter:
             pipe.execute()
 
     def begin(self, topic: str, partitions: int) -> list[int]:
-        """The offset from which each partition must be read. Raises CannotGoOn if the index is of
-        another topic."""
-        with failures_named():
+        """The offset from which each partition must be read. Raises Unrecoverable if the index is
+        of another topic."""
+        with translated_failures():
             root = root_of(self._client.zrange(ROOT, 0, -1, withscores=True))
             if others := [each for each in root.topics if each != topic]:
-                raise of_another(topic, f"made of {others[0]!r}")
+                raise other_topic_error(topic, f"made of {others[0]!r}")
             self._client.zadd(ROOT, {topic_member(topic): 0})
             self._positions = root.positions
             self._ladders = {
@@ -107,8 +107,8 @@ class IndexWriter:
         return [min(each.get(p, 0) for each in all_positions) for p in range(partitions)]
 
     def apply(
-        self, events: Sequence[Change], positions: Sequence[int],
-        places: Sequence[Place] | None = None,
+        self, events: Sequence[IndexEvent], positions: Sequence[int],
+        places: Sequence[EventPlace] | None = None,
     ) -> None:  # fmt: skip
         """Apply a batch of events, after which everything before these positions is applied. Raises
         IndexLost.
@@ -116,20 +116,20 @@ class IndexWriter:
         `places`: the place of each event. Events before the ladder's position in their partition
         are left out; without `places` none is.
         """
-        each_ladder: dict[str, list[tuple[Place | None, Change]]] = {}
+        by_ladder: dict[str, list[tuple[EventPlace | None, IndexEvent]]] = {}
         for i, event in enumerate(events):
             placed = None if places is None else places[i], event
-            each_ladder.setdefault(event.ladder, []).append(placed)
-        with failures_named():
-            if new := each_ladder.keys() - self._ladders.keys():
+            by_ladder.setdefault(event.ladder, []).append(placed)
+        with translated_failures():
+            if new := by_ladder.keys() - self._ladders.keys():
                 self._client.zadd(ROOT, dict.fromkeys(map(member_of, sorted(new)), 0))
-            for ladder, own in each_ladder.items():
-                self._apply(ladder, own, positions)
+            for ladder, placed_events in by_ladder.items():
+                self._apply(ladder, placed_events, positions)
 
     def checkpoint(self, positions: Sequence[int]) -> None:
         """Store that everything before these positions is applied, and check that the index still
         exists. Raises IndexLost."""
-        with failures_named():
+        with translated_failures():
             for ladder in list(self._ladders):
                 self._apply(ladder, (), positions)
             with self._client.pipeline(transaction=True) as pipe:
@@ -139,52 +139,55 @@ class IndexWriter:
                     stored = _checked(ROOT, root.positions, self._positions)
                     if not self._ladders.keys() <= set(root.ladders):
                         raise IndexLost(f"{ROOT} lacks ladders")
-                    if not (raised := _raised(stored, positions)):
+                    if not (advanced := _advanced(stored, positions)):
                         self._positions = stored
                         return
                     pipe.multi()
-                    pipe.zadd(ROOT, {partition_member(p): at for p, at in raised.items()})
+                    pipe.zadd(ROOT, {partition_member(p): at for p, at in advanced.items()})
                     if not executed(pipe):
                         continue  # another process did it, or added a ladder
-                    self._positions = stored | raised
+                    self._positions = stored | advanced
                     return
         raise StoreTrouble(f"redis: others wrote {ROOT} {ATTEMPTS} times")
 
     def _apply(
-        self, ladder: str, events: Sequence[tuple[Place | None, Change]], positions: Sequence[int]
+        self,
+        ladder: str,
+        events: Sequence[tuple[EventPlace | None, IndexEvent]],
+        positions: Sequence[int],
     ) -> None:
-        keys, known = keys_of(ladder), self._ladders.get(ladder, {})
+        keys, last_seen = keys_of(ladder), self._ladders.get(ladder, {})
         names = sorted({event.player for _, event in events})
         with self._client.pipeline(transaction=True) as pipe:
             for _ in range(ATTEMPTS):
                 pipe.watch(*keys)
                 found = _read(self._client, keys, names)
-                stored = _checked(keys.state, _positions(found.state), known)
-                whole = found.state.get(SIZES, _sizes(0, 0, 0, 0)) == _sizes(*found.sizes)
-                if whole and not (raised := _raised(stored, positions)):
+                stored = _checked(keys.state, _positions(found.state), last_seen)
+                intact = found.state.get(SIZES, _sizes(0, 0, 0, 0)) == _sizes(*found.sizes)
+                if intact and not (advanced := _advanced(stored, positions)):
                     self._ladders[ladder] = stored  # another process wrote first
                     return
                 pipe.multi()
-                if whole:
+                if intact:
                     fresh = [each for at, each in events if _is_fresh(at, stored)]
-                    after = folded(found.before, fresh, self._history)
+                    after = apply_events(found.before, fresh, self._history)
                     _write(pipe, keys, found.before, after)
-                    pipe.hset(keys.state, mapping=raised)
+                    pipe.hset(keys.state, mapping=advanced)
                     pipe.hset(keys.state, SIZES, _sizes_after(found, after))
                 else:
                     pipe.unlink(*keys)
                 if not executed(pipe):
                     continue
-                if not whole:
+                if not intact:
                     raise IndexLost(f"{keys.state}: a part of this ladder's index was lost")
-                self._ladders[ladder] = stored | raised
+                self._ladders[ladder] = stored | advanced
                 return
         raise StoreTrouble(f"redis: ladder {ladder!r}: others wrote its index {ATTEMPTS} times")
 
 
-def of_another(topic: str, why: str) -> CannotGoOn:
+def other_topic_error(topic: str, why: str) -> Unrecoverable:
     """The error for an index that is not of this topic."""
-    return CannotGoOn(
+    return Unrecoverable(
         f"the index in Redis is of another topic than {topic!r}: it is {why}: delete the keys that "
         f"begin with {INDEX!r} or {ROOT!r}, or give `serve` another database of Redis"
     )
@@ -194,34 +197,34 @@ def _positions(found: Mapping[bytes, bytes]) -> Positions:
     return {int(name): int(at) for name, at in found.items() if name not in (SUMMARY, SIZES)}
 
 
-def _checked(key: str, stored: Positions, known: Positions) -> Positions:
+def _checked(key: str, stored: Positions, last_seen: Positions) -> Positions:
     """The stored positions. Raises IndexLost if one is lower than it was."""
-    if any(stored.get(p, 0) < at for p, at in known.items()):
+    if any(stored.get(p, 0) < at for p, at in last_seen.items()):
         raise IndexLost(f"{key} went back")
     return stored
 
 
-def _raised(stored: Positions, positions: Sequence[int]) -> Positions:
+def _advanced(stored: Positions, positions: Sequence[int]) -> Positions:
     """The positions that are beyond the stored ones."""
     return {p: at for p, at in enumerate(positions) if at > stored.get(p, 0)}
 
 
-def _is_fresh(place: Place | None, stored: Positions) -> bool:
+def _is_fresh(place: EventPlace | None, stored: Positions) -> bool:
     """Whether an event is not in the index yet."""
     return place is None or place[1] >= stored.get(place[0], 0)
 
 
-class _Found(NamedTuple):
+class _StoredIndex(NamedTuple):
     """The data about a ladder that Redis has."""
 
     state: Mapping[bytes, bytes]
     sizes: Sequence[int]
     """The numbers of members of players, ranks, bins and histories."""
-    before: Indexed
+    before: LadderIndex
     """The part that the events may change."""
 
 
-def _read(client: Any, keys: LadderKeys, names: Sequence[str]) -> _Found:
+def _read(client: Any, keys: LadderKeys, names: Sequence[str]) -> _StoredIndex:
     """Read these players, and the parts about all players. The reads are not of one instant: the
     caller watches the keys before it writes."""
     with client.pipeline(transaction=False) as pipe:
@@ -237,13 +240,13 @@ def _read(client: Any, keys: LadderKeys, names: Sequence[str]) -> _Found:
         state, *rest = pipe.execute()
     sizes, (bins, players, histories) = rest[:4], rest[4:] or ({}, (), ())
     summary = state.get(SUMMARY)
-    before = Indexed(
-        {name: player_from(data) for name, data in zip(names, players, strict=True) if data},
-        {name: history_from(data) for name, data in zip(names, histories, strict=True) if data},
+    before = LadderIndex(
+        {name: decode_player(data) for name, data in zip(names, players, strict=True) if data},
+        {name: decode_history(data) for name, data in zip(names, histories, strict=True) if data},
         {int(at): int(n) for at, n in bins.items()},
-        LadderSummary() if summary is None else summary_from(summary),
+        LadderSummary() if summary is None else decode_summary(summary),
     )  # fmt: skip
-    return _Found(state, sizes, before)
+    return _StoredIndex(state, sizes, before)
 
 
 def _sizes(*sizes: int) -> bytes:
@@ -251,11 +254,11 @@ def _sizes(*sizes: int) -> bytes:
     return b" ".join(b"%d" % size for size in sizes)
 
 
-def _sizes_after(found: _Found, after: Indexed) -> bytes:
+def _sizes_after(found: _StoredIndex, after: LadderIndex) -> bytes:
     """The sizes after `after` is written over what was found of these players."""
     before = found.before
-    listed = [sum(each.listed for each in some.players.values()) for some in (before, after)]
-    filled = [sum(n > 0 for n in some.bins.values()) for some in (before, after)]
+    listed = [sum(each.listed for each in index.players.values()) for index in (before, after)]
+    filled = [sum(n > 0 for n in index.bins.values()) for index in (before, after)]
     players, ranks, bins, histories = found.sizes
     return _sizes(
         players + len(after.players) - len(before.players), ranks + listed[1] - listed[0],
@@ -263,19 +266,21 @@ def _sizes_after(found: _Found, after: Indexed) -> bytes:
     )  # fmt: skip
 
 
-def _write(pipe: Any, keys: LadderKeys, before: Indexed, after: Indexed) -> None:
+def _write(pipe: Any, keys: LadderKeys, before: LadderIndex, after: LadderIndex) -> None:
     """Queue the commands that change the index from `before` to `after`."""
     changed = {
         name: player for name, player in after.players.items() if before.players.get(name) != player
     }
-    gone = [name for name in before.players if name not in after.players]
+    erased = [name for name in before.players if name not in after.players]
     if changed:
-        pipe.hset(keys.players, mapping={name: packed(each) for name, each in changed.items()})
-    if changed or gone:
-        pipe.hset(keys.state, SUMMARY, packed(after.summary))
-    if gone:
-        pipe.hdel(keys.players, *gone)
-        pipe.zrem(keys.ranks, *gone)
+        pipe.hset(
+            keys.players, mapping={name: encode_entry(each) for name, each in changed.items()}
+        )
+    if changed or erased:
+        pipe.hset(keys.state, SUMMARY, encode_entry(after.summary))
+    if erased:
+        pipe.hdel(keys.players, *erased)
+        pipe.zrem(keys.ranks, *erased)
     if forgotten := [name for name in before.histories if name not in after.histories]:
         pipe.hdel(keys.histories, *forgotten)
     if scores := {name: -each.rating for name, each in changed.items() if each.listed}:
@@ -287,7 +292,7 @@ def _write(pipe: Any, keys: LadderKeys, before: Indexed, after: Indexed) -> None
     if empty := [at for at, n in after.bins.items() if not n]:
         pipe.hdel(keys.bins, *empty)
     histories = {
-        name: packed(history)
+        name: encode_entry(history)
         for name, history in after.histories.items()
         if history != before.histories.get(name)
     }

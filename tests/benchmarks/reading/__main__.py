@@ -76,7 +76,7 @@ def measured(players: int, turns: int, seconds: float) -> Iterator[Result]:
         given = {"serve": "127.0.0.1:0", "serve_rate": 0}
         ground = stack.enter_context(a_ground(folder, given))
         crew = stack.enter_context(a_crew(ground, WORKLOAD, names_of("1"), SERVICE))
-        crew.await_joined()
+        crew.wait_until_joined()
         crowd.fill(crew.settings, players)
         words = ["stream_rater", "serve"]
         api = stack.enter_context(closing(_process(crew.settings, folder / "serve.log", words)))

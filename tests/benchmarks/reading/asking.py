@@ -50,12 +50,12 @@ def ask(load: Load, address: str, seconds: float) -> Times:
         urls.flush()
         words += ["--urls-from-file", urls.name]
         done = subprocess.run(words, capture_output=True, text=True, check=True)
-    told = msgspec.json.decode(done.stdout)
-    codes, errors = told["statusCodeDistribution"], told["errorDistribution"]
+    result = msgspec.json.decode(done.stdout)
+    codes, errors = result["statusCodeDistribution"], result["errorDistribution"]
     # Requests that are under way when the time is over are cut off.
     wrong = {name: n for name, n in errors.items() if "deadline" not in name}
     assert set(codes) == {"200"} and not wrong, f"{load.name}: {codes} {errors}"
-    found = told["latencyPercentiles"]
+    found = result["latencyPercentiles"]
     return Times(1000.0 * found["p50"], 1000.0 * found["p99"], codes["200"])
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.index_keys import ROOT, SUMMARY, keys_of, member_of
 from stream_rater.config.settings import Settings
-from stream_rater.serve.entries import IndexedPlayer, LadderSummary, bin_of, packed
+from stream_rater.serve.entries import IndexedPlayer, LadderSummary, bin_of, encode_entry
 
 LADDER = "crowd"
 DIGITS = 7
@@ -33,13 +33,13 @@ def fill(settings: Settings, players: int) -> None:
             for i, r in enumerate(ratings)
         }
         with client.pipeline(transaction=False) as pipe:
-            pipe.hset(keys.players, mapping={name: packed(p) for name, p in found.items()})
+            pipe.hset(keys.players, mapping={name: encode_entry(p) for name, p in found.items()})
             pipe.zadd(keys.ranks, {name: -p.rating for name, p in found.items()})
             pipe.execute()
         for each in ratings:
             bins[bin_of(each)] = bins.get(bin_of(each), 0) + 1
     client.hset(keys.bins, mapping=bins)
-    client.hset(keys.state, SUMMARY, packed(LadderSummary(players, players, TIME)))
+    client.hset(keys.state, SUMMARY, encode_entry(LadderSummary(players, players, TIME)))
     client.zadd(ROOT, {member_of(LADDER): 0})
     client.close()
 

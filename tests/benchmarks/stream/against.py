@@ -43,13 +43,13 @@ class Rival:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def rival_of(told: str) -> Rival:
+def rival_of(reported: str) -> Rival:
     """A folder that holds a release, ready to run when this returns; NULL, the null pipeline of two
     transactional hops; or settings as `shards=4,partitions=2`. ValueError where it is none of them.
     All settings are told to each: the defaults of another release do not count."""
-    if told == NULL:
+    if reported == NULL:
         return Rival(NULL)
-    folder = Path(told).resolve()
+    folder = Path(reported).resolve()
     if (folder / PACKAGE).is_dir():
         # Python's own first place to look would be the working directory, which has ours.
         variables = {"PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"}
@@ -58,23 +58,23 @@ def rival_of(told: str) -> Rival:
             env=os.environ | variables, stdout=sys.stderr, check=False,
         )  # fmt: skip
         if done.returncode:
-            raise ValueError(f"{told}: its kernels cannot be compiled")
-        return Rival(told, Program(variables=variables))
-    pairs = [each.partition("=") for each in told.split(",")]
+            raise ValueError(f"{reported}: its kernels cannot be compiled")
+        return Rival(reported, Program(variables=variables))
+    pairs = [each.partition("=") for each in reported.split(",")]
     if not all(name and equals for name, equals, _ in pairs):
-        raise ValueError(f"{told}: neither a folder with {PACKAGE} nor NAME=VALUE,NAME=VALUE")
+        raise ValueError(f"{reported}: neither a folder with {PACKAGE} nor NAME=VALUE,NAME=VALUE")
     settings = {name: value for name, _, value in pairs}
     msgspec.convert(settings, Settings, strict=False)
-    return Rival(told, settings=settings)
+    return Rival(reported, settings=settings)
 
 
-def load_of(told: str) -> float | None:
+def load_of(reported: str) -> float | None:
     """Updates a second; None for a backlog. ValueError where it is neither."""
-    if told == BACKLOG:
+    if reported == BACKLOG:
         return None
-    if told.isdecimal() and int(told):
-        return float(told)
-    raise ValueError(f"no load {told!r}; like 5000, or {BACKLOG}")
+    if reported.isdecimal() and int(reported):
+        return float(reported)
+    raise ValueError(f"no load {reported!r}; like 5000, or {BACKLOG}")
 
 
 @dataclass(frozen=True)
@@ -108,14 +108,14 @@ class Contest:
                 running = a_crew(ground, workload, names_of(self.workers), program)
                 crews.append(alive.enter_context(running))
             for crew in crews:
-                crew.await_joined()
+                crew.wait_until_joined()
             rounds = workload.rounds()
             sizes = [self._updates(load, workload) for load in self.loads]
             warm = up_to(sizes[0], rounds)
             for crew, each in zip(crews, self.rivals, strict=True):
                 if each.name != NULL:  # it has nothing to warm up, and its log ends with a marker
                     send(crew.settings, warm)
-                    crew.await_finished()
+                    crew.wait_until_finished()
             for load, size in zip(self.loads, sizes, strict=True):
                 found = self._turns(crews, load, size, rounds)
                 for each, figures in zip(self.rivals, found, strict=True):
@@ -157,10 +157,10 @@ def _a_turn(crew: Crew, rounds: Sequence[Round], load: float | None) -> dict[str
     if load is not None:
         there = phase(crew.settings, rounds, load)
         return {"p50_ms": there.quantile_ms(0.5), "p99_ms": there.quantile_ms(0.99)}
-    with crew.held():
+    with crew.paused():
         send(crew.settings, rounds)
         began_s = time.monotonic()
-    crew.await_finished()
+    crew.wait_until_finished()
     return {"seconds": time.monotonic() - began_s}
 
 
@@ -173,8 +173,8 @@ def beside_null(
         kind = what.partition("_")[0]
         ratio[what] = median(each[what] for each in ours)
         ratio[f"null_{what}"] = median(each[what] for each in null)
-        told = [mine[what] / its[what] for mine, its in zip(ours, null, strict=True)]
-        ratio[f"{kind}_times"] = median(told)
+        reported = [mine[what] / its[what] for mine, its in zip(ours, null, strict=True)]
+        ratio[f"{kind}_times"] = median(reported)
     return result(name, ratio[f"{kind}_times"], "times", ratio, f"medians of {len(ours)} turns")
 
 
@@ -187,10 +187,10 @@ def compared(
     for what in ours[0]:
         ratio[what] = median(each[what] for each in ours)
         if ours is not first:
-            told = sorted(mine[what] / its[what] for mine, its in zip(ours, first, strict=True))
+            reported = sorted(mine[what] / its[what] for mine, its in zip(ours, first, strict=True))
             kind = what.partition("_")[0]
-            ratio |= {f"{kind}_least": told[0], f"{kind}_ratio": median(told)}
-            ratio[f"{kind}_most"] = told[-1]
+            ratio |= {f"{kind}_least": reported[0], f"{kind}_ratio": median(reported)}
+            ratio[f"{kind}_most"] = reported[-1]
     value = ratio.pop(what)
     unit = "s" if what == "seconds" else "ms, p99"
     return result(name, value, unit, ratio, f"medians of {len(ours)} turns")

@@ -14,7 +14,7 @@ from stream_rater.adapters.kafka.producers import Submitter
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import to_json
-from tests.benchmarks.stream.correcting import LONG, RATE, STEP, await_corrected, renamed
+from tests.benchmarks.stream.correcting import LONG, RATE, STEP, renamed, wait_until_corrected
 from tests.benchmarks.stream.crew import a_crew, names_of
 from tests.benchmarks.stream.ground import Ground, resident_bytes, send
 from tests.benchmarks.stream.latency import Phase, phase
@@ -45,12 +45,12 @@ def bans(
     rounds, others = map(renamed, workload.rounds()), workload.rounds(seed=3)
     chosen = np.random.default_rng(7).choice(workload.players, players + 1, replace=False)
     with a_crew(ground, workload, names_of("1"), SERVICE) as crew:
-        crew.await_joined()
+        crew.wait_until_joined()
         done = 0
         while done < updates:
             some = up_to(min(STEP, updates - done), rounds)
             send(crew.settings, some)
-            crew.await_finished()
+            crew.wait_until_finished()
             done += sum(len(each.players) for each in some)
         worker = crew.workers[0].pid
         for some_players in (chosen[:1], chosen[1:]):
@@ -58,23 +58,31 @@ def bans(
             removal = _Removal(crew.settings, sent, lambda: resident_bytes(worker))
             fed = up_to(int(RATE * feed_s), others)
             waited = phase(crew.settings, fed, RATE, removal)
-            crew.await_finished()
-            yield Wave(len(sent), removal.seconds, removal.held[0], max(removal.held), waited)
+            crew.wait_until_finished()
+            yield Wave(
+                len(sent),
+                removal.seconds,
+                removal.memory_bytes[0],
+                max(removal.memory_bytes),
+                waited,
+            )
 
 
 class _Removal:
     """Removes players of the long ladder, and waits until that is done."""
 
-    def __init__(self, settings: Settings, players: Sequence[str], held: Callable[[], int]) -> None:
+    def __init__(
+        self, settings: Settings, players: Sequence[str], memory_bytes: Callable[[], int]
+    ) -> None:
         self.seconds = 0.0
-        self.held = list[int]()
+        self.memory_bytes = list[int]()
         self._settings = settings
         self._players = players
-        self._held = held
+        self._memory_bytes = memory_bytes
 
     def __call__(self) -> None:
         began_s = time.monotonic()
-        self.held.append(self._held())
+        self.memory_bytes.append(self._memory_bytes())
         submitter = Submitter(self._settings, Admin(self._settings).topics.rounds)
         together = len(self._players) > 1
         for player in self._players:
@@ -83,5 +91,5 @@ class _Removal:
         if together:
             submitter.correct(LONG, "corrections-applied", to_json({"ladder": LONG}), "")
         submitter.flush()
-        await_corrected(self._settings, lambda: self.held.append(self._held()))
+        wait_until_corrected(self._settings, lambda: self.memory_bytes.append(self._memory_bytes()))
         self.seconds = time.monotonic() - began_s

@@ -49,12 +49,12 @@ def corrections(
     rounds = (each._replace(ladder=LONG) for each in map(renamed, workload.rounds()))
     others = workload.rounds(seed=3)
     with a_crew(ground, workload, names_of("1"), SERVICE) as crew:
-        crew.await_joined()
+        crew.wait_until_joined()
         long, done, early = list[str](), 0, updates * 99 // 100
         while done < updates:
             some = up_to(min(STEP, (early if done < early else updates) - done), rounds)
             send(crew.settings, some)
-            crew.await_finished()
+            crew.wait_until_finished()
             done += sum(len(each.players) for each in some)
             long += [each.round_id for each in some]
             if done >= early and done - sum(len(each.players) for each in some) < early:
@@ -65,7 +65,7 @@ def corrections(
         for which, number in (("a late round", len(long) * 199 // 200), ("the first round", 0)):
             void = _Void(crew.settings, long[number])
             waited = phase(crew.settings, up_to(int(RATE * feed_s), others), RATE, void)
-            crew.await_finished()
+            crew.wait_until_finished()
             yield Correction(which, void.seconds, waited)
 
 
@@ -83,11 +83,11 @@ class _Void:
         submitter = Submitter(self._settings, Admin(self._settings).topics.rounds)
         submitter.correct(LONG, "round-voided", value, self._round_id)
         submitter.flush()
-        await_corrected(self._settings)
+        wait_until_corrected(self._settings)
         self.seconds = time.monotonic() - began_s
 
 
-def await_corrected(settings: Settings, look: Callable[[], object] = lambda: None) -> None:
+def wait_until_corrected(settings: Settings, look: Callable[[], object] = lambda: None) -> None:
     """Return once all that is in the long ladder's partition now is committed; `look` meanwhile."""
     admin = Admin(settings)
     topic = admin.topics.rounds

@@ -77,7 +77,7 @@ class Crew:
                     counts[labels["stage"]] += int(count)
         return counts
 
-    def await_joined(self) -> None:
+    def wait_until_joined(self) -> None:
         """Return once every worker, each of another name, owns its share."""
         admin = Admin(self.settings)
         partitions = admin.partitions()
@@ -100,7 +100,7 @@ class Crew:
     def _joins(self, name: str, group: str) -> bool:
         return not self.program.roles or _role(name) in ("all", ROLE_OF[group])
 
-    def await_finished(self) -> None:
+    def wait_until_finished(self) -> None:
         """Return once all that was sent is rated and published."""
         finished = Finished(self.settings)
 
@@ -111,7 +111,7 @@ class Crew:
         wait_until(rated, "all is rated", moves=finished.moves, every_s=LOOK_EVERY_S)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def paused(self) -> Iterator[None]:
         """All workers stand still in this block: what is sent meanwhile is a backlog."""
         for worker in self.workers:
             worker.pause()

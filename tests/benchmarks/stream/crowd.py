@@ -56,10 +56,10 @@ def crowd(ground: Ground, workload: Workload, count: str, feed_s: float) -> Crow
     ladders = ground.folder / "crowd.toml"
     ladders.write_text(LADDERS)
     with a_crew(ground, workload, names_of(count), SERVICE, ladders=str(ladders)) as crew:
-        crew.await_joined()
+        crew.wait_until_joined()
         warm = up_to(WARM, lobbies)
         send(crew.settings, warm)
-        crew.await_finished()
+        crew.wait_until_finished()
         fed = up_to(int(RATE * feed_s), lobbies)
         sent_s: list[float] = []
         used_s: list[dict[str, float]] = []
@@ -84,7 +84,7 @@ def crowd(ground: Ground, workload: Workload, count: str, feed_s: float) -> Crow
         wrong = published(crew.settings).wrong(due)
         assert not wrong, f"{workload.name}: {wrong}"
     took_s = {who: after - used_s[0][who] for who, after in used_s[1].items()}
-    return told(large, sent_s[0], due_s, seen, memory, took_s)
+    return report(large, sent_s[0], due_s, seen, memory, took_s)
 
 
 def _rated(crew: Crew) -> float:
@@ -92,7 +92,7 @@ def _rated(crew: Crew) -> float:
     return sum(worker.metric("stream_rater_events_total") for worker in crew.workers)
 
 
-def told(
+def report(
     large: Round, sent_s: float, due_s: dict[str, float], seen: Seen, memory: int,
     processor_s: dict[str, float],
 ) -> Crowd:  # fmt: skip

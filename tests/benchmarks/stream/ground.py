@@ -16,7 +16,7 @@ from redis import Redis
 
 from local.redis_node import ADVISED
 from local.servers import Server, start_kafka, start_redis
-from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
 from tests.benchmarks.stream.null import Sample
@@ -76,7 +76,7 @@ class Ground:
     def empty(self) -> None:
         """Nothing in Redis, and no topics of former runs."""
         self.lose()
-        admin = AdminClient({"bootstrap.servers": self.kafka.address}, logger=QUIET)
+        admin = AdminClient({"bootstrap.servers": self.kafka.address}, logger=CLIENT_LOGGER)
         topics = admin.list_topics(timeout=TIMEOUT_S).topics
         old = [name for name in topics if name.startswith(RUN)]
         for done in admin.delete_topics(old, operation_timeout=TIMEOUT_S).values() if old else ():
@@ -155,7 +155,7 @@ def a_producer(kafka: str, linger_ms: int, **options: Any) -> Iterator[Producer]
             "on_delivery": lambda error, _: failures.append(error.str()),
             **options,
         },
-        logger=QUIET,
+        logger=CLIENT_LOGGER,
     )
     yield producer
     assert producer.flush(TIMEOUT_S) == 0, "the broker does not take the rounds"
@@ -211,7 +211,7 @@ def _read(settings: Settings, topic: str) -> Iterator[Sequence[Message]]:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
         },
-        logger=QUIET,
+        logger=CLIENT_LOGGER,
     )
     try:
         reading = set(consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions)

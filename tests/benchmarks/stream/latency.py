@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-from stream_rater.adapters.access import QUIET
+from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.settings import Settings
@@ -46,7 +46,7 @@ class Phase:
     """(n,) of each event that counts."""
     rate: float
     """Updates a second that were due."""
-    behind: int
+    lag: int
     """Updates that had not come when the time of the last round was over."""
 
     def quantile_ms(self, share: float) -> float:
@@ -54,9 +54,9 @@ class Phase:
         return 1000.0 * float(np.quantile(self.latency_s, share, method="inverted_cdf"))
 
     @property
-    def behind_ms(self) -> float:
+    def lag_ms(self) -> float:
         """How much time of feeding that was."""
-        return 1000.0 * self.behind / self.rate
+        return 1000.0 * self.lag / self.rate
 
 
 def phase(
@@ -102,8 +102,8 @@ def found(due_s: dict[str, float], end_s: float, seen: Seen) -> Phase:
     began_s = min(due_s.values())
     lasts_s = end_s - began_s
     counts = due >= began_s + STEADY * lasts_s
-    behind = int((at > end_s).sum())
-    return Phase((at - due)[counts], len(at) / lasts_s, behind)
+    lag = int((at > end_s).sum())
+    return Phase((at - due)[counts], len(at) / lasts_s, lag)
 
 
 def feed(
@@ -152,7 +152,7 @@ def _watch(
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
         },
-        logger=QUIET,
+        logger=CLIENT_LOGGER,
     )
     seen = Seen([], [])
     with closing(consumer):
@@ -165,7 +165,7 @@ def _watch(
                 break
             messages = [first, *consumer.consume(AT_ONCE, 0.0)]
             now_s = time.time()
-            told = [each for each in messages if each.error() is None and not _corrects(each)]
-            seen.round_ids.extend(map(_round_of, told))
-            seen.at_s.extend([now_s] * len(told))
+            reported = [each for each in messages if each.error() is None and not _corrects(each)]
+            seen.round_ids.extend(map(_round_of, reported))
+            seen.at_s.extend([now_s] * len(reported))
     pipe.send(seen)

@@ -30,7 +30,7 @@ import msgspec
 import numpy as np
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-from stream_rater.adapters.access import QUIET, client_options
+from stream_rater.adapters.access import CLIENT_LOGGER, client_options
 from stream_rater.adapters.kafka.producers import NOW
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.columns.sharding import shards_of
@@ -106,7 +106,7 @@ def hop(settings: Settings, shards: int) -> None:
         _commit(producer, consumer, _ends(batch))
 
 
-def scatter(settings: Settings, shards: int, wave: float) -> None:
+def send_parts(settings: Settings, shards: int, wave: float) -> None:
     """Rounds to parts, for ever. The offsets of rounds whose parts are acknowledged are committed
     in one transaction, at most every COMMIT_EVERY_S."""
     topics = Topics.of(settings)
@@ -114,7 +114,7 @@ def scatter(settings: Settings, shards: int, wave: float) -> None:
     producer = Producer(
         client_options(settings)
         | {"enable.idempotence": True, "linger.ms": 0, "compression.type": "lz4",
-           "message.max.bytes": 16 * 2**20}, logger=QUIET,
+           "message.max.bytes": 16 * 2**20}, logger=CLIENT_LOGGER,
     )  # fmt: skip
     offsets = _transactional(settings, ESTIMATORS)
     came = _coming(consumer, _decoded)
@@ -266,7 +266,7 @@ def _transactional(settings: Settings, group: str) -> Producer:
         client_options(settings)
         | {"linger.ms": 1, "compression.type": "lz4",
            "transactional.id": f"{settings.topic_prefix}{group}-{settings.instance_id}",
-           "queue.buffering.max.messages": 1_000_000}, logger=QUIET,
+           "queue.buffering.max.messages": 1_000_000}, logger=CLIENT_LOGGER,
     )  # fmt: skip
     producer.init_transactions(ANSWER_S)
     return producer
@@ -313,7 +313,7 @@ def _consumer(settings: Settings, topic: str, group: str) -> Consumer:
             "fetch.wait.max.ms": 100,
             "fetch.queue.backoff.ms": 10,
         },
-        logger=QUIET,
+        logger=CLIENT_LOGGER,
     )
     consumer.subscribe([topic])
     return consumer
@@ -328,7 +328,7 @@ def main() -> None:
     shards_of(["a"], shards)  # loads its kernel, as the service does before it joins
     cuts = model.cuts
     stages = {
-        "estimator": partial(scatter, settings, shards, cuts.wave)
+        "estimator": partial(send_parts, settings, shards, cuts.wave)
         if cuts
         else partial(hop, settings, shards),
         "updater": partial(gather, settings, model.sample, cuts.transaction if cuts else None),

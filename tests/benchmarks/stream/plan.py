@@ -76,7 +76,7 @@ class Plan:
             releases = {"": {}} if self.release is None else {"/before": other(self.release)}
             for which, variables in releases.items():
                 steps, run = by_step(ground, workload, rounds, variables)
-                note = f"{_note(run)}; stop watches included"
+                note = f"{_add_line(run)}; stop watches included"
                 name = f"steps/{workload.name}{which}"
                 yield result(name, run.processor_us["workers"], "us/update", steps, note)
         if "rebuild" in self.measures and workload.name in REBUILD_OF:
@@ -125,7 +125,7 @@ class Plan:
             yield from _rates(f"stream/{workload.name}/{count}", runs, workload.beside, other)
         one = best[self.workers[0]]
         if workload.name == MEMORY_OF:
-            yield result("memory/player", one.memory, "bytes", note=_note(one))
+            yield result("memory/player", one.memory, "bytes", note=_add_line(one))
         if "latency" in self.measures:
             yield from self._latencies(ground, workload, self.workers[0], one.rate)
         if "recovery" in self.measures and workload.name == RECOVERY_OF:
@@ -166,9 +166,9 @@ class Plan:
         rounds = workload.rounds()
         feed_s = QUICK_FEED_S if self.quick else FEED_S
         with a_crew(ground, workload, names_of(count), SERVICE) as crew:
-            crew.await_joined()
+            crew.wait_until_joined()
             send(crew.settings, up_to(int(most), rounds))
-            crew.await_finished()
+            crew.wait_until_finished()
             for share in SHARES:
                 rate = most * share / 100
                 fed = up_to(int(rate * feed_s), rounds)
@@ -219,17 +219,17 @@ def _rates(
             for other in filter(None, runs):
                 ratio[other.replace("-", "_")] = ours.rate / runs[other].rate
                 ratio[f"{other.replace('-', '_')}_by_processor"] = runs[other].all_us / ours.all_us
-        yield result(f"{name}/{who}".rstrip("/"), run.rate, "updates/s", ratio, _note(run))
+        yield result(f"{name}/{who}".rstrip("/"), run.rate, "updates/s", ratio, _add_line(run))
 
 
-def _note(run: Run) -> str:
+def _add_line(run: Run) -> str:
     return f"{run.updates} updates of {run.players} players in {run.seconds:.2f} s"
 
 
 def _latency(name: str, found: Phase, value: float, unit: str) -> Result:
     shares = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
     ratio = {each: found.quantile_ms(share) for each, share in shares.items()}
-    ratio["behind"] = found.behind_ms
+    ratio["behind"] = found.lag_ms
     return result(name, value, unit, ratio, f"at {found.rate:.0f} updates/s")
 
 
@@ -271,4 +271,6 @@ def _sizes(ground: Ground, workload: Workload, updates: int) -> Iterator[Result]
         for number, run in runs(ground, workload, updates):
             ratio = {f"{each}_us": us for each, us in run.processor_us.items()}
             ratio["updates_a_second"] = run.rate
-            yield result(f"sizes/{what}/{number}", run.all_us, "us an update", ratio, _note(run))
+            yield result(
+                f"sizes/{what}/{number}", run.all_us, "us an update", ratio, _add_line(run)
+            )

@@ -12,18 +12,20 @@ from typing import Any
 
 def main() -> None:
     """Rate rounds until killed."""
-    told = {name: os.environ[f"QUIX_{name}"] for name in ("PEERS", "GUARANTEE", "STATE", "GROUP")}
-    sys.path.insert(0, told["PEERS"])
+    options = {
+        name: os.environ[f"QUIX_{name}"] for name in ("PEERS", "GUARANTEE", "STATE", "GROUP")
+    }
+    sys.path.insert(0, options["PEERS"])
     from openskill.models import PlackettLuce
     from quixstreams import Application
 
     prefix = os.environ["STREAM_RATER_TOPIC_PREFIX"]
     application = Application(
         broker_address=os.environ["STREAM_RATER_KAFKA"],
-        consumer_group=prefix + told["GROUP"],
-        processing_guarantee=told["GUARANTEE"],
+        consumer_group=prefix + options["GROUP"],
+        processing_guarantee=options["GUARANTEE"],
         auto_offset_reset="earliest",
-        state_dir=f"{told['STATE']}/quix-{prefix}",
+        state_dir=f"{options['STATE']}/quix-{prefix}",
         loglevel="WARNING",
         consumer_extra_config={
             "session.timeout.ms": os.environ["STREAM_RATER_SESSION_TIMEOUT_MS"],

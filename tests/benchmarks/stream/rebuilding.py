@@ -57,7 +57,7 @@ def rebuilt(ground: Ground, workload: Workload, rounds: Iterable[Round]) -> Rebu
     with a_crew(ground, workload, NAMELESS, SERVICE) as crew:
         crew.workers[0].wait_ready()
         send(crew.settings, counted())
-        crew.await_finished()
+        crew.wait_until_finished()
         crew.dismiss()
     before = ground.beliefs()
     _, start = _command(ground, crew.settings, WRONG_USAGE)  # nothing is lost yet: it refuses

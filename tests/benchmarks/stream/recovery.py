@@ -46,5 +46,5 @@ def recovery(
             for worker in crew.workers:
                 worker.wait_ready()
             send(crew.settings, warm)
-            crew.await_finished()
+            crew.wait_until_finished()
             yield ladder_log, phase(crew.settings, rounds, rate, partial(befalls, crew))

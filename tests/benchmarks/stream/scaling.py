@@ -78,7 +78,7 @@ def table(name: str, costs: Costs) -> Iterator[str]:
     points = [list(curve(costs, n)) for n in REDIS]
     for workers in WORKERS:
         yield _line(str(workers), (each[workers - 1] for each in points))
-    yield _line("first bottleneck", map(first_bottleneck, points), told_workers=True)
+    yield _line("first bottleneck", map(first_bottleneck, points), show_workers=True)
     yield ""
 
 
@@ -87,10 +87,10 @@ def first_bottleneck(points: Sequence[Point]) -> Point:
     return next((each for each in points if each.busy[each.busiest] >= BUSY), points[-1])
 
 
-def _line(name: str, points: Iterable[Point], *, told_workers: bool = False) -> str:
+def _line(name: str, points: Iterable[Point], *, show_workers: bool = False) -> str:
     cells = [name]
     for each in points:
-        with_so_many = f" with {each.workers}" if told_workers else ""
+        with_so_many = f" with {each.workers}" if show_workers else ""
         cells.append(f"{round(each.rate, -3):,.0f}{with_so_many}")
         cells.append(f"{each.busiest}, {100 * each.busy[each.busiest]:.0f} %")
     return f"| {' | '.join(cells)} |"
@@ -100,11 +100,11 @@ def costs_of(lines: Iterable[bytes]) -> dict[str, Costs]:
     """By workload, of what the benchmark printed for one worker."""
     found = {}
     for line in lines:
-        told = msgspec.json.decode(line, type=Result)
-        kind, *rest = told.name.split("/")
+        result = msgspec.json.decode(line, type=Result)
+        kind, *rest = result.name.split("/")
         if kind == "stream" and rest[1:] == ["1"]:
             found[rest[0]] = Costs(
-                *(told.ratio[f"{who}_us"] for who in ("workers", "redis", "broker"))
+                *(result.ratio[f"{who}_us"] for who in ("workers", "redis", "broker"))
             )
     return found
 

@@ -26,10 +26,10 @@ def soak(ground: Ground, workload: Workload, updates: int) -> Iterator[Sample]:
     """Rate about so many updates by one worker, which rests when a sample is taken."""
     rounds, done = workload.rounds(), 0
     with a_crew(ground, workload, names_of("1"), SERVICE) as crew:
-        crew.await_joined()
+        crew.wait_until_joined()
         while done < updates and (some := up_to(min(STEP, updates - done), rounds)):
             send(crew.settings, some)
-            crew.await_finished()
+            crew.wait_until_finished()
             done += sum(len(each.players) for each in some)
             yield Sample(done, resident_bytes(crew.workers[0].pid))
 

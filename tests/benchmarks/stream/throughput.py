@@ -92,8 +92,8 @@ def quix(guarantee: str, folder: Path) -> Program:
     """Quix Streams with openskill; Skipped where it is not installed."""
     if not (PEERS / "quixstreams").is_dir():
         raise Skipped("quixstreams is not installed: `make bench-stream` does it")
-    told = {"PEERS": PEERS, "GUARANTEE": guarantee, "STATE": folder, "GROUP": ESTIMATORS}
-    variables = {f"QUIX_{name}": str(value) for name, value in told.items()}
+    options = {"PEERS": PEERS, "GUARANTEE": guarantee, "STATE": folder, "GROUP": ESTIMATORS}
+    variables = {f"QUIX_{name}": str(value) for name, value in options.items()}
     return Program("tests.benchmarks.stream.quix", variables, (ESTIMATORS,), roles=False)
 
 
@@ -108,11 +108,11 @@ def measured(
     """
     warm = max(1, len(rounds) // WARM_UP)
     with a_crew(ground, workload, names_of(count), program, **settings) as crew:
-        crew.await_joined()
+        crew.wait_until_joined()
         before(crew.settings)
         empty = ground.memory()
         send(crew.settings, rounds[:warm])
-        crew.await_finished()
+        crew.wait_until_finished()
         began_s, used_s, effects = _timed(ground, crew, rounds[warm:])
     due = Counter(key for each in rounds for key in each.due())
     found = published(crew.settings)
@@ -134,11 +134,11 @@ def _timed(
 ) -> tuple[float, dict[str, float], Counter[str]]:
     """When it began (Unix seconds), the seconds of processor time and the effects that it took."""
     effects = crew.effects()
-    with crew.held():
+    with crew.paused():
         send(crew.settings, rounds)
         before = used(ground, crew)
         began_s = time.time()
-    crew.await_finished()
+    crew.wait_until_finished()
     after = used(ground, crew)
     used_s = {who: after[who] - before[who] for who in after}
     return began_s, used_s, crew.effects() - effects

@@ -12,7 +12,7 @@ from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.pipeline.corrections.correction_work import THRESHOLD
 from stream_rater.rating import stages
-from stream_rater.replay.corrected import judged
+from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.sequential import Replay
 from stream_rater.runtime.embedded import Engine
 
@@ -78,7 +78,9 @@ def test_all_differences_add_up_to_the_rating() -> None:
     corrected = [each for some in told.values() for each in some if each.correction]
     assert len(corrected) > 10 * len(PLAYERS)
     records = engine.log.rounds[0]
-    replay = Replay(ANY_LADDER, WINDOW, verdicts=judged(lambda: records, ANY_LADDER, WINDOW))
+    replay = Replay(
+        ANY_LADDER, WINDOW, verdicts=verdicts_of_log(lambda: records, ANY_LADDER, WINDOW)
+    )
     for _ in replay.run(records):
         pass
     pool = replay.pools["l"]

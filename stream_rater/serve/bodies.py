@@ -1,4 +1,4 @@
-"""The questions and answers of the API, as types; the OpenAPI document is made of them.
+"""The bodies of requests and answers, as types; the OpenAPI document is made of them.
 
 The numbers of a player are those of the newest event, bit for bit.
 """

@@ -1,7 +1,7 @@
 """Rates many rounds in one call, each by the beliefs that the rounds before it left.
 
-The rounds come in *turns*: those of a turn share no player, and are rated together once all earlier
-turns are. Each turn passes through the kernels that the service calls for a wave, so the bits are
+The rounds come in *waves*: those of a wave share no player, and are rated together once all earlier
+waves are. Each wave passes through the kernels that the service calls for a wave, so the bits are
 those of rating one round after the other. Only the way from one turn to the next is compiled, too:
 in Python it would take longer than a round of a few players.
 """
@@ -19,8 +19,8 @@ from stream_rater.rating.model import (
     Table,
     Variances,
     Wave,
-    note_rounds,
     read_priors,
+    record_rounds,
 )
 
 
@@ -46,8 +46,8 @@ class Posteriors(NamedTuple):
     """(P,)"""
 
 
-class Noted(NamedTuple):
-    """What is noted of each player's round."""
+class RoundStamps(NamedTuple):
+    """What is recorded of each player's round."""
 
     offset: Ints
     """(P,) the source offset."""
@@ -56,27 +56,27 @@ class Noted(NamedTuple):
 
 
 @kernel
-def fold(
-    header: Table, factors: Factors, rows: Ints, wave: Wave, turns: Ints, noted: Noted,
+def rate_waves(
+    header: Table, factors: Factors, rows: Ints, wave: Wave, waves: Ints, stamps: RoundStamps,
     model: EloMMRModel, evidence: Evidence, after: Posteriors,
 ) -> None:  # fmt: skip
-    """Rate rounds by Elo-MMR, in place. There are T turns and P players, each once for each of
+    """Rate rounds by Elo-MMR, in place. There are T waves and P players, each once for each of
     their rounds.
 
-    `header` and `factors` hold the beliefs, those of the players in `rows` (P,). Turn t has the
-    rounds turns[t] : turns[t + 1], so `turns` is (T+1,). The columns mu, sigma, rounds and
+    `header` and `factors` hold the beliefs, those of the players in `rows` (P,). Wave t has the
+    rounds waves[t] : waves[t + 1], so `waves` is (T+1,). The columns mu, sigma, rounds and
     last_time of `wave` are written: what they were before each round. So are `evidence` (P, 3), and
     `after`: mu and sigma after each round.
     """
     rho, kept = np.full(len(rows), model.rho), np.full(len(rows), model.kept)
-    for t in range(len(turns) - 1):
-        some = performance.some_rounds(wave, turns[t], turns[t + 1])
-        i = wave.entry_starts[wave.round_starts[turns[t]]]
-        j = wave.entry_starts[wave.round_starts[turns[t + 1]]]
+    for t in range(len(waves) - 1):
+        some = performance.some_rounds(wave, waves[t], waves[t + 1])
+        i = wave.entry_starts[wave.round_starts[waves[t]]]
+        j = wave.entry_starts[wave.round_starts[waves[t + 1]]]
         own, found = rows[i:j], evidence[i:j]
         read_priors(header, own, some.mu, some.sigma, some.rounds, some.last_time)
         performance.estimate(some, model.variances, model.initial_mu, model.tie, found)
         belief.update(header, factors, own, found, rho[i:j], kept[i:j])
-        note_rounds(header, own, noted.offset[i:j], noted.time[i:j])
+        record_rounds(header, own, stamps.offset[i:j], stamps.time[i:j])
         for k in range(i, j):
             after.mu[k], after.sigma[k] = header[rows[k]].mu, header[rows[k]].sigma

@@ -46,14 +46,14 @@ def partition_that_comes_back(stage: Stage) -> None:
     stage.turns(second)
     stage.turns(stage.actors[1])
     stage.turns(second)
-    stage.log.estimators.assign([first.worker])
+    stage.log.estimators.assign([first.driver])
     stage.turns(second)
     stage.round(A0, A1)
     stage.turns(first)
 
 
 @catches("held-from-before")
-def player_whose_next_round_nobody_waits_behind(stage: Stage) -> None:
+def player_whose_next_round_blocks_nobody(stage: Stage) -> None:
     """A belief is held for the second round, and not after it; then a third comes."""
     for _ in range(2):
         stage.round(A0, A1)

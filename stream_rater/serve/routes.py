@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-from stream_rater.serve.answers import (
+from stream_rater.serve.bodies import (
     MOST_ROWS,
     BalanceQuestion,
     ExplainAnswer,
@@ -27,7 +27,7 @@ EVENT_STREAM = "text/event-stream"
 class Number(NamedTuple):
     """A whole number in the query."""
 
-    what: str
+    description: str
     least: int
     most: int
     default: int | None
@@ -36,7 +36,7 @@ class Number(NamedTuple):
 class Text(NamedTuple):
     """A text in the query."""
 
-    what: str
+    description: str
 
 
 Answered = Literal[
@@ -53,7 +53,7 @@ class Operation(NamedTuple):
     name: Answered | Literal["changes"]
     method: str
     path: str
-    what: str
+    description: str
     answer: type | None
     """None: server-sent events."""
     body: type | None = None

@@ -43,12 +43,12 @@ def decode(record: Record, ladders: Ladders, partitions: int = ANYWHERE) -> Corr
     """Decode and validate the correction in a record of a topic with `partitions` partitions.
     Raises Invalid if it is not well-formed, or if its ladder accepts no corrections."""
     correction = well_formed(record, ladders, partitions)
-    if (invalid := refusal(correction, ladders, record.offset)) is not None:
+    if (invalid := rejection(correction, ladders, record.offset)) is not None:
         raise invalid
     return correction
 
 
-def refusal(correction: Correction, ladders: Ladders, offset: int) -> Invalid | None:
+def rejection(correction: Correction, ladders: Ladders, offset: int) -> Invalid | None:
     """The reason why the correction's ladder accepts no corrections at this offset; None if it
     accepts them."""
     terms = ladders.find(correction.ladder, offset)
@@ -56,7 +56,7 @@ def refusal(correction: Correction, ladders: Ladders, offset: int) -> Invalid | 
         return None
     text = f"ladder {correction.ladder!r} takes no corrections: its limits say so"
     invalid = Invalid("corrections-refused", text)
-    invalid.tell(correction.ladder, getattr(correction, "round_id", ""))
+    invalid.set_round(correction.ladder, getattr(correction, "round_id", ""))
     return invalid
 
 
@@ -81,7 +81,7 @@ def well_formed(record: Record, ladders: Ladders, partitions: int = ANYWHERE) ->
     try:
         _check(correction, ladders, record, partitions)
     except Invalid as invalid:
-        invalid.tell(correction.ladder, getattr(correction, "round_id", ""))
+        invalid.set_round(correction.ladder, getattr(correction, "round_id", ""))
         raise
     return correction
 

@@ -11,7 +11,6 @@ from itertools import chain
 import msgspec
 
 from stream_rater.config.ladders import Ladder, Ladders
-from stream_rater.pipeline.corrections.correction_judge import Steps
 from stream_rater.pipeline.corrections.correction_ports import (
     Checkpoints,
     DropCheckpoint,
@@ -19,16 +18,17 @@ from stream_rater.pipeline.corrections.correction_ports import (
     ReadPiece,
     WritePiece,
 )
+from stream_rater.pipeline.corrections.correction_validator import Steps
 from stream_rater.pipeline.corrections.log_context import ReadSoFar
 from stream_rater.pipeline.ports import Step, ask
 from stream_rater.replay import checkpoint
-from stream_rater.replay.checkpoint import Head, Place, Unusable
+from stream_rater.replay.checkpoint import Head, RecordPlace, UnusableCheckpoint
 from stream_rater.replay.edits import Edits
 from stream_rater.replay.id_filter import IdFilter
 from stream_rater.replay.pool import Pool
 
 
-class KeptCheckpoints:
+class LadderCheckpoints:
     """Finds, reads, writes and deletes the checkpoints of a ladder."""
 
     def __init__(self, ladder: str) -> None:
@@ -43,27 +43,27 @@ class KeptCheckpoints:
         self.heads = checkpoint.heads_in((yield from ask(Checkpoints(self._ladder))))
 
     def read(self, head: Head) -> Step[list[bytes]]:
-        """Read the pieces of a checkpoint. Raises Unusable if a piece is missing."""
+        """Read the pieces of a checkpoint. Raises UnusableCheckpoint if a piece is missing."""
         pieces = []
         for number in range(head.pieces):
             piece = yield from ask(ReadPiece(self._ladder, head.name, number))
             if piece is None:
-                raise Unusable("somebody has deleted it, or it cannot be read")
+                raise UnusableCheckpoint("somebody has deleted it, or it cannot be read")
             pieces.append(piece)
         return pieces
 
-    def due(self, first: int, end: int, every: int, places: tuple[Place, ...]) -> list[int]:
+    def due(self, first: int, end: int, every: int, places: tuple[RecordPlace, ...]) -> list[int]:
         """The offsets at which a pass from `first` to before `end` makes checkpoints, in rising
         order. They are the offsets of those checkpoints whose corrections are not exactly the ones
         at these places. `end` is included if the last checkpoint is at least `every` records before
         it."""
         between = [each for each in self.heads if first < each.offset < end]
-        made = {each.offset for each in between if each.corrections != places}
-        if end - max(made | {first}) >= every:
-            made.add(end)
-        return sorted(made)
+        offsets = {each.offset for each in between if each.corrections != places}
+        if end - max(offsets | {first}) >= every:
+            offsets.add(end)
+        return sorted(offsets)
 
-    def keep(self, head: Head, pool: Pool, ids: IdFilter, end: int) -> Steps[int | None]:
+    def write(self, head: Head, pool: Pool, ids: IdFilter, end: int) -> Steps[int | None]:
         """Write a checkpoint of this pool and these ids, and delete the checkpoints that it
         replaces. Returns the number of its players; None if it could not be written. `end`: the end
         of the pass, from which the distances of checkpoints are measured. Yields effects, and None
@@ -104,7 +104,7 @@ class KeptCheckpoints:
         return (yield from ask(KeepCheckpoint(self._ladder, head.name, checkpoint.encode(head))))
 
 
-class Beginning:
+class StartingPoint:
     """The place at which a job begins to read the log: a checkpoint with these pieces, or the log's
     start if `head` is None."""
 
@@ -120,12 +120,12 @@ class Beginning:
 
     @cached_property
     def ids(self) -> IdFilter:
-        """A filter for the ids in the rounds before this place. Raises Unusable."""
+        """A filter for the ids in the rounds before this place. Raises UnusableCheckpoint."""
         return checkpoint.ids_of(self._ids)
 
     def pool(self, edits: Edits, ladder: str, ladders: Ladders) -> Pool:
         """The players and beliefs of the checkpoint, on a ladder with these edits. Raises
-        Unusable."""
+        UnusableCheckpoint."""
         terms = ladders.find(ladder, self.read.last[0])
         assert terms is not None, "the checkpoint has a round"
         started = edits.started_before(self.offset)

@@ -1,7 +1,7 @@
 """The contract of refusals: of several mistakes in a record, which one is told, and in what words.
 
-`refusals.json` holds the answers. `python -m tests.golden.test_refusals` writes them anew: do so
-only when the contract changes.
+`rejections.json` holds the answers. `python -m tests.golden.test_rejections` writes them anew: do
+so only when the contract changes.
 """
 
 import json
@@ -18,7 +18,7 @@ from stream_rater.rating.parameters import EloMMR
 from stream_rater.rounds.decoder import RoundDecoder
 from tests.rounds import MSGPACK_HEADERS, event
 
-ANSWERS = Path(__file__).with_name("refusals.json")
+ANSWERS = Path(__file__).with_name("rejections.json")
 
 RECEIVED_S = 1_795_205_706.0
 LIMITS = Limits(max_entries=9, max_weight=10.0, max_skew_s=60)

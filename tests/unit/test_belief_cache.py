@@ -34,9 +34,9 @@ from tests.unit.test_estimator import (
     by_hand,
     opened,
     owning,
+    parts_sent,
     priors,
     read,
-    scattered,
 )
 
 
@@ -60,15 +60,15 @@ def test_next_round_does_not_wait_if_somebody_saw_it_coming(hand: ByHand) -> Non
     owning(hand, 0)
     read(hand, *rounds)
     assert whole(hand) == [ZERO[0], ZERO[1]]
-    first = scattered(hand, 7)
+    first = parts_sent(hand, 7)
     hand.answer(CommitSource)
     read(hand)
     assert whole(hand) == [ZERO[2]]
-    second = scattered(hand, 8)
+    second = parts_sent(hand, 8)
     hand.answer(CommitSource)
     read(hand)
     assert whole(hand) == [ZERO[3]]
-    third = scattered(hand, 9)
+    third = parts_sent(hand, 9)
     sent = [part for each in (first, second, third) for _, part in each.parts]
     assert sent == one_after_the_other(rounds)
 
@@ -98,12 +98,12 @@ def one_after_the_other(rounds: Sequence[Record]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("lost", [True, False])
-def test_what_is_held_is_dropped(hand: ByHand, lost: bool) -> None:
+def test_what_is_cached_is_dropped(hand: ByHand, lost: bool) -> None:
     """With a lost partition, and after a failure: the store is asked, once it is there."""
     owning(hand, 0, 1)
     read(hand, a_round(0, ZERO[0], ZERO[1]), a_round(1, ZERO[0], ZERO[2]))
     whole(hand)
-    scattered(hand, 7)
+    parts_sent(hand, 7)
     hand.answer(CommitSource)
     if lost:
         hand.answer(Poll, Polled(0.0, lost=frozenset([1])))
@@ -123,12 +123,12 @@ def test_what_is_held_is_dropped(hand: ByHand, lost: bool) -> None:
     assert [name for _, name in asked] == [ZERO[0], ZERO[2]]
 
 
-def test_a_shard_that_went_back_stops_those_who_are_held(hand: ByHand) -> None:
+def test_a_shard_that_went_back_stops_those_who_are_cached(hand: ByHand) -> None:
     """Until it has caught up: nobody runs ahead of a store that lost what was applied."""
     owning(hand, 0)
     read(hand, a_round(0, ZERO[0], ZERO[1]), a_round(1, ZERO[0], ZERO[2]))
     whole(hand, applied=5)
-    scattered(hand, 7)
+    parts_sent(hand, 7)
     hand.answer(CommitSource)
     read(hand)
     assert whole(hand, applied=3) == [ZERO[2]]
@@ -138,7 +138,7 @@ def test_a_shard_that_went_back_stops_those_who_are_held(hand: ByHand) -> None:
     assert priors(hand, applied=5).players == {0: ()}
     read(hand)
     assert whole(hand, applied=5) == [ZERO[2]]
-    scattered(hand, 8)
+    parts_sent(hand, 8)
 
 
 def test_nobody_runs_ahead_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,11 +148,11 @@ def test_nobody_runs_ahead_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     owning(hand, 0)
     read(hand, *(a_round(i, ZERO[0], ZERO[1]) for i in range(4)), now_s=1.0)
     whole(hand)
-    scattered(hand, 7)
+    parts_sent(hand, 7)
     hand.answer(CommitSource)
     read(hand, now_s=7.0)
     assert whole(hand, applied=7) == []
-    scattered(hand, 8)
+    parts_sent(hand, 8)
     hand.answer(CommitSource)
     read(hand, now_s=8.0)
     assert priors(hand, applied=7).players == {0: ()}
@@ -160,29 +160,29 @@ def test_nobody_runs_ahead_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     assert priors(hand, applied=8).players == {0: ()}
     read(hand, now_s=10.0)
     assert whole(hand, applied=8) == []
-    scattered(hand, 9)
+    parts_sent(hand, 9)
 
 
 def test_hashes_that_collide_let_nobody_pass() -> None:
     """Who is held is known by ladder and id; a round that a hash let into a wave waits."""
     held, mark = BeliefCache(), np.array([2**63 + 1], np.uint64)
     one, other = ("x", "a"), ("x", "b")
-    held.hold([one], mark, [b"1"])
-    assert held.may_hold(mark).all()
+    held.put([one], mark, [b"1"])
+    assert held.may_contain(mark).all()
     assert held.records([one], mark) + held.records([other], mark) == [b"1", None]
-    held.hold([other], mark, [b"2"])
+    held.put([other], mark, [b"2"])
     assert held.records([one], mark) + held.records([other], mark) == [None, b"2"]
     held.drop(mark)  # a round of either
-    assert not held.may_hold(mark).any() and len(held) == 0
-    held.hold([one], mark, [b"3"])
+    assert not held.may_contain(mark).any() and len(held) == 0
+    held.put([one], mark, [b"3"])
     assert held.records([one], mark) + held.records([other], mark) == [b"3", None]
 
 
-def test_what_the_store_has_is_dropped_when_much_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_store_has_is_dropped_when_much_is_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     """All but those who await a part."""
-    monkeypatch.setattr(prior_reading, "MOST", 2)
+    monkeypatch.setattr(prior_reading, "MOST_CACHED", 2)
     held = BeliefCache()
     marks = np.arange(1, 4, dtype=np.uint64)
-    held.hold([("x", name) for name in "abc"], marks, [b"1", b"2", b"3"])
-    held.keep(lambda players: players == 2)
+    held.put([("x", name) for name in "abc"], marks, [b"1", b"2", b"3"])
+    held.trim(lambda players: players == 2)
     assert held.records([("x", name) for name in "abc"], marks) == [None, b"2", None]

@@ -18,7 +18,7 @@ from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
 
 SEASON = list(season(Kind(players=40, rounds=200, per_round=8), 5))
-TOO_SURE = EloMMR(weight_limit=0.2, sigma_limit=15.0)
+OVERCONFIDENT = EloMMR(weight_limit=0.2, sigma_limit=15.0)
 DRAWS = TrueSkill(beta=60.0, sigma_drift=5.0, draw_margin=20.0)
 
 
@@ -37,7 +37,7 @@ def cost(rounds: Iterable[Session], config: RatingConfig, factor: float) -> floa
 
 
 @pytest.mark.parametrize(
-    ("rounds", "config"), [(SEASON, TOO_SURE), (drawn(), DRAWS)], ids=["winners", "draws"]
+    ("rounds", "config"), [(SEASON, OVERCONFIDENT), (drawn(), DRAWS)], ids=["winners", "draws"]
 )
 def test_no_other_factor_suits_better(rounds: list[Session], config: RatingConfig) -> None:
     """Neither nearby nor far off."""
@@ -48,17 +48,17 @@ def test_no_other_factor_suits_better(rounds: list[Session], config: RatingConfi
 
 def test_who_is_too_sure_needs_more_variance() -> None:
     """However the rounds are read."""
-    found = variance_factor(SEASON, TOO_SURE)
+    found = variance_factor(SEASON, OVERCONFIDENT)
     assert found > 2.0
-    assert variance_factor(in_blocks(SEASON), TOO_SURE) == pytest.approx(found, rel=1e-3)
+    assert variance_factor(in_blocks(SEASON), OVERCONFIDENT) == pytest.approx(found, rel=1e-3)
 
 
 def test_a_few_rounds_say_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """None says nothing; and only so many sides are looked at."""
-    assert variance_factor([], TOO_SURE) == pytest.approx(1.0, abs=1e-2)
-    all_rounds = variance_factor(SEASON, TOO_SURE)
+    assert variance_factor([], OVERCONFIDENT) == pytest.approx(1.0, abs=1e-2)
+    all_rounds = variance_factor(SEASON, OVERCONFIDENT)
     monkeypatch.setattr(sureness, "MOST_SIDES", 16)
-    two_rounds = variance_factor(SEASON, TOO_SURE)
+    two_rounds = variance_factor(SEASON, OVERCONFIDENT)
     assert abs(math.log(two_rounds)) < 0.5 * math.log(all_rounds)
 
 
@@ -66,4 +66,4 @@ def test_without_scipy_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None
     """And what to install."""
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)
     with pytest.raises(MissingExtra, match=r"is not installed: stream-rater\[lab\] brings it"):
-        variance_factor(SEASON, TOO_SURE)
+        variance_factor(SEASON, OVERCONFIDENT)
