@@ -1,0 +1,93 @@
+"""One word for one thing: words that were replaced do not come back, in names or in sentences.
+
+docs/glossary.md has the words to use. A name is compared part by part, so `_held_parts` and
+`HeldParts` both have the part `held`.
+"""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXTS = (".py", ".md", ".yaml", ".yml", ".tpl", ".toml", ".js", ".html", ".lua", ".txt")
+NOT_READ = (
+    "CHANGELOG.md",  # what a release said stays
+    "deploy/tools/licences/*",
+    "tests/test_glossary.py",
+)
+
+REPLACED = {
+    "told tell tells telling": "published, reported or shown",
+    "untold": "unannounced",
+    "held": "stored, or in the belief cache",
+    "awaits awaited awaiting": "pending",
+    "scatter scatters scattered scattering": "send, sent",
+    "noted": "ladder event; for records of any kind: recorded",
+    "judge judges judged judging unjudged": "validate, or the context of a log",
+    "foretell foretells foretold foretelling": "predict, predicted",
+    "foresight foreseen": "preview of a correction",
+    "sureness": "variance factor",
+    "teach teaches teaching": "informative",
+    "recalled recalls recalling": "rebuild events",
+    "census": "players",
+    "survey surveyed": "round bounds",
+    "aside": "deferred",
+    "anew": "again",
+    "meanwhile": "say when",
+}
+"""Old words, and what is said instead."""
+
+STAYS = {
+    "noted": r"ladders[-_]noted|LADDERS_NOTED|[\"'`]noted[\"'`]|NotedCorrections|noted_corrections",
+    "scatter": r"\bScatter\b|\bscatter\b(?=[\"(`])|\.scatter\b",
+    "untold": r"\buntold\b(?=[\"\]=)`])|\.untold\b|bit 0 is untold",
+    "foretold": r"[\"\.]foretold\b|^    foretold: float$",
+}
+"""By old word, the lines on which it stays: a name on the wire, a stage in metrics, or a field that
+is stored."""
+
+OLD = {word: say for words, say in REPLACED.items() for word in words.split()}
+SENTENCES = re.compile(r"\b(worked in|put aside|be it)\b", re.IGNORECASE)
+PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Path and content of each file of the repository that people read."""
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+    )
+    for name in listed.stdout.splitlines():
+        path = ROOT / name
+        if name.endswith(TEXTS) and path.is_file() and not any(fnmatch(name, x) for x in NOT_READ):
+            yield name, path.read_text()
+
+
+def old_words(text: str) -> Iterator[tuple[int, str]]:
+    """Line and word of each old word in a text."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for sentence in SENTENCES.findall(line):
+            yield number, sentence
+        for part in PART.findall(line):
+            word = part.lower()
+            if word in OLD and not (word in STAYS and re.search(STAYS[word], line)):
+                yield number, word
+
+
+@pytest.mark.parametrize("text", ["_held_parts = 1", "class HeldParts:", "It was told so."])
+def test_an_old_word_is_found(text: str) -> None:
+    """As a part of a name in both spellings, and in a sentence."""
+    assert len(list(old_words(text))) == 1
+
+
+def test_no_old_word_is_used() -> None:
+    """Neither in the package, nor in tests, documents and charts."""
+    found = [
+        f"{name}:{number}: {word}: say {OLD.get(word, 'it plainly')}"
+        for name, text in texts()
+        for number, word in old_words(text)
+    ]
+    assert not found, "\n".join(found)
