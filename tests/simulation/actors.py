@@ -43,10 +43,16 @@ class Watch(Observer):
     def __init__(self) -> None:
         self.to_rebuild: set[int] = set()
         """Shards that were refused with the advice to rebuild, and not opened since."""
+        self.false_refusals: list[str] = []
+        """The reasons of refusals that say that the group's committed offset was lost or reset. No
+        worker and no fault does that. Only an operator does, or a log that comes back from a
+        copy."""
 
     def shard_refused(self, shard: int, reason: str, offset: int | None = None) -> None:
         if REBUILD in reason:
             self.to_rebuild.add(shard)
+        if "committed offset" in reason:
+            self.false_refusals.append(f"shard {shard} is refused without a cause: {reason}")
 
     def shard_opened(self, shard: int) -> None:
         self.to_rebuild.discard(shard)

@@ -23,8 +23,8 @@ def updater_dies_after_a_call_with_a_player_thrice(stage: Stage) -> None:
 
 @catches("fresh-by-the-first")
 def part_that_is_replayed_with_its_repetition(stage: Stage) -> None:
-    """An estimator dies in mid-scatter, and its successor sends the round again. Both parts of one
-    player are applied, lost, and replayed in one call."""
+    """An estimator dies while it sends parts, and its successor sends the round again. Both parts
+    of one player are applied, lost, and applied again in one call."""
     updater = stage.half_sent(A0, A1)
     successor = stage.estimator()
     stage.turns(successor)
@@ -32,9 +32,9 @@ def part_that_is_replayed_with_its_repetition(stage: Stage) -> None:
     stage.store.roll_back(0, 2)
 
 
-@catches("held-after-loss")
+@catches("cached-after-loss")
 def partition_that_comes_back(stage: Stage) -> None:
-    """An estimator loses a partition while it holds beliefs. Another rates a round. Then the first
+    """An estimator loses a partition while it caches beliefs. Another rates a round. Then the first
     has the partition again."""
     for _ in range(2):
         stage.round(A0, A1)
@@ -52,9 +52,9 @@ def partition_that_comes_back(stage: Stage) -> None:
     stage.turns(first)
 
 
-@catches("held-from-before")
+@catches("cached-from-before")
 def player_whose_next_round_blocks_nobody(stage: Stage) -> None:
-    """A belief is held for the second round, and not after it; then a third comes."""
+    """A belief is cached for the second round, and not after it; then a third comes."""
     for _ in range(2):
         stage.round(A0, A1)
     estimator, _ = stage.estimator(), stage.updater()
@@ -62,9 +62,9 @@ def player_whose_next_round_blocks_nobody(stage: Stage) -> None:
     stage.round(A0, A1)
 
 
-@catches("held-without-the-round")
+@catches("cached-without-the-round")
 def rounds_in_a_row(stage: Stage) -> None:
-    """Each is rated by what those before it left."""
+    """Each round is rated by the beliefs after the rounds before it."""
     estimator, _ = stage.rated(A0, A1)
     for _ in range(3):
         stage.round(A0, A1)

@@ -122,7 +122,7 @@ def next_round_before_the_correction_is_applied(stage: Stage) -> None:
     stage.turns(updater)
 
 
-@catches("untold-unnoted")
+@catches("unannounced-unrecorded")
 def updater_dies_before_it_publishes_the_unannounced(stage: Stage) -> None:
     """A correction moves players by less than is told. The updater dies after it has applied their
     next round, before its events are published."""
@@ -152,7 +152,7 @@ def estimator_dies_in_the_first_round_of_a_season(stage: Stage) -> None:
     stage.estimator()
 
 
-@catches("rebuilt-without-told")
+@catches("rebuilt-without-published")
 def store_is_rebuilt_after_an_unannounced_change(stage: Stage) -> None:
     """A correction moves players by less than is told, and the store is rebuilt before their next
     round."""
@@ -250,7 +250,7 @@ def round_comes_again_after_a_checkpoint(stage: Stage) -> None:
     stage.turns(estimator)
 
 
-@catches("reaches-what-is-corrected")
+@catches("cutoff-with-waiting")
 def store_is_rebuilt_while_a_correction_waits_to_be_applied(stage: Stage) -> None:
     """A round was sent, then a correction of an earlier one. Nobody has applied either when the
     store is lost: the round is told as it was before the correction."""
@@ -265,7 +265,7 @@ def store_is_rebuilt_while_a_correction_waits_to_be_applied(stage: Stage) -> Non
     stage.updater()
 
 
-@catches("reaches-the-last-record")
+@catches("cutoff-by-the-last-record")
 def store_is_rebuilt_after_a_paused_estimator_sent_an_earlier_correction(stage: Stage) -> None:
     """A second correction is applied and not committed. Then an estimator wakes up that was paused
     before it sent the first one's parts, and the store is lost."""

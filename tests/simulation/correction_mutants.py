@@ -44,14 +44,14 @@ class EditsForgotten(UnkindDriver):
 
 
 class EditsUnrecorded(UnkindDriver):
-    """Works corrections in and does not note them."""
+    """Applies corrections and does not note them."""
 
     def note_corrections(self, _: CorrectionsByLadder) -> Steps:
         yield
 
 
 class CorrectedTwice(Updater):
-    """Applies each correction part, whatever the beliefs have seen."""
+    """Applies each correction part, fresh or not."""
 
     def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
         if batch.correction is not None:
@@ -65,7 +65,7 @@ def _blind(stored: StoredShard) -> StoredShard:
 
 
 def _never_rated(record: bytes) -> bytes:
-    """The belief, as if its last round had been before any correction."""
+    """The belief, with a last round before any correction."""
     return record[:6] + bytes(5) + record[11:]
 
 
@@ -165,7 +165,7 @@ class _Nowhere(InFlightWindow):
 
 
 class UnannouncedUnrecorded(Updater):
-    """Step 13 without what was last told before rows of untold beliefs."""
+    """Step 13 without the last published values of unannounced beliefs."""
 
     def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
         found = super()._compute(batch, stored)
@@ -178,7 +178,7 @@ def _without_notes(change: Change) -> Change:
 
 
 class SeasonTwice(Estimator):
-    """Step 5 without the season before: a remembered prior counts as drawn already."""
+    """Step 5 without the season before: the seasons are not applied to a remembered prior."""
 
     def _read_wave(self, wave: PendingRounds) -> Step[PriorsRead]:
         read = yield from super()._read_wave(wave)
@@ -194,7 +194,7 @@ class CheckpointAfterAnEdit(CorrectionJob):
 
 
 class CheckpointMustBeKept(UnkindDriver):
-    """Lets the work on a correction begin anew if its checkpoint is not kept."""
+    """Starts the work on a correction again if its checkpoint is not stored."""
 
     def _unkept(self, outcome: object) -> Steps:
         yield from super()._unkept(outcome)

@@ -109,7 +109,7 @@ class CurrentPrior(Estimator):
 
 
 class ResumedNotPending(Estimator):
-    """Step 5 without the await: players of a round that was found scattered do not wait.
+    """Step 5 without pending parts: players of a round that was sent before do not wait.
 
     It fails only if a zombie scatters two rounds of one player after its successor has set its
     floors, and commits nothing in between, since a commit would tell it that it is a zombie; and if
@@ -156,7 +156,7 @@ class Unacknowledged(Estimator):
 
 
 class CachedAfterLoss(Estimator):
-    """Step 6 that goes on holding beliefs when partitions are lost."""
+    """Step 6 that keeps cached beliefs when partitions are lost."""
 
     def _drop(self, partitions: frozenset[int]) -> None:
         stored = self._belief_cache
@@ -165,7 +165,7 @@ class CachedAfterLoss(Estimator):
 
 
 class CachedFromBefore(Estimator):
-    """Step 6 that goes on holding a belief from before the player's last round."""
+    """Step 6 that keeps a cached belief from before the player's last round."""
 
     def _done_with(self, pending: PendingRounds) -> None:
         with patch.object(self._belief_cache, "drop"):
@@ -173,7 +173,7 @@ class CachedFromBefore(Estimator):
 
 
 class CachedWithoutTheRound(Estimator):
-    """Step 6 that holds beliefs as they were read."""
+    """Step 6 that caches beliefs as they were read."""
 
     def _cache_beliefs(
         self, sent: PendingRounds, part: Part, records: Mapping[int, bytes | None]
@@ -185,7 +185,7 @@ class CachedWithoutTheRound(Estimator):
 
 
 class FirstPart(Estimator):
-    """Step 6 that counts an oversize round as scattered once its first piece is acknowledged."""
+    """Step 6 that counts an oversize round as sent once its first piece is acknowledged."""
 
     def _rate_oversize(self) -> Step[None]:
         oversize = self._oversize

@@ -49,26 +49,26 @@ class CutoffOfApplied(Cutoff):
 
 
 class CutoffByBeliefs(Cutoff):
-    """Takes whatever beliefs hold for what was told."""
+    """Takes the values of the beliefs for those that were published."""
 
     knows_published = False
 
 
 class RestatesNothing(Cutoff):
-    """Leaves what is noted of corrections as it is."""
+    """Does not write the ladder events of corrections again."""
 
     restates = False
 
 
 class CutoffByPartsLeft(Cutoff):
-    """Goes by the parts that are left, whatever subscribers were told."""
+    """Counts only the parts that are left, whatever was published."""
 
     def add_published(self, published: Iterable[tuple[Player, int]]) -> None:
         pass
 
 
 class CutoffWithWaiting(Cutoff):
-    """Counts corrections that were worked in, though their parts wait."""
+    """Counts corrections that were applied, although their parts wait."""
 
     def pending_corrections(self) -> dict[Player, int]:
         return {}
@@ -92,7 +92,6 @@ class Mutant:
 
 
 MUTANTS = {
-    # the thirteen of the design's model, in its order
     "no-floor": Mutant("step 1's floor", Machines(estimator=stage_1.NoFloor)),
     "floor-that-stays": Mutant(
         "the floor's later raise", Machines(estimator=stage_1.FloorThatStays)
@@ -112,6 +111,7 @@ MUTANTS = {
     "remembered-offset": Mutant(
         "the group's offset, fetched", Machines(updater=stage_2.RememberedOffset)
     ),
+    "committed-read-first": Mutant("a before c", Machines(updater=stage_2.CommittedReadFirst)),
     "kept-producer": Mutant("a new producer after a doubt", Machines(driver=stage_2.KeptProducer)),
     "unstable-offset": Mutant("stable offsets only", Machines(driver=stage_2.UnstableOffset)),
     "rejections-outside": Mutant(
@@ -121,25 +121,24 @@ MUTANTS = {
         "offsets found again by rejections", Machines(driver=stage_1.OffsetsForgotten)
     ),
     "reads-deleted-again": Mutant(  # each of these two rules protects from the same harm
-        "no guess after parts were deleted, and rebuild by what was told",
+        "no guess after parts were deleted, and rebuild by what was published",
         Machines(driver=stage_1.ReadsDeletedAgain, cutoff=CutoffByPartsLeft),
     ),
     "plain-commits": Mutant("offsets in a transaction, too", Machines(driver=stage_1.PlainCommits)),
     "ids-in-store": Mutant("no round ids in the store", Machines(estimator=IdsInStore)),
-    "recalls-by-offset": Mutant("events by fresh rows", Machines(updater=stage_2.EventsByOffset)),
+    "events-by-offset": Mutant("events by fresh rows", Machines(updater=stage_2.EventsByOffset)),
     "commits-maximum": Mutant("the contiguous prefix", Machines(estimator=stage_1.CommitsMaximum)),
-    # and more
     "fresh-by-the-first": Mutant(
         "fresh by the rows before", Machines(updater=stage_2.FreshByTheFirst)
     ),
-    "held-after-loss": Mutant(
-        "held beliefs dropped with a partition", Machines(estimator=stage_1.CachedAfterLoss)
+    "cached-after-loss": Mutant(
+        "cached beliefs dropped with a partition", Machines(estimator=stage_1.CachedAfterLoss)
     ),
-    "held-from-before": Mutant(
-        "held beliefs of the last round only", Machines(estimator=stage_1.CachedFromBefore)
+    "cached-from-before": Mutant(
+        "cached beliefs of the last round only", Machines(estimator=stage_1.CachedFromBefore)
     ),
-    "held-without-the-round": Mutant(
-        "held beliefs with the round in them", Machines(estimator=stage_1.CachedWithoutTheRound)
+    "cached-without-the-round": Mutant(
+        "cached beliefs with the round in them", Machines(estimator=stage_1.CachedWithoutTheRound)
     ),
     "edits-forgotten": Mutant(
         "notes of corrections read at take-over", Machines(driver=corrected.EditsForgotten)
@@ -174,8 +173,8 @@ MUTANTS = {
         "pending parts of corrected players",
         Machines(estimator=corrected.with_corrections(corrected.CorrectedNotPending)),
     ),
-    "untold-unnoted": Mutant(
-        "notes of what was last told", Machines(updater=corrected.UnannouncedUnrecorded)
+    "unannounced-unrecorded": Mutant(
+        "notes of what was last published", Machines(updater=corrected.UnannouncedUnrecorded)
     ),
     "season-twice": Mutant(
         "the season of the remembered prior", Machines(estimator=corrected.SeasonTwice)
@@ -208,14 +207,14 @@ MUTANTS = {
         "amended names before a checkpoint",
         Machines(estimator=corrected.with_job(queued.AmendedIdsLost)),
     ),
-    "reaches-what-is-corrected": Mutant(
+    "cutoff-with-waiting": Mutant(
         "rebuild without corrections that wait", Machines(cutoff=CutoffWithWaiting)
     ),
-    "reaches-the-last-record": Mutant(
+    "cutoff-by-the-last-record": Mutant(
         "rebuild from correction parts that were fresh", Machines(cutoff=CutoffByTheLastRecord)
     ),
-    "reaches-what-was-sent-again": Mutant(
-        "rebuild by what was told", Machines(cutoff=CutoffByPartsLeft)
+    "cutoff-by-parts-left": Mutant(
+        "rebuild by what was published", Machines(cutoff=CutoffByPartsLeft)
     ),
     "rebuilt-without-notes": Mutant(
         "rebuild that notes the corrections", Machines(cutoff=RestatesNothing)
@@ -223,7 +222,9 @@ MUTANTS = {
     "rebuilt-beside-other-notes": Mutant(
         "rebuild that drops notes of another log", Machines(cutoff=RestatesNothing)
     ),
-    "rebuilt-without-told": Mutant("rebuild with what was told", Machines(cutoff=CutoffByBeliefs)),
+    "rebuilt-without-published": Mutant(
+        "rebuild with what was published", Machines(cutoff=CutoffByBeliefs)
+    ),
     "misplaced-taken": Mutant(
         "rounds in their ladder's partition only", Machines(estimator=stage_1.MisplacedTaken)
     ),
@@ -232,8 +233,8 @@ MUTANTS = {
     ),
     "ids-in-memory": Mutant("duplicates by the W offsets before", Machines(estimator=IdsInMemory)),
     "current-prior": Mutant("the remembered prior", Machines(estimator=stage_1.CurrentPrior)),
-    "resumed-not-awaited": Mutant(
-        "a resumed round awaited", Machines(estimator=stage_1.ResumedNotPending)
+    "resumed-not-pending": Mutant(
+        "pending parts of a resumed round", Machines(estimator=stage_1.ResumedNotPending)
     ),
     "notes-read-once": Mutant(
         "notes read after each poll", Machines(driver=stage_1.LadderEventsReadOnce)
@@ -241,14 +242,14 @@ MUTANTS = {
     "files-not-compared": Mutant(
         "ladders files compared", Machines(estimator=stage_1.FilesNotCompared)
     ),
-    "publishes-replays": Mutant(
+    "publishes-refills": Mutant(
         "[a, c) without events", Machines(updater=stage_2.PublishesRefills)
     ),
     "publishes-what-was-lost": Mutant(
-        "only of shards still owned", Machines(updater=stage_2.PublishesWhatWasLost)
+        "events of owned shards only", Machines(updater=stage_2.PublishesWhatWasLost)
     ),
     "publishes-what-went-ahead": Mutant(
-        "only what was applied", Machines(driver=stage_2.PublishesWhatWentAhead)
+        "events of applied parts only", Machines(driver=stage_2.PublishesWhatWentAhead)
     ),
     "marks-overlooked": Mutant("the marks of rebuilds", Machines(updater=stage_2.MarksOverlooked)),
     "cut-unchecked": Mutant("parts of as many shards only", Machines(updater=stage_2.CutUnchecked)),
@@ -270,12 +271,12 @@ MUTANTS = {
     "tails-not-compared": Mutant(
         "the last record that was applied", Machines(driver=stage_2.TailsNotCompared)
     ),
-    "reaches-the-end": Mutant("rebuild up to what was applied", Machines(cutoff=CutoffAtTheEnd)),
-    "reaches-the-commit": Mutant("rebuild by parts first", Machines(cutoff=CutoffAtTheCommit)),
-    "reaches-what-was-applied": Mutant(
-        "rebuild of whose parts are gone", Machines(cutoff=CutoffOfApplied)
+    "cutoff-at-the-end": Mutant("rebuild up to what was applied", Machines(cutoff=CutoffAtTheEnd)),
+    "cutoff-at-the-commit": Mutant("rebuild by parts first", Machines(cutoff=CutoffAtTheCommit)),
+    "cutoff-of-applied": Mutant(
+        "rebuild of players whose parts are gone", Machines(cutoff=CutoffOfApplied)
     ),
-    "reaches-what-was-ignored": Mutant(
+    "cutoff-with-ignored": Mutant(
         "rebuild without what was cut for fewer", Machines(cutoff=CutoffWithIgnored)
     ),
 }

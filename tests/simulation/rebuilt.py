@@ -13,7 +13,7 @@ from .stage import A0, A1, A2, B0, B1, B2, C0, C1, D0, NEVER_HEARS, Stage
 from .world import Unkindness
 
 
-@catches("reaches-the-end")
+@catches("cutoff-at-the-end")
 def rebuilt_while_a_part_waits(stage: Stage) -> None:
     """The store is lost after a round was scattered and committed, and before it is applied."""
     estimator, _ = stage.rated(A0, A1)
@@ -24,7 +24,7 @@ def rebuilt_while_a_part_waits(stage: Stage) -> None:
     stage.updater()
 
 
-@catches("reaches-the-commit")
+@catches("cutoff-at-the-commit")
 def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
     """The store is lost after a round was rated and published, and its estimator died before it
     committed the source."""
@@ -37,7 +37,7 @@ def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
     stage.updater()
 
 
-@catches("reaches-what-was-applied")
+@catches("cutoff-of-applied")
 def rebuilt_after_parts_were_deleted(stage: Stage) -> None:
     """The store is lost long after a round, when all its parts are deleted."""
     stage.rated(A0, A1)
@@ -220,7 +220,7 @@ def paused_while_shards_were_added_and_owner_again(stage: Stage) -> None:
         stage.estimator()
 
 
-@catches("reaches-what-was-ignored")
+@catches("cutoff-with-ignored")
 def lost_again_after_shards_were_added(stage: Stage) -> None:
     """The paused estimator wakes up and sends the parts of a round that nobody else has sent.
     Before they are sent for the present number of shards, the store is lost again."""
@@ -237,7 +237,7 @@ def lost_again_after_shards_were_added(stage: Stage) -> None:
     stage.updater()
 
 
-@catches("reaches-what-was-sent-again")
+@catches("cutoff-by-parts-left")
 def round_is_sent_again_after_its_parts_were_deleted(stage: Stage) -> None:
     """A round is applied and told, and its parts are deleted. Its estimator had not committed it,
     so a successor sends them again. Then the store is lost."""

@@ -1,7 +1,15 @@
 """One scenario for each rule: the steps that end in a violation if the rule is left out.
 `test_directed` plays each scenario with the rule and without it."""
 
-from stream_rater.pipeline.ports import Apply, CommitSource, Publish, ReadPriors, Scatter, Seek
+from stream_rater.pipeline.ports import (
+    Apply,
+    CommitSource,
+    Poll,
+    Publish,
+    ReadPriors,
+    Scatter,
+    Seek,
+)
 
 from . import cached, corrected, queued, rebuilt  # noqa: F401 - they have scenarios, too
 from .actors import Machines
@@ -26,8 +34,7 @@ def caught(name: str) -> bool:
 
 @catches("misplaced-taken")
 def round_in_another_ladders_partition(stage: Stage) -> None:
-    """Its offset there is lower than those of its players' rounds, as if it had been scattered
-    already."""
+    """Its offset there is lower than those of its players' rounds: it seems to be sent already."""
     for _ in range(3):
         estimator, updater = stage.rated(A0, B0)
     stage.round(A0, B0, A1, partition=1)
@@ -76,7 +83,7 @@ def store_catches_up_within_a_read(stage: Stage) -> None:
 
 
 @catches("current-prior")
-def estimator_dies_while_it_sends_parts(stage: Stage) -> None:
+def estimator_dies_while_it_sends(stage: Stage) -> None:
     """Of two who have played, one's part was sent and applied, the other's was not. The successor
     rates the round again."""
     for each in stage.rated(A0, A1):
@@ -111,10 +118,10 @@ def _after_a_round_that_waits(stage: Stage) -> None:
     stage.round(A2, B2)
 
 
-@catches("resumed-not-awaited")
+@catches("resumed-not-pending")
 def zombie_sends_on(stage: Stage) -> None:
-    """While its successor sets its floors, a zombie scatters two rounds of one player. Only one
-    part of the first round is applied when the successor finds it scattered."""
+    """While its successor sets its floors, a zombie sends two rounds of one player. Only one part
+    of the first round is applied when the successor finds that it was sent."""
     _after_a_round_that_waits(stage)
     zombie, updater = stage.actors
     stage.turns(updater)
@@ -214,7 +221,7 @@ def duplicate_after_a_crash(stage: Stage) -> None:
 
 
 @catches("ids-in-store")
-def estimator_dies_before_it_sends_parts(stage: Stage) -> None:
+def estimator_dies_before_it_sends(stage: Stage) -> None:
     """A round is read and not yet rated when the estimator dies; its successor reads it again."""
     stage.round(A0, A1)
     first = stage.estimator()
@@ -267,7 +274,7 @@ def updater_dies_between_store_and_log(stage: Stage) -> None:
     stage.updater()
 
 
-@catches("publishes-replays")
+@catches("publishes-refills")
 def store_loses_what_was_published(stage: Stage) -> None:
     """A round is applied and published, and then the store loses it."""
     stage.rated(A0, A1)
@@ -310,9 +317,26 @@ def commit_that_succeeded_in_doubt(stage: Stage) -> None:
     stage.fail(updater)
 
 
-@catches("recalls-by-offset")
+@catches("committed-read-first")
+def another_worker_commits_between_two_reads(stage: Stage) -> None:
+    """An updater gets the shards and performs the first of its reads. Meanwhile it loses the shards
+    again, and the former owner applies and commits the next rounds. A c that was read before them
+    and an a that is read after them look as if the group's offset had been reset."""
+    estimator, first = stage.rated(A0, A1)
+    second = stage.updater()
+    stage.through(second, Poll)
+    stage.perform(second)
+    stage.assign(first)
+    for _ in range(2):
+        stage.round(A0, A1)
+        stage.through(estimator, CommitSource)
+        stage.through(first, Publish)
+    stage.turns(second)
+
+
+@catches("events-by-offset")
 def part_sent_twice_and_applied_unpublished(stage: Stage) -> None:
-    """A successor scatters a round again. The updater has published the first copy, and dies after
+    """A successor sends a round again. The updater has published the first copy, and dies after
     it applied the second copy, which changed nothing."""
     stage.round(A0, B0)
     first = stage.estimator()

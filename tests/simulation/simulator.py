@@ -172,7 +172,8 @@ class Simulation:
         if not done:
             return ["stuck: " + oracle.where(self.log, self.store)]
         outcome = self.log, self.store, self.ladders, WINDOW, self.once
-        return oracle.violations(*outcome, rebuilt=not {"wipe", "vanished"}.isdisjoint(self.faults))
+        rebuilt = not {"wipe", "vanished"}.isdisjoint(self.faults)
+        return oracle.violations(*outcome, rebuilt=rebuilt) + self.watch.false_refusals
 
     def _submit(self) -> None:
         number = self.weather.rounds - len(self.to_submit)

@@ -70,7 +70,7 @@ class AppliesBeforeSettling(Updater):
 
 
 class PublishesRefills(Updater):
-    """Step 10 left out: what the store lost is applied and published like new parts."""
+    """Step 10 left out: parts that the store lost are applied and published like new ones."""
 
     def _settle(self) -> Step[None]:
         for shard in self._shards.values():
@@ -95,6 +95,23 @@ class RememberedOffset(Updater):
         return {s: self._known.pop(s, fetched[s]) for s in shards}
 
 
+class CommittedReadFirst(Updater):
+    """Step 9 with c read before a: between the two reads, another worker may apply and commit."""
+
+    def __init__(self, shard_count: int, **options: Any) -> None:
+        super().__init__(shard_count, **options)
+        self._read_first: Mapping[int, int | None] = {}
+
+    def _open(self) -> Step[None]:
+        if self._owned - self._shards.keys():
+            self._read_first = yield from super()._committed(self._owned)
+        yield from super()._open()
+
+    def _committed(self, shards: frozenset[int]) -> Step[Mapping[int, int | None]]:
+        yield from ()
+        return self._read_first
+
+
 class EventsByOffset(Updater):
     """Step 11 with events for rows whose offset is the belief's last, instead of fresh rows."""
 
@@ -111,8 +128,7 @@ class EventsByOffset(Updater):
 
 
 class MarksOverlooked(Updater):
-    """Step 9 without the marks: what was lost after a rebuild is replayed from before the
-    rebuild."""
+    """Step 9 without the marks: a store that lost a rebuild is refilled from parts before it."""
 
     def _read(self, record: Record, part: PartView | None) -> None:
         if record.partition in self._shards:

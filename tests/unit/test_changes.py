@@ -1,4 +1,4 @@
-"""Changes: what parts do to a shard, and what can be told of it afterwards."""
+"""Changes: what parts do to a shard, and which events can be built of it again."""
 
 import random
 from collections.abc import Sequence

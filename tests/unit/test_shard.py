@@ -99,7 +99,7 @@ def test_reading_begins_with_the_call_to_be_settled() -> None:
 
 
 def test_batch_holds_a_player_twice() -> None:
-    """Who is read once."""
+    """Its belief is read once."""
     shard = shard_with("ab", "cd", "eb", "f")
     assert cut(shard) == (4, "abcdef")
     assert cut(shard) is None
@@ -208,8 +208,8 @@ def test_store_from_before_a_rebuild(stored: bytes | None, committed: int) -> No
 
 
 def test_store_that_was_rebuilt() -> None:
-    """What waited is applied, and the mark, which is its own, passed; or it never comes to it, but
-    where the call to be settled holds it."""
+    """A store that includes the rebuild passes the mark. A store whose `applied` is after the mark
+    never reads it, unless the mark lies within the last call."""
     assert cut(marked(StoredShard(NOWHERE, [b"2"]), 0)) == (3, "abcd")
     assert cut(marked(StoredShard(Position(2, 2), [None]), 2)) == (3, "cd")
     shard = marked(StoredShard(Position(3, 0), [None]), 0)
@@ -218,7 +218,7 @@ def test_store_that_was_rebuilt() -> None:
 
 @pytest.mark.parametrize("message", [None, b"", b'{"round_id": "r-1"}'])
 def test_foreign_message(message: bytes | None) -> None:
-    """No part: it is told of and passed over, and the shard goes on."""
+    """It is no part. It is reported and passed over."""
     shard = shard_with("ab")
     with pytest.raises(NotAPart):
         shard.read(record(1, message))

@@ -60,7 +60,7 @@ def reported(publish: Publish) -> list[tuple[str, int]]:
 
 
 def test_a_poll_gathers_as_many_parts_as_shards(observer: Recorder) -> None:
-    """Of those that are open: others are not read, and what none will come of is not waited for."""
+    """Only open shards count: the poll does not wait for parts of the others."""
     hand = updating(observer, 3)
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1, 2])))
     at = dict.fromkeys(range(3), NOWHERE)
@@ -157,7 +157,7 @@ def test_somebody_else_wrote(hand: ByHand, lost_at: str) -> None:
 
 
 def test_idle_store_that_goes_back_is_noticed(hand: ByHand) -> None:
-    """Looked at every so often, with nothing to do."""
+    """The position is checked at intervals, even if there is nothing to do."""
     owning(hand, Position(2, 1), 2)
     read(hand, now_s=module.RECHECK_S)
     hand.answer(ReadBeliefs, {0: StoredShard(Position(2, 1))})
@@ -284,7 +284,8 @@ def test_part_that_is_not_understood(hand: ByHand, observer: Recorder) -> None:
 
 
 def test_refused_shard_goes_on_when_it_does(hand: ByHand, observer: Recorder) -> None:
-    """Not when it is merely tried again: who waits for it would take heart every few seconds."""
+    """A shard is reported as opened once it has read past the record that stopped it, and not at
+    each new attempt."""
     owning(hand)
     read(hand, record(0, b"\x91\x02"))
     for tried in range(1, 3):
@@ -301,8 +302,8 @@ def test_refused_shard_goes_on_when_it_does(hand: ByHand, observer: Recorder) ->
 
 @pytest.mark.parametrize("own", [True, False])
 def test_mark_of_a_rebuild(hand: ByHand, observer: Recorder, own: bool) -> None:
-    """What the store says when a shard is opened tells whether the mark is that of the rebuild that
-    filled it: then its offset is finished, and nothing told of it. Else the shard is refused."""
+    """If the store includes that rebuild, the mark is passed without an event. Otherwise the shard
+    is refused."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     assert hand.expect(ReadBeliefs).players == {0: (REBUILT,)}
     hand.answer(ReadBeliefs, {0: StoredShard(Position(4, 4), [b"5" if own else None])})
@@ -321,7 +322,7 @@ def test_mark_of_a_rebuild(hand: ByHand, observer: Recorder, own: bool) -> None:
 
 
 def test_foreign_message(hand: ByHand, observer: Recorder) -> None:
-    """It is told of, and its offset is finished like any other."""
+    """It is reported, and its offset is finished like any other."""
     owning(hand)
     read(hand, record(0, b"hello"))
     assert answer_beliefs(hand, Position()) == ""
