@@ -1,4 +1,4 @@
-"""Rounds in the form that the laboratory replays: players are row numbers instead of names, and
+"""Rounds in the form that `evaluation` replays: players are row numbers instead of names, and
 rounds are grouped in waves.
 
 All rounds of a file are called a season here, which has nothing to do with `season-started`. They

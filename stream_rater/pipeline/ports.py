@@ -141,7 +141,7 @@ class Poll(Effect[Polled]):
 
     timeout_s: float
     no_fetch: bool = False
-    """Ask for changes of ownership only, and fetch no records: the machine already has as many as
+    """Fetch no records, and ask for changes of ownership only: the machine already has as many as
     it wants, or pauses after a failure. Unless ownership changes, such a poll lasts the whole
     time-out."""
     paused: frozenset[int] = frozenset()
@@ -436,7 +436,9 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Publish(Effect[None]):
-    """Publish events and commit the shards' offsets in one transaction."""
+    """Publish events and commit the shards' offsets in one transaction. If a driver began a
+    transaction with the events of an Apply, it goes on with that transaction only if these events
+    are equal (`Events.__eq__`: the same calls of the same shards). Otherwise it aborts it."""
 
     events: Collection[Event]
     offsets: Mapping[int, int]

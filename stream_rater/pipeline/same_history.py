@@ -1,4 +1,4 @@
-"""Checks that the store and the log have the same history (steps 4 and 9).
+"""Checks that the store and the log have the same history (steps 1 and 9).
 
 Kafka may be restored from an older copy, or Redis from a newer one. Then the store contains the
 result of records that this log never had. At first the log ends before `applied`; later it grows
@@ -86,7 +86,8 @@ class HistoryMismatches:
         """Compare the stores of some shards with the log. Returns the ends of all shards."""
         stored = yield from ask(ReadBeliefs(dict.fromkeys(shards, NO_PLAYERS)))
         positions = {shard: each.position for shard, each in stored.items()}
-        ends = yield from shard_ends(self._shards)  # after `applied`, which never passes an end
+        # Read after `applied`: an older end may be before it.
+        ends = yield from shard_ends(self._shards)
         found = yield from tails(positions, ends)
         for shard, position in positions.items():
             reason = log_too_short(position.applied, ends[shard])

@@ -80,7 +80,7 @@ class RoundBatch(Ragged, gc=False):
     share: Floats
     """(P,) the part of the round that each player played."""
     names: StringColumn
-    """(P,) the ids of the players; empty in the laboratory, which identifies players by their
+    """(P,) the ids of the players; empty in `evaluation`, which identifies players by their
     rows."""
 
     def __getitem__(self, i: int) -> "OneRound":

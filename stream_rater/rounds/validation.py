@@ -354,9 +354,10 @@ RULES = (
         _partition_message,
     ),
 )
-"""The rules in order of precedence, which is part of the event contract. `unreadable`, `too-large`,
-`too-deep` and values of the wrong type are rejected before a round has columns (`decoder`,
-`fallback`). `duplicate-round` is found after these rules (`DuplicateWindow`)."""
+"""The rules in order of precedence, which is part of the event contract. Records that cannot be
+decompressed or are too large (`too-large`), `too-deep` ones and values of the wrong type are
+rejected before a round has columns (`decoder`, `fallback`). `duplicate-round` is found after these
+rules (`DuplicateWindow`)."""
 
 
 def check(candidates: Candidates) -> list[Invalid | None]:

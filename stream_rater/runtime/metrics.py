@@ -219,9 +219,9 @@ class ServiceObserver(Observer):
         self.reading_ids: Collection[int] = ()
         """Partitions whose round ids before the committed offset are still being read."""
         self.refused: dict[int, str] = {}
-        """The reason for each shard that is unavailable."""
+        """The reason for each shard that is refused."""
         self.refused_ladders: dict[str, str] = {}
-        """The reason for each ladder that is unavailable."""
+        """The reason for each ladder that is refused."""
         self._latency = LatencyTracker(
             metrics.latency.labels(role).observe, metrics.ahead.labels(role).set, time.time
         )

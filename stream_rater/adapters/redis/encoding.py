@@ -3,7 +3,7 @@
 To read beliefs: one encoded HMGET for each hash. To write beliefs: the arguments of our Redis
 Function, which are the key of each hash as a bulk string, and the beliefs as strings, each after
 its length in four bytes. One kernel call encodes thousands of players. A key is that of
-`store_keys.belief_key`.
+`keys.belief_key`.
 """
 
 import zlib

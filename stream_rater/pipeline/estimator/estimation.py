@@ -41,8 +41,8 @@ SeasonsOf = Callable[[str, int], tuple[Season, ...]]
 round at this offset, in order."""
 
 RuleKey = tuple[int, tuple[Season, ...]]
-"""The values that the rounds of one rule share: the number of their configuration, and the seasons
-that have started."""
+"""What rounds must have in common to be estimated in one call: the number of their configuration,
+and the seasons that have started."""
 
 
 def no_seasons(_: str, __: int) -> tuple[Season, ...]:
@@ -233,6 +233,7 @@ def estimate(
     rule_keys, rule = _rule_keys(pending, seasons)
     rules: list[RatingRule] = []
     place = np.empty(len(priors), np.int32)
+    # The columns before BEGAN. A system that has BEGAN adds it below.
     evidence = np.empty((len(priors), BEGAN))
     for number, (of, started) in enumerate(rule_keys):
         rating, chosen = ratings[of], rule == number

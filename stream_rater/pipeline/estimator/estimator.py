@@ -1,9 +1,10 @@
 """Stage 1's state machine, which reads `round-completed` and sends parts. It performs steps 1 to 7
 of the protocol.
 
-1. On assignment, drop all state and fetch the committed offset c. Then set floor[s] to the end of
-   the parts of shard s, for every shard. Read the records at [c - W, c) again to learn their round
-   ids (`input_partition`). W is the duplicate window.
+1. On assignment, drop all state and fetch the committed offset c. Compare the store of each shard
+   with its log (`same_history`), and set floor[s] to the end of the parts of shard s. No prior of a
+   shard of another history is used. Read the corrections in the ladder events. Read the records at
+   [c - W, c) again to learn their round ids (`input_partition`). W is the duplicate window.
 2. Validate each record. The result is a pure function of the record and the W offsets before it
    (`rounds.validation`).
 3. Choose a wave from the candidates. A candidate is a round that shares no player with an earlier
@@ -14,9 +15,10 @@ of the protocol.
    rollback and failover (`progress`).
 5. For a round at offset o, look at `last` in the belief of each of its players. If any `last` > o,
    the round was wholly sent: send nothing, but treat all parts that the log has now as pending for
-   its players. If `last` == o, use the prior that the belief remembers from before the round.
-   Otherwise use the current prior. A player's prior is read only after the player's pending part
-   was seen applied, unless the prior is cached.
+   its players. (A zombie may have sent them after the floors were set.) If `last` == o, use the
+   prior that the belief remembers from before the round. Otherwise use the current prior. A
+   player's prior is read only after the player's pending part was seen applied, unless the prior is
+   cached.
 6. Send the parts. The round is sent once all of them are acknowledged. From then on its parts are
    pending for its players until they are seen applied. If another round of a player waits, the
    player's new belief is computed and cached (`BeliefCache`) until the player's next round, a lost
@@ -105,7 +107,10 @@ is tried again."""
 
 
 class Estimator:
-    """Owns some of the `partitions` of `round-completed`. Drive it with `run()`."""
+    """Owns some of the `partitions` of `round-completed`. Drive it with `run()`.
+
+    Tests derive mutants from it, each of which overrides one method. So some methods are small.
+    """
 
     def __init__(
         self, ladders: Ladders, shards: int, partitions: int, *, window: int = 100_000,
@@ -164,7 +169,7 @@ class Estimator:
                     yield from self._start_over(troubles)
                 yield from self._open(self._to_open)
                 yield from self._read_on()
-                if not self._to_open:
+                if not self._to_open:  # new partitions are opened first, which raises the floors
                     yield from self._rate_wave()
                     yield from self._rate_oversize()
                     yield from self._correct()

@@ -58,8 +58,8 @@ class InputPartition:
         return self._next_offset < self._committed and not self._found_end
 
     def validate(self, record: Record, found: RoundHead | Invalid) -> Rejection | bool:
-        """Validate a record. Returns True if its round is to be rated, or the record's rejection.
-        Returns False if the record is read for its round id only, or was read before."""
+        """Validate a record. Returns its rejection, or True if its round is to be rated. Returns
+        False if it is skipped, because it is read for its round id only or was read before."""
         if record.offset < self._next_offset:
             return False
         self._next_offset = record.offset + 1

@@ -48,7 +48,7 @@ class OversizeRound:
         self._priors: list[Table] = []
         """The priors of each piece that was read."""
         self.was_sent_before = False
-        """Whether a belief shows that the round was already sent."""
+        """Whether a belief shows that some worker has sent the whole round before."""
         self._rows: Part | None = None
         """All rows of the round; None until they are estimated."""
         self._sent = 0

@@ -71,7 +71,8 @@ class Rows:
     evidence: Evidence
     """(n, 4) the evidence, with the columns of Wave's Evidence."""
     fingerprints: Fingerprints
-    """(n,) hashes of ladder and player. Two players may share one by chance."""
+    """(n,) hashes of ladder and player, without the shard that those of `player_map` have. Two
+    players may share one by chance."""
     traces: dict[int, Trace | None]
     """The trace context of each round that has one, by the round's index."""
 

@@ -1,5 +1,5 @@
-"""The format of a part: the rows of a wave that one shard needs, as one message of
-`performance-estimated`.
+"""The format of a part: one message of `performance-estimated`, with the rows of a wave that one
+shard needs, or some of them if they are many.
 
 It is columnar: a round's values are written once, and players' values are columns. A part contains
 every input of stage 2, so the updater needs no configuration of its own.
@@ -84,7 +84,7 @@ class RoundInPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
     offset: int
     """The offset of the round in `round-completed`. It orders the rounds of a ladder."""
     rule: int
-    """The index of the ladder's rule among the part's rules."""
+    """The index of the round's RatingRule among the part's rules."""
     time: int
     round_id: str
     ladder: str
@@ -107,7 +107,8 @@ class _Message(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of one shard: n players, each of them in one of the part's rounds."""
+    """n rows, each of which is one player in one of the part's rounds. In a message, all rows are
+    of one shard. The estimator makes one Part of a whole wave, and `encode_pieces` cuts it."""
 
     rules: Sequence[RatingRule]
     rounds: Sequence[RoundInPart]

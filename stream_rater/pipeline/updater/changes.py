@@ -68,13 +68,15 @@ class Change(Application):
 
 
 def compute_changes(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
-    """Apply the parts of a batch to the stored records of its shards (steps 12 and 13). Returns the
-    change of each shard. Nothing is written. Raises UnknownRecord."""
+    """Apply the parts of a batch to the stored records of its shards (steps 12 and 13). `stored`
+    has the records of `batch.players`, in that order. Returns the change of each shard. Nothing is
+    written. Raises UnknownRecord."""
     rows, (first, _) = batch.rows, batch.distinct
     records = list(chain.from_iterable(stored[shard].records for shard in batch.parts))
     beliefs = decoded(rows.rules, rows.rule_index[first], records)
     if len(first) < len(rows):
         return _with_repeats(batch, stored, beliefs)
+    # No player has two rows here, so belief i is that of row i.
     fresh: Flags = rows.offset > beliefs.header["last"]
     if not fresh.all():
         chosen = np.flatnonzero(fresh)
@@ -154,7 +156,8 @@ def _changes(
         found[shard] = Change(
             before.position.advanced(batch.ends[shard], notes, batch.tails[shard]),
             written[first:last],
-            before.records.count(None),  # a player without a record has a fresh row
+            # All absent beliefs are written: the first row of a player without a belief is fresh.
+            before.records.count(None),
             rows=len(flags),
             fresh=cut.stop - cut.start,
             events=events[shard],
@@ -185,8 +188,8 @@ def build_events_again(shard: int, call: ShardBatch, stored: StoredShard, commit
 
 
 def headers_of(records: Sequence[bytes | None]) -> Table:
-    """(n,) the headers of records. A missing record gives a header of zeros. Raises
-    UnknownRecord."""
+    """(n,) the headers of records. A missing record gives a header of zeros: its version is 0, and
+    its `last` says nothing. Raises UnknownRecord."""
     nothing = bytes(record.HEADER_SIZE)
     return record.read_headers(b"".join(r[: record.HEADER_SIZE] if r else nothing for r in records))
 

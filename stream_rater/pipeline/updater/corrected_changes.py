@@ -43,6 +43,7 @@ def compute_correction(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> 
     last = np.where(before["version"] == 0, NEVER, before["last"])
     fresh: Flags = part.offset > last
     chosen = np.flatnonzero(fresh)
+    # The initial values are not used: each player of the part has a record.
     beliefs = record.decode([part.records[i] for i in chosen.tolist()], 0, 0.0, 1.0)
     _set_headers(part, beliefs, before[chosen])
     notes = np.packbits(fresh).tobytes()

@@ -40,7 +40,8 @@ class QueuedPart:
     checksum: int
     """The checksum of its record."""
     part: PartView = decoder.NO_ROWS
-    """The part, if it is a part of rounds. No player has two rows in it."""
+    """The part, if it is a part of rounds; its length is its number of rows. No player has two rows
+    in it."""
     correction: CorrectionPart | None = None
     """The part, if it is a correction part. Such a part is applied in a call of its own."""
 
@@ -59,10 +60,10 @@ class Shard:
     shard_count: int
     """The number of shards."""
     marks_before: int = 0
-    """The store includes all rebuilds whose marks are before this offset."""
+    """The offset before which the store includes all rebuilds that left marks."""
     queue: deque[QueuedPart] = field(default_factory=deque)
     barrier: str = ""
-    """Why the record at `next_offset` cannot be read; empty if nothing is wrong."""
+    """Why the record of Kafka at `next_offset` cannot be read; empty if nothing is wrong."""
 
     @classmethod
     def at(cls, position: Position, committed: int, shard_count: int) -> "Shard":
@@ -105,8 +106,8 @@ class Shard:
 
     @property
     def too_far_ahead_reason(self) -> str:
-        """Why the events of [c, a) cannot be rebuilt: the last call began after c. Empty if it did
-        not."""
+        """Why the events of [c, a) cannot be built again: the last call began after c. Empty if it
+        did not. c must have been read after a (step 9)."""
         if not self.is_unsettled or self.position.start <= self.committed:
             return ""
         reason = (
@@ -139,7 +140,9 @@ class Shard:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether there is a barrier and everything before it is applied."""
+        """Whether nothing more can be done. That is so if there is a barrier, and either all parts
+        before it are applied, or it lies within the last call, whose events then cannot be built
+        again. Ask after `last_call`."""
         return bool(self.barrier) and (self.is_unsettled or not self.queue)
 
     @property
@@ -322,6 +325,7 @@ def distinct(players: PlayerColumn, fingerprints: Fingerprints, shard: Ints) -> 
     these. `shard` (n,) is the shard of each row. Rows of one player have the same fingerprint. Rows
     of different players may have the same one, too."""
     rows = np.arange(len(players))
+    # These fingerprints are plain hashes. TAKEN makes them keys of a PlayerMap, where 0 is free.
     if (PlayerMap().put(fingerprints | TAKEN, rows) == NOTHING).all():
         return rows, rows
     numbers: dict[tuple[int, Player], int] = {}

@@ -1,33 +1,40 @@
 """The state machine of stage 2: it turns parts into beliefs and events. It runs steps 8 to 14 of
 the protocol.
 
-8. On assignment, failure or mismatch, forget all state and fetch the stable committed offset c, on
-   which no transaction is pending. Check `applied` even when idle. If there is no c and nothing was
-   applied, commit 0 before anything is applied. If there is no c but something was applied, make
-   the shard unavailable: Kafka has deleted c, as it does some days after the last worker left.
-9. Read a = `applied` and the beliefs in one call. If the log starts after a, or ends before a or c,
-   or if its record before a is not the one that was applied (`same_history`), make the shard
-   unavailable and ask for `rebuild`; never reset it silently. Make it unavailable, too, if a replay
-   reaches the mark of a rebuild that the store does not include.
+8. On assignment, failure or mismatch, forget the shard and open it again. Check `applied` even when
+   idle.
+9. Read a = `applied` and the mark of the last rebuild in one call, and then the stable committed
+   offset c, on which no transaction is pending. The order matters: another worker may apply and
+   commit between the two reads. If c were read first, the last call could begin after it, and the
+   shard would be refused as if the group's offset had been reset. An a that is too old does no
+   harm: the first call finds that `applied` has moved. If the log starts after the offset where
+   reading begins, or ends before a or c, or if its record before a is not the one that was applied
+   (`same_history`), refuse the shard and ask for `rebuild`; never reset it silently. Refuse it,
+   too, if the next record is the mark of a rebuild that the store does not include, or a part that
+   must not be applied. If there is no c and nothing was applied, commit 0 before anything is
+   applied. If there is no c but something was applied, refuse the shard: Kafka has deleted c, as it
+   does some days after the last worker left.
 10. If a < c, the store lost writes: apply [a, c) without publishing, cut exactly at c.
-11. If a > c, a worker crashed between the write to the store and the commit. Rebuild the events of
-    [c, a) from the rows marked fresh, from the beliefs and from the call's notes on earlier rows.
-    Publish them and commit a. Apply nothing before that.
+11. If a > c, a worker crashed between the write to the store and the commit. Settle the shard:
+    build the events of [c, a) again, from the rows of these parts, the beliefs and the notes of the
+    last call. Publish them and commit a. Apply nothing before that.
 12. If a == c, take a batch. A row is fresh if and only if its source offset is after the belief's
     `last`, which includes the rows before it. Other rows are ignored, without an event. A player
     may have several fresh rows (`changes`): they are applied in order.
 13. Apply with one call for each shard, by compare-and-set on `applied` and the epoch, which each
-    rebuild changes. The call writes the records, the new `applied` and the flags of fresh rows. For
-    each fresh row that is not its player's last one, it also writes the mu and sigma before the
-    row. If the call creates another number of beliefs than were absent, the shard becomes
-    unavailable. If the outcome is unknown, go to step 8. While the call runs, the driver may send
-    the events in the transaction of step 14, which ends only after the call.
+    rebuild changes. The call writes the records, the new `applied` and its notes for step 11: one
+    bit for each row, whether it was fresh; the mu and sigma before each fresh row that is not its
+    player's last one; and the last published mu and sigma of beliefs that were unannounced. If the
+    call creates another number of beliefs than were absent, the shard is refused. If the outcome is
+    unknown, go to step 8. While the call runs, the driver may send the events in the transaction of
+    step 14, which ends only after the call.
 14. Publish the events and commit the offsets in one transaction. If the outcome is unknown, get a
     new producer and go to step 8.
 
 The steps run strictly in sequence: a batch is applied and committed before the next one is applied.
-So [c, a) is always exactly the last call, and the notes of that call are enough to rebuild its
-events.
+So [c, a) is the last call or the end of it, and the notes of that call are enough to build its
+events again. (It is only the end if a zombie applied published parts once more and went on to new
+parts in the same call.)
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -84,8 +91,7 @@ RECHECK_S = 1.0
 """The interval at which the `applied` of open shards is checked, in seconds."""
 
 REFUSED_S = 5.0
-"""The time in seconds before an unavailable shard is opened again. An operator may repair it in
-that time."""
+"""Seconds until a refused shard is opened again. An operator may repair it in that time."""
 
 ROWS_PER_CALL = 20_000
 """A batch ends once it has this many rows."""
@@ -94,7 +100,7 @@ GATHER_S = 0.006
 """The longest time in seconds for which a poll gathers parts. It ends earlier once it has as many
 parts as there are open shards: a wave has a part for most shards, and they arrive one after the
 other. At 4,400 updates per second in lobbies of 5, p99 was 87 ms with this value and 120 ms with
-half of it. In that measurement, each poll took the full time."""
+half of it. No poll ended early in that measurement."""
 
 READ_AHEAD = 4
 """The updater stops reading while more than this many batches' worth of rows wait in memory."""
@@ -106,7 +112,10 @@ shards."""
 
 
 class Updater:
-    """Owns some of the `shard_count` shards. A driver runs it by `run()`."""
+    """Owns some of the `shard_count` shards. A driver runs it by `run()`.
+
+    Tests derive mutants from it, each of which overrides one method. So some methods are small.
+    """
 
     def __init__(
         self,
@@ -119,7 +128,7 @@ class Updater:
         open_shard: OpenShard = Shard.from_stored,
     ) -> None:
         """`kernel` is the version of the kernels that apply parts. `open_shard` makes a Shard when
-        an owned shard is opened."""
+        an owned shard is opened; mutants pass another one."""
         self._shard_count = shard_count
         self._observer = observer or Observer()
         self._idle_s = idle_s
@@ -130,8 +139,9 @@ class Updater:
         self._shards: dict[int, Shard] = {}
         self._refused_until: dict[int, float] = {}
         self._unreported: set[int] = set()
-        """Open shards that have not yet read past the record that may have made them unavailable
-        before."""
+        """Open shards that were not reported as opened yet. A shard is reported once it has read a
+        record that sets no barrier. A shard that is tried again every REFUSED_S and stops at the
+        same record is not reported."""
         self._now_s = 0.0
         self._checked_s = 0.0
 
@@ -154,7 +164,8 @@ class Updater:
                 troubles += 1
 
     def _start_over(self, troubles: int) -> Step[None]:
-        """Forget all state, pause, and get a new producer."""
+        """Forget the open shards, pause, and get a new producer. The next `_open` fetches the
+        committed offsets, after the new producer has ended the old one's transaction."""
         self._shards = {}
         yield from self._poll(pause_s(troubles), no_fetch=True)
         yield from ask(NewProducer())
@@ -162,13 +173,16 @@ class Updater:
     # --- steps 8 and 9 ---
 
     def _open(self) -> Step[None]:
-        """Open every owned shard that is not open yet and has not become unavailable recently."""
+        """Open every owned shard that is not open yet and was not refused recently."""
         refused = {s for s, until in self._refused_until.items() if until > self._now_s}
         to_open = self._owned - self._shards.keys() - refused
         if not to_open:
             return
         stored = yield from ask(ReadBeliefs(dict.fromkeys(to_open, REBUILT_KEY)))
-        committed = yield from self._committed(to_open)  # read after a, because c may rise past it
+        # c after a, never before: an older c with a newer a looks like an offset that was reset
+        # (`too_far_ahead_reason`, `lost_offset_reason`). A newer c with an older a is only a
+        # mismatch.
+        committed = yield from self._committed(to_open)
         starts = yield from ask(LogStarts(to_open))
         ends = yield from shard_ends(self._shard_count)
         positions = {shard: each.position for shard, each in stored.items()}
@@ -268,8 +282,7 @@ class Updater:
     def _build_events_again(
         self, number: int, call: ShardBatch, stored: StoredShard
     ) -> Events | None:
-        """The events of a shard's last call. None if the shard had to be closed, or became
-        unavailable."""
+        """The events of a shard's last call. None if the shard was closed or refused."""
         shard = self._shards[number]
         if stored.position != shard.position:
             del self._shards[number]
@@ -309,8 +322,8 @@ class Updater:
         yield from self._conclude(changes)
 
     def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
-        """Compute a batch's changes. If a record cannot be decoded, only its own shard becomes
-        unavailable."""
+        """Compute a batch's changes. If a belief cannot be decoded, only its own shard is
+        refused."""
         if not batch.parts:
             return {}
         compute = compute_changes if batch.correction is None else compute_correction
@@ -328,7 +341,7 @@ class Updater:
         publish = {}
         for number, change in changes.items():
             shard = self._shards[number]
-            refilled = shard.is_refilling
+            refilled = shard.is_refilling  # before the position changes
             shard.position = change.position
             self._observer.beliefs_applied(
                 number, shard.applied, change.fresh, change.rows - change.fresh, refilled=refilled
