@@ -90,7 +90,7 @@ class Rebuild:
         self.updates += len(reported.rounds.share)
         self._ladders |= dict.fromkeys(head.ladder for head in reported.rounds.heads)
         rounds, informative = self._log.informative(reported)
-        numbered = structs.replace(rounds, rule=self._numbered(reported))
+        numbered = structs.replace(rounds, config_index=self._numbered(reported))
         logged = replace(reported, rounds=numbered)
         self._waiting.append(logged.take(np.flatnonzero(informative)))
         self._players += int(self._waiting[-1].rounds.sizes.sum())
