@@ -86,9 +86,8 @@ class HistoryMismatches:
         """Compare the stores of some shards with the log. Returns the ends of all shards."""
         stored = yield from ask(ReadBeliefs(dict.fromkeys(shards, NO_PLAYERS)))
         positions = {shard: each.position for shard, each in stored.items()}
-        ends = yield from shard_ends(
-            self._shards
-        )  # read after `applied`: an older end may be before it
+        # Read after `applied`: an older end may be before it.
+        ends = yield from shard_ends(self._shards)
         found = yield from tails(positions, ends)
         for shard, position in positions.items():
             reason = log_too_short(position.applied, ends[shard])

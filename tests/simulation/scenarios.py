@@ -319,7 +319,7 @@ def commit_that_succeeded_in_doubt(stage: Stage) -> None:
 
 @catches("committed-read-first")
 def another_worker_commits_between_two_reads(stage: Stage) -> None:
-    """An updater gets the shards and performs the first of its reads. Meanwhile it loses the shards
+    """An updater gets the shards and performs the first of its reads. Then it loses the shards
     again, and the former owner applies and commits the next rounds. A c that was read before them
     and an a that is read after them look as if the group's offset had been reset."""
     estimator, first = stage.rated(A0, A1)
