@@ -34,7 +34,7 @@ OPTIONS = PartOptions(shards=2, rows_per_part=5)
 
 
 class Story:
-    """One log, whose corrections are worked in one after the other."""
+    """One log whose corrections are applied one after the other."""
 
     def __init__(self, window: int, every: int, ladders: Ladders = ANY_LADDER) -> None:
         self.log = Log(1, 1)
@@ -352,9 +352,9 @@ def _a_round(number: int) -> Line:
     }  # fmt: skip
 
 
-def test_names_tell_checkpoints_apart() -> None:
-    """By the place, the rules, the corrections and the log: what is written under a name is always
-    the same, so a reader may read what somebody else is writing."""
+def test_names_of_different_checkpoints_differ() -> None:
+    """A name depends on the place, the rules, the corrections and the log. Writers of one name
+    write the same bytes. So a reader may read a checkpoint while another process writes it."""
     head = checkpoint.Head(7, b"rules", ((1, 2),), (5, 99), 0, "", 1)
     others = [
         msgspec.structs.replace(head, **changed)

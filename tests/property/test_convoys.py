@@ -179,7 +179,8 @@ def convoy_of(
 @settings(deadline=None)
 @given(st.dictionaries(st.integers(0, 9), batches, min_size=1, max_size=4), st.data())
 def test_a_convoy_does_what_its_rows_do(wanted: dict[int, list[Row]], data: st.DataObject) -> None:
-    """Whatever laws, newcomers, stale rows, shards and parts there are; and so it is recalled."""
+    """A batch gives the same beliefs and events as its rows one by one. This holds for all laws,
+    newcomers, stale rows, shards and parts. The events built again are the same, too."""
     cuts = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
     batch = convoy_of(wanted, cuts, data.draw(st.booleans()))
     asked = {s: list(roster) for s, roster in batch.players.items()}

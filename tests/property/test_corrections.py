@@ -24,7 +24,7 @@ PLAYERS = "abcdef"
 
 
 class ByHand:
-    """The rule of the edited log, told again on lists: slow, and without columns.
+    """The rule of the edited log, written again with lists: slow, and without columns.
 
     A round is a list of [place in the file, line]. Each correction changes the lists.
     """

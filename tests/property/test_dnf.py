@@ -49,7 +49,7 @@ APART = [
 
 
 def name_of(config: RatingConfig) -> str:
-    """The system, and what else tells the configuration apart."""
+    """The name of the system, with the other parameters that distinguish the configuration."""
     more = [getattr(config, "ties", ""), "anchor" if getattr(config, "anchor", None) else ""]
     return " ".join([str(config.__struct_config__.tag), *filter(None, more)])
 

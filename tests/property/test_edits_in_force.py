@@ -137,8 +137,8 @@ def bytes_used(make: Callable[[], object]) -> int:
 
 
 def test_notes_take_memory_in_proportion() -> None:
-    """Each removal is noted at an offset of its own, and rounds between are rated by those before:
-    20,000 take about four times what 5,000 take."""
+    """Each removal is recorded at its own offset. Rounds between two removals are rated with the
+    earlier removals. 20,000 removals take about four times the memory of 5,000."""
 
     def wave(players: int) -> LadderEdits:
         edits = LadderEdits()

@@ -69,9 +69,9 @@ def rewritten(log: Sequence[Record], to: Pseudonym) -> tuple[list[Record], Menti
 def test_the_renamed_log_gives_the_renamed_beliefs(
     seed: int, size: int, player: str, name: str
 ) -> None:
-    """To the byte, offsets included; each accepted record is accepted again, at the same offset,
-    and the id is in no record. A name that would come elsewhere among merged accounts is told
-    before."""
+    """The beliefs are equal to the byte, offsets included. Each accepted record is accepted again
+    at the same offset, and no record contains the id. Pseudonyms that change the order of merged
+    accounts are left out here: `erase` reports them before it writes."""
     to = Pseudonym(player, name or f"{player}-erased")
     old = list(records_of(a_file(random.Random(seed), size)))
     new, mentions = rewritten(old, to)
@@ -104,7 +104,8 @@ def merged_accounts() -> list[Record]:
 
 @pytest.mark.parametrize(("name", "same"), [("az", True), ("c", False)])
 def test_the_lesser_name_of_merged_accounts_decides(name: str, same: bool) -> None:
-    """A pseudonym that would decide otherwise is told, and it would change ratings."""
+    """A pseudonym that changes the order of merged accounts would change ratings. It is
+    reported."""
     old, to = merged_accounts(), Pseudonym("ann", name)
     new, mentions = rewritten(old, to)
     assert mentions.verdicts is not None and mentions.rounds == 2 and mentions.corrections == 1
@@ -113,7 +114,7 @@ def test_the_lesser_name_of_merged_accounts_decides(name: str, same: bool) -> No
 
 
 def test_a_refused_correction_leaves_an_empty_record() -> None:
-    """Its texts may hold the id, and it teaches nothing."""
+    """Its texts may contain the id, and it changes no rating."""
     lobby = as_json(*ranked([1, 2], ["ann", "bob"]), round_id="r1", ladder="l")
     voids = [
         to_json({"event_type": "round-voided", "ladder": "l", "round_id": each, "reason": "ann"})

@@ -81,9 +81,9 @@ def most_spread(config: RatingConfig, size: Size, sigma: float) -> float:
     A filter with gain k whose model is right has after a round the variance sigma^2 = k R, with the
     noise R. If skills do not move, its estimate does with variance V = (1-k)^2 V + k^2 R, so V = k
     R / (2 - k) < sigma^2: the spread is less than the uncertainty that the system claims. Ranks
-    tell less than the performances that systems take from them, so R is less, too.
+    carry less information than the performances that systems derive from them. So R is less, too.
 
-    Without sigma, V = (1-a)^2 V + v + (a^2 V / (n - 1) for who is met), with a and v of `step`.
+    Without sigma, V = (1-a)^2 V + v + (a^2 V / (n - 1) for the opponents), with a and v of `step`.
     """
     if not isinstance(config, Codeforces | Climbing):
         return sigma
@@ -129,12 +129,12 @@ def check(config: RatingConfig, name: str, season: Season) -> None:
     rise = level - config.initial_mu
     if isinstance(config, TwoMoment):
         rise -= config.newcomer_offset
-        if size.sides > 2:  # not conserved; measured, and told in mathematics.md
+        if size.sides > 2:  # not conserved; mathematics.md has the measured values
             assert -0.02 * each < rise < 0.3 * each + sigma
             return
     if isinstance(config, Codeforces):
-        # at least that of equals, of which each member of a team has a part; ratings that scatter
-        # add up to as much again
+        # At least the rise among equals, divided by the members of a team. The spread of the
+        # ratings adds up to as much again.
         due = codeforces_rise(config, size.sides) * each / size.members
         assert 0.9 * due < rise < 2.0 * due + spread
     elif system in CONSERVED:
@@ -208,8 +208,9 @@ def test_no_level_is_favoured(system: str, name: str) -> None:
 
 @pytest.mark.parametrize("system", NAMES)
 def test_ratings_can_still_move(system: str) -> None:
-    """After 400 fair duels of each, somebody wins a hundred in a row. The rating then rises by
-    twice what chance makes of ratings; where it does not, that is told at the start."""
+    """After 400 fair duels of each player, one player wins a hundred in a row. The rating then
+    rises by twice the spread that chance gives. A system whose rating does not rise warns of it
+    at the start."""
     config = BY_NAME[system]
     season = Season(config)
     season.play(SIZES["duel"], SOME["duel"], np.random.default_rng(11))

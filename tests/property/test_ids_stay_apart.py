@@ -61,7 +61,7 @@ def test_beliefs_keys_stay_apart(
 
 @given(ids, ids)
 def test_a_log_line_is_one_line(ladder: str, player: str) -> None:
-    """Whatever ids a rejection tells, as JSON; it says what they were."""
+    """A rejection is logged as one line of JSON, whatever ids it has. The line contains them."""
     out = io.StringIO()
     with redirect_stderr(out):
         log.configure()

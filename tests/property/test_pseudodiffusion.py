@@ -43,7 +43,7 @@ def rated(season: list[tuple[float, float, float]], rho: float, scale: float = 1
 
 
 def diffused(beliefs: Beliefs, gamma2: float, rho: float) -> Beliefs:
-    """The same player after a round that tells nothing, so that gamma^2 is all there is to it."""
+    """The same player after a round without information: only gamma^2 has an effect."""
     after = copy.deepcopy(beliefs)
     rate(after, float(after.header["mu"][0]), WEIGHTLESS, gamma2, rho)
     terms = after.factors[0, : after.header["count"][0]]
@@ -54,7 +54,7 @@ def diffused(beliefs: Beliefs, gamma2: float, rho: float) -> Beliefs:
 
 
 def factors(beliefs: Beliefs) -> Floats:
-    """(count, 3): the logistic factors that are held."""
+    """(count, 3): the stored logistic factors."""
     return beliefs.factors[0, : beliefs.header["count"][0]]
 
 

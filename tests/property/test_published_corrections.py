@@ -1,4 +1,4 @@
-"""What subscribers are told adds up, however often the past is corrected."""
+"""The published differences add up to the rating, however often the past is corrected."""
 
 import json
 import random
@@ -24,8 +24,8 @@ WINDOW = 100_000
 
 
 def a_season(rng: random.Random) -> Iterator[Line]:
-    """Rounds, and after every 20 of them a wave of corrections, which are worked in together, and
-    one more."""
+    """Rounds with corrections after every 20 of them: a wave that is applied together, then a
+    single one."""
     for number in range(ROUNDS):
         yield {
             "round_id": f"r{number}", "completed_at": time_of(number), "standings": standings(rng),
@@ -47,7 +47,7 @@ def a_correction(rng: random.Random, number: int) -> Line:
     """Mostly of a recent round, and nearly always one that is accepted."""
     recent = f"r{rng.randrange(max(0, number - rng.choice([20, 300])), number + 1)}"
     amended = {"event_type": "round-amended", "round_id": recent, "standings": standings(rng)}
-    if rng.random() < 0.1:  # so little that nobody is told
+    if rng.random() < 0.1:  # so small a change that no event is published
         return {**amended, "weight": 0.999}
     if rng.random() < 0.15:
         first = rng.randrange(number)
@@ -60,8 +60,8 @@ def a_correction(rng: random.Random, number: int) -> Line:
 
 @pytest.mark.slow
 def test_all_differences_add_up_to_the_rating() -> None:
-    """After a season with a thousand corrections, of every player. What was told last is what the
-    corrected log makes of the player, but for what is too little to be told."""
+    """This holds for every player after a season with a thousand corrections. The last published
+    rating is the rating that the corrected log gives, within the threshold of an event."""
     engine = Engine(checkpoint_every=20)
     for line in a_season(random.Random(7)):
         kind = line.pop("event_type", "")
@@ -71,11 +71,11 @@ def test_all_differences_add_up_to_the_rating() -> None:
         engine.settle()
     accepted = engine.log.read().corrections["l"]
     assert len(accepted) >= 0.9 * CORRECTIONS
-    told: dict[str, list[RatingChanged]] = {}
+    events_of: dict[str, list[RatingChanged]] = {}
     for published in engine.log.changed:
         for event in map(rating_changed_from_json, (each.value for each in published)):
-            told.setdefault(event.player, []).append(event)
-    corrected = [each for some in told.values() for each in some if each.correction]
+            events_of.setdefault(event.player, []).append(event)
+    corrected = [each for some in events_of.values() for each in some if each.correction]
     assert len(corrected) > 10 * len(PLAYERS)
     records = engine.log.rounds[0]
     replay = Replay(
@@ -86,8 +86,8 @@ def test_all_differences_add_up_to_the_rating() -> None:
     pool = replay.pools["l"]
     rule = stages.rule_of(pool.rating)
     shown = {player: float(rule.rating(each["mu"], each["sigma"])) for player, each in pool}
-    start = told["p0"][0].previous_rating
-    for player, events in told.items():
+    start = events_of["p0"][0].previous_rating
+    for player, events in events_of.items():
         assert events[0].previous_rating == start
         for before, after in pairwise(events):
             assert (after.previous_mu, after.previous_sigma) == (before.mu, before.sigma)

@@ -274,7 +274,7 @@ CLOCKS = st.tuples(
 )
 @example([f"2026-{month:02}-{day}T00:00:00Z" for month in range(1, 13) for day in (30, 31)])
 def test_times_are_those_of_the_decoder(texts: list[str]) -> None:
-    """Where they are told at all; and all that are written as usual, are."""
+    """Every time found here equals the decoder's. All times of the usual form are found."""
     for text, found in zip(texts, timestamps.seconds(StringColumn.of(texts)).tolist(), strict=True):
         try:
             wanted = parse_time(text)

@@ -35,7 +35,7 @@ PLACING: tuple[RatingConfig, ...] = (
     Bar(beta=200.0, sigma_drift=35.0, newcomer_offset=90.0),
     TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=1.0, newcomer_offset=-150.0),
 )
-"""Systems that place newcomers, some because they are told to."""
+"""Systems that place newcomers: some always, some by their parameters."""
 ALL = (*SYSTEMS, *PLACING[1:])
 
 EVEN = 1e-6
@@ -108,11 +108,12 @@ def test_either_side_first(config: RatingConfig, sizes: tuple[int, int], seed: i
 def test_a_member_who_hardly_played_changes_nothing(
     config: RatingConfig, sizes: tuple[int, int], new: bool, seed: int
 ) -> None:
-    """Neither what is foretold, nor what the round teaches of the others."""
+    """The predictions stay the same, and so do the performances or ratings of the others after
+    the round."""
     rng = np.random.default_rng(seed)
     n = sum(sizes)
     rounds = rng.integers(0, 2, n)
-    if not new:  # a veteran tells newcomers the level of the field, whatever part they played
+    if not new:  # a veteran sets the field level of newcomers, whatever share the veteran has
         rounds = np.ones(n, np.int64)
     mu = np.where(rounds > 0, rng.normal(1500.0, 200.0, n), config.initial_mu)
     absent = np.array([1e-6]), np.array([config.initial_mu if new else 2000.0])
@@ -148,8 +149,9 @@ def learnt(
 
 
 @pytest.mark.parametrize("config", ALL, ids=ids)
-def test_what_a_round_teaches_does_not_depend_on_the_order_of_sides(config: RatingConfig) -> None:
-    """Three against one, with a newcomer on either side and shares, as reported in either order."""
+def test_beliefs_do_not_depend_on_the_order_of_sides(config: RatingConfig) -> None:
+    """Three play against two, with a newcomer on either side and with shares. Either order of the
+    sides gives the same bytes."""
     one = {"team": ["ann", "bob", "new"], "shares": [1.0, 0.5, 0.25], "rank": 1}
     other = {"team": ["cy", "newer"], "shares": [1.0, 1.0], "rank": 2}
     pools = []

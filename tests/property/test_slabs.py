@@ -170,7 +170,7 @@ def test_what_does_not_fit_together(message: bytes) -> None:
 
 
 def test_a_part_of_another_kernel_is_left_to_the_decoder() -> None:
-    """Which tells why not."""
+    """The decoder refuses it and says why."""
     newer = replace(some("ann"), rules=[RULE, msgspec.structs.replace(RULE, kernel=77)])
     message = schema.encode(newer)
     assert decoder.read_all([message]) == [None]

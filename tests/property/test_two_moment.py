@@ -250,8 +250,8 @@ def test_whatever_ratings_are_the_new_ones_are_numbers(seed: int) -> None:
      (350.0, 90, 350.0), (500.0, 90, 500.0), (500.0, 0, 500.0)],
 )  # fmt: skip
 def test_days_raise_sigma_up_to_the_initial_one(sigma: float, days: int, after: float) -> None:
-    """A larger one, as a season may draw it, stays. A clock that went back changes nothing. The
-    noise is so great that the result tells nothing."""
+    """A sigma above the initial one stays; a season can give such a sigma. A clock that went back
+    changes nothing. The noise is so great that the result has no weight."""
     config = TwoMoment(beta=1e6, sigma_drift=0.0, drift_per_day=1000.0, initial_sigma=350.0)
     given_wave = wave((1, 2), np.full(2, 1500.0), np.full(2, sigma))
     given_wave.time[:] = 100 * 86400

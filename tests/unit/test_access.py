@@ -26,7 +26,7 @@ SECRET = "s3cr3t"
 
 
 def options(**given: Any) -> dict[str, Any]:
-    """What librdkafka is told of security."""
+    """The security options that librdkafka gets."""
     reported = client_options(Settings(**given))
     return {name: reported[name] for name in reported if name.startswith(("ss", "sas", "sec"))}
 
@@ -91,7 +91,7 @@ def test_halves_are_refused(given: dict[str, Any]) -> None:
     ],
 )
 def test_redis_addresses_are_refused_without_their_password(given: dict[str, Any]) -> None:
-    """One line that does not tell it."""
+    """The error does not contain the password."""
     with pytest.raises(BadConfiguration) as refusal:
         connect(Settings(**given))
     assert SECRET not in str(refusal.value)
@@ -168,7 +168,7 @@ def test_tracebacks_in_the_log_show_no_variables() -> None:
     [(None, "127.0.0.1"), (":0", "127.0.0.1"), ("0.0.0.0:0", "0.0.0.0")],
 )
 def test_the_endpoints_listen_on_the_loopback(address: str | None, host: str) -> None:
-    """Unless told otherwise; by default, and where only a port is given."""
+    """They listen there by default, and where only a port is given. A given host is used."""
     default_host, _, _ = Settings().http.rpartition(":")
     app = http.application(CollectorRegistry(), list, list)
     server = http.Server(f"{default_host}:0" if address is None else address, app)

@@ -36,15 +36,17 @@ NEW = EloMMR(weight_limit=0.3, sigma_limit=80.0)
     ],
 )
 def test_at_odds_from(own: Sequence[str], in_log: Sequence[str], offset: float) -> None:
-    """The first offset at which what was noted is not what our file says; ours may go on."""
+    """This is the first offset at which the recorded history differs from our file. Our file may
+    have later changes."""
     assert first_contradiction(own, in_log) == offset
     assert continues(own, in_log) == (offset == math.inf and len(own) > len(in_log) > 0)
     beyond = int(own[len(in_log)][0]) if len(own) > len(in_log) else math.inf
     assert allowed_before(own, in_log) == min(offset, beyond)
 
 
-def test_fingerprints_tell_all_parameters_apart() -> None:
-    """A ladder that is named with the template's parameters is the template's, any other is not."""
+def test_fingerprints_differ_with_every_parameter() -> None:
+    """A named ladder with the template's parameters has the template's fingerprint. A ladder with
+    other parameters has another one."""
     ladders = Ladders(ladders={"*": Ladder(rating=OLD), "a": Ladder(rating=OLD)})
     assert ladders.history("a") == ladders.history("any")
     rest = Ladders(ladders={"a": Ladder(rating=NEW)})
@@ -104,7 +106,7 @@ def test_an_estimator_at_odds_waits() -> None:
 
 
 def _until_agree(hand: ByHand) -> Agree:
-    """Time passes; meanwhile it only polls, commits and looks at positions."""
+    """Let time pass until it asks again. Until then it only polls, commits and reads positions."""
     now_s = 0.0
     for turn in range(20):
         if isinstance(hand.effect, Agree):

@@ -142,7 +142,8 @@ def test_who_did_not_finish_drew_with_nobody() -> None:
 
 
 def test_a_round_that_one_does_not_rate_is_scored_for_neither() -> None:
-    """Where all tie, `skip_all_tied` leaves nothing to foretell; the others are left out, too."""
+    """Where all tie, `skip_all_tied` leaves nothing to predict. Then the round counts for neither
+    system."""
     skipping = structs.replace(TRUESKILL, skip_all_tied=True)
     for first, second in ((TRUESKILL, skipping), (skipping, TRUESKILL)):
         rows = compared(DUELS, first, second)

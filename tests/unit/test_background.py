@@ -22,7 +22,7 @@ def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.mark.integration
 def test_prometheus_in_the_background(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Found again by a second `up`, told by `status`, ended by `down`."""
+    """A second `up` finds it, `status` shows it, and `down` ends it."""
     tools.prometheus()
     try:
         assert servers.main(["up", "prometheus"]) == servers.main(["up", "prometheus"]) == 0

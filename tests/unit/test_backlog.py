@@ -19,7 +19,7 @@ WAVE = 6
 
 
 def everybody(players: Fingerprints, sizes: Ints) -> Flags:
-    """Awaits nothing."""
+    """All rounds are ready: no player has a pending part."""
     assert sizes.sum() == len(players)
     return np.ones(len(sizes), np.bool_)
 
@@ -133,7 +133,7 @@ def test_who_stays_keeps_nobody_elses_name(block: int, monkeypatch: pytest.Monke
     """However many came with a round that waits, or come after it."""
     monkeypatch.setattr(backlog_, "BLOCK", block)
     backlog = Backlog(3 * WAVE)
-    backlog.add(pending_of([3] + [2] * 20, ladders=["held up"]))
+    backlog.add(pending_of([3] + [2] * 20, ladders=["delayed"]))
     for _ in range(50):
         backlog.add(pending_of([2, 2, 2]))
         backlog.finish(backlog.wave(lambda tickets: tickets[tickets > 0], everybody))

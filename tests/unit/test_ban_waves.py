@@ -179,7 +179,8 @@ def batched(log: Log, number: int) -> int:
 
 @pytest.mark.parametrize("kind", [plain, of_a_player, elsewhere, batched])
 def test_refused_corrections_of_a_queue_take_one_pass(kind: Void) -> None:
-    """The first one reads the log; what waits behind it is judged on the way."""
+    """The first one reads the log. The queued corrections behind it are validated in the same
+    pass."""
     crowd = Crowd()
     for i in range(30):
         duel(crowd.log, i, f"a-{i}", f"b-{i}")

@@ -67,7 +67,7 @@ def test_the_weights_sum_to_the_precision(season: list[float], rho: float) -> No
 
 @given(performances, rhos)
 def test_diffusion_leaves_mu(season: list[float], rho: float) -> None:
-    """Pseudodiffusion moves no rating: a round that tells nothing leaves mu where it was."""
+    """Pseudodiffusion moves no rating: a round without information leaves mu unchanged."""
     beliefs = rated(season, rho)
     before = float(beliefs.header["mu"][0])
     rate(beliefs, row(before, beta2=NOTHING), rho)
@@ -89,7 +89,7 @@ def test_mu_is_the_mode(season: list[float], rho: float) -> None:
 
 @given(performances, rhos, st.integers(1, 8))
 def test_mu_is_the_mode_of_the_record(season: list[float], rho: float, kept: int) -> None:
-    """Where factors are codes, mu is the mode of what these say, as a float32 tells it."""
+    """Where factors are stored as codes, mu is the mode of the decoded factors, in float32."""
     beliefs = rated(season, rho, kept)
     header = beliefs.header[0]
     p, a, r = factors_of(beliefs)[0, : header["count"]].T

@@ -164,25 +164,25 @@ def test_nobody_runs_ahead_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_hashes_that_collide_let_nobody_pass() -> None:
-    """Who is held is known by ladder and id; a round that a hash let into a wave waits."""
-    held, mark = BeliefCache(), np.array([2**63 + 1], np.uint64)
+    """The cache compares ladders and ids. A round that a colliding hash lets into a wave waits."""
+    cache, mark = BeliefCache(), np.array([2**63 + 1], np.uint64)
     one, other = ("x", "a"), ("x", "b")
-    held.put([one], mark, [b"1"])
-    assert held.may_contain(mark).all()
-    assert held.records([one], mark) + held.records([other], mark) == [b"1", None]
-    held.put([other], mark, [b"2"])
-    assert held.records([one], mark) + held.records([other], mark) == [None, b"2"]
-    held.drop(mark)  # a round of either
-    assert not held.may_contain(mark).any() and len(held) == 0
-    held.put([one], mark, [b"3"])
-    assert held.records([one], mark) + held.records([other], mark) == [b"3", None]
+    cache.put([one], mark, [b"1"])
+    assert cache.may_contain(mark).all()
+    assert cache.records([one], mark) + cache.records([other], mark) == [b"1", None]
+    cache.put([other], mark, [b"2"])
+    assert cache.records([one], mark) + cache.records([other], mark) == [None, b"2"]
+    cache.drop(mark)  # a round of either
+    assert not cache.may_contain(mark).any() and len(cache) == 0
+    cache.put([one], mark, [b"3"])
+    assert cache.records([one], mark) + cache.records([other], mark) == [b"3", None]
 
 
 def test_what_the_store_has_is_dropped_when_much_is_cached(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All but those who await a part."""
+    """Players with a pending part stay in the cache."""
     monkeypatch.setattr(prior_reading, "MOST_CACHED", 2)
-    held = BeliefCache()
+    cache = BeliefCache()
     marks = np.arange(1, 4, dtype=np.uint64)
-    held.put([("x", name) for name in "abc"], marks, [b"1", b"2", b"3"])
-    held.trim(lambda players: players == 2)
-    assert held.records([("x", name) for name in "abc"], marks) == [None, b"2", None]
+    cache.put([("x", name) for name in "abc"], marks, [b"1", b"2", b"3"])
+    cache.trim(lambda players: players == 2)
+    assert cache.records([("x", name) for name in "abc"], marks) == [None, b"2", None]

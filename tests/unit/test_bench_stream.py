@@ -70,7 +70,7 @@ def test_rounds_are_as_asked(name: str) -> None:
 
 
 def test_the_better_are_often_first() -> None:
-    """A player's mean place in some rounds tells of that in others."""
+    """A player's mean place in one half of the rounds predicts that in the other half."""
     places: list[dict[str, list[int]]] = [{}, {}]
     for number, each in enumerate(itertools.islice(WORKLOADS["dense"].rounds(), 2000)):
         for place, player in enumerate(each.players):
@@ -177,8 +177,9 @@ def test_a_crowd_is_all_of_a_ladder() -> None:
 
 
 def test_what_a_crowd_costs_others() -> None:
-    """From its sending to its last event; lobbies due meanwhile are beside it, those that were
-    through before it are not, and those due later are neither."""
+    """A crowd takes the time from its sending to its last event. Lobbies that are due in this time
+    are beside it. Lobbies that were finished before it are quiet. Those due later are
+    neither."""
     crowd = made("crowd-0", "crowd", ["a", "b"])
     due = {"before": 8.0, "across": 9.5, "beside": 12.0, "after": 31.0}
     seen = Seen(
@@ -240,7 +241,7 @@ def test_beside_the_null_pipeline() -> None:
 
 
 def test_who_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Settings as the service has them, or a folder; what is neither is told in one line."""
+    """A rival is a folder or settings of the service. Anything else gives one line of error."""
     assert rival_of("null").name == "null"
     assert rival_of("shards=4,partitions=2").settings == {"shards": "4", "partitions": "2"}
     assert (load_of("5000"), load_of("backlog")) == (5000.0, None)
@@ -258,7 +259,7 @@ def test_who_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_unknown_names_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line that tells which there are, and exit code 2."""
+    """One line lists the known names, and the exit code is 2."""
     assert main(["lobby"]) == main(["--measure", "speed"]) == main(["--workers", "1,0+1"]) == 2
     workload, measure, workers = capsys.readouterr().err.splitlines()
     assert workers == "bench: no number of workers '0+1'; like 2, or 1+1"

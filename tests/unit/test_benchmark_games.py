@@ -111,7 +111,7 @@ def test_the_reference_is_the_one_that_peers_beat_least_often() -> None:
 def test_without_the_shared_files_nothing_is_played(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A line tells why, and the exit code is 1."""
+    """One line says why, and the exit code is 1."""
     monkeypatch.setenv("STREAM_RATER_SHARED", str(tmp_path))
     assert bench.main(["--quick"]) == 1
     out, error = capsys.readouterr()

@@ -210,7 +210,7 @@ def test_saved_runs_are_written(root: Path, saved: Path) -> None:
 def test_a_saved_run_must_be_one(
     root: Path, saved: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The line is named, and nothing is written; its commit must be told."""
+    """An error names the line, and nothing is written. The option for the commit is required."""
     saved.write_text(saved.read_text() + "no JSON\n")
     before = (root / writing.ROWS).read_text()
     assert command.main([str(saved), "--commit", "1a2b3c4"]) == 2

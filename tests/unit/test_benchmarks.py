@@ -55,7 +55,7 @@ def test_names() -> None:
 
 
 def test_an_unknown_name_is_wrong_usage() -> None:
-    """One line that tells which there are, and exit code 2."""
+    """One line lists the known names, and the exit code is 2."""
     done = run("stage1/7")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("bench: no benchmark 'stage1/7'; there are: stage1/2 ")

@@ -1,4 +1,4 @@
-"""What a system does to ratings in the long run is told once where its ladder is made."""
+"""A ladder warns once, where it is made, of what its system does to ratings in the long run."""
 
 import warnings
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.rounds import as_json
 
 
 def test_in_python() -> None:
-    """As a warning, of the line that makes the ladder."""
+    """It is a warning for the line that makes the ladder."""
     with pytest.warns(UserWarning, match="system topcoder: .* ratings no longer move") as caught:
         stream_rater.Ladder("topcoder")
     assert [each.filename for each in caught] == [__file__]

@@ -1,4 +1,4 @@
-"""Changes: what parts do to a shard, and which events can be built of it again."""
+"""Changes: what parts do to a shard, and the events that can be built again afterwards."""
 
 import random
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def queued(*of: Part, end: int) -> list[QueuedPart]:
 
 
 def applied(stored: StoredShard, *of: Part, end: int) -> Change:
-    """The change that parts make of what is held."""
+    """The change that parts make to the stored beliefs."""
     return changes.compute_changes(ShardBatch({3: queued(*of, end=end)}), {3: stored})[3]
 
 
@@ -50,7 +50,7 @@ def nothing(rows: int, position: Position = NOWHERE) -> StoredShard:
 
 
 def after(change: Change, *players: str, ladder: str = "a") -> StoredShard:
-    """What is held of players once a change is applied."""
+    """The stored beliefs about players once a change is applied."""
     records = dict(change.beliefs)
     return StoredShard(change.position, [records.get((ladder, p)) for p in players])
 
@@ -67,7 +67,7 @@ def test_newcomers() -> None:
 
 
 def test_events() -> None:
-    """They tell what the record then says, under the player's key, in the player's shard."""
+    """An event has the values of the new record. It has the player's key and shard."""
     change = applied(nothing(2), part((5, "ab")), end=1)
     event = rating_changed_from_json(list(change.events)[1].value)
     record = read_headers(change.beliefs[1][1][:HEADER_SIZE])[0]
@@ -80,7 +80,8 @@ def test_events() -> None:
 
 
 def test_an_event_carries_its_rounds_trace() -> None:
-    """Told at once or recalled after a crash, the same; its value knows nothing of it."""
+    """An event that is built again after a crash has the same trace. Its value does not depend on
+    the trace."""
     unannounced = part((5, "a"), (6, "b"))
     traces = [Trace(f"00-{n:032x}-{n:016x}-01", "vendor=1") for n in (1, 2)]
     rounds = [

@@ -122,7 +122,7 @@ def test_order_is_each_ladders_own() -> None:
 
 
 def test_out_is_looked_at_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong usage, told before anything is rated."""
+    """Wrong usage is reported before anything is rated."""
 
     def never(*_: object) -> None:
         raise AssertionError("rated")
@@ -218,7 +218,8 @@ def test_a_reader_that_has_enough_ends_a_command_quietly(tmp_path: Path, command
 def test_rate_takes_the_ladders_file_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the service does; an option counts more, and a file that is not there is told."""
+    """`rate` reads it as the service does. An option takes precedence, and a missing file is an
+    error."""
     file, ladders = tmp_path / "a.jsonl", tmp_path / "l.toml"
     words = ["rate", lines(file, ROUNDS[:1])]
     ladders.write_text(

@@ -163,7 +163,8 @@ def test_tune_writes_a_configuration_that_evaluate_takes(write: Write, tmp_path:
 
 
 def test_tune_prints_a_variance_factor_that_evaluate_takes(write: Write, tmp_path: Path) -> None:
-    """With it the winners of the second part are foretold as well as was said."""
+    """With this factor `evaluate` has the log loss of winners that `tune` printed for the second
+    part."""
     file, out = write("a.jsonl", rounds(120)), tmp_path / "tuned.json"
     words = ["tune", file, "--system", "glicko", "--train", "0.5", "--trials", "12",
              "--workers", "1", "--out", str(out)]  # fmt: skip

@@ -23,7 +23,7 @@ SIZES = (2, 7, 7, 33, 60, 2000)
 
 @pytest.fixture(autouse=True)
 def counted() -> Iterator[None]:
-    """Allocations are counted meanwhile."""
+    """Allocations are counted during the test."""
     RUNTIME._nrt_python.memsys_enable_stats()
     yield
     RUNTIME._nrt_python.memsys_disable_stats()

@@ -1,4 +1,4 @@
-"""Kernels are compiled by one process while others wait, and whoever waits is told."""
+"""One process compiles kernels while others wait, and the user sees that they wait."""
 
 import io
 import os
@@ -50,7 +50,7 @@ class Cache:
 
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
-    """What is told meanwhile."""
+    """A watcher that records all reports of compiling during the test."""
     watcher = Recorder()
     monkeypatch.setattr(compiling, "watchers", [watcher])
     monkeypatch.setattr(SharedCache, "declared", SharedCache.declared)
@@ -73,7 +73,7 @@ if sys.argv[2] == "saves":
 
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
-    """Another process, which compiles the kernel `k` until it is told to go on."""
+    """Another process, which compiles the kernel `k` until it gets a line."""
     with subprocess.Popen(
         [sys.executable, "-c", OTHER, str(tmp_path), "saves"], text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -154,7 +154,7 @@ class Terminal(io.StringIO):
 
 
 def season(stream: io.StringIO, seconds: int) -> list[str]:
-    """What is told of as many kernels, a second each."""
+    """The printed progress while kernels are compiled, one a second for so many seconds."""
     now = iter(range(seconds + 1))
     progress = CompileProgress(stream, lambda: float(next(now)))
     for number in range(seconds):
@@ -190,8 +190,9 @@ def test_a_notebook_shows_progress_where_it_looks(
         compile_progress.in_notebook()
     (watcher,) = some
     assert isinstance(watcher, NotebookProgress)
-    for tell in (compile_progress.on_stderr, compile_progress.in_notebook):  # a command tells
-        tell()
+    # A command's progress replaces the notebook's.
+    for choose in (compile_progress.on_stderr, compile_progress.in_notebook):
+        choose()
         assert [type(each) for each in some] == [CompileProgress]
     now = iter((0.0, 3.0))
     watcher = NotebookProgress(lambda: next(now))

@@ -207,7 +207,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 
 def test_settings_from_the_environment() -> None:
-    """STREAM_RATER_<NAME> sets a field, as text; variables of others are not ours to judge."""
+    """STREAM_RATER_<NAME> sets a field, as text. Variables of other programs are not checked."""
     found = files.read_settings(
         None,
         {

@@ -74,7 +74,7 @@ SPAN = ["--from", "2026-01-01T00:00:00Z", "--until", "2026-02-01T00:00:00Z"]
 def test_words_make_an_event(
     kafka: Kafka, words: list[str], kind: str, event: dict[str, Any], says: str
 ) -> None:
-    """What it will do is told before, and where it is after."""
+    """A line on stderr says what the correction will do. A line on stdout says where it is."""
     result = run(*words)
     assert (result.exit_code, result.stdout) == (
         0, f"{kind}: round-completed, partition 3, offset 17\n",
@@ -201,7 +201,7 @@ def test_a_batch_waits(kafka: Kafka) -> None:
 
 
 def test_a_wave_with_mistakes_is_not_begun(kafka: Kafka, tmp_path: Path) -> None:
-    """Each is told with its line."""
+    """Each mistake is reported with its line, and nothing is sent."""
     listed = tmp_path / "players"
     listed.write_text(f"bob\n{'x' * 129}\n{'y' * 129}\n")
     result = run("remove", "l", "--players", str(listed))

@@ -1,4 +1,4 @@
-"""What a correction tells of each player."""
+"""The events that a correction publishes for its players."""
 
 import msgspec
 import numpy as np
@@ -38,7 +38,7 @@ def published(
 
 
 def test_a_whole_event() -> None:
-    """Every field: what was last told, what holds now, and why."""
+    """Every field is checked: the values last published, the new ones, and the cause."""
     (event, *_), (changed, *_) = published()
     shown, before = RULE.rating(1612.5, 91.0), RULE.rating(1700.0, 95.0)
     assert changed == RatingChanged(

@@ -1,4 +1,4 @@
-"""What the log and the metrics tell of a correction that is worked in."""
+"""The log and the metrics show the progress of a correction."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def test_one_line_at_each_end_and_few_between() -> None:
 
 
 def test_progress_is_below_one_until_all_is_sent() -> None:
-    """It is one where nothing is worked in, and of no partition that others own."""
+    """It is one where no correction is applied, and where another worker owns the partition."""
     reports = CorrectionReports(Lines(), lambda: 0.0)  # type: ignore[arg-type]
     assert reports.progress(1) == 1.0
     reports.progressed("eu", 1, 90, 0.25)
@@ -56,7 +56,7 @@ def test_progress_is_below_one_until_all_is_sent() -> None:
 
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_a_correction_is_counted_once_it_is_finished(interrupted: bool) -> None:
-    """What began anew is no progress any more."""
+    """A correction that starts over reports no progress."""
     metrics, lag, log = Metrics(), Lag(), structlog.get_logger()
     observer = ServiceObserver(metrics, "estimator", log)
     metrics.registry.register(lag)

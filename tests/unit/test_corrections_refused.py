@@ -68,7 +68,8 @@ def verdicts(ladders: Ladders) -> dict[int, str]:
 
 
 def test_the_offset_of_a_correction_decides() -> None:
-    """What waits is worked in by one that is accepted, however many are refused between."""
+    """Deferred corrections are applied by the next accepted one, however many are refused
+    between."""
     assert verdicts(ladders_of()) == {5: "already-voided", 7: "unknown-round"}
     assert verdicts(ladders_of(first="refused")) == dict.fromkeys(range(2, 9), CODE)
     assert verdicts(ladders_of((3, "refused"))) == dict.fromkeys(range(3, 9), CODE)
@@ -118,7 +119,7 @@ def log_of(lines: list[dict[str, Any]]) -> Log:
 
 
 def test_the_estimator_comes_to_the_same_verdicts() -> None:
-    """Each is rejected once, and nothing is noted of it."""
+    """Each refused correction is rejected once and is not recorded."""
     for ladders in (
         ladders_of(), ladders_of(first="refused"), ladders_of((3, "refused")),
         ladders_of((3, "refused"), (5, "accepted")),
@@ -207,7 +208,7 @@ def test_correct_says_at_once_that_a_ladder_takes_none(kafka: Kafka, tmp_path: P
 
 
 def test_submit_leaves_out_what_a_ladder_does_not_take(kafka: Kafka, tmp_path: Path) -> None:
-    """The line is told with its code, and the others are sent."""
+    """The error names the line and its code, and the other lines are sent."""
     rounds = tmp_path / "rounds.jsonl"
     rounds.write_bytes(b"".join(json.dumps(each).encode() + b"\n" for each in LINES[:3]))
     done = run(tmp_path, ladders_of((7, "refused")), "submit", str(rounds))

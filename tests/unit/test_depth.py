@@ -81,6 +81,6 @@ def test_brackets_in_strings(text: bytes) -> None:
 
 @given(values, st.integers(0, 20))
 def test_what_is_within_the_limit_need_not_be_exact(value: object, limit: int) -> None:
-    """But it is told apart from what is not."""
+    """Only whether the depth is above the limit must be exact."""
     text = msgspec.json.encode(value)
     assert (json_depth(text, limit) <= limit) == (json_depth(text, 0) <= limit)

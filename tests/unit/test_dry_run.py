@@ -1,4 +1,4 @@
-"""`correct … --dry-run`: it tells the difference of two ratings, and sends nothing."""
+"""`correct … --dry-run` shows the difference between two ratings and sends nothing."""
 
 import json
 import random

@@ -79,7 +79,7 @@ def test_duplicate_of_a_duplicate(verdicts: RecordValidator) -> None:
     assert verdict(verdicts, 8, named("r")) == "duplicate-round"
 
 
-def test_whoever_reads_the_window_first_judges_alike() -> None:
+def test_a_successor_that_reads_the_window_first_has_the_same_verdicts() -> None:
     """A successor who starts W offsets before c comes to the same verdicts from c on."""
     rng = random.Random(3)
     log = [

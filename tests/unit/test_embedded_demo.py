@@ -39,7 +39,7 @@ def honest(season: demo.DemoSeason) -> dict[str, tuple[float, float, int]]:
 
 
 def test_ratings_become_those_of_a_season_without_the_cheater(season: demo.DemoSeason) -> None:
-    """They are so told by the rating changes, and the verification finds them in the store."""
+    """The rating changes publish these ratings, and the verification finds them in the store."""
     moves = season.remove(CHEATER)
     published = {who: (each.mu, each.sigma, each.rounds) for who, each in season.newest.items()}
     assert published.pop(CHEATER)[2] == 0

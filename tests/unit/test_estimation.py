@@ -29,7 +29,8 @@ _OF_PRIORS = ("mu", "sigma", "time", "season")
 
 
 def test_headers_come_in_the_order_of_the_players() -> None:
-    """Whatever order their shards come in; one that cannot be read is told, and only that one."""
+    """The order of the shards does not matter. A shard that cannot be read is reported, and only
+    that shard."""
     pending = pending_of([4, 4, 4])
     beliefs = newcomers(12, 0, 1500.0, 350.0, coded=True)
     beliefs.header["rounds"] = np.arange(12)
@@ -53,7 +54,7 @@ def test_headers_come_in_the_order_of_the_players() -> None:
 
 @given(SIZES, st.data())
 def test_priors_are_those_before_the_round(sizes: list[int], data: st.DataObject) -> None:
-    """And rounds scattered, or not yet to be read, are told apart by any one player."""
+    """Any one player shows that a round was sent already, or that it cannot be read yet."""
     pending = pending_of(sizes)
     players = sum(sizes)
     offset = pending.for_each_player(pending.offsets).tolist()

@@ -147,7 +147,7 @@ def test_rounds_deleted_unread_are_reported(hand: ByHand, observer: Recorder) ->
 
 
 def test_trouble_forgets_everything(hand: ByHand, observer: Recorder) -> None:
-    """A new producer, then c and the floors anew; the round is read again."""
+    """It opens a new producer and reads c and the floors again. The round is read again, too."""
     owning(hand, 0)
     read(hand, a_round(0, "a", "b"))
     hand.fail(ReadPriors, StoreTrouble("gone"))
@@ -235,7 +235,7 @@ def test_next_round_waits_for_the_part(hand: ByHand) -> None:
     }  # fmt: skip
 
 
-def test_round_found_sent_is_awaited_not_sent_again(hand: ByHand, observer: Recorder) -> None:
+def test_round_found_sent_is_pending_not_sent_again(hand: ByHand, observer: Recorder) -> None:
     """Any last offset beyond it; its players' next rounds wait for all that the log holds."""
     owning(hand, 0)
     read(hand, a_round(3, ZERO[0], ONE[0]), a_round(4, ZERO[0], ZERO[1]))
@@ -293,8 +293,8 @@ def test_belief_of_another_version_holds_up_its_shard_only(
     hand.expect(Scatter)
 
 
-def test_round_that_teaches_nothing_is_done_at_once(hand: ByHand) -> None:
-    """Nobody finished: no belief is asked for."""
+def test_uninformative_round_is_done_at_once(hand: ByHand) -> None:
+    """Nobody finished, so no belief is read."""
     owning(hand, 0)
     value = as_json({"player": "a", "dnf": True}, {"player": "b", "dnf": True}, ladder="ladder-0")
     read(hand, Record(0, 0, value, received_s=4e9))
@@ -326,7 +326,7 @@ def test_reading_rests_behind_a_round_that_never_gets_ready(hand: ByHand) -> Non
 def test_reading_rests_while_large_rejections_wait(
     hand: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their bytes are held until they are committed."""
+    """Their bytes stay in memory until they are committed."""
     monkeypatch.setattr(module, "MOST_REJECTED_BYTES", 100)
     owning(hand, 0, ends=(5, 0))
     read(hand, a_round(0, ZERO[0], ZERO[1]), Record(0, 1, b"x" * 101))
@@ -377,7 +377,7 @@ def test_a_flooded_partition_rests(observer: Recorder) -> None:
 
 
 def test_a_flooded_partition_that_is_lost_rests_no_more(observer: Recorder) -> None:
-    """Whoever gains it counts anew, this worker too."""
+    """The worker that gains it starts to count again, even if it is the same worker."""
     hand = by_hand(observer, rejects_per_second=1.0)
     owning(hand, 0)
     read(hand, *(Record(0, offset, b"junk") for offset in range(99)))

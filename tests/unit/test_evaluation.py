@@ -1,4 +1,4 @@
-"""Evaluation: what is foretold, by what, and what counts."""
+"""Evaluation: what is predicted, from which beliefs, and which rounds count."""
 
 import math
 
@@ -51,8 +51,8 @@ def test_ladders_are_kept_apart() -> None:
     assert column(evaluate(found, CONFIG).scores, "kendall_tau") == [0.5, 0.0, 0.5]
 
 
-def test_rounds_that_teach_nothing_count_but_are_not_scored() -> None:
-    """So the first part is the same for every system."""
+def test_uninformative_rounds_count_but_are_not_scored() -> None:
+    """They count, so that the first part is the same for every system."""
     lines = (as_json(*ranked(places), round_id=str(places)) for places in ([0, 0], [1, 1], [1, 2]))
     outcome = evaluate(sessions(*lines)[0], EloMMR(weight_limit=0.2, sigma_limit=80.0,
                                                    skip_all_tied=True))  # fmt: skip
@@ -104,7 +104,7 @@ def test_winners_are_left_out_where_nobody_asks() -> None:
     assert whole.calibration(0.1) and pairs.calibration(0.1) == []
 
 
-def test_better_parameters_foretell_better() -> None:
+def test_better_parameters_predict_better() -> None:
     """A ladder that hardly moves calls every pair a coin toss; one that moves knows more."""
     stuck = EloMMR(weight_limit=1e-6, sigma_limit=1.0, initial_sigma=1.0)
     found = [averages(evaluate(SEASON, c).scored(0.2)) for c in (CONFIG, Topcoder(), stuck)]

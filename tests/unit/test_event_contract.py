@@ -58,7 +58,7 @@ BEYOND = [
 
 
 def has_unchecked_time(fields: dict[str, Any]) -> bool:
-    """A time in words: its format is told to readers, and checked by few libraries."""
+    """Whether the time is a text. The schema states its format, but few libraries check it."""
     time = fields.get("completed_at")
     return isinstance(time, str) and 0 < len(time) < MAX_TIME_LENGTH
 
@@ -145,7 +145,7 @@ def test_what_the_service_rates_is_valid(fields: dict[str, Any]) -> None:
     ],
 )
 def test_what_the_service_rejects_is_not(code: str, fields: dict[str, Any]) -> None:
-    """Every mistake that a schema can tell."""
+    """The schema refuses every mistake that a schema can find."""
     assert not payload("roundCompleted").is_valid(msgspec.to_builtins(event(**fields))), code
 
 
@@ -181,7 +181,7 @@ def rejection_code(kind: str, fields: dict[str, Any]) -> str:
 
 
 def test_each_kind_of_correction_is_a_message_of_the_topic() -> None:
-    """Beside the round, and told apart by one header."""
+    """They stand beside the round, and one header names the kind."""
     (channel,) = (c for c in DOCUMENT["channels"].values() if c["address"] == "round-completed")
     assert [*channel["messages"]] == ["roundCompleted", *map(of_kind, KINDS)]
     for kind in KINDS:

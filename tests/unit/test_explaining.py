@@ -22,7 +22,7 @@ ROUNDS = 60
 
 
 def season(rating: RatingConfig) -> tuple[Beliefs, list[IndexedChange]]:
-    """What is believed of `ann` after some rounds, as a record holds it, and what she was told."""
+    """The stored belief about `ann` after some rounds, and the changes published for her."""
     ladder = ladder_of(rating)
     rng, published = random.Random(1), []
     for number in range(ROUNDS):

@@ -107,7 +107,8 @@ def test_a_correction_is_shown_by_its_cause(served: Records) -> None:
 
 
 def test_watch_ends_when_nothing_comes(served: Records) -> None:
-    """Fewer than were asked for are a failure, told with their number; else it is the end."""
+    """Fewer lines than asked for are a failure, and an error gives their number. Without a number
+    `watch` just ends."""
     served += season(1)
     enough = run("watch", "--count", "2", "--wait", "5")
     assert (enough.exit_code, enough.stderr) == (0, "")
@@ -155,7 +156,7 @@ def test_a_long_silence_is_explained_once(capsys: pytest.CaptureFixture[str]) ->
     ],
 )
 def test_times_stand_in_a_column(time: str, column: str) -> None:
-    """In UTC; what is no time is told as it is."""
+    """Times are shown in UTC. A text that is no time is shown as it is."""
     assert follow.in_utc(time) == column
 
 
@@ -241,7 +242,9 @@ def test_rejected_corrections_say_what_they_were(served: Records) -> None:
     ]  # fmt: skip
     assert "refused: bad-merge: because of bad-merge (round-completed partition 3" in lines[0]
     assert lines[5].split()[2] == "-" and "\x1b" not in lines[5]
-    assert lines[6].split()[1:4] == ["ranked-eu", "r2", "bad-rank:"], "a round is told as ever"
+    assert lines[6].split()[1:4] == ["ranked-eu", "r2", "bad-rank:"], (
+        "a rejected round is shown, too"
+    )
     reported = [
         json.loads(line) for line in run("rejected", "--count", "7", "--json").stdout.splitlines()
     ]

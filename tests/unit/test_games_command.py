@@ -53,7 +53,8 @@ def read_results(out: Path) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("no_peers")
 def test_games_are_written_as_markdown_and_json(data: Path, tmp_path: Path) -> None:
-    """Each file as it is, and cut where it has no teams; without peers, which one line tells."""
+    """Each file is played as it is, and cut where it has no teams. One line names the missing
+    peers."""
     out = tmp_path / "out"
     done = run(str(data), "--out", str(out), *QUICK, "--cut", "3,2", "--teams", "1",
                "--system", "glicko", "--system", "elo-mmr")  # fmt: skip

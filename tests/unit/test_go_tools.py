@@ -44,7 +44,7 @@ def only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     ],
 )
 def test_gos_version_is_read(answer: str, version: tuple[int, int], only: Path) -> None:
-    """Or told apart from none."""
+    """An answer without a version gives (0, 0)."""
     assert go_version(a_go(only, answer)) == version
 
 

@@ -47,7 +47,7 @@ def test_a_belief_in_words() -> None:
 
 
 def test_a_corrected_belief_in_words() -> None:
-    """What changed it last was no round; a small change is not told yet."""
+    """A correction changed it last. A small change is not published yet."""
     header = np.zeros(1, HEADER)[0]
     header["rounds"], header["last"], header["untold"] = 11, 345, 1
     header["time"] = 1_795_205_705
@@ -56,35 +56,35 @@ def test_a_corrected_belief_in_words() -> None:
     none = np.zeros((0, 3))
     assert list(belief_lines(header, none, "round-voided")) == [
         "believed: 1612.4 give or take 91.2, after 11 rounds",
-        "changed last by round-voided, at offset 345 of its partition; told before it: 1612.3 give "
-        "or take 91.3",
-        "this change was too small to be told at once: the next event tells it",
+        "changed last by round-voided, at offset 345 of its partition; last published before it: "
+        "1612.3 give or take 91.3",
+        "this change was too small for an event of its own: the next event includes it",
         "the last round was completed at 2026-11-20T20:15:05Z",
     ]
     header["rounds"] = 0
     assert len(list(belief_lines(header, none, "round-voided"))) == 3
 
 
-def noted(offset: int, at: int, correction: Correction) -> RecordedCorrection:
-    """What is noted of a correction that was worked in at an offset; -1: it waits."""
+def recorded(offset: int, at: int, correction: Correction) -> RecordedCorrection:
+    """The record of a correction that was applied at an offset. -1: it is deferred."""
     return RecordedCorrection(offset, name_of(correction), msgspec.Raw(to_json(correction)), at)
 
 
 EDITS = LadderEdits(
     [
-        noted(3, -1, RoundVoided(ladder="chess", round_id="r1", batched=True)),
-        noted(3, 9, RoundVoided(ladder="chess", round_id="r1", batched=True)),
-        noted(9, 9, CorrectionsApplied(ladder="chess")),
-        noted(12, 12, SeasonStarted(ladder="chess", season=2, keep=0.5, sigma=200.0)),
-        noted(13, -1, PlayerRemoved(ladder="chess", player="eve", reason="bot", batched=True)),
+        recorded(3, -1, RoundVoided(ladder="chess", round_id="r1", batched=True)),
+        recorded(3, 9, RoundVoided(ladder="chess", round_id="r1", batched=True)),
+        recorded(9, 9, CorrectionsApplied(ladder="chess")),
+        recorded(12, 12, SeasonStarted(ladder="chess", season=2, keep=0.5, sigma=200.0)),
+        recorded(13, -1, PlayerRemoved(ladder="chess", player="eve", reason="bot", batched=True)),
     ]
 )
 
 
 def test_the_corrections_of_a_ladder() -> None:
-    """Those that were worked in, in order, and those that wait."""
+    """Applied corrections are shown in order, and so are the deferred ones."""
     assert list(inspect.corrections_of("chess", EDITS)) == [
-        "chess: corrections that were worked in: 3",
+        "chess: corrections applied: 3",
         "           3 round-voided round_id r1, by that at 9",
         "           9 corrections-applied",
         "          12 season-started season 2 keep 0.5 sigma 200.0",
@@ -92,7 +92,7 @@ def test_the_corrections_of_a_ladder() -> None:
         "          13 player-removed player eve (bot)",
     ]
     assert list(inspect.corrections_of("go", LadderEdits())) == [
-        "go: corrections that were worked in: none",
+        "go: corrections applied: none",
         "corrections that wait for corrections-applied: none",
     ]
 
@@ -104,7 +104,7 @@ def test_what_changed_a_belief_last(last: int, cause: str) -> None:
 
 
 def test_the_season_of_a_belief() -> None:
-    """What is still to be drawn is told, and as what it is seen."""
+    """The lines name the seasons that are still to be drawn, and the mu and sigma after them."""
     header = np.zeros(1, HEADER)[0]
     header["version"], header["rounds"] = 1, 5
     header["mu"], header["sigma"] = 1700.0, 90.0

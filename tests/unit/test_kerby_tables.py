@@ -66,9 +66,9 @@ def test_the_command_makes_the_tables(report: dict[str, list[str]]) -> None:
         reader = Reader(any_ladder(method.config))
         read = [reader.read(msgspec.json.encode(each)) for each in rounds()]
         due = [kendall_tau(method.config, part) for part in (read[:FIRST], read[FIRST:])]
-        noted, _, *found = report[name]
+        note_season_1, _, *found = report[name]
         assert [float(each) for each in found] == pytest.approx(due, abs=1 / 300), name
-        assert noted == ("–" if method.season_1 is None else f"{method.season_1:.4f}")
+        assert note_season_1 == ("–" if method.season_1 is None else f"{method.season_1:.4f}")
 
 
 def test_the_whole_file_is_a_season_unless_one_is_given() -> None:
@@ -109,14 +109,14 @@ def test_the_search_begins_without_adaptations(system: str) -> None:
 
 def test_the_notes_best_is_among_what_is_searched() -> None:
     """Plackett-Luce with anchor, rates and floor: in points of chess, 1500 for the note's 0, it
-    foretells the same."""
-    noted: Any = METHODS["plackett-luce, anchor, rates, floor"].config
-    assert isinstance(noted, PlackettLuce)
-    rates = [rate for _, rate in noted.rates]
-    assert noted.anchor is not None
+    predicts the same."""
+    note_config: Any = METHODS["plackett-luce, anchor, rates, floor"].config
+    assert isinstance(note_config, PlackettLuce)
+    rates = [rate for _, rate in note_config.rates]
+    assert note_config.anchor is not None
     values = {
-        "learning_rate": rates[0] * UNIT, "initial_mu": 1500.0 + noted.initial_mu * UNIT,
-        "anchor": 1500.0 + noted.anchor * UNIT, "floor": 1500.0,
+        "learning_rate": rates[0] * UNIT, "initial_mu": 1500.0 + note_config.initial_mu * UNIT,
+        "anchor": 1500.0 + note_config.anchor * UNIT, "floor": 1500.0,
         "rate_above": rates[1] / rates[0], "rate_far_above": rates[2] / rates[0],
     }  # fmt: skip
     for each in KERBYS:
@@ -126,7 +126,7 @@ def test_the_notes_best_is_among_what_is_searched() -> None:
     rounds = list(season(Kind(20, COUNT, 6), 4))
     taus = [
         averages(evaluate(rounds, each).scores)["kendall_tau"]
-        for each in (noted, found, structs.replace(found, anchor=None, floor=None))
+        for each in (note_config, found, structs.replace(found, anchor=None, floor=None))
     ]
     assert taus[0] == pytest.approx(taus[1], abs=2e-3) and taus[0] != pytest.approx(
         taus[2], abs=2e-3
@@ -156,7 +156,7 @@ def test_tune_finds_an_anchor(tmp_path: Path) -> None:
 
 
 def test_the_laboratory_knows_who_is_fixed(tmp_path: Path) -> None:
-    """`evaluate` foretells as the service rates: a bot's rating stays; others' move against it."""
+    """`evaluate` predicts as the service rates: a bot's rating stays; others' move against it."""
     config = Elo(learning_rate=40.0, scale=174.0, fixed=("bot",))
     standings = [ranked([1, 2], ["ann", "bot"]), ranked([1, 2], ["bob", "ann"])] * 4
     events = [event(*each, round_id=f"r{i}") for i, each in enumerate(standings)]

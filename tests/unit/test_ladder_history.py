@@ -32,22 +32,22 @@ class Log:
         self.notes: list[bytes] = []
         self.end = 0
         """Of the rounds."""
-        self.meanwhile: Iterator[object] = iter(())
-        """Between any two steps of an announcer; it dies where that raises."""
+        self.between_steps: Iterator[object] = iter(())
+        """Advanced between any two steps of an announcer, which dies where this raises."""
 
     def read(self) -> LadderLog:
-        next(self.meanwhile, None)
+        next(self.between_steps, None)
         ladder_log = LadderLog()
         for each in self.notes:
             ladder_log.read(each)
         return ladder_log
 
     def write(self, messages: Sequence[bytes]) -> None:
-        next(self.meanwhile, None)
+        next(self.between_steps, None)
         self.notes += messages
 
     def end_of(self, _: str) -> int:
-        next(self.meanwhile, None)
+        next(self.between_steps, None)
         return self.end
 
     def start(self, own: History) -> None:
@@ -91,10 +91,10 @@ def test_no_round_is_rated_both_ways(end: int, dies_after: int | None) -> None:
                     assert rated.setdefault(offset, by_new) == by_new
             yield
 
-    log.meanwhile = rounds_come()
+    log.between_steps = rounds_come()
     with contextlib.suppress(Died, LadderContradiction):
         log.start(NEW)
-    log.meanwhile = iter(())
+    log.between_steps = iter(())
     for own in (NEW, OLD):
         try:
             log.start(own)
@@ -132,7 +132,8 @@ def test_the_first_decision_counts() -> None:
 
 
 def test_a_rebuild_begins_again() -> None:
-    """Whatever was noted or proposed of the ladders that it rated; others stay."""
+    """A rebuild replaces all histories of the ladders that it rated, recorded or proposed. Those of
+    other ladders stay."""
     log = log_of(0)
     log.write(encode_histories("noted", {"b": OLD}) + encode_histories("proposed", {"a": NEW}))
     log.write(encode_histories("restated", {"a": ("0:q",)}))

@@ -28,8 +28,8 @@ NOT_SET = (
 )
 
 
-def noted(ladders: Ladders, *names: str) -> LadderLog:
-    """What workers with this file noted of the ladders that they rated."""
+def recorded(ladders: Ladders, *names: str) -> LadderLog:
+    """The histories that workers with this file recorded of the ladders that they rated."""
     found = LadderLog()
     for message in encode_histories("noted", {name: ladders.history(name) for name in names}):
         found.read(message)
@@ -39,20 +39,22 @@ def noted(ladders: Ladders, *names: str) -> LadderLog:
 def test_the_workers_file_agrees() -> None:
     """So do the defaults on ladders that the workers rate by them, and a file with a change to
     come."""
-    log = noted(FILE, "blitz", "chess")
+    log = recorded(FILE, "blitz", "chess")
     assert disagreement(Settings(ladders="l.toml"), FILE, log) == ""
-    assert disagreement(Settings(), ANY_LADDER, noted(FILE, "chess")) == ""
+    assert disagreement(Settings(), ANY_LADDER, recorded(FILE, "chess")) == ""
     assert disagreement(Settings(), ANY_LADDER, log, only="chess") == ""
     coming = Ladder(rating=OURS.rating, changes=(Change(from_offset=9, rating=NEWER),))
-    assert disagreement(Settings(), Ladders(ladders={"blitz": coming}), noted(FILE, "blitz")) == ""
+    assert (
+        disagreement(Settings(), Ladders(ladders={"blitz": coming}), recorded(FILE, "blitz")) == ""
+    )
 
 
 def test_another_file_does_not() -> None:
-    """It is told by its name, with where it differs, and of how many ladders."""
-    assert disagreement(Settings(), ANY_LADDER, noted(FILE, "chess", "blitz")) == NOT_SET
+    """The text names the file, the first offset that differs, and the number of ladders."""
+    assert disagreement(Settings(), ANY_LADDER, recorded(FILE, "chess", "blitz")) == NOT_SET
     changed = Ladder(rating=OURS.rating, changes=(Change(from_offset=9, rating=NEWER),))
     newer = Ladders(ladders={"blitz": changed})
-    why = disagreement(Settings(ladders="old.toml"), FILE, noted(newer, "blitz"))
+    why = disagreement(Settings(ladders="old.toml"), FILE, recorded(newer, "blitz"))
     assert "the ladders file old.toml and the notes on Kafka differ from offset 9 on" in why
     gone = Ladders(ladders={"other": OURS})
     for count, expected in (
@@ -60,7 +62,7 @@ def test_another_file_does_not() -> None:
         (2, "'blitz' (and 1 other):"),
         (3, "(and 2 others):"),
     ):
-        log = noted(FILE, *("blitz", "chess", "go")[:count])
+        log = recorded(FILE, *("blitz", "chess", "go")[:count])
         assert expected in disagreement(Settings(ladders="l.toml"), gone, log)
 
 
@@ -83,7 +85,7 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     record = SimpleNamespace(records=[b""])
     store = SimpleNamespace(layout=layout, prepare=lambda: None, read=lambda _: {0: record})
-    log = SimpleNamespace(read=lambda: noted(FILE, "blitz"), close=lambda: None)
+    log = SimpleNamespace(read=lambda: recorded(FILE, "blitz"), close=lambda: None)
     for module in (verify, inspect, rebuild):
         monkeypatch.setattr(module, "Admin", lambda _: admin)
         monkeypatch.setattr(module, "RedisStore", lambda _: store)
@@ -111,7 +113,7 @@ def test_a_command_without_the_file_refuses(servers: None, words: list[str], exp
 
 
 def test_inspect_warns_and_shows_no_rating(servers: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The belief itself is told: it depends on no file."""
+    """The belief itself is shown, because it depends on no file."""
     header = {"mu": 1500.0, "sigma": 80.0, "rounds": 1, "last": 0}
     beliefs = SimpleNamespace(header=[header])
     monkeypatch.setattr(belief_record, "decode", lambda *_: beliefs)

@@ -5,7 +5,7 @@ from stream_rater.runtime.latency import MOST_FOLLOWED, LatencyTracker
 
 
 class Rig:
-    """Waits by a clock that stands still until it is set, and what they tell."""
+    """A tracker with a clock that stands still until it is set, and the values it reports."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -34,7 +34,8 @@ def test_from_arrival_until_finished() -> None:
 
 
 def test_what_is_finished_already_is_not_followed() -> None:
-    """Rounds read again for their ids were rated long ago; an unknown arrival tells nothing."""
+    """Rounds that are read again for their ids were rated long ago. A record without an arrival
+    time is not followed either."""
     rig = Rig()
     rig.poll((0, 7, 10.0), finished=8)
     rig.poll((0, 9, -0.001))

@@ -1,5 +1,5 @@
-"""Beliefs as Redis holds them now: by the parameters of the next round, and none that are older
-than what was told."""
+"""Beliefs as they are in Redis now, with the parameters of the next round. A belief that is older
+than the last published one is refused."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -51,14 +51,14 @@ class Place:
             topics=topics, partitions_of=lambda topic: [counts[topic]],
             ends=lambda topic, count: self.ends if (topic, count) == ("rounds", 3) else None,
         )  # fmt: skip
-        noted = SimpleNamespace(ladders=("l",), corrections={})
-        notes = SimpleNamespace(read=lambda: noted, close=lambda: None)
+        ladder_log = SimpleNamespace(ladders=("l",), corrections={})
+        events = SimpleNamespace(read=lambda: ladder_log, close=lambda: None)
         store = SimpleNamespace(
             layout=SimpleNamespace(check_stored=lambda _: None), read=self._read
         )
         monkeypatch.setattr(live_beliefs, "Admin", lambda _: admin)
         monkeypatch.setattr(live_beliefs, "RedisStore", lambda _: store)
-        monkeypatch.setattr(live_beliefs, "LadderEvents", lambda *_: notes)
+        monkeypatch.setattr(live_beliefs, "LadderEvents", lambda *_: events)
         monkeypatch.setattr(live_beliefs, "disagreement", lambda *_, **__: "")
         self.live = LiveBeliefs(Settings(), ladders, lambda: self.now_s)
 
@@ -102,8 +102,9 @@ def test_a_ladder_that_is_not_rated_yet(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_a_belief_that_is_older_than_what_was_published(place: Place) -> None:
-    """It was lost, or Redis went back: nobody is taken for a newcomer, or for who they were. One
-    that is newer, or of somebody of whom nothing was told, is taken as it is."""
+    """A belief was lost, or Redis went back: it is refused, because the player would count as a
+    newcomer or have an old rating. A newer belief is used as it is, and so is the belief of a
+    player without published changes."""
     place.beliefs["ann"] = a_record(10)
     for published in ({}, {"ann": 9}, {"ann": 10}):
         found = place.live.of("l", ["ann", "eve"], published=published).pool
@@ -117,7 +118,7 @@ def test_a_belief_that_is_older_than_what_was_published(place: Place) -> None:
 
 
 def test_a_shard_whose_rebuild_is_unfinished(place: Place) -> None:
-    """Nothing is told of its players; of the others it is."""
+    """Beliefs about its players are refused. Beliefs about players of other shards are shown."""
     shard = int(shards_of(["ann"], SHARDS)[0])
     place.applied[shard] = UNFINISHED
     with pytest.raises(StaleBeliefs, match="rebuild"):
