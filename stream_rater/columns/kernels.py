@@ -63,11 +63,11 @@ LEVELS = (
     ("x86-64-v3", ("avx2", "fma")),
     ("x86-64", ()),
 )
-"""Instruction levels of this architecture with what tells them apart, the widest first."""
+"""Instruction levels of this architecture, the widest first, each with the features it needs."""
 
 WIDEST = LEVELS[0][0]
 WHOLE_WIDTH = "-prefer-256-bit"
-"""The one at which LLVM has to be told to use whole registers, not halves of them."""
+"""The option by which LLVM uses whole registers at the widest level, not halves of them."""
 
 
 def _instruction_level() -> str | None:

@@ -1,9 +1,8 @@
 """A hash map from players to numbers, asked for thousands of players in one call.
 
 The key of a player is a fingerprint: the shard, and as many bits of a hash of ladder and id as fit
-beside it into 64 bits. Two players of a shard may have the same fingerprint. So the map may hold
-only what does no harm if it is held of the other, too: that a player must wait is, at worst, a
-needless wait.
+beside it into 64 bits. Two players of a shard may have the same fingerprint. So the map may store
+only what does no harm if it is read for the other player, too: at worst, a player waits needlessly.
 """
 
 from collections.abc import Sequence
@@ -176,7 +175,7 @@ class PlayerMap:
         return _find(self._table, self._stored, players)
 
     def forget(self, players: Fingerprints, numbers: Ints) -> None:
-        """Forget the players of whom this very number is noted."""
+        """Forget the players whose stored number is this one."""
         self._size -= _forget(self._table, self._stored, players, numbers)
 
     def _grow(self) -> None:

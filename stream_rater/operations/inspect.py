@@ -68,7 +68,7 @@ def _ladder(settings: Settings, ladder: str) -> Iterator[str]:
 def corrections_of(ladder: str, edits: LadderEdits) -> Iterator[str]:
     """Yield a line for each applied correction of the ladder, in order, and for each deferred
     one."""
-    yield f"{shown(ladder)}: corrections that were worked in: {len(edits.recorded) or 'none'}"
+    yield f"{shown(ladder)}: corrections applied: {len(edits.recorded) or 'none'}"
     for recorded in edits.recorded:
         together = f", by that at {recorded.at}" if recorded.at != recorded.offset else ""
         yield f"  {recorded.offset:>10} {_correction_text(recorded)}{together}"
@@ -175,9 +175,9 @@ def belief_lines(header: Any, factors: Floats, cause: str = "") -> Iterator[str]
     before = _spread(header["previous_mu"], header["previous_sigma"])
     time, last = _time_text(int(header["time"])), f"at offset {header['last']} of its partition"
     if cause:
-        yield f"changed last by {cause}, {last}; told before it: {before}"
+        yield f"changed last by {cause}, {last}; last published before it: {before}"
         if header["untold"]:
-            yield "this change was too small to be told at once: the next event tells it"
+            yield "this change was too small for an event of its own: the next event includes it"
         if header["rounds"]:
             yield f"the last round was completed at {time}"
     else:
