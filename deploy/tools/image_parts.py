@@ -5,7 +5,7 @@ builds; it needs nothing but Python.
     python image_parts.py root PREFIX ROOT  make a root with Python and what it needs of the system
 
 That root has no shell, no package manager and no program but Python. The packages that its files
-came from are noted where scanners look for them when there is no package manager.
+came from are recorded where scanners look for them when there is no package manager.
 """
 
 import os
@@ -29,8 +29,8 @@ OF_NO_USE = {
     "idlelib", "lib2to3", "pydoc_data", "tkinter", "turtledemo", "LICENSE.txt",
 }  # fmt: skip
 UNLINKED = ("_dbm", "_gdbm", "_sqlite3", "_tkinter", "nis")
-"""Of the standard library's folder: what builds, tests, draws and keeps files that nobody opens
-here. Bytecode is made anew."""
+"""What the root lacks of the standard library: what builds, tests and draws, what stores files that
+nobody opens here, and bytecode, which Python makes again."""
 
 OF_THE_SYSTEM = (
     "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/usr/lib/ssl/certs", "/usr/lib/ssl/cert.pem",

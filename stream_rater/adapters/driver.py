@@ -161,13 +161,13 @@ class Driver:
     def apply(
         self, applications: Mapping[int, Application], events: Collection[Event]
     ) -> Mapping[int, bool]:
-        def meanwhile() -> None:
+        def on_sent() -> None:
             if events:
                 began_s = time.perf_counter()
                 self._begin(events)
                 self._open = OpenTransaction(events, time.perf_counter() - began_s)
 
-        applied = self._store.apply(applications, meanwhile)
+        applied = self._store.apply(applications, on_sent)
         if time.monotonic() >= self._sample_due_s:
             self._sample(applications)
         return applied

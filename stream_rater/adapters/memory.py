@@ -274,7 +274,7 @@ class MemoryDriver:
         if self._generation == self.group.generation:
             return Polled(self.now_s)
         owned = self.group.owned_by(self)
-        # After more than one new generation, other members may have owned these meanwhile.
+        # If this member missed a generation, others may have owned its partitions in between.
         missed_generation = self.group.generation > self._generation + 1
         lost = self._owned if missed_generation else self._owned - owned
         gained = owned if missed_generation else owned - self._owned

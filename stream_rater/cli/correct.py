@@ -37,7 +37,7 @@ def correct() -> None:
     """Correct a ladder: rounds, players, seasons. Ratings become what they would be had the log
     been right from the start.
 
-    --dry-run first: it tells who would move by how much, and sends nothing.
+    Use --dry-run first: it shows how far each player would move, and sends nothing.
     """
 
 
@@ -76,7 +76,7 @@ def _sending(build: Build) -> Callable[..., None]:
         click.option("--file", type=INPUT,
                      help="With --dry-run: the rounds of this file, not those on Kafka."),
         click.option("--dry-run", is_flag=True,
-                     help="Send nothing: tell who would move by how much."),
+                     help="Send nothing: show how far each player would move."),
         click.option("--reason", default="", help="For people: it is stored in the log."),
     ):  # fmt: skip
         run = option(run)
@@ -84,7 +84,7 @@ def _sending(build: Build) -> Callable[..., None]:
 
 
 BATCHED = click.option(
-    "--batched", is_flag=True, help="It waits, and is worked in at the next `correct apply`."
+    "--batched", is_flag=True, help="Defer it: the next `correct apply` applies it."
 )
 
 
@@ -125,7 +125,7 @@ def remove(
     ladder: str, players: tuple[str, ...], listed_in: Path | None, since: str | None,
     until: str | None, reason: str, *, batched: bool,
 ) -> Sequence[Any]:  # fmt: skip
-    """Take players out of their rounds: a ban with refunds. Several are worked in together."""
+    """Take players out of their rounds: a ban with refunds. Several are applied together."""
     from stream_rater.operations.corrections import applied, players_in_file, removed
 
     named = [(player, "") for player in dict.fromkeys(players)]
@@ -173,7 +173,7 @@ def season(ladder: str, number: int, keep: float, sigma: float, reason: str) -> 
 @click.argument("ladder")
 @_sending
 def apply(ladder: str, reason: str) -> Sequence[Any]:
-    """Work in the corrections that wait, all together."""
+    """Apply the deferred corrections, all together."""
     from stream_rater.operations.corrections import applied
 
     return [applied(ladder, reason)]

@@ -73,7 +73,7 @@ def short_run() -> Iterator[None]:
 def evaluate(
     files: tuple[Path, ...], configs: tuple[Path, ...], train: float, form: str, **options: Any
 ) -> None:
-    """How well ratings foretell the rounds of JSON-lines files.
+    """How well ratings predict the rounds of JSON-lines files.
 
     Several configurations are compared with the first one. They may also stand one after the other
     behind a single --config.

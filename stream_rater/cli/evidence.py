@@ -55,7 +55,8 @@ def _sizes(_: click.Context, param: click.Parameter, value: str | None) -> tuple
 )
 @click.option(
     "--season", type=COUNT, metavar="N",
-    help="Kerby: the first N rounds of each file are a season; the later ones begin anew.",
+    help="Kerby: the first N rounds of each file are one season, the later rounds another. Each "
+         "season starts without ratings.",
 )  # fmt: skip
 @click.option("--quick", is_flag=True, help="A little of everything, in a minute.")
 @click.option(

@@ -26,7 +26,7 @@ def rebuild(replace: bool, settings_path: Path | None) -> None:
 @one_line_errors
 def checkpoint(ladders: tuple[str, ...], settings_path: Path | None) -> None:
     """Make checkpoints of ladders (all, if none is named): a correction of a later round is then
-    worked in sooner. Workers may run meanwhile."""
+    applied sooner. Workers may run at the same time."""
     from stream_rater.operations.checkpoint import checkpoint as make_checkpoints
 
     make_checkpoints(settings_of(settings_path), ladders)
@@ -37,7 +37,7 @@ def checkpoint(ladders: tuple[str, ...], settings_path: Path | None) -> None:
 @click.option("--to", "prefix", required=True, help="Prefix of the new topics.")
 @click.option("--pseudonym", help="The name in place of the id; a random one otherwise.")
 @click.option("--delete-old", is_flag=True, help="Delete the old topics once all is done.")
-@click.option("--dry-run", is_flag=True, help="Copy nothing: tell what names the player.")
+@click.option("--dry-run", is_flag=True, help="Copy nothing: show which records name the player.")
 @SETTINGS
 @one_line_errors
 def erase(
@@ -45,8 +45,8 @@ def erase(
 ) -> None:
     """Put a pseudonym in the place of a player's id, on all ladders, while no worker runs.
 
-    Kafka's log cannot be changed, so it is written anew, to topics of another prefix. All ratings
-    stay as they are.
+    Kafka's log cannot be changed, so it is copied to topics of another prefix. All ratings stay as
+    they are.
     """
     from stream_rater.operations.erase import erase as erase_player
 
@@ -66,13 +66,13 @@ def verify(wait_s: float, settings_path: Path | None) -> None:
 
 
 @click.command()
-@click.option("--ladder", help="With --player: whose belief to tell.")
+@click.option("--ladder", help="With --player: the ladder of the belief.")
 @click.option("--player", help="Without one: how topics are kept, how far, who has them.")
 @SETTINGS
 @one_line_errors
 def inspect(ladder: str | None, player: str | None, settings_path: Path | None) -> None:
-    """Tell what is believed of a player, their last rounds, where it lives; or of a ladder's
-    corrections; or of all topics."""
+    """Show a player's belief, their last rounds, and where the belief is stored; or a ladder's
+    corrections; or all topics."""
     if ladder is None and player is not None:
         raise BadConfiguration("give --ladder with --player")
     from stream_rater.operations.inspect import inspect as describe

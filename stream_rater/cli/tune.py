@@ -58,7 +58,7 @@ def tune(
     settings_path: Path | None, train: float | None, measure: str | None, *, from_topic: bool,
     **options: Any,
 ) -> None:  # fmt: skip
-    """Search the hyperparameters that foretell the first part of a file's rounds best; or those of
+    """Search the hyperparameters that predict the first part of a file's rounds best; or those of
     a ladder on Kafka, with the gain over its present ones.
 
     Nothing on Kafka changes. A file's configuration is printed as JSON, a ladder's as what to add

@@ -1,4 +1,4 @@
-"""Tells that kernels are compiled, and how far: else a first command would be silent for minutes.
+"""Shows the progress of compiling kernels: else a first command would be silent for minutes.
 
 A terminal has one line that is written over; other outputs get a line now and then. Both are
 silent while nothing takes long, as nothing does once the kernels are in the cache.
@@ -12,7 +12,7 @@ from typing import TextIO
 from stream_rater.columns.compiling import Watcher, watchers
 
 SILENT_S, SILENT_ELSEWHERE_S = 0.5, 2.0
-"""So long is nothing told on a terminal, or elsewhere."""
+"""Nothing is shown for this time: on a terminal, and elsewhere."""
 EVERY_S, EVERY_ELSEWHERE_S = 0.1, 10.0
 
 ERASE = "\r\x1b[2K"
@@ -21,20 +21,21 @@ Clock = Callable[[], float]
 
 
 def on_stderr(stream: TextIO | None = None, clock: Clock = time.monotonic) -> None:
-    """Tell on standard error from now on; once for a process, which is no notebook's any more."""
+    """Show progress on standard error from now on; once for a process. It is no longer shown as in
+    a notebook."""
     watchers[:] = [each for each in watchers if not isinstance(each, NotebookProgress)]
     if not any(isinstance(each, CompileProgress) for each in watchers):
         watchers.append(CompileProgress(stream or sys.__stderr__, clock))
 
 
 def in_notebook() -> None:
-    """Tell on whatever is standard error then, from now on; once for a process."""
+    """Show progress from now on, on what is standard error at the time; once for a process."""
     if not any(isinstance(each, CompileProgress) for each in watchers):
         watchers.append(NotebookProgress())
 
 
 def in_log(info: Callable[..., object]) -> None:
-    """Tell in a log from now on."""
+    """Report progress in a log from now on."""
     watchers.append(CompileLog(info))
 
 
@@ -78,7 +79,7 @@ class CompileProgress(Watcher):
 
 
 class NotebookProgress(CompileProgress):
-    """On `sys.stderr` as it is when something is told: a notebook shows it below the cell."""
+    """Writes to what `sys.stderr` is at the time: a notebook shows it below the cell."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         super().__init__(None, clock)

@@ -1,8 +1,8 @@
-"""Who compiles a kernel, and who is told: one process compiles it, the others wait and load it.
+"""Compiles kernels and reports it: one process compiles a kernel, the others wait and load it.
 
 A kernel that is in no cache takes a second or so to compile, and all of them take minutes. Several
 processes that start together would each compile all of them. So a process that finds a kernel in no
-cache locks it first. Then it looks into the cache once more: if another process held the lock, the
+cache locks it first. Then it looks into the cache once more: if another process had the lock, the
 kernel is there. The lock is a byte of one file in the cache's folder, which the system releases
 when the process ends, however it ends.
 
@@ -20,7 +20,7 @@ LOCK_FILE = "compiling.lock"
 
 
 class Watcher:
-    """Is told what is compiled; does nothing by itself."""
+    """Receives reports of what is compiled. This base class ignores them."""
 
     def compiling(self, kernel: str, number: int, most: int) -> None:
         """A kernel is compiled from now on: the `number`th of at most `most`."""
@@ -33,7 +33,7 @@ class Watcher:
 
 
 watchers: list[Watcher] = []
-"""All that are told."""
+"""All watchers that receive reports."""
 
 
 class SharedCache:

@@ -1,9 +1,9 @@
 """Two instructions that numba does not offer: `prefetch` and `fma`.
 
-`prefetch` tells the processor that a row of an array will be read soon. Beliefs lie far apart in
-memory, and a cache miss takes as long as hundreds of operations. The hint changes no bit of any
-result. With 280,000 players both stages take 0.50 us an update with it and 0.54 without (minima of
-alternating runs).
+`prefetch` is a hint to the processor that a row of an array will be read soon. Beliefs lie far
+apart in memory, and a cache miss takes as long as hundreds of operations. The hint changes no bit
+of any result. With 280,000 players both stages take 0.50 us an update with it and 0.54 without
+(minima of alternating runs).
 
 `fma(a, b, c)` is a b + c, rounded once. IEEE 754 defines its bits, so they are equal on every
 machine. It is one instruction if the processor has it (x86-64-v3, ARM), and otherwise a function of

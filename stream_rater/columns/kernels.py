@@ -30,7 +30,7 @@ from stream_rater.columns.compiling import SharedCache
 
 KERNEL_VERSION = 12
 """Raised by any change that can alter a bit of a rating. Parts carry it; workers leave alone those
-of newer kernels, and of older ones than `pipeline.parts.OLDEST_KERNEL`."""
+of newer kernels, and of older ones than `pipeline.parts.schema.OLDEST_KERNEL`."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,11 +63,11 @@ LEVELS = (
     ("x86-64-v3", ("avx2", "fma")),
     ("x86-64", ()),
 )
-"""Instruction levels of this architecture with what tells them apart, the widest first."""
+"""Instruction levels of this architecture, the widest first, each with the features it needs."""
 
 WIDEST = LEVELS[0][0]
 WHOLE_WIDTH = "-prefer-256-bit"
-"""The one at which LLVM has to be told to use whole registers, not halves of them."""
+"""The option by which LLVM uses whole registers at the widest level, not halves of them."""
 
 
 def _instruction_level() -> str | None:

@@ -1,9 +1,8 @@
 """A hash map from players to numbers, asked for thousands of players in one call.
 
 The key of a player is a fingerprint: the shard, and as many bits of a hash of ladder and id as fit
-beside it into 64 bits. Two players of a shard may have the same fingerprint. So the map may hold
-only what does no harm if it is held of the other, too: that a player must wait is, at worst, a
-needless wait.
+beside it into 64 bits. Two players of a shard may have the same fingerprint. So the map may store
+only what does no harm if it is read for the other player, too: at worst, a player waits needlessly.
 """
 
 from collections.abc import Sequence
@@ -35,7 +34,8 @@ SMALLEST = 1024
 def _fingerprints(
     data: Bytes, starts: Ints, ends: Ints, ladders: Hashes, sizes: Ints, shards: int, key: Key
 ) -> Fingerprints:
-    """(P,) of players by name; on each ladder, which has this hash, there are so many."""
+    """(P,) the fingerprints of these players. They are ordered by ladder: sizes[k] of them are on
+    the ladder whose hash is ladders[k]."""
     out = np.empty(len(ends), np.uint64)
     i = 0
     for k in range(len(sizes)):
@@ -51,7 +51,8 @@ def _fingerprints(
 def fingerprints(
     names: StringColumn, ladders: Sequence[str], sizes: npt.ArrayLike, shards: int
 ) -> Fingerprints:
-    """(P,) of players by name, so many on each ladder; they hold within this process."""
+    """(P,) the fingerprints of these players. They are ordered by ladder: sizes[k] of them are on
+    ladders[k]. Another process has other fingerprints."""
     hashes, counts = StringColumn.of(ladders).hashes, np.array(sizes, np.int64)
     return _fingerprints(names.data, names.starts, names.ends, hashes, counts, shards, SECRET_KEY)
 
@@ -63,7 +64,8 @@ def shards_in(players: Fingerprints) -> Ints:
 
 @kernel
 def _by_shard(players: Fingerprints) -> tuple[Ints, Ints]:
-    """An order by shard, within a shard as they come; and where in it each shard ends."""
+    """The indices of the players ordered by shard, stable within a shard; and the end of each
+    shard in this order."""
     ends = np.zeros(1 + np.int64((players & IN_SHARD).max()), np.int64)
     for player in players:
         ends[np.int64(player & IN_SHARD)] += 1
@@ -176,7 +178,7 @@ class PlayerMap:
         return _find(self._table, self._stored, players)
 
     def forget(self, players: Fingerprints, numbers: Ints) -> None:
-        """Forget the players of whom this very number is noted."""
+        """Forget the players whose stored number is this one."""
         self._size -= _forget(self._table, self._stored, players, numbers)
 
     def _grow(self) -> None:

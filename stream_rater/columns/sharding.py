@@ -45,7 +45,7 @@ def murmur2(data: Bytes, start: int, end: int) -> np.uint32:
 
 @inlined
 def shard_of(data: Bytes, start: int, end: int, shards: int) -> int:
-    """The shard, of so many, of the player id data[start:end]."""
+    """The shard of the player id data[start:end] among `shards` shards."""
     return int((np.int64(murmur2(data, start, end)) & 0x7FFFFFFF) % shards)
 
 

@@ -97,7 +97,7 @@ def _is_applied(
 
 
 def to_restate(
-    applied: Verdicts, noted: CorrectionsByLadder, validate_all: Callable[[], Verdicts]
+    applied: Verdicts, recorded: CorrectionsByLadder, validate_all: Callable[[], Verdicts]
 ) -> CorrectionsByLadder:
     """By ladder, its corrections as a replay of the log finds them, for each ladder whose ladder
     events say otherwise. These events may belong to another log, or were lost with their topic.
@@ -108,15 +108,15 @@ def to_restate(
     """
     found = _expected_events(applied)
     known = {(ladder, each.place) for ladder, group in found.items() for each in group}
-    others = {(ladder, each.place) for ladder, group in noted.items() for each in group} - known
+    others = {(ladder, each.place) for ladder, group in recorded.items() for each in group} - known
     if others:
         known |= others
         found = {
             ladder: [each for each in group if (ladder, each.place) in known]
             for ladder, group in _expected_events(validate_all()).items()
         }
-    every = {ladder: found.get(ladder, []) for ladder in dict.fromkeys((*found, *noted))}
-    return {each: group for each, group in every.items() if group != list(noted.get(each, ()))}
+    every = {ladder: found.get(ladder, []) for ladder in dict.fromkeys((*found, *recorded))}
+    return {each: group for each, group in every.items() if group != list(recorded.get(each, ()))}
 
 
 def _expected_events(verdicts: Verdicts) -> dict[str, list[RecordedCorrection]]:

@@ -72,8 +72,8 @@ class Planned(NamedTuple):
 
 _CURES = {
     "unknown-ladder": "name it in the ladders file, which STREAM_RATER_LADDERS names",
-    "unknown-round": "`stream-rater watch --from-start --ladder …` tells the ids of its rounds",
-    "unknown-player": "`stream-rater watch --from-start --ladder …` tells the ids of its players",
+    "unknown-round": "`stream-rater watch --from-start --ladder …` shows the ids of its rounds",
+    "unknown-player": "`stream-rater watch --from-start --ladder …` shows the ids of its players",
     "already-voided": "there is nothing to do",
     "bad-merge": "name two accounts who never met; a round in which they did can be voided",
     "bad-season": "give a number above those of the seasons before, keep from 0 to 1, sigma from 0",

@@ -44,7 +44,7 @@ ANY_KERNEL = 2**62
 """A number above all kernel versions."""
 
 AT_ONCE = 10_000
-"""The largest number of events that are noted at a time."""
+"""The largest number of events that are recorded at a time."""
 
 Offsets = Mapping[int, int]
 """The committed offset of every partition; 0 where nothing was committed."""
@@ -55,7 +55,7 @@ class Misplaced(ValueError):
 
 
 class _OffsetByRow:
-    """The largest (or the smallest) offset noted for each row."""
+    """The largest (or the smallest) offset recorded for each row."""
 
     def __init__(self, players: PlayerTable, pick: np.ufunc, none: int) -> None:
         self._players = players
@@ -64,7 +64,7 @@ class _OffsetByRow:
         self._offsets = np.empty(0, np.int64)
 
     def add(self, rows: Ints, offsets: Ints) -> None:
-        """Note an offset for each of these rows."""
+        """Record an offset for each of these rows."""
         self._make_room()
         self._pick.at(self._offsets, rows, offsets)
 
@@ -76,12 +76,12 @@ class _OffsetByRow:
             self._offsets = np.append(self._offsets, np.full(more, self._none, np.int64))
 
     def of(self, rows: Ints) -> Ints:
-        """The noted offset of each row, or `none`."""
+        """The recorded offset of each row, or `none`."""
         self._make_room()
         return self._offsets[rows]
 
     def least(self) -> int:
-        """The smallest noted offset; NONE_AFTER if nothing was noted."""
+        """The smallest recorded offset; NONE_AFTER if none was recorded."""
         known = self._offsets[self._offsets != self._none]
         return int(known.min()) if len(known) else NONE_AFTER
 
@@ -171,7 +171,7 @@ class Cutoff:
             self._published.add(rows, np.array([offset for _, offset in group], np.int64))
 
     def check(self) -> None:
-        """Check the ignored parts, once all parts are noted. Raises Misplaced if an ignored part
+        """Check the ignored parts, once all parts are recorded. Raises Misplaced if an ignored part
         belongs to a committed round, and no other part of its player shows that this round is
         applied or pending."""
         for players, offsets in self._ignored:

@@ -124,8 +124,8 @@ def _with_cure(cure: str) -> Iterator[None]:
 
 
 def _announce(mentions: Mentions, pseudonym: Pseudonym, prefix: str) -> None:
-    """Print the counts of the survey on standard output. Warn on standard error of places where the
-    id stays."""
+    """Print the numbers of records that name the player on standard output. Warn on standard error
+    of places where the id stays."""
     found = f"{counted(mentions.rounds, 'round')} and {counted(mentions.corrections, 'correction')}"
     print(
         f"player {shown(pseudonym.player)!r} is to be {shown(pseudonym.name)!r}: "

@@ -56,7 +56,7 @@ def check_free(new: Generation, old: Generation, partitions: Mapping[str, int]) 
     for name, count in new.admin.partitions().items():
         if any(new.admin.ends(name, count)):
             raise BadConfiguration(
-                f"--to: topic {name} holds records, or has held some: name another prefix, or "
+                f"--to: topic {name} holds records, or once had some: name another prefix, or "
                 f"delete the topics of {new.prefix!r}"
             )
         if count != partitions[twins[name]]:
@@ -78,7 +78,7 @@ def check_kernel(begun_by: int) -> None:
     if begun_by != KERNEL_VERSION:
         raise Failed(
             f"ratings go back to kernel version {begun_by}, this release has {KERNEL_VERSION}: run "
-            "`stream-rater rebuild --replace` first, which computes all of them anew"
+            "`stream-rater rebuild --replace` first, which computes all of them again"
         )
 
 
@@ -93,8 +93,8 @@ def check_ladders(old: Generation, ladders: Ladders) -> frozenset[str]:
 
 def check_deferred(old: Generation) -> None:
     """Raise Failed if a correction is deferred until corrections-applied."""
-    for ladder, noted in read_ladder_events(old.settings, old.admin).corrections.items():
-        if waiting := LadderEdits(noted).waiting(AFTER_ALL):
+    for ladder, recorded in read_ladder_events(old.settings, old.admin).corrections.items():
+        if waiting := LadderEdits(recorded).waiting(AFTER_ALL):
             text = counted(len(waiting), "correction")
             raise Failed(
                 f"ladder {ladder!r}, offset {waiting[0].offset}: {text} waiting for "
@@ -133,8 +133,8 @@ def check_quiet(old: Generation, ends: Mapping[int, int]) -> None:
         if end != ends[partition]:
             raise Failed(
                 f"{old.topics.rounds}, partition {partition}: "
-                f"{counted(end - ends[partition], 'record')} came meanwhile: stop the reports of "
-                "rounds, and let workers of the old topics finish these"
+                f"{counted(end - ends[partition], 'record')} came after erase began: stop the "
+                "reports of rounds, and let workers of the old topics finish these"
             )
 
 
@@ -145,7 +145,7 @@ def check_mentions(mentions: Mentions, pseudonym: Pseudonym) -> None:
     if not (mentions.rounds or mentions.corrections):
         raise Failed(
             f"unknown-player: no accepted record names {shown(pseudonym.player)!r}: "
-            "`stream-rater watch --from-start` tells the ids of players"
+            "`stream-rater watch --from-start` shows the ids of players"
         )
     if mentions.conflict:
         raise BadConfiguration(

@@ -63,7 +63,7 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
         check_idle(admin, settings)
         store.layout.check_rebuildable(layout)
         if not (replace or store.layout.is_empty()):
-            raise BadConfiguration("the store holds ratings: give --replace to rebuild it anew")
+            raise BadConfiguration("the store holds ratings: give --replace to rebuild it")
         if not replace and (
             why := disagreement(settings, ladders, read_ladder_events(settings, admin))
         ):
@@ -105,8 +105,8 @@ def rebuild_from_log(
         raise Failed(str(error)) from None
     log = LadderEvents(settings, admin)
     named = (each for each in ladders.ladders if each != TEMPLATE)
-    noted = log.read()
-    every = dict.fromkeys((*work.ladders, *named, *noted.ladders))
+    recorded = log.read()
+    every = dict.fromkeys((*work.ladders, *named, *recorded.ladders))
     log.write(encode_histories("restated", {ladder: ladders.history(ladder) for ladder in every}))
     rounds = admin.topics.rounds
     read_log = partial(read_all, settings, rounds, partitions[rounds])
@@ -114,7 +114,7 @@ def rebuild_from_log(
         verdicts_of_log, read_log, ladders, settings.duplicate_window, partitions[rounds]
     )
     log.write(
-        encode_restated_corrections(to_restate(work.verdicts, noted.corrections, validate_all))
+        encode_restated_corrections(to_restate(work.verdicts, recorded.corrections, validate_all))
     )
     log.close()
     return work

@@ -38,7 +38,7 @@ STRUCTURED_FIELDS = frozenset(
 
 
 MOST_PLACES = 20
-"""The largest number of places that a survey stores."""
+"""The largest number of places that `Mentions` stores."""
 
 
 class _Codec(NamedTuple):
@@ -166,19 +166,19 @@ class Pseudonym:
             event = _decode_ladder_event(message)
         except UNDECODABLE:
             return []
-        noted = {
+        renamed = {
             ladder: [self._renamed_correction(each) for each in some]
             for ladder, some in event.corrections.items()
         }
-        if noted == {ladder: list(some) for ladder, some in event.corrections.items()}:
+        if renamed == {ladder: list(some) for ladder, some in event.corrections.items()}:
             return [message]
-        return encode_corrections(noted)
+        return encode_corrections(renamed)
 
-    def _renamed_correction(self, noted: RecordedCorrection) -> RecordedCorrection:
-        fields = _JSON.fields(noted.correction)
+    def _renamed_correction(self, recorded: RecordedCorrection) -> RecordedCorrection:
+        fields = _JSON.fields(recorded.correction)
         if not self._rename(_JSON, fields, PLAYER_FIELDS):
-            return noted
-        return structs.replace(noted, correction=Raw(_JSON.encode(fields)))
+            return recorded
+        return structs.replace(recorded, correction=Raw(_JSON.encode(fields)))
 
 
 def _free_texts(codec: _Codec, value: bytes) -> Iterator[tuple[str, str]]:

@@ -99,5 +99,5 @@ def _other_kernels(begun_by: int) -> str:
         return ""
     return (
         f" (ratings go back to kernel version {begun_by}, this release has {KERNEL_VERSION}: "
-        "`stream-rater rebuild --replace` computes all of them anew)"
+        "`stream-rater rebuild --replace` computes all of them again)"
     )

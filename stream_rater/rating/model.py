@@ -40,11 +40,11 @@ HEADER = np.dtype(
     [
         ("version", "u1"),
         ("grid", "i1"),  # performances are rounded to multiples of 2^grid
-        ("count", "<u2"),  # logistic factors held
+        ("count", "<u2"),  # logistic factors stored
         ("rounds", "<u4"),  # rounds played
         ("season", "<u2"),  # how many seasons had started at the last round
         ("previous_season", "<u2"),  # `season` before the last round
-        ("untold", "u1"),  # 1: what it is now was not told in an event
+        ("untold", "u1"),  # 1: no event has published the present values
         ("last", "<i8"),  # source offset of the last round
         ("time", "<i8"),  # of the last round, Unix seconds; never goes back
         ("previous_time", "<i8"),  # `time` before the last round

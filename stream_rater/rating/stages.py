@@ -185,8 +185,9 @@ def rate_waves(
 
     `wave` has all rounds, P players in all: its mu, sigma, rounds and last_time are written, as
     they were before each round; mu of newcomers whom the system places as their round began. `rows`
-    (P,) are the players' rows. Turn t has the rounds waves[t] : waves[t + 1]. `offset` (R,) is
-    noted of each round. Returns the evidence (P, 3), and what each player was after each round.
+    (P,) are the players' rows. Wave t has the rounds waves[t] : waves[t + 1]. `offset` (R,) is
+    stored as the last offset of each round's players. Returns the evidence (P, 3), and what each
+    player was after each round.
     """
     if not isinstance(config, EloMMR):
         return rate_wave_by_wave(config, beliefs, rows, wave, waves, offset)

@@ -3,7 +3,7 @@
 `fastjson` reads rounds that are written as nearly all clients write them, and `fallback` reads the
 others by msgspec. Both give the same columns. `validation` then checks the rules on these columns.
 
-Records of corrections stand among those of rounds. They are told apart by their headers here, and
+Records of corrections stand among those of rounds. They are recognised by their headers here, and
 read by `corrections`.
 """
 

@@ -1,16 +1,16 @@
 """Settings of the C library's allocator and of the garbage collector for a worker.
 
 A worker allocates and frees some megabytes with every batch. By default the C library returns them
-to the system each time, and the system clears them again. It also keeps freed small blocks aside,
-and merges all of them whenever a large block is wanted: Kafka's client, which allocates seven small
-blocks and a large one per event, spent a quarter of its time on that. In addition, Python searches
-all objects for unreachable cycles, which our code does not make.
+to the system each time, and the system clears them again. It also keeps freed small blocks in
+lists, and merges all of them whenever a large block is wanted: Kafka's client, which allocates
+seven small blocks and a large one per event, spent a quarter of its time on that. In addition,
+Python searches all objects for unreachable cycles, which our code does not make.
 """
 
 import ctypes
 import gc
 
-SET_ASIDE, TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = 1, -1, -2, -3
+MAX_FAST, TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = 1, -1, -2, -3
 """The options of glibc's `mallopt`."""
 KEPT_BYTES = 128 * 2**20
 """Free memory per thread that is not returned to the system."""
@@ -18,7 +18,7 @@ AHEAD_BYTES = 16 * 2**20
 LARGEST_BLOCK = 32 * 2**20
 """The greatest value that glibc allows."""
 NONE = 0
-"""The greatest size in bytes of freed blocks that are kept aside, not merged at once."""
+"""The greatest size in bytes of freed blocks that are not merged at once."""
 
 OBJECTS_PER_COLLECTION = 1_000_000
 """Objects allocated and not freed between two searches for cycles. At 700, the default, searching
@@ -31,7 +31,7 @@ def configure() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:  # other C libraries lack it
         for option, size in (
-            (SET_ASIDE, NONE), (TRIM_THRESHOLD, KEPT_BYTES), (TOP_PAD, AHEAD_BYTES),
+            (MAX_FAST, NONE), (TRIM_THRESHOLD, KEPT_BYTES), (TOP_PAD, AHEAD_BYTES),
             (MMAP_THRESHOLD, LARGEST_BLOCK),
         ):  # fmt: skip
             mallopt(option, size)

@@ -232,7 +232,7 @@ class WhatIfQuestion(Question, frozen=True, kw_only=True):
     """When the round would be completed (RFC 3339); without it, now."""
 
 
-class ForeseenAnswer(Answer, frozen=True, kw_only=True):
+class WhatIfChangeAnswer(Answer, frozen=True, kw_only=True):
     """How a result would change a player."""
 
     player: str
@@ -253,7 +253,7 @@ class ForeseenAnswer(Answer, frozen=True, kw_only=True):
 class WhatIfAnswer(Answer, frozen=True, kw_only=True):
     """The changes that a result would make; none if the round is not informative."""
 
-    changes: list[ForeseenAnswer]
+    changes: list[WhatIfChangeAnswer]
 
 
 class FactorAnswer(Answer, frozen=True, kw_only=True):

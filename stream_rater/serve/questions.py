@@ -288,7 +288,7 @@ class Questions:
         self._check_complete()
         return Refused(
             "unknown-player", f"{player!r} has no round that counts on ladder {ladder!r}: "
-            "players:lookup tells what is believed of newcomers", "path.player",
+            "players:lookup returns the belief of a newcomer", "path.player",
         )  # fmt: skip
 
     async def _not_listed(self, ladder: str, player: str) -> Refused:

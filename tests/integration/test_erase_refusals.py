@@ -193,5 +193,5 @@ def test_a_round_that_comes_meanwhile_stops_it(
     work = begun(at, to)
     work.copy(work.search())
     produce(at, [a_round(500, "p1", "p2")])
-    with pytest.raises(Failed, match=r"partition \d: 1 record came meanwhile"):
+    with pytest.raises(Failed, match=r"partition \d: 1 record came after erase began"):
         work.rebuild()

@@ -71,7 +71,7 @@ class Checks:
         check("helm uninstall", self._uninstall)
 
     def _helm(self, verb: str, **changes: str) -> str:
-        """Install or upgrade as the documents say, with all values given anew."""
+        """Install or upgrade as the documents say. All values are given at each upgrade."""
         self._sets |= {name.replace("__", "."): value for name, value in changes.items()}
         sets = [f"--set={name}={value}" for name, value in self._sets.items()]
         given = (f"--set-file=ladders={self._ladders}", VALUES, *sets)
@@ -199,7 +199,7 @@ class Checks:
             output = load.finish()
         self._helm("upgrade", keda__enabled="false", estimator__replicas="2", updater__replicas="2")
         self._rolled(*ROLES)
-        return f"all held at 0, then {most}; {output}"
+        return f"all kept at 0, then {most}; {output}"
 
     def _wanted(self) -> dict[str, int]:
         """How many pods of each role there are to be."""
@@ -225,7 +225,7 @@ class Checks:
         wait_for(self._all_ready, "the evicted pods are back", ROLLED_S)
         left = ", ".join(f"{n} {role}s" for role, n in up.items())
         return f"{output.count('evicting pod')} evictions asked, {count} refused by the budget, " \
-            f"{left} at work meanwhile"  # fmt: skip
+            f"{left} at work during the drain"  # fmt: skip
 
     def _refused(self) -> str:
         before = self._kube.helmed("history", RELEASE, "--output=json")

@@ -23,7 +23,8 @@ class Report:
     out: TextIO = sys.stderr
 
     def check(self, name: str, what: Callable[[], str]) -> bool:
-        """Do it and note what it saw; whether it held. One that fails does not end the others."""
+        """Run a check and record what it saw. Returns whether it passed. A check that fails does
+        not end the others."""
         self.say(f"{name} ...")
         began_s = time.monotonic()
         try:

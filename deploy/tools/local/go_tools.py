@@ -139,7 +139,7 @@ def go_version(go: Path) -> tuple[int, ...]:
 
 
 def build(go: Path, tool: GoTool) -> None:
-    """Build one tool aside, then put it in its place."""
+    """Build one tool under another name, then rename it."""
     fresh = SERVERS / f"{tool.name}.new"
     command = [str(go), "install", tool.package]
     done = subprocess.run(

@@ -30,9 +30,11 @@ def needed_packages() -> list[Package]:
 
 
 def ensure_venv(say: Callable[[str], None]) -> None:
-    """Make `.venv` for this Python and this place; a moved or foreign one is made anew.
+    """Make `.venv` for this Python and this folder. An environment that was moved, or that belongs
+    to another Python, is replaced.
 
-    LocalServerError if `.venv` is a link: making it anew would empty another tree's environment.
+    Raises LocalServerError if `.venv` is a link: replacing it would empty another tree's
+    environment.
     """
     if _have_venv():
         return

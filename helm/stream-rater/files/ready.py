@@ -46,9 +46,9 @@ def missing(host: str, port: int, pods: int) -> Iterator[str]:
         yield f"{len(ips)} of {pods} pods have an address"
     owned, there = Counter[str](), Counter[str]()
     for ip in ips:
-        ready, told = page(f"http://{ip}:{port}/readyz")
+        ready, answer = page(f"http://{ip}:{port}/readyz")
         if not ready:
-            yield f"{ip} is not ready: {told.strip()}"
+            yield f"{ip} is not ready: {answer.strip()}"
         for what, role, count in SHARES.findall(page(f"http://{ip}:{port}/metrics")[1]):
             if what == "owned":
                 owned[role] += int(count)
@@ -64,9 +64,9 @@ def missing(host: str, port: int, pods: int) -> Iterator[str]:
 def missing_api(api: str) -> Iterator[str]:
     """Why the API is not ready."""
     if api:
-        ready, told = page(f"http://{api}/readyz")
+        ready, answer = page(f"http://{api}/readyz")
         if not ready:
-            yield f"the API is not ready: {told.strip()}"
+            yield f"the API is not ready: {answer.strip()}"
 
 
 def main(service: str, pods: str, seconds: str = "120", api: str = "") -> int:

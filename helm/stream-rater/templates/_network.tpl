@@ -13,7 +13,7 @@
 {{- end }}
 {{- end }}
 
-{{/* Ports of Kafka, Redis and the collector, each once: those that are told, else those of the addresses. */}}
+{{/* Ports of Kafka, Redis and the collector, each once: the ports in the values, or else those of the addresses. */}}
 
 {{- define "stream-rater.egressPorts" -}}
 {{- $ports := list -}}

@@ -172,8 +172,8 @@ class Input:
         numbers = {each.partition for each in partitions}
         self._gained |= numbers
         self._owned |= numbers
-        # Nothing is read before the machine has chosen an offset. The empty assignment tells
-        # librdkafka that the application assigns the partitions itself.
+        # Nothing is read before the machine has chosen an offset. With the empty
+        # assignment librdkafka knows that the application assigns the partitions itself.
         consumer.incremental_assign([])
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

@@ -70,10 +70,10 @@ class Caller:
         self._idle: defaultdict[Node, list[Connection]] = defaultdict(list)
 
     def call(
-        self, function: str, calls: Iterable[Call], meanwhile: Callable[[], None] = nothing
+        self, function: str, calls: Iterable[Call], on_sent: Callable[[], None] = nothing
     ) -> list[Any]:
-        """Call a function, all calls in one round trip to each server. Returns the replies, after
-        `meanwhile` has run.
+        """Call a function, all calls in one round trip to each server. Returns the replies.
+        `on_sent` runs after the calls are sent and before the replies are read.
 
         Raises StoreTrouble if a cluster's slot has moved; the next call knows its new place.
         """
@@ -84,7 +84,7 @@ class Caller:
                 connections.buffer(connection, _encode_call(function, call))
                 asked.append(connection)
             connections.send()
-            meanwhile()
+            on_sent()
             return [next(connection.replies(1)) for connection in asked]
 
     def call_batches(self, batches: Iterable[CallBatch]) -> list[list[Any]]:

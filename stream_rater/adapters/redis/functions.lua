@@ -21,7 +21,7 @@
 -- releases leave 'tail' as it is, so it begins with the 'applied' that it belongs to.
 --
 -- ARGV[6] is how many of these beliefs were absent when they were read at this 'applied'; empty: not
--- counted. HSET tells how many fields are new. If that differs, beliefs were deleted from here by
+-- counted. HSET returns how many fields are new. If that differs, beliefs were deleted from here by
 -- somebody else, and others may be gone, too. The beliefs of this call are written then, but
 -- 'applied' becomes -2: no worker goes on from there. Returns 0.
 local function apply(keys, args)

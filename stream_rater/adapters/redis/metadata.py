@@ -34,7 +34,7 @@ NO_WAY_BACK = (
     "and submit the rounds again"
 )
 ERASED = (
-    "if `stream-rater erase` has written the log anew, set topic_prefix to that of the new topics, "
+    "if `stream-rater erase` has copied the log, set topic_prefix to that of the new topics, "
     "and delete the old ones, which hold the id. Otherwise "
 )
 EPOCH_BYTES = 8

@@ -210,13 +210,13 @@ class RedisStore:
         }
 
     def apply(
-        self, applications: Mapping[int, Application], meanwhile: Callable[[], None] = nothing
+        self, applications: Mapping[int, Application], on_sent: Callable[[], None] = nothing
     ) -> dict[int, bool]:
-        """Write to each shard by compare-and-set; by shard, whether it was written. `meanwhile`
+        """Write to each shard by compare-and-set; by shard, whether it was written. `on_sent`
         runs while Redis works. Raises StoreTrouble or Denied."""
         calls = itertools.starmap(self._call, applications.items())
         function = f"{LIBRARY}_apply"
-        replies = self._guard(lambda: self._caller.call(function, calls, meanwhile))
+        replies = self._guard(lambda: self._caller.call(function, calls, on_sent))
         return {shard: reply == 1 for shard, reply in zip(applications, replies, strict=True)}
 
     def _call(self, shard: int, application: Application) -> Call:

@@ -160,7 +160,7 @@ def reliability(rows: Sequence[Row], out: Path) -> None:
     files = list(dict.fromkeys(row.file for row in rows))
     figure, axes = plots.subplots(1, len(files), figsize=(5 * len(files), 5), squeeze=False)
     for ax, file in zip(axes[0], files, strict=True):
-        ax.plot([0, 1], [0, 1], color="grey", linestyle=":", label="as foretold")
+        ax.plot([0, 1], [0, 1], color="grey", linestyle=":", label="as predicted")
         for row in rows:
             if row.file != file:
                 continue

@@ -17,7 +17,7 @@ part. It looks for the most probable parameters, not for the likeliest ones: it 
 where x is a point of the unit cube of the parameters' ranges and x0 is the first guess. So
 parameters leave the first guess where the rounds say so, and only as far. For order the total loss
 is the number of pairs in the wrong order, of pairs that share no side: a wrong pair counts as much
-as one nat. What the prior and the factor gain is told for each game (`Gain`).
+as one nat. The report shows the gain of the prior and of the factor for each game (`Gain`).
 
 Parameters decide both who is better and how sure a prediction is. The factor can do the latter
 alone, so each point that is tried has the factor that suits it best, and the parameters are chosen
@@ -25,10 +25,10 @@ for the former.
 
 *Ours* is one system for all games, REFERENCE. Where it does not take part, it is the one of our
 systems with the least log loss on the first part. That rule is worse, and the report counts how
-much: nearly everyone in a first part is a newcomer, and what foretells newcomers best need not be
-what foretells best later. Ours is compared with each peer by the paired bootstrap over the other
-rounds: in log loss and in order as both are tuned for log loss, and in order as both are tuned for
-order.
+much: nearly everyone in a first part is a newcomer, and the system that predicts newcomers best
+need not predict later rounds best. Ours is compared with each peer by the paired bootstrap over the
+other rounds: in log loss and in order as both are tuned for log loss, and in order as both are
+tuned for order.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

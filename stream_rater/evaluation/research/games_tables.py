@@ -73,7 +73,7 @@ def as_json(results: Sequence[Result], notes: Sequence[str]) -> bytes:
 
 
 def page(results: Sequence[Result], notes: Sequence[str]) -> list[str]:
-    """All tables; `notes` tell what was bounded and what is missing."""
+    """All tables. `notes` say what was bounded and what is missing."""
     return [
         "## Games", "",
         f"Each system is tuned on the first {TRAIN:.0%} of the rounds and scored on the others, by "

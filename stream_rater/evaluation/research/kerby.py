@@ -1,9 +1,10 @@
-"""The tables of B. Kerby's note: which of its methods foretells rounds best, by Kendall's tau.
+"""The tables of B. Kerby's note: which of its methods predicts rounds best, by Kendall's tau.
 
 Tau is the share of pairs, not tied in rank, in which the lower rated entry was placed better; pairs
 of equal rating count half. Ratings are those displayed: the note's best predictor is TrueSkill's mu
 less two sigmas. Methods have the note's parameters, which it chose by its own first season: so on
-these very rounds its figures are not a forecast. Each season begins anew.
+these very rounds its figures are not a forecast. Each season starts without
+ratings.
 """
 
 from collections.abc import Callable, Sequence
@@ -87,7 +88,7 @@ METHODS = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Rounds that every method begins anew on."""
+    """Rounds that every method rates from the start, without earlier ratings."""
 
     name: str
     rounds: int
@@ -140,7 +141,7 @@ def tables(found: Sequence[Column]) -> list[str]:
         "Kendall's tau by the displayed ratings: the share of pairs in which the lower rated was "
         "placed better, equal ratings half. Less is better. The methods have the parameters of the "
         "note, which it chose by season 1 of Map Rando; its figures are of that file. Each season "
-        "begins anew.", "",
+        "starts without ratings.", "",
         *(f"- {one.name}: {one.rounds:,} rounds, {one.pairs:,} pairs." for one in found), "",
         *table(headings, rows), "",
     ]  # fmt: skip

@@ -29,8 +29,8 @@ Steps = Generator[Effect[Any] | None, Any, T]
 
 VERDICTS_AT_ONCE = 100
 ROUNDS_AT_ONCE = 10_000
-"""The work pauses after JUDGED_AT_ONCE verdicts, or after LOOKED_AT_ONCE rounds were examined for
-verdicts."""
+"""The work pauses after VERDICTS_AT_ONCE verdicts, or after ROUNDS_AT_ONCE rounds were examined
+for verdicts."""
 
 Rejections = list[tuple[Record, Invalid]]
 """The records of rejected corrections, and why each is rejected."""

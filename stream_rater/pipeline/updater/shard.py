@@ -127,7 +127,7 @@ class Shard:
             return f"a rebuild of the store is unfinished: {REBUILD}"
         if self.applied == VANISHED:
             return (
-                "beliefs vanished from Redis, which no worker deletes: `stream-rater verify` tells "
+                "beliefs vanished from Redis, which no worker deletes: `stream-rater verify` shows "
                 f"whose; then {REBUILD}"
             )
         if log_start > self.next_offset:

@@ -218,8 +218,8 @@ def widen(belief: Any, factors: Factors, sigma: float, coded: bool) -> None:
     """Widen a belief until its sigma is this greater one. `factors` are its own: (capacity,) codes
     or (capacity, 3) rows.
 
-    The scale takes on all of it, so no weight is rounded anew. `coded`: round the scale as a record
-    holds it.
+    The scale takes on all of it, so no weight is rounded again. `coded`: round the scale as a
+    record holds it.
     """
     narrower = belief.sigma / sigma
     belief.precision *= narrower * narrower

@@ -12,7 +12,7 @@ known, so only one end costs O(n).
 
 A tie group's own part is a line (full ties), or the mean of before and after (split ties).
 
-The last coefficients tell how well a polynomial fits. If it does not fit (`TOLERANCE`), the cell is
+The last coefficients show how well a polynomial fits. If it does not fit (`TOLERANCE`), the cell is
 made again, narrower. If it fits very well, the next cell is wider. Usual standings need 10 to 35
 cells, whatever the round's size, width and groups of equal players. Only ratings that are thousands
 of deltas apart need more, up to a cell for each group.

@@ -30,7 +30,7 @@ FEW = 8
 in vain."""
 
 SMALL = 32
-"""In rounds of up to this many entries, sums are computed anew for each entry."""
+"""In rounds of up to this many entries, sums are computed again for each entry."""
 
 FIRST = 0.85
 """Where the search for the best performance starts: this fraction of the expected best of n normal

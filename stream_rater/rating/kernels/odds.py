@@ -15,7 +15,7 @@ from stream_rater.rating.elementary import aligned, exp, log
 from stream_rater.rating.elo_mmr.sum_table import INVERSE, LEVELS, WIDEST, look_up, room, tabulate
 
 FEW = 32
-"""In rounds of up to this many entries, sums are computed anew for each entry."""
+"""In rounds of up to this many entries, sums are computed again for each entry."""
 
 CLOSER = 0.6
 """Nodes are this much closer than Elo-MMR's, which makes L 60 times as exact. Between ratings that

@@ -10,7 +10,7 @@ they are dealt in turn, who deviates most first, each to the team that it helps 
 players of two teams change places for as long as that makes the teams more even. This is done again
 from STARTS - 1 shuffled orders, and the most even teams are kept.
 
-The result depends on the players, not on their order: equal ones are told apart by their ids.
+The result depends on the players, not on their order: ids distinguish equal ones.
 """
 
 import math
@@ -50,7 +50,7 @@ def even_teams(players: Sequence[str], deviation: Floats, teams: int) -> list[li
 
 def deals(sizes: Ints) -> int:
     """In how many ways players can be dealt into teams of these sizes. Teams of the same size are
-    not told apart."""
+    interchangeable."""
     count = math.factorial(int(sizes.sum()))
     for size in sizes.tolist():
         count //= math.factorial(size)

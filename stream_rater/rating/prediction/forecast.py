@@ -1,4 +1,4 @@
-"""All that is foretold of one round."""
+"""All that is predicted for one round."""
 
 from typing import NamedTuple
 

@@ -1,7 +1,7 @@
 """Elo-MMR(rho), sections 3 and 4 of the paper: the system that the service was made for.
 
 Its kernels are in `rating.elo_mmr`. A belief keeps a player's logistic factors, so stage 2 computes
-the posterior anew after each round. `Evolving` has what Elo-MMR and Elo-MMx share.
+the whole posterior after each round. `Evolving` has what Elo-MMR and Elo-MMx share.
 """
 
 import math
@@ -64,7 +64,7 @@ def evolving_space(*more: Dimension) -> tuple[Dimension, ...]:
 
 
 class Evolving(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How skills change and performances scatter, in Elo-MMR and Elo-MMx.
+    """How skills change and performances vary, in Elo-MMR and Elo-MMx.
 
     (weight_limit, sigma_limit) and (beta, gamma) are two forms of the same pair. After many rounds
     a player's uncertainty approaches sigma_limit, and each round then has weight_limit times the

@@ -43,7 +43,7 @@ class Topcoder(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
 
     @property
     def chances(self) -> Chances:
-        """The volatility is all that scatters performances."""
+        """Performances vary by the volatility alone."""
         return Chances(True, 1.0, 0.0)
 
     def cautions(self) -> list[str]:

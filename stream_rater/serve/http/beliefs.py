@@ -34,9 +34,9 @@ from stream_rater.rounds.validation import Invalid
 from stream_rater.serve.bodies import (
     MOST_PLAYERS,
     ExplainAnswer,
-    ForeseenAnswer,
     SideQuestion,
     WhatIfAnswer,
+    WhatIfChangeAnswer,
     WhatIfQuestion,
 )
 from stream_rater.serve.entries import History
@@ -175,7 +175,7 @@ def _entry(side: SideQuestion, rank: int | None) -> Entry:
 
 def _changes(
     rated: Rated, sides: Sequence[SideQuestion], known: KnownBeliefs
-) -> list[ForeseenAnswer]:
+) -> list[WhatIfChangeAnswer]:
     """The changes of the players, in the order of the sides."""
     order, side = order_by_sides(rated, [each.players for each in sides], known.edits)
     names, rounds = rated.rounds.names.texts(), rated.result.wave.rounds + 1
@@ -185,7 +185,7 @@ def _changes(
     ):
         mu, sigma, before_mu, before_sigma, performance, rating, before = numbers
         found.append(
-            ForeseenAnswer(
+            WhatIfChangeAnswer(
                 player=names[i], side=at, mu=mu, sigma=sigma, previous_mu=before_mu,
                 previous_sigma=before_sigma, performance=performance, rating=rating,
                 previous_rating=before, rounds=int(rounds[i]),

@@ -56,11 +56,11 @@ async function request(parts, query, more = {}, signal = undefined) {
 }
 
 /**
- * Follow a ladder's changes until `close()`. `told(change)` gets each event of rating-changed,
+ * Follow a ladder's changes until `close()`. `onChange(change)` gets each event of rating-changed,
  * `reset()` is called if some may have been missed, `state(text)` when the connection changes.
  * EventSource cannot send a token, so the stream is read here.
  */
-export function follow(ladder, { told, reset, state }) {
+export function follow(ladder, { onChange, reset, state }) {
   const stop = new AbortController();
   let lastId = "";
   let pauseMs = 500;
@@ -74,7 +74,7 @@ export function follow(ladder, { told, reset, state }) {
     for await (const event of events(answer.body)) {
       lastId = event.id || lastId;
       if (event.event === "reset") reset();
-      else if (event.event === "rating-changed") told(JSON.parse(event.data));
+      else if (event.event === "rating-changed") onChange(JSON.parse(event.data));
     }
   }
 

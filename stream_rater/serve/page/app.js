@@ -1,4 +1,4 @@
-// The page: which ladder and player are shown, and when each part is asked for anew.
+// The page: which ladder and player are shown, and when each part is requested again.
 // The address has both: #/LADDER or #/LADDER/PLAYER.
 
 import { Refused, answerTime, follow, get, median, useToken } from "./api.js";
@@ -70,7 +70,7 @@ async function showPlayer() {
   const { ladder, player } = shown;
   if (at("player-name").textContent !== player) at("player").hidden = true;
   if (!player) return;
-  const [told, history] = await Promise.all([
+  const [found, history] = await Promise.all([
     get(["ladders", ladder, "players", player]),
     get(["ladders", ladder, "players", player, "history"], { limit: CHANGES }),
   ]);
@@ -78,16 +78,16 @@ async function showPlayer() {
   at("player").hidden = false;
   at("player-name").textContent = player;
   setFacts(at("player-facts"), {
-    Rating: points(told.rating),
-    Rank: told.rank === null ? "provisional" : `${told.rank.toLocaleString("en")} of ${told.listed.toLocaleString("en")}`,
-    "At least as good as": told.percentile === null ? "–" : `${told.percentile.toFixed(1)} %`,
-    Skill: `${points(told.mu)} ± ${points(told.sigma)}`,
-    Rounds: told.rounds.toLocaleString("en"),
-    "Last round": day(told.completed_at),
+    Rating: points(found.rating),
+    Rank: found.rank === null ? "provisional" : `${found.rank.toLocaleString("en")} of ${found.listed.toLocaleString("en")}`,
+    "At least as good as": found.percentile === null ? "–" : `${found.percentile.toFixed(1)} %`,
+    Skill: `${points(found.mu)} ± ${points(found.sigma)}`,
+    Rounds: found.rounds.toLocaleString("en"),
+    "Last round": day(found.completed_at),
   });
   drawCareer(at("player-chart"), [...history.changes].reverse(), player);
   at("player-changes").tBodies[0].replaceChildren(...history.changes.map(changeRow));
-  at("player-around").hidden = told.rank === null;
+  at("player-around").hidden = found.rank === null;
   at("player-close").href = addressOf(ladder);
 }
 
@@ -171,9 +171,9 @@ function setFacts(list, facts) {
   list.replaceChildren(...Object.entries(facts).map(([name, value]) => {
     const pair = document.createElement("div");
     const term = document.createElement("dt");
-    const told = document.createElement("dd");
-    [term.textContent, told.textContent] = [name, value];
-    pair.append(term, told);
+    const description = document.createElement("dd");
+    [term.textContent, description.textContent] = [name, value];
+    pair.append(term, description);
     return pair;
   }));
 }
@@ -182,7 +182,7 @@ const troubles = new Map();
 
 /**
  * Shows a part of the page, or says why it cannot be shown; nothing else stops. Returns whether it is
- * to be tried again, though nothing may change meanwhile.
+ * to be tried again, even if nothing changes until then.
  */
 async function attempt(part) {
   let again = false;
@@ -229,7 +229,7 @@ const soon = {
 
 // --- what happens ---
 
-function told(change) {
+function onChange(change) {
   const now = Date.now();
   const second = Math.floor(now / 1000);
   pulse.counts.set(second, (pulse.counts.get(second) ?? 0) + 1);
@@ -255,7 +255,7 @@ function connect() {
   stream?.close();
   stream = undefined;
   if (!shown.ladder || paused) return;
-  stream = follow(shown.ladder, { told, reset: showAll, state: setStatus });
+  stream = follow(shown.ladder, { onChange, reset: showAll, state: setStatus });
 }
 
 function openAddress() {

@@ -44,9 +44,9 @@ export function drawBars(host, bars, ends, what) {
 }
 
 function empty(host, text) {
-  const told = document.createElement("p");
-  told.textContent = text;
-  host.replaceChildren(told);
+  const message = document.createElement("p");
+  message.textContent = text;
+  host.replaceChildren(message);
 }
 
 function begin(host, low, high, what) {
