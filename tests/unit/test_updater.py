@@ -71,7 +71,7 @@ def test_a_poll_gathers_as_many_parts_as_shards(observer: Recorder) -> None:
 
 def test_batch_is_applied_then_published(hand: ByHand) -> None:
     """One call to the store, one transaction with its events and the offset after it. The log may
-    take in the events meanwhile: they are the same."""
+    take in the events during the call: they are the same."""
     assert owning(hand).offsets == {0: 0}
     last = record(1, part((6, "c")))
     read(hand, record(0, part((5, "ab"))), last)
@@ -96,7 +96,7 @@ def test_call_that_was_not_published_is_settled_first(hand: ByHand, observer: Re
 
 
 def test_zombies_call_that_began_before_c(hand: ByHand) -> None:
-    """It repeated what was published and went on: only what it went on with is told."""
+    """It repeated what was published and continued. Only what it continued with is published."""
     position = Position(3, 0, b"\xe0")
     assert owning(hand, position, 1).offsets == {0: 0}
     read(hand, *(record(i, part((5 + i, letter))) for i, letter in enumerate("abc")))
@@ -117,7 +117,7 @@ def test_call_to_be_settled_is_read_on_until_it_is_whole(hand: ByHand) -> None:
 
 
 def test_store_moved_while_settling(hand: ByHand) -> None:
-    """Whoever did it: begin anew with this shard."""
+    """Whoever moved it, this shard begins again."""
     owning(hand, Position(1, 0, b"\x80"), 0)
     read(hand, record(0, part((5, "a"))))
     answer_beliefs(hand, Position(2, 1, b"\x80"))
@@ -143,8 +143,8 @@ def test_store_that_lost_writes_is_replayed_without_events(
 
 @pytest.mark.parametrize("lost_at", ["read", "apply"])
 def test_somebody_else_wrote(hand: ByHand, lost_at: str) -> None:
-    """Seen in the position, or by the compare-and-set: nothing is published, the shard is opened
-    anew."""
+    """The position or the compare-and-set shows it. Nothing is published, and the shard is opened
+    again."""
     owning(hand)
     read(hand, record(0, part((5, "a"))))
     if lost_at == "read":
@@ -301,8 +301,8 @@ def test_refused_shard_goes_on_when_it_does(hand: ByHand, observer: Recorder) ->
 
 @pytest.mark.parametrize("own", [True, False])
 def test_mark_of_a_rebuild(hand: ByHand, observer: Recorder, own: bool) -> None:
-    """What the store says when a shard is opened tells whether the mark is that of the rebuild that
-    filled it: then its offset is finished, and nothing told of it. Else the shard is refused."""
+    """When a shard is opened, the store shows whether the mark is that of the rebuild that filled
+    it. If it is, its offset is finished and nothing is published. Else the shard is refused."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     assert hand.expect(ReadBeliefs).players == {0: (REBUILT,)}
     hand.answer(ReadBeliefs, {0: StoredShard(Position(4, 4), [b"5" if own else None])})
@@ -321,7 +321,7 @@ def test_mark_of_a_rebuild(hand: ByHand, observer: Recorder, own: bool) -> None:
 
 
 def test_foreign_message(hand: ByHand, observer: Recorder) -> None:
-    """It is told of, and its offset is finished like any other."""
+    """It is reported, and its offset is finished like any other."""
     owning(hand)
     read(hand, record(0, b"hello"))
     assert answer_beliefs(hand, Position()) == ""
