@@ -51,7 +51,7 @@ class Tab:
         page.on("console", self._console)
 
     def _console(self, message: Any) -> None:
-        # Answers other than 200 are told, too: they are not the page's mistake.
+        # The console also shows answers other than 200. These are not mistakes of the page.
         if message.type == "error" and "Failed to load resource" not in message.text:
             self.errors.append(message.text)
 

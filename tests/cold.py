@@ -1,7 +1,7 @@
 """`python -m tests.cold`: kernels that a worker still compiles after `… selfcheck --all`.
 
-Rounds of other sizes, encodings and parameters go through both state machines; what
-gets a compiled form that it had not yet is told, a name a line.
+Both state machines process rounds of other sizes, encodings and parameters. The name of each
+kernel that gets a new compiled form is printed, one a line.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""Random logs with every kind of correction, and an editor of such logs with no code of ours in it.
+"""Random logs with every kind of correction, and an editor of such logs that uses no code of ours.
 
-The editor follows docs/reference/events.md: it keeps what each correction says as a list of rules,
-and edits each round anew by going through the rules. What it gives is a log without corrections, in
-which only rounds and the starts of seasons are left, each in its place.
+The editor follows docs/reference/events.md. It keeps each correction as a rule in a list, and
+applies all rules to each round again. Its result is a log without corrections: only rounds and the
+starts of seasons are left, each in its place.
 """
 
 import calendar

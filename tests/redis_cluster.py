@@ -81,8 +81,10 @@ class RedisCluster:
 
 @dataclass
 class SlotMove:
-    """One slot on its way from the master that has it to another, as `redis-cli --cluster reshard`
-    moves it: the two are told, then the keys go over, then everybody is told."""
+    """The move of one slot from its master to another, as `redis-cli --cluster reshard` moves it.
+
+    First the two masters are informed, then the keys are moved, then the new owner is announced.
+    """
 
     slot: int
     source: Server
@@ -113,8 +115,10 @@ class SlotMove:
                 source.execute_command(*self._migrate(key))
 
     def send_late(self, key: str, late_ms: int) -> int:
-        """This key goes over once all writes to the source have waited so long, and before any
-        that came meanwhile; how many calls of a function were not carried out because of it."""
+        """Move this key when all writes to the source have waited so long, and before any of them.
+
+        The result is the number of function calls that were not carried out because of it.
+        """
         with client_of(self.source) as source:
             before = _not_carried_out(source)
             with source.pipeline(transaction=False) as at_once:

@@ -1,8 +1,9 @@
-"""Backup and restore of Redis as docs/operations/backup.md tells it, with workers at work, timed.
+"""Timed backup and restore of Redis under running workers, as docs/operations/backup.md has it.
 
-`python -m tests.restore --players 1000000` gives a Redis so many players' beliefs, each of some
-rounds, lets workers rate rounds of some of them, takes a snapshot, lets them rate more, loses all,
-and starts from the snapshot: what was rated since comes from the log.
+`python -m tests.restore --players 1000000` fills a Redis with the beliefs of this number of
+players, each of some rounds. Workers rate rounds of some of the players. A snapshot is taken, and
+the workers rate more rounds. Then all of Redis is lost, and it starts from the snapshot. What was
+rated since the snapshot comes from the log.
 """
 
 import argparse
@@ -194,7 +195,10 @@ class Rehearsal:
         return self.measured
 
     def _until_lost(self, at: Settings, server: Server, data: Path) -> tuple[str, dict[int, int]]:
-        """What there is when all is lost; the snapshot, taken half-way, lies aside."""
+        """Lose all, and leave only the snapshot, which is taken half-way.
+
+        The result is the digest of the beliefs and the positions from before the loss.
+        """
         client: Any = redis.Redis(port=server.port)
         if self.made:
             with self.timed("fill_s"):
@@ -222,8 +226,10 @@ class Rehearsal:
         wait_until(Finished(at), "all is rated")
 
     def _restored(self, at: Settings, port: int, data: Path, applied: Mapping[int, int]) -> Server:
-        """As the page has it: from the snapshot, then append-only, without a restart; meanwhile
-        the workers apply the log's tail."""
+        """Restore as the page has it: from the snapshot, then append-only, without a restart.
+
+        The workers apply the log's tail at the same time.
+        """
         with self.timed("load_s"):
             server = start_redis(data, port=port, settings={**ADVISED, "appendonly": "no"})
         client: Any = redis.Redis(port=port)
@@ -238,7 +244,7 @@ class Rehearsal:
         return server
 
     def _check(self, at: Settings, beliefs: str, started: Sequence[WorkerProcess]) -> None:
-        """Every belief as before, and no event told twice."""
+        """Every belief is as before, and no event is published twice."""
         assert digest(at, self.players) == beliefs
         reported = sum(w.metric("stream_rater_updates_total", outcome="replayed") for w in started)
         assert reported == self.each * LOBBY, f"{reported} beliefs were applied again"

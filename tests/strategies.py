@@ -8,7 +8,7 @@ from stream_rater.rating.parameters import EloMMR, EloMMX
 
 
 def spreads() -> st.SearchStrategy[dict[str, float]]:
-    """Either form of the pair of parameters that says how skills and performances scatter."""
+    """Either form of the pair of parameters for the spread of skills and of performances."""
     limits = st.fixed_dictionaries(
         {"weight_limit": st.floats(0.02, 2.0), "sigma_limit": st.floats(30.0, 200.0)}
     )

@@ -189,7 +189,7 @@ def test_nothing_of_one_machine() -> None:
 
 
 def test_locks_name_no_host() -> None:
-    """A lock tells packages and hashes; where they come from is the machine's own business."""
+    """A lock has packages and hashes. Each machine decides where it gets them from."""
     locks = [p for p in texts() if p.suffix == ".lock"]
     assert len(locks) >= 2
     assert [host for lock in locks for host in re.findall(r"://\S+", lock.read_text())] == []

@@ -49,10 +49,9 @@ def timed_outcome(data: bytes, content_type: str, reader: Reader = READER) -> tu
 
 
 def least_s(took_s: float, bound_s: float, again: Callable[[], tuple[str, float]]) -> float:
-    """What an input costs: where one try is over the bound, the first that is not; where all are,
-    the least of them.
+    """The cost of an input: the first try within the bound, or the least of all tries if none is.
 
-    An input's work is the same each time. A virtual machine that is held up counts the wait as
+    An input's work is the same each time. A virtual machine that is paused counts the wait as
     CPU time of the thread that ran: ten seconds for an input of a hundred bytes were seen.
     """
     for _ in range(TRIES):

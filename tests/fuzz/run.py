@@ -120,7 +120,7 @@ def _chunks(first: int, inputs: int) -> Iterable[int]:
 
 
 def fuzz(first: int, inputs: int, seconds: float, console: Console) -> dict[str, Any]:
-    """At least so many inputs, unless the time is over before; tells what was wrong."""
+    """Try at least this number of inputs, unless the time ends before; print what was wrong."""
     tally, deadline_s = Tally(), time.time() + seconds
     warm()
     try:

@@ -49,7 +49,7 @@ def test_the_fuzzer_can_fail() -> None:
 
 
 def test_a_pause_of_the_machine_is_no_slow_verdict() -> None:
-    """One try that was held up counts nothing; what is slow each time is told, by its least."""
+    """One slow try does not count. An input that is always slow is reported with its least cost."""
     tries = iter([("", 9.0), ("", 0.1), ("", 8.0)])
     assert least_s(10.0, 1.0, lambda: next(tries)) == 0.1
     assert least_s(10.0, 1.0, lambda: ("", 9.0)) == 9.0

@@ -20,8 +20,9 @@ CASES = (
     "trueskill",
 )  # fmt: skip
 GOLDEN = 1e-6
-"""Points: what golden/README.md asks. (Elo-MMR is within 2e-12 where every sum is taken anew, and
-within 5e-7 in the arena's rounds of hundreds, where one table serves all; the others within 1e-7.)
+"""Points: what golden/README.md asks. (Elo-MMR is within 2e-12 where every sum is computed again,
+and within 5e-7 in the arena's rounds of hundreds, where one table serves all. The other systems are
+within 1e-7.)
 """
 GOLDEN_TRUESKILL = 1e-3
 """Points: expectation propagation ends when messages stand still. (We are within 1e-8.)"""

@@ -1,6 +1,6 @@
-"""The contract of refusals: of several mistakes in a record, which one is told, and in what words.
+"""The contract of rejections: which of a record's mistakes is reported, and in which words.
 
-`rejections.json` holds the answers. `python -m tests.golden.test_rejections` writes them anew: do
+`rejections.json` has the answers. `python -m tests.golden.test_rejections` writes them again: do
 so only when the contract changes.
 """
 
@@ -104,8 +104,8 @@ RECORDS = ("unreadable", "cut", "wrong-partition")
 MISTAKES = (*RECORDS, *AROUND, *LINES, *COUNTS)
 
 
-def told(mistakes: dict[str, int]) -> dict[str, Any]:
-    """The round with these mistakes; of a line, in the line of this number."""
+def with_mistakes(mistakes: dict[str, int]) -> dict[str, Any]:
+    """The round with these mistakes. The number is the line of a mistake in a line."""
     some = lines()
     for mistake, at in mistakes.items():
         if mistake in LINES:
@@ -123,7 +123,7 @@ def told(mistakes: dict[str, int]) -> dict[str, Any]:
 
 def records(mistakes: dict[str, int]) -> Iterator[Record]:
     """In JSON and in MessagePack."""
-    message = told(mistakes)
+    message = with_mistakes(mistakes)
     for encode, headers in ((msgspec.json.encode, []), (msgspec.msgpack.encode, MSGPACK_HEADERS)):
         value = encode(message)
         if "cut" in mistakes:

@@ -1,6 +1,6 @@
-"""The two-moment filter on a small season, by numbers that its oracle computed once.
+"""The two-moment filter gives the numbers that its oracle computed once for a small season.
 
-`python -m tests.golden.test_two_moment` prints them anew.
+`python -m tests.golden.test_two_moment` prints them again.
 """
 
 import math

@@ -7,7 +7,7 @@ from tests.unit.machines import ByHand, Recorder, updating
 
 @pytest.fixture
 def observer() -> Recorder:
-    """Sees what the machine tells."""
+    """Records what the machine reports."""
     return Recorder()
 
 

@@ -65,7 +65,7 @@ def record(offset: int, of: Part | bytes | None, shard: int = 0) -> Record:
 
 
 class Recorder(Observer):
-    """Remembers what it was told."""
+    """Remembers what was reported to it."""
 
     def __init__(self) -> None:
         self.troubles: list[str] = []

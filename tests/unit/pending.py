@@ -16,7 +16,7 @@ def pending_of(
     sizes: Sequence[int], *, offsets: Sequence[int] | None = None, ladders: Sequence[str] = (),
     known: Ladders = ANY_LADDER, round_decoder: RoundDecoder | None = None,
 ) -> PendingRounds:  # fmt: skip
-    """Rounds of so many players, nobody twice, at offsets 10, 20, ... unless told otherwise."""
+    """Rounds of these sizes, by default at offsets 10, 20, ... No player is in two of them."""
     records, first = [], 0
     for i, size in enumerate(sizes):
         players = [f"p{k}" for k in range(first, first + size)]

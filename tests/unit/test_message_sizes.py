@@ -188,7 +188,7 @@ def test_the_largest_rejection() -> None:
 
 
 MUCH = "x" * 2_000_000
-"""As much text as a record may have, where nothing bounds it before the correction is judged."""
+"""As much text as a record may have. Nothing bounds it before the correction is validated."""
 CORRECTIONS: dict[str, dict[str, Any]] = {
     "round-voided": {"round_id": long_id(1), "batched": True},
     "round-amended": {
@@ -203,16 +203,16 @@ CORRECTIONS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", CORRECTIONS)
 def test_the_note_of_a_correction_is_small(kind: str) -> None:
-    """Whatever its reason is, and the fields that are judged later."""
+    """It is small whatever the reason is, and whatever the fields are that are validated later."""
     fields = {"ladder": long_id(0), "reason": MUCH, "event_type": MUCH, **CORRECTIONS[kind]}
     record = Record(0, 7, to_json(fields), ((EVENT_TYPE, kind.encode()),), 4e9)
     queued = QueuedCorrection(record, decode(record, ANY_LADDER))
     work = Work(queued, LadderEdits(), LogContext(ANY_LADDER, 0, 1), PartOptions(1, ROWS_PER_PART))
     if kind == "season-started":
         work.job.accepted = [queued]
-    (noted,) = work.ladder_events()
-    assert noted.event_type == kind
-    assert len(noted.correction) < 1024
+    (found,) = work.ladder_events()
+    assert found.event_type == kind
+    assert len(found.correction) < 1024
 
 
 def test_notes_of_a_ban_wave() -> None:

@@ -36,11 +36,11 @@ PLACING: tuple[RatingConfig, ...] = (
     Bar(beta=200.0, sigma_drift=35.0),
     TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=1.0),
 )
-"""Systems that place newcomers if they are told to."""
+"""Systems that place newcomers if they are configured to."""
 
 
 def means(config: RatingConfig, mu: list[float], sigma: list[float], rounds: list[int]) -> Floats:
-    """Where players begin a round who play each for themselves."""
+    """Where players begin a round in which each plays alone."""
     return newcomer_level.of_one_round(
         config, np.arange(len(mu) + 1), np.ones(len(mu)), np.array(mu), np.array(sigma),
         np.array(rounds, np.int64),
@@ -62,7 +62,7 @@ def test_the_level_is_that_of_those_who_played() -> None:
 
 
 def test_without_anybody_known_it_is_the_offset() -> None:
-    """Newcomers alone, or players of whom as little is known."""
+    """Newcomers alone, or players about which as little is known."""
     assert means(CONFIG, [1500.0, 1500.0], [300.0, 300.0], [0, 0]).tolist() == [1400.0, 1400.0]
     assert means(CONFIG, [1500.0, 2500.0], [300.0, 310.0], [0, 1]).tolist() == [1400.0, 2500.0]
 
@@ -87,7 +87,7 @@ def test_the_newcomers_of_a_side_bring_the_offset_once() -> None:
     share = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1e-6, 1.0, 1.0, 0.25])
     mu, sigma = np.full(11, 1500.0), np.full(11, 300.0)
     played = np.zeros(11, np.int64)
-    mu[8], sigma[8], played[8] = 1800.0, 300.0, 1  # of whom as little is known
+    mu[8], sigma[8], played[8] = 1800.0, 300.0, 1  # as little is known of this player
     found = newcomer_level.of_one_round(CONFIG, starts, share, mu, sigma, played) - 1500.0
     sides = np.add.reduceat(share * found, starts[:-1]).tolist()
     assert sides == pytest.approx([-100.0, -100.0, -100.0, 200.0, -25.0])

@@ -73,8 +73,8 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 
 @pytest.mark.parametrize("ranks", [[None, None], [1, 1]])
-def test_a_round_that_teaches_nothing(ranks: list[int | None]) -> None:
-    """It has an empty result and makes no player; its id counts as seen."""
+def test_a_round_that_is_not_informative(ranks: list[int | None]) -> None:
+    """It has an empty result and makes no player. Its id counts as seen."""
     ladder = Ladder(skip_all_tied=True, **LIMITS)
     found = ladder.rate(["ann", "bob"], ranks, round_id="r")
     assert len(found) == len(ladder) == 0 and found.to_dicts() == []
@@ -100,7 +100,7 @@ def test_no_time_passes_unless_given() -> None:
 
 
 def test_datetimes_have_a_zone() -> None:
-    """Any; the result tells UTC."""
+    """Any zone is accepted, and the result is in UTC."""
     east = timezone(timedelta(hours=2, minutes=30, seconds=1))
     ladder = Ladder()
     for time in (datetime(2026, 1, 1, 12, tzinfo=east), datetime(2026, 1, 1, 9, 29, 59, 5, UTC)):
@@ -187,7 +187,7 @@ def test_a_prediction_refuses_what_a_round_does(ladder: Ladder, given: dict[str,
 
 
 def test_an_error_while_rating_is_undone(ladder: Ladder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it was, be it that somebody pressed Ctrl-C: the log is rated anew."""
+    """The log is rated again after any error, also after Ctrl-C."""
     before = state(ladder)
 
     def interrupted(*_: object) -> None:
@@ -219,8 +219,8 @@ def test_a_copy_is_another_ladder(ladder: Ladder) -> None:
 # --- what is believed ----------------------------------------------------------------------------
 
 
-def test_who_has_played_is_there(ladder: Ladder) -> None:
-    """By id; whoever has not is told apart, and nobody is made by asking."""
+def test_players_are_found_by_id(ladder: Ladder) -> None:
+    """A player without rounds is a KeyError, or a newcomer to `get`. Asking makes no player."""
     assert list(ladder) == ["ann", "bob", "cy", "dee"] and len(ladder) == 4
     assert "ann" in ladder and "eve" not in ladder and 7 not in ladder
     assert ladder["ann"] == ladder.get("ann") and ladder["ann"].rounds == 1
@@ -237,7 +237,7 @@ def test_who_has_played_is_there(ladder: Ladder) -> None:
 
 
 def test_players_are_columns(ladder: Ladder) -> None:
-    """Of what `[]` tells of each."""
+    """The columns have what `[]` gives for each player."""
     for row in ladder.players.to_dicts():
         belief = ladder[row["player"]]
         assert row == {name: getattr(belief, name) for name in row}

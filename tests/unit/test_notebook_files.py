@@ -54,7 +54,7 @@ def state(ladder: Ladder) -> list[Any]:
 
 
 def rated(path: Path) -> list[Any]:
-    """What `stream-rater rate` tells of a file's players."""
+    """What `stream-rater rate` prints about a file's players."""
     found = CliRunner().invoke(app.main, ["rate", str(path), "--records"])
     return [json.loads(line) for line in found.stdout.splitlines()]
 
@@ -79,7 +79,7 @@ def rate_one(ladder: Ladder, line: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["rounds.jsonl", "rounds.jsonl.gz"])
 def test_a_file_is_rated_as_by_the_command(write: Write, name: str) -> None:
-    """Each number and each record; whatever is no round is told with its line."""
+    """Each number and each record is the same. What is no round is reported with its line."""
     light = {**a_round(99, "ann", "bob"), "weight": 0}
     lines = [*duels(40), b"", b"junk", light, a_round(41, "a", "b")]
     ladder = Ladder()
@@ -168,7 +168,7 @@ UNKNOWN = {"event_type": "round-voided", "ladder": "duel", "round_id": "nobody's
 
 
 def test_a_file_is_rated_as_its_corrections_make_it(write: Write) -> None:
-    """As by the command; one that is refused is told as a line."""
+    """The players are as by the command. A rejected correction is reported with its line."""
     lines = [*duels(12), SEASON, *duels(6, first=12), VOIDED, UNKNOWN, REMOVED, *duels(6, first=18)]
     ladder, path = Ladder(), write("all.jsonl", lines)
     found = ladder.rate_file(path)
@@ -181,7 +181,7 @@ def test_a_file_is_rated_as_its_corrections_make_it(write: Write) -> None:
 
 @pytest.mark.parametrize("correction", [VOIDED, REMOVED, MERGED, SEASON])
 def test_a_correction_reaches_back(write: Write, correction: dict[str, Any]) -> None:
-    """To rounds that were given, and to files before; and it holds for what is given later."""
+    """It edits earlier rounds and files, and it counts for what is given later."""
     lines = [*duels(15), a_round(40, "new", "p9"), correction, *duels(6, first=20)]
     ladder = Ladder()
     for each in lines[:6]:
@@ -195,8 +195,8 @@ def test_a_correction_reaches_back(write: Write, correction: dict[str, Any]) -> 
     assert ratings_of(ladder) == rated(write("all.jsonl", lines))
 
 
-def test_who_was_merged_or_removed_plays_on(write: Write) -> None:
-    """The result tells of whom it counts for, on whose side; who is taken out has no row."""
+def test_merged_and_removed_players_play_on(write: Write) -> None:
+    """A merged player's row has the id and the side it counts for. A removed player has no row."""
     ladder = Ladder()
     ladder.rate_file(write("a.jsonl", [*duels(12), a_round(40, "new", "p9"), REMOVED, MERGED]))
     found = ladder.rate(["p4", ("p3", "p1"), "p0"], [3, 1, 2])
@@ -206,7 +206,7 @@ def test_who_was_merged_or_removed_plays_on(write: Write) -> None:
 
 
 def test_a_season_is_seen(write: Write) -> None:
-    """In what is believed, before the next round."""
+    """Beliefs show it before the next round."""
     ladder = Ladder()
     ladder.rate_file(write("a.jsonl", duels(12)))
     before = ladder["p1"]
@@ -238,7 +238,7 @@ def test_a_file_that_ends_too_early_changes_nothing(write: Write) -> None:
 
 
 def test_a_file_that_is_broken_off_is_undone(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the middle, by Ctrl-C: what was rated before is rated anew."""
+    """Ctrl-C comes in the middle of the file: what was rated before is rated again."""
     ladder, path = Ladder(), write("long.jsonl", duels(4000, first=10))
     ladder.rate_file(write("a.jsonl", duels(10)))
     before, rate_waves, calls = state(ladder), waves_kernel.rate_waves, []

@@ -1,4 +1,4 @@
-"""adapters.kafka: of what the client tells, what ends it is told once and must not be missed."""
+"""adapters.kafka: the client reports once what ends it, and that must not be missed."""
 
 from collections.abc import Iterator
 
@@ -15,14 +15,14 @@ FENCED = KafkaError(KafkaError.FENCED_INSTANCE_ID, "fenced")
 
 @pytest.fixture
 def input_() -> Iterator[Input]:
-    """Of a broker that is not there."""
+    """The input of a broker that is not there."""
     found = Input(Settings(kafka="127.0.0.1:1"), "parts", "updaters")
     yield found
     found.consumer.close()
 
 
 def test_all_brokers_down_is_trouble_once(input_: Input) -> None:
-    """Until it is told again."""
+    """It is raised once, until the client reports it again."""
     input_._on_error(DOWN)
     with pytest.raises(LogTrouble, match="brokers are down"):
         input_._raise_reported([])
@@ -30,7 +30,7 @@ def test_all_brokers_down_is_trouble_once(input_: Input) -> None:
 
 
 def test_and_says_why(input_: Input) -> None:
-    """By what the last broker's connection failed; once, for it may be mended by the next time."""
+    """It says why the last broker's connection failed, once: by the next time it may be mended."""
     input_._on_error(KafkaError(KafkaError._SSL, "certificate verify failed"))
     input_._raise_reported([])  # one of several: the client goes on with the others
     input_._on_error(DOWN)
@@ -46,7 +46,7 @@ def test_and_says_why(input_: Input) -> None:
 def test_what_ends_the_client_outweighs_the_rest(
     input_: Input, order: tuple[KafkaError, ...]
 ) -> None:
-    """Told by the callback, before or after."""
+    """The callback may report it before the rest or after."""
     for error in order:
         input_._on_error(error)
     with pytest.raises(Fenced):
@@ -54,7 +54,7 @@ def test_what_ends_the_client_outweighs_the_rest(
 
 
 def test_nor_is_it_missed_among_the_records(input_: Input) -> None:
-    """Told in the place of a record, in a poll in which something else was told, too."""
+    """It is reported in place of a record, in a poll that has another report, too."""
     input_._on_error(DOWN)
     with pytest.raises(Fenced):
         input_._raise_reported([Message(topic="parts", error=FENCED)])

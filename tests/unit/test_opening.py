@@ -29,7 +29,7 @@ def test_shards_were_added(hand: ByHand) -> None:
 def test_committed_offset_that_kafka_forgot(
     hand: ByHand, observer: Recorder, position: Position
 ) -> None:
-    """What was applied may have been published: nothing is told twice, and the way out is named."""
+    """Applied parts may have been published. None is published twice; a way out is named."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     opened(hand, {0: position}, {0: None})
     assert "offsets.retention.minutes). Commit 7 for this partition" in observer.refused[0][1]
@@ -48,7 +48,7 @@ def test_first_offset_is_committed_before_anything_is_applied(hand: ByHand) -> N
 
 
 def test_first_offset_while_the_group_changes(hand: ByHand, observer: Recorder) -> None:
-    """A poll tells who owns the shard now; it is not read before its offset is there."""
+    """A poll shows who owns the shard now. It is not read before its offset is there."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     hand.answer(ReadBeliefs, {0: StoredShard(NOWHERE, [None])})
     hand.answer(Committed, {0: None})

@@ -99,8 +99,8 @@ def test_a_piece_is_read_again_that_did_not_count(hand: ByHand) -> None:
 
 
 def test_pieces_wait_for_the_store_and_others_do_not(hand: ByHand) -> None:
-    """Two may be on their way, the next follows when the first is applied; only with the last one
-    the round is scattered."""
+    """Two may be on their way, and the next follows when the first is applied. The round is sent
+    only with the last one."""
     read(hand, LARGE)
     read_all(hand)
     got = sent(hand, 10, 10)
@@ -188,8 +188,8 @@ def test_others_keep_theirs_when_a_partition_is_lost(hand: ByHand) -> None:
     assert sorted(sent(hand, 11, 11)) == sorted(MANY[WAVE : 2 * WAVE])
 
 
-def test_one_found_sent_is_awaited_not_sent_again(hand: ByHand) -> None:
-    """Any of its players may tell, in any piece."""
+def test_one_found_sent_is_pending_not_sent_again(hand: ByHand) -> None:
+    """Any of its players may show that it was sent, in any piece."""
     read(hand, LARGE)
     priors(hand)
     read(hand)
@@ -214,7 +214,7 @@ def test_reading_goes_on_behind_a_few(hand: ByHand) -> None:
 
 
 def test_it_is_watched_and_counted_once() -> None:
-    """However many pieces it has: one span where it is traced, one round scattered."""
+    """However many pieces it has, it has one span if it is traced, and counts as one round sent."""
     seen: list[object] = []
 
     class Watching(Recorder):

@@ -1,4 +1,4 @@
-"""A call that succeeds may fail for one partition: Kafka tells so beside its offset."""
+"""A call that succeeds may fail for one partition. Kafka reports that beside its offset."""
 
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -40,7 +40,7 @@ def input_() -> Iterator[Input]:
 def asked(
     input_: Input, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str, KafkaError | None], Any]:
-    """What a worker, or a command, is told of a group's offsets."""
+    """What a worker or a command gets when it asks for a group's offsets."""
 
     def ask(who: str, error: KafkaError | None) -> Any:
         client = of_one_partition(error)

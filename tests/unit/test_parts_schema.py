@@ -160,7 +160,7 @@ def by_kernel(version: int) -> bytes:
 
 @pytest.mark.parametrize("message", [b"", b"{}", b"garbage", b"\x90", b"\x91\xa1x", b"\xdc\x00"])
 def test_message_that_is_no_part(message: bytes) -> None:
-    """What no release ever wrote is told apart from what another release may have written."""
+    """What no release ever wrote is distinguished from what another one may have written."""
     with pytest.raises(NotAPart):
         schema.decode(message)
 

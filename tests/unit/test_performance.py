@@ -131,7 +131,7 @@ def test_upsets_keep_the_order(gap: float, places: list[int], tie: float) -> Non
     found = solve(places, [1500.0] * 3 + [1500.0 + gap / u] * 3, delta, tie)
     by_place = dict(zip(places, found.tolist(), strict=True))
     falling = [by_place[place] for place in sorted(by_place) if place]
-    # At 1400 widths two differ by less than any float can tell.
+    # At 1400 widths two performances differ by less than a float can express.
     assert falling == sorted(falling, reverse=True)
     assert gap > 60.0 or len(set(falling)) == len(falling)
     assert 0.0 < found.min() <= found.max() < 3000.0 + gap / u

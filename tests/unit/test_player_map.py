@@ -31,12 +31,12 @@ def crowd(*numbers: int) -> Fingerprints:
     )
 )
 def test_marks_are_a_dict(calls: list[tuple[bool, list[tuple[int, int]]]]) -> None:
-    """Whatever is noted and forgotten in any order, with many who look for the same place."""
+    """Players are put and forgotten in any order, and many of them look for the same place."""
     marks, wanted = PlayerMap(), dict[int, int]()
     everybody = crowd(*range(41))
-    for noting, pairs in calls:
+    for is_put, pairs in calls:
         players, numbers = crowd(*(p for p, _ in pairs)), np.array([n for _, n in pairs], np.int64)
-        if noting:
+        if is_put:
             before = marks.put(players, numbers).tolist()
             for (player, number), previous in zip(pairs, before, strict=True):
                 assert previous == wanted.get(player, NOTHING)
@@ -87,7 +87,7 @@ def test_fingerprints_hold_the_shard(players: list[tuple[str, str]], shards: int
 
 @given(st.lists(st.lists(ids, max_size=4), min_size=1, max_size=5))
 def test_fingerprints_of_ladders_together(ladders: list[list[str]]) -> None:
-    """Are those of each player alone: so many belong to each ladder, be it none."""
+    """They are those of each player alone. Each ladder has its own number of them, perhaps none."""
     names = list(map(str, range(len(ladders))))
     players = [(name, each) for name, own in zip(names, ladders, strict=True) for each in own]
     if players:

@@ -46,8 +46,8 @@ def rated(*words: str) -> dict[str, Line]:
 
 @pytest.mark.parametrize("config", [None, CONFIG], ids=["elo-mmr", "trueskill"])
 def test_the_numbers_of_the_kernels(tmp_path: Path, file: str, config: Line | None) -> None:
-    """Players are as `rate` tells them, newcomers as the ladder believes of them; the prediction
-    is that of the ladder in Python, to the last bit."""
+    """Players are as `rate` prints them, and newcomers have the ladder's initial belief. The
+    prediction is that of the ladder in Python, to the last bit."""
     words, own = ["--file", file], list[str]()
     if config is not None:
         own = ["--config", str(tmp_path / "c.json")]

@@ -1,4 +1,4 @@
-"""What is foretold of a round: the integrals beside a simulation, and what must matter."""
+"""Predictions of a round: the integrals beside a simulation, and what must matter."""
 
 import math
 from collections.abc import Sequence
@@ -135,8 +135,8 @@ def test_newcomers_are_as_believed() -> None:
 
 
 @pytest.mark.parametrize("rating", SYSTEMS, ids=lambda rating: rating.__struct_config__.tag)
-def test_every_system_foretells(rating: Any) -> None:
-    """Who has won is likelier to win."""
+def test_every_system_predicts(rating: Any) -> None:
+    """A player who has won is likelier to win."""
     given = {name: getattr(rating, name) for name in type(rating).__struct_fields__}
     own = {n: v for n, v in given.items() if v is not None}
     ladder = played(system=rating.__struct_config__.tag, **own)

@@ -63,8 +63,8 @@ def test_player_waits_for_its_own_part() -> None:
     assert progress.rows == 0
 
 
-def test_applied_below_the_floor_forgets_no_await() -> None:
-    """What does not count does not count for this either."""
+def test_applied_below_the_floor_forgets_no_pending_part() -> None:
+    """An `applied` that does not count ends no wait either."""
     progress = Progress(1)
     progress.accept(0, 9)
     progress.sent({0: 3}, {0: crowd(ANN)})
@@ -72,8 +72,8 @@ def test_applied_below_the_floor_forgets_no_await() -> None:
     assert not is_ready(progress, ANN)
 
 
-def test_later_part_of_the_same_player_is_awaited_instead() -> None:
-    """Found scattered by a predecessor twice: the later end counts."""
+def test_later_part_of_the_same_player_is_pending_instead() -> None:
+    """A predecessor sent two parts: the later end counts."""
     progress = Progress(1)
     progress.sent({0: 3}, {0: crowd(ANN)})
     progress.sent({0: 5}, {0: crowd(ANN)})

@@ -20,8 +20,8 @@ from tests.unit.test_rebuild import LADDERS, ROUNDS, by_kernel, until
 
 
 def test_waiting_parts_are_proven() -> None:
-    """One that says what the replay says is; one from other beliefs is told of, unless a part that
-    says it rightly comes first. What was applied is not looked at."""
+    """A part is proven if it agrees with the replay. A part from other beliefs is reported, unless
+    a right one of the same round comes first. Applied parts are not looked at."""
     right = {offset: evidence_of(offset) for offset in (1, 2)}
     wrong = replace(right[2], evidence=right[2].evidence + 1e-9)
     for parts, g, found in (

@@ -21,7 +21,7 @@ TEAMS = st.lists(st.lists(st.integers(1, 3), min_size=2, max_size=4), min_size=1
 
 
 def pending_of(sizes: list[list[int]]) -> PendingRounds:
-    """Rounds of teams of these sizes, each player of whom has a name and a share of their own."""
+    """Rounds of teams of these sizes. Each player has a name and a share of their own."""
     records = []
     for r, teams in enumerate(sizes):
         standings = [

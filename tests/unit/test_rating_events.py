@@ -1,4 +1,4 @@
-"""Telling: the quick way to make events makes those of the slow one, byte by byte."""
+"""The quick encoder of events makes those of the slow one, byte by byte."""
 
 from dataclasses import replace
 

@@ -60,7 +60,7 @@ def test_nothing_more_to_read_is_all_ids_read(hand: ByHand, observer: Recorder) 
     assert observer.reading == set()
 
 
-def test_another_partition_is_taken_over_meanwhile(hand: ByHand, observer: Recorder) -> None:
+def test_another_partition_is_taken_over_in_the_middle(hand: ByHand, observer: Recorder) -> None:
     """The report names both partitions, not only the new one."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
     estimating.opened(hand, committed={0: 10})

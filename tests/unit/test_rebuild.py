@@ -44,7 +44,7 @@ def at_home(of: Part, shard: int) -> Part:
 
 
 def contents(each: Record) -> list[tuple[Player, int]]:
-    """Whom a part tells of, and the offsets of which rounds; nothing, if it is none."""
+    """The player and the round's offset of each row of a part; nothing, if it is no part."""
     try:
         of = schema.decode(each.value or b"", oldest=0)
     except NotAPart:
@@ -123,8 +123,8 @@ IN_THREE_SHARDS = [
 
 @pytest.mark.parametrize("at_once", [1, 5, 100])
 def test_parts_read_together(at_once: int) -> None:
-    """Whatever is read with them: the largest offset before g, else what is before the smallest
-    from there on, else what was scattered."""
+    """The cut-off is the largest offset before g, else what is before the smallest one from g on,
+    else what was sent. It does not matter what is read with a part."""
     applied, sent = {0: 6, 1: 4, 2: 2}, {0: 100, 1: 7}
     found = Cutoff(applied, sent, 3)
     for first in range(0, len(IN_THREE_SHARDS), at_once):
@@ -147,7 +147,7 @@ def test_parts_read_together(at_once: int) -> None:
 
 
 def test_parts_of_another_number_of_shards() -> None:
-    """Applied ones tell where players were; those that wait would be applied in the wrong place."""
+    """Applied parts show where players were. Waiting ones would be applied in the wrong place."""
     other = next(shard for shard in range(3) if shard != shards_of(["a"], 3)[0])
     found = Cutoff({other: 1}, SENT, 3)
     found.add([record(0, part((5, "a")), shard=other)])
@@ -198,7 +198,7 @@ def after(count: int) -> Mapping[Player, bytes]:
 
 
 def until(**contents: int) -> Cutoff:
-    """Each player's reach as told, by a part each; everything, if not told."""
+    """Each given player's cut-off, by one part each. All rounds of other players count."""
     g = len(contents)
     found = Cutoff({0: g}, {0: 101}, 1)
     found.add([
@@ -219,7 +219,7 @@ def rebuilt(cutoff: Cutoff) -> dict[Player, bytes]:
 
 
 @pytest.mark.parametrize("batch", [1, 2, 10_000])
-def test_everybody_at_their_own_reach(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+def test_each_player_at_their_own_cutoff(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
     """As if the replay had ended there, though it went on for others."""
     monkeypatch.setattr("stream_rater.operations.rebuild_store.BATCH", batch)
     assert rebuilt(until()) == after(4)
@@ -320,7 +320,7 @@ def test_parts_deleted_before_they_were_applied() -> None:
 
 
 def test_part_that_cannot_be_decompressed_ends_the_rebuild() -> None:
-    """Nobody knows whose rounds it tells of."""
+    """Nobody knows whose rounds it has."""
     with pytest.raises(UnknownPart, match="offset 7: batch not decompressed"):
         Cutoff({}, {0: 0}, 1).add([Record(0, 7, None, unreadable="batch not decompressed")])
 
@@ -389,7 +389,7 @@ def test_offsets_of_events_that_were_forgotten() -> None:
 
 
 def test_offsets_that_were_forgotten() -> None:
-    """Where parts are deleted, they alone tell which rounds were rated."""
+    """Where parts are deleted, the offsets alone show which rounds were rated."""
     check_committed({0: None, 1: 4}, [5, 5], [0, 0])
     check_committed({0: None, 1: 4}, [0, 5], [3, 0])
     with pytest.raises(Failed, match="partition 0 of the rounds has no committed offset any more"):

@@ -24,7 +24,7 @@ PAUSE = Poll(0.0, no_fetch=True)
 
 
 class Watch:
-    """A recovery with a clock that a test moves, and what it told."""
+    """A recovery with a clock that a test moves, and what it reported."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -39,7 +39,7 @@ class Watch:
 
 
 def test_a_role_works_again_once_what_failed_has_succeeded() -> None:
-    """However often it came to a poll meanwhile: Kafka answers while Redis is down."""
+    """The polls in between do not matter, since Kafka answers while Redis is down."""
     watch, priors = Watch(), ReadPriors({})
     watch.effects((READ, True), (priors, False), (PAUSE, True), (READ, True), (priors, False))
     watch.effects((PAUSE, True), (READ, True), (priors, True))

@@ -80,10 +80,10 @@ def test_a_connection_begins_with_its_user_and_database() -> None:
     ],
 )
 def test_errors_have_the_classes_of_redis_py(text: str, kind: type, rest: str) -> None:
-    """One parser serves both connections, and the store tells errors apart by their classes."""
+    """One parser serves both connections, and the store distinguishes errors by their classes."""
     error = error_of(text)
     assert isinstance(error, kind) and str(error) == rest
-    greeted = b"+OK\r\n+OK\r\n"  # redis-py tells its name and its release first
+    greeted = b"+OK\r\n+OK\r\n"  # redis-py sends its name and its release first
     with answering(greeted + b"-%b\r\n" % text.encode()) as (address, _):
         line = connect(Settings(redis=address)).connection_pool.make_connection()
         line.send_command("PING")

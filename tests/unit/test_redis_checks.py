@@ -1,4 +1,4 @@
-"""What is said of a Redis server's settings, whatever told them."""
+"""What is reported about a Redis server's settings, whatever command showed them."""
 
 from typing import Any
 
@@ -92,7 +92,7 @@ def test_config_is_enough() -> None:
 
 @pytest.mark.parametrize("info", [None, {}])
 def test_what_cannot_be_known_is_said(info: dict[str, Any] | None) -> None:
-    """In one line, which tells the right to give."""
+    """One line says so, and names the right to give."""
     server: Any = Server(None, info)
     (line,) = check(server)
     assert "it is unknown" in line and "`+info`" in line and "\n" not in line

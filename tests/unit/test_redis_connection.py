@@ -127,7 +127,7 @@ def test_a_denied_greeting() -> None:
 
 
 def test_a_lost_connection() -> None:
-    """All who wait are told, and the next question makes another one."""
+    """All waiting questions fail, and the next one makes another connection."""
 
     async def story(redis: AsyncClient) -> None:
         asked_at_once = [redis.ask("GET", each) for each in ("a", "end", "b")]
@@ -140,7 +140,7 @@ def test_a_lost_connection() -> None:
 
 
 def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits is told after a while; as long as answers come, nobody is."""
+    """Waiting questions fail after a while. As long as answers come, none of them fails."""
     monkeypatch.setattr(connection, "TIMEOUT_S", 0.05)
 
     async def story(redis: AsyncClient) -> None:
@@ -163,7 +163,7 @@ def _nobody() -> Iterator[str]:
 
 
 def test_no_server() -> None:
-    """It is told at once."""
+    """The question fails at once."""
 
     async def story(address: str) -> None:
         with pytest.raises(StoreTrouble, match="redis: "):

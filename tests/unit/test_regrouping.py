@@ -1,5 +1,5 @@
-"""Commits that a new generation of the group refuses: once a poll has told what is still ours, that
-is committed, and nobody begins anew."""
+"""Commits that a new generation of the group refuses: once a poll has shown which partitions are
+still ours, these are committed, and no role begins again."""
 
 from stream_rater.contract.errors import Regrouped
 from stream_rater.contract.record import Record
@@ -25,7 +25,7 @@ from tests.unit.machines import NOWHERE, ByHand, Recorder, part, record
 
 
 def refused_for_good(hand: ByHand, commit: type[CommitSource | Publish]) -> None:
-    """Again and again: all is begun anew."""
+    """It is refused again and again, and then everything begins again."""
     for _ in range(REGROUPINGS - 1):
         hand.fail(commit, Regrouped("not settled"))
         hand.answer(Poll, Polled(0.0), no_fetch=True)
@@ -35,7 +35,8 @@ def refused_for_good(hand: ByHand, commit: type[CommitSource | Publish]) -> None
 
 
 def test_commit_refused_by_a_new_generation_is_tried_again() -> None:
-    """Of what is still ours, once a poll has told; what was gained is opened, nothing forgotten."""
+    """What a poll shows to be still ours is committed. Gained partitions are opened, and nothing is
+    forgotten."""
     observer = Recorder()
     hand = estimating.by_hand(observer)
     estimating.owning(hand, 0, 1)
@@ -56,7 +57,7 @@ def test_commit_refused_by_a_new_generation_is_tried_again() -> None:
 
 
 def test_commit_refused_again_and_again_is_trouble() -> None:
-    """Said, and begun anew."""
+    """The trouble is reported, and everything begins again."""
     observer = Recorder()
     hand = estimating.by_hand(observer)
     estimating.owning(hand, 0)
@@ -66,7 +67,8 @@ def test_commit_refused_again_and_again_is_trouble() -> None:
 
 
 def test_publication_refused_by_a_new_generation_is_tried_again() -> None:
-    """Of the shards that are still ours, once a poll has told; nothing is forgotten or applied."""
+    """The shards that a poll shows to be still ours are published. Nothing is forgotten or
+    applied."""
     observer = Recorder()
     hand = ByHand(Updater(2, observer=observer).run())
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
@@ -102,7 +104,7 @@ def test_publication_of_what_is_all_lost_is_left_to_the_others() -> None:
 
 
 def test_publication_refused_again_and_again_is_trouble() -> None:
-    """Said, and begun anew."""
+    """The trouble is reported, and everything begins again."""
     observer = Recorder()
     hand = ByHand(Updater(1, observer=observer).run())
     updating.owning(hand)

@@ -77,7 +77,7 @@ def test_a_rebuild_lets_a_ladder_go_and_come_again() -> None:
     start(log, "a")
     start(log, "a", "b")
     rated(log, "b")
-    assert log.read().in_force("b"), "its first round is noted again"
+    assert log.read().in_force("b"), "its first round is recorded again"
     with pytest.raises(BadConfiguration, match="ladder 'b' was rated"):
         start(log, "a")
 

@@ -45,8 +45,8 @@ def test_rows_are_the_players_by_place() -> None:
     assert sorted(evidence[:, PERFORMANCE], reverse=True) == evidence[:, PERFORMANCE].tolist()
 
 
-def test_a_round_that_teaches_nothing_leaves_no_trace() -> None:
-    """All unfinished, or all tied where that is skipped: no player is made, no bit changes."""
+def test_a_round_that_is_not_informative_leaves_no_trace() -> None:
+    """All are unfinished, or all tie where that is skipped. No player is made, no bit changes."""
     rated = pool(skip_all_tied=True)
     assert rate(rated, [0, 0], ["ann", "bob"], 0) is None
     assert rate(rated, [1, 1], ["ann", "bob"], 1) is None

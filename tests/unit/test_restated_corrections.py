@@ -51,7 +51,7 @@ def log_of(*messages: bytes) -> LadderLog:
 
 
 def test_they_replace_what_was_recorded() -> None:
-    """Of this ladder, and not of others. What is noted later comes behind them."""
+    """Corrections of other ladders stay. What is recorded later comes behind the new ones."""
     before = encode_corrections({"l": OLD, "m": OLD})
     restated = encode_restated_corrections({"l": NEW})
     log = log_of(*before, *restated, *encode_corrections({"l": [OLD[0], removed(9)]}))
@@ -66,7 +66,7 @@ def test_a_history_alone_leaves_them() -> None:
 
 
 def test_none_counts_before_all_are_read() -> None:
-    """Many are several messages. A reader between them holds what was noted before."""
+    """Many are several messages. A reader between them has what was recorded before."""
     messages = encode_restated_corrections({"l": MANY})
     assert len(messages) == 3
     assert max(map(len, messages)) <= MOST_BYTES
@@ -79,14 +79,14 @@ def test_none_counts_before_all_are_read() -> None:
 
 @pytest.mark.parametrize("order", [(0, 0, 1, 1, 2, 2), (0, 1, 0, 1, 2), (2, 1, 0, 1, 2)])
 def test_messages_that_come_again(order: Sequence[int]) -> None:
-    """From a client that repeats them, or a rebuild that begins anew."""
+    """A client repeats them, or a rebuild begins again."""
     messages = encode_restated_corrections({"l": MANY})
     log = log_of(*encode_corrections({"l": OLD}), *(messages[i] for i in order))
     assert log.corrections == {"l": MANY}
 
 
 def test_a_message_that_is_missing() -> None:
-    """Then what was noted before holds."""
+    """Then what was recorded before is valid."""
     first, _, last = encode_restated_corrections({"l": MANY})
     assert log_of(*encode_corrections({"l": OLD}), first, last).corrections == {"l": OLD}
 
@@ -137,7 +137,7 @@ def test_what_the_log_lacks_goes() -> None:
 
 
 def test_what_is_in_progress_stays() -> None:
-    """If the log has it. What nobody has noted yet is left to the workers."""
+    """It stays if the log has it. What nobody has recorded yet is left to the workers."""
     done, every = found(applied(1)), found(*map(applied, range(1, 4)))
     assert to_restate(done, {"l": OLD}, lambda: every) == {}
     restated = to_restate(done, {"l": [*OLD, removed(5)]}, lambda: every)
@@ -151,12 +151,12 @@ VOIDED = RoundVoided(ladder="l", round_id="r0")
 
 
 def a_correction(offset: int, of: Correction = VOIDED) -> Record:
-    noted = recorded_correction(offset, of, offset)
-    return Record(0, offset, bytes(noted.correction), [(EVENT_TYPE, noted.event_type.encode())])
+    event = recorded_correction(offset, of, offset)
+    return Record(0, offset, bytes(event.correction), [(EVENT_TYPE, event.event_type.encode())])
 
 
 def hear(*records: Record) -> None:
-    """A pass that comes to these corrections, after one at offset 1 was worked in at offset 2."""
+    """A pass comes to these corrections, after one at offset 1 was applied at offset 2."""
     before = [
         recorded_correction(1, VOIDED, 2),
         recorded_correction(2, CorrectionsApplied(ladder="l"), 2),

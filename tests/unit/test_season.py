@@ -63,7 +63,7 @@ def test_a_roll_forgets_those_who_came_last() -> None:
 
 
 def test_sessions_are_valid_rounds_with_rows_for_names() -> None:
-    """Ladders have rows of their own; what is invalid, or comes twice, is told."""
+    """Ladders have rows of their own. What is invalid, or comes twice, is reported."""
     found, codes = sessions(
         as_json(*ranked([2, 1, 0], ["ann", "bob", "cy"]), round_id="1"),
         as_json(*ranked([1, 2], ["bob", "dee"]), round_id="2"),
@@ -79,7 +79,7 @@ def test_sessions_are_valid_rounds_with_rows_for_names() -> None:
     assert codes == ["duplicate-round", "bad-id", "duplicate-player"]
 
 
-def test_rounds_that_teach_nothing_are_left_out_of_rating() -> None:
+def test_rounds_that_are_not_informative_are_left_out_of_rating() -> None:
     """Each session says which of its rounds can be rated, with their rows alone."""
     (both,), _ = sessions(
         as_json(*ranked([1, 1], ["ann", "bob"]), round_id="1"),

@@ -313,7 +313,7 @@ def test_a_belief_is_its_record(config: RatingConfig) -> None:
 
 @pytest.mark.parametrize("config", ALL, ids=by_name)
 def test_what_was_before_is_not_drawn(config: RatingConfig) -> None:
-    """The previous mu, sigma and season are those that were told and stored."""
+    """The previous mu, sigma and season are those that were published and stored."""
     was, after = beliefs_of(config).header, season_and_round(config, HALF).header
     assert was["mu"].tolist() == after["previous_mu"].tolist()
     assert was["sigma"].tolist() == after["previous_sigma"].tolist()

@@ -108,7 +108,7 @@ def test_at_once_as_one_by_one(ladders: Ladders) -> None:
 
 
 def test_deltas_add_up() -> None:
-    """Over all seasons: what each event says was before is what the last one told."""
+    """In all seasons, each event begins at the values that the last one published."""
     replay, published = replayed(LADDERS, 7)
     last: dict[Player, RatingChanged] = {}
     sums: dict[Player, float] = {}
@@ -147,7 +147,7 @@ class Stream:
         return estimation.pending_rounds([of], rounds, SHARDS)
 
     def estimated(self, pending: PendingRounds) -> Part:
-        """Stage 1, from what is held."""
+        """Stage 1, from the stored beliefs."""
         stored = [self.records.get(p, bytes(record.HEADER_SIZE)) for p in pending.rounds.players()]
         headers = record.read_headers(b"".join(each[: record.HEADER_SIZE] for each in stored))
         found = estimation.classified(pending, headers, np.ones(pending.count, np.bool_))
@@ -259,9 +259,9 @@ def test_a_wave_of_ladders_with_seasons_and_without() -> None:
     assert plain.evidence.tobytes() == none.evidence.tobytes()
 
 
-def test_who_has_no_rounds_left_is_a_newcomer() -> None:
-    """But one whose last offset is known, since an older round is not fresh for them, and what was
-    last told of them."""
+def test_a_player_without_rounds_left_is_a_newcomer() -> None:
+    """The player's last offset stays known, since an older round is not fresh for the player. The
+    values that were last published stay known, too."""
     rule = rule_of(CONFIG, (FIRST,))
     beliefs = newcomers(1, 1, 1234.0, 77.0, coded=True)
     beliefs.header["last"], beliefs.header["season"], beliefs.header["time"] = 41, 1, 99
@@ -284,8 +284,8 @@ def test_who_has_no_rounds_left_is_a_newcomer() -> None:
 
 
 def test_readers_see_a_season_at_once() -> None:
-    """`rate` shows beliefs as drawn, also of those who have not played since; and the records as
-    they are held."""
+    """`rate` shows beliefs as drawn, also of players who have not played since. It shows records as
+    they are stored."""
     replay = replayed(LADDERS, COUNT)[0]
     pool = replay.pools["d"]
     for season in (FIRST, Season(9, 0.0, 250.0)):

@@ -50,8 +50,8 @@ def test_a_processor_without_fused_multiply_adds_is_reported(
 
 
 def test_a_read_only_image_starts_warm(tmp_path: Path) -> None:
-    """Compiled kernels that cannot be written to serve all the same: none is compiled anew, and
-    nothing is left behind."""
+    """Compiled kernels in files that cannot be written serve all the same. None is compiled again,
+    and nothing is left behind."""
     selfcheck.check()
     selfcheck.compile_for(selfcheck.SYSTEMS[0])
     selfcheck.compile_for_full_histories()
@@ -108,7 +108,7 @@ def test_nothing_is_left_to_compile() -> None:
 
 
 def test_bytecode_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of all modules, even where Python is told not to write any; and refusals are no matter."""
+    """All modules have it, even where Python is set to write none. Refusals do not matter."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
     selfcheck.write_bytecode()

@@ -48,8 +48,9 @@ def seen(ladder: Ladder, at_once: int) -> Iterator[object]:
     ids=lambda ladder: ladder.rating.__struct_config__.tag,
 )
 def test_at_once_as_one_by_one(ladder: Ladder) -> None:
-    """Teams, ties, shares, who did not finish, rounds that teach nothing, on several ladders: by
-    every system, with short and full histories, with parameters that change on the way."""
+    """Several ladders have teams, ties, shares, unfinished entries, and rounds that are not
+    informative. Every system rates them, with short and full histories, and with parameters that
+    change on the way."""
     one_by_one = list(seen(ladder, 1))
     assert len(one_by_one) > 3 * COUNT
     for at_once in (7, COUNT):

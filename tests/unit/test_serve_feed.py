@@ -1,4 +1,4 @@
-"""Changes for clients that follow: each told once, in order, wherever they were before."""
+"""Changes for clients that follow: each is sent once, in order, wherever a client was before."""
 
 import asyncio
 
@@ -54,8 +54,8 @@ def _short(text: bytes) -> str:
 
 
 def test_a_client_that_is_ahead_of_this_process() -> None:
-    """It was told more by another process. What it knows is not told again, and no id is lower in
-    any partition than its own."""
+    """Another process has sent it more. What it knows is not sent again, and no id is lower in any
+    partition than its own."""
 
     async def story() -> None:
         hub = Hub()
@@ -72,7 +72,7 @@ def test_a_client_that_is_ahead_of_this_process() -> None:
 
 
 def test_what_was_missed_has_ids_that_do_not_go_back() -> None:
-    """A client that is cut off while it is told what it missed goes on where it was, in each
+    """A client that is cut off while it gets what it missed continues where it was, in each
     partition."""
 
     async def story() -> None:
@@ -86,8 +86,8 @@ def test_what_was_missed_has_ids_that_do_not_go_back() -> None:
 
 
 def test_reading_that_begins_again() -> None:
-    """Nobody is told anything twice, and nobody misses what came between: not a client that
-    followed all the time, not one that comes back meanwhile, not a new one."""
+    """No client gets an event twice, and none misses an event in between. One client follows all
+    the time, one comes back during the second reading, and one is new."""
 
     async def story() -> None:
         hub = Hub()
@@ -106,7 +106,7 @@ def test_reading_that_begins_again() -> None:
 
 
 def test_ids_do_not_go_back_when_reading_begins_again() -> None:
-    """Not in a partition that is behind what a client was told, though the event is of another."""
+    """Another partition has an event while this one is behind what the client got."""
 
     async def story() -> None:
         hub = Hub()
@@ -122,8 +122,8 @@ def test_ids_do_not_go_back_when_reading_begins_again() -> None:
 
 
 def test_an_id_beyond_the_end_of_the_topic() -> None:
-    """It is of another topic. Once the end must have been seen, the client begins anew, once; who
-    is ahead of a process that lags does not."""
+    """It is of another topic. Once the end must have been seen, the client begins again, once. A
+    client that is ahead of a process that lags does not."""
     now = [0.0]
 
     async def story() -> None:

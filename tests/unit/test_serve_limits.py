@@ -92,8 +92,8 @@ def test_a_full_queue_refuses_the_greediest() -> None:
     assert "c0" in played(story)
 
 
-def test_who_has_gone_takes_no_turn() -> None:
-    """Nothing is worked on for whom nobody waits any more, and there is room again."""
+def test_a_question_that_was_given_up_takes_no_turn() -> None:
+    """A question for which nobody waits any more is dropped, and there is room again."""
 
     async def story(turns: FairExecutor, free: threading.Event, done: list[str]) -> None:
         asked = [ask(turns, "a", f"a{i}", free, done) for i in range(5)]
@@ -109,7 +109,7 @@ def test_who_has_gone_takes_no_turn() -> None:
 
 
 def test_what_goes_wrong_is_reported_and_the_next_has_its_turn() -> None:
-    """To who asked."""
+    """The question gets the error."""
 
     async def story(turns: FairExecutor, free: threading.Event, done: list[str]) -> None:
         def wrong() -> None:

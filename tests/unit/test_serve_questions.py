@@ -140,7 +140,7 @@ def test_a_ladder_that_is_gone(name: str) -> None:
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_a_newcomer_while_the_topic_is_not_followed(name: str) -> None:
-    """Who is not in the index may have played meanwhile."""
+    """A player who is not in the index may have played since the topic was last followed."""
     place = Place()
     place.complete = False
     assert outcome(place, UNKNOWN[name]) == "incomplete"
@@ -151,7 +151,8 @@ def test_a_newcomer_while_the_topic_is_not_followed(name: str) -> None:
 
 
 def test_how_far_the_index_is_known_to_be() -> None:
-    """Nothing at first; then what was noted of all ladders, and of a ladder what was read since."""
+    """First nothing is known. Then one position serves all ladders, and a ladder's own position
+    includes what was read of it since."""
     known = ReadPositions()
     for ask in (known.of_all, lambda: known.of("l")):
         with pytest.raises(Incomplete, match="try again"):

@@ -132,7 +132,7 @@ def test_nothing_is_cut_before_settling() -> None:
 
 
 def test_call_to_be_settled_is_waited_for() -> None:
-    """It is recalled whole or not at all."""
+    """Its events are rebuilt whole or not at all."""
     shard = shard_with("ab", position=Position(2, 0), committed=0)
     assert not shard.last_call()
     assert [item.offset for item in shard.queue] == [0]
@@ -171,7 +171,7 @@ def test_part_of_another_version(message: bytes) -> None:
 
 
 def test_barrier_within_the_call_to_be_settled() -> None:
-    """It can never be recalled by this release: the shard stops at once."""
+    """This release can never rebuild its events: the shard stops at once."""
     shard = shard_with("ab", position=Position(2, 0), committed=0)
     shard.read(record(1, b"\x91\x02"))
     assert not shard.last_call()

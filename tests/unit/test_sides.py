@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.evaluation import variance_factor as sureness
+from stream_rater.evaluation import variance_factor as module
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
 from stream_rater.evaluation.research.synthetic import Kind, season
@@ -37,7 +37,7 @@ CONFIGS = (
 
 
 def teams() -> list[Session]:
-    """Rounds of two teams, of whom the better one is mostly that with ann; one did not finish."""
+    """Rounds of two teams. The better one is mostly that with ann; one did not finish."""
     lines = []
     for i in range(30):
         ann, other = ["ann", f"p{i % 7}"], [f"q{i % 5}", f"r{i % 3}"]
@@ -101,14 +101,14 @@ def test_a_round_counts_as_its_pairs_that_share_no_side() -> None:
 
 
 def test_no_other_variance_factor_suits_better() -> None:
-    """Neither nearby nor far off; who is too sure needs more."""
+    """No other factor is better, nearby or far off. Too certain predictions need more variance."""
     run = own_run(SEASON, CONFIGS[0])
     found = variance_factor(run)
 
     def cost(factor: float) -> float:
         loss = total_loss(scores_of(run, factor), "log_loss")
         assert loss is not None
-        return loss + 0.5 * (math.log(factor) / sureness.PRIOR) ** 2
+        return loss + 0.5 * (math.log(factor) / module.PRIOR) ** 2
 
     assert all(cost(found) < cost(found * by) for by in (0.2, 0.9, 1.1, 5.0))
     assert found > 1.5
@@ -126,8 +126,8 @@ def test_the_calibration_error_is_that_of_the_favourites() -> None:
     assert calibration_error(run.before(0)) is None
 
 
-def test_who_is_as_sure_as_right_has_no_calibration_error() -> None:
-    """Duels whose winners are drawn by what was foretold; twice the variance is wrong."""
+def test_right_chances_have_no_calibration_error() -> None:
+    """The winners of duels are drawn by the predicted chances; twice the variance is wrong."""
     random = np.random.default_rng(1)
     z = random.normal(0.0, 1.0, 40_000)
     happened = random.random(len(z)) < 1.0 / (1.0 + np.exp(-C * z))

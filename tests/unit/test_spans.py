@@ -27,7 +27,7 @@ UNSAMPLED = f"00-{3:032x}-{3:016x}-00"
 
 @pytest.fixture
 def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
-    """What an SDK is told."""
+    """The spans that an SDK gets."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))

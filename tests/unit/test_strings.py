@@ -53,7 +53,7 @@ def test_slice_and_take(names: list[str], first: int, last: int, hashed_before: 
 
 @given(st.lists(st.binary(max_size=4), max_size=5))
 def test_any_bytes(strings: list[bytes]) -> None:
-    """As beliefs are held."""
+    """Stored beliefs are such bytes."""
     assert StringColumn.of_bytes(strings).strings() == strings
 
 

@@ -51,7 +51,7 @@ def test_three_copies_need_two_to_write() -> None:
 
 
 def test_the_service_takes_what_it_makes() -> None:
-    """Whatever the broker's defaults are: each setting that is judged is given at the creation."""
+    """The broker's defaults do not matter: each checked setting is given at the creation."""
     assert check_rules(AT, as_made()) == ([], [])
 
 

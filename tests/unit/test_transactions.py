@@ -44,7 +44,7 @@ def test_an_exception_set_before_a_callback() -> None:
 
 
 def test_a_producer_that_is_fenced_while_it_flushes(input_: Input) -> None:
-    """The machine begins anew with another."""
+    """The machine begins again with another producer."""
     transactions = Transactions(AT, "updater", input_)
     fenced: Any = Fenced()
     transactions._producer = fenced

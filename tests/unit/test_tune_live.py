@@ -62,8 +62,8 @@ def tune(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tune:
         ]  # with holes between them, as transactions leave
         monkeypatch.setattr(live_log, "live_log", lambda *_: (lambda: iter(records), home, 3))
         monkeypatch.setattr(live_log, "Admin", lambda _: None)
-        noted = SimpleNamespace(ladders={"ranked": ()})
-        monkeypatch.setattr(live_log, "read_ladder_events", lambda *_: noted)
+        found = SimpleNamespace(ladders={"ranked": ()})
+        monkeypatch.setattr(live_log, "read_ladder_events", lambda *_: found)
         path = tmp_path / "ladders.toml"
         path.write_text(file)
         monkeypatch.setenv("STREAM_RATER_LADDERS", str(path) if file else "")
@@ -82,7 +82,7 @@ def pasted(result: Result, folder: Path, before: str = POOR) -> Ladders:
 
 
 def table(result: Result) -> list[list[str]]:
-    """The rows of what was told, cell by cell."""
+    """The rows of the printed table, cell by cell."""
     lines = (line for line in result.stderr.splitlines() if "│" in line)
     return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
 

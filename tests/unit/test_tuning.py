@@ -81,7 +81,7 @@ def test_without_scipy_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("system", sorted(SPACES))
 @pytest.mark.parametrize("at", [0.0, 0.37, 1.0])
 def test_every_point_of_every_space_is_a_configuration(system: str, at: float) -> None:
-    """Valid, and written as `told` it reads as itself."""
+    """It is valid, and it reads as itself if it is written without defaults."""
     found = Problem(system, SPACES[system], "brier", []).config([at] * len(SPACES[system]))
     assert from_builtins(without_defaults(found)) == found
 

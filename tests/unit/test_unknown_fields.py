@@ -90,7 +90,7 @@ def test_long_names_are_cut() -> None:
 
 
 def test_other_mistakes_come_first() -> None:
-    """A field of another type is told, unknown fields or not."""
+    """A field of another type is reported, with or without unknown fields."""
     for ladder in ("lenient", "strict"):
         _, (rejection,) = decoded(
             ladder, [{**ANN, "x": 1}, {**BOB, "rank": "2"}], {"y": 1}, packed=False, offset=0

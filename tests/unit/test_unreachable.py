@@ -1,4 +1,4 @@
-"""A server that does not answer is told with where its address comes from."""
+"""A server that does not answer is reported with where its address comes from."""
 
 import pytest
 from confluent_kafka import KafkaError

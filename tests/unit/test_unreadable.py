@@ -1,4 +1,4 @@
-"""Records of a batch that the client does not decompress: each is told once, from any offset on."""
+"""Records of a batch that is not decompressed: each is reported once, from any offset on."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ BAD = KafkaError(KafkaError._BAD_COMPRESSION, "zstd")
 
 
 class Client:
-    """A consumer that tells the first offset of the batch, twice in a poll, until it is sought
+    """A consumer that reports the first offset of the batch, twice in a poll, until it is sought
     beyond the last."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ def read(input_: Input, polls: int) -> list[int]:
 
 
 def test_each_is_reported_once(input_: Input) -> None:
-    """Though the client tells the first of them again and again."""
+    """The client reports the first of them again and again."""
     input_.seek({0: FIRST})
     assert read(input_, 7) == [4, 5, 6, 7, 8]
 

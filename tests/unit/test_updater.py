@@ -71,7 +71,7 @@ def test_a_poll_gathers_as_many_parts_as_shards(observer: Recorder) -> None:
 
 def test_batch_is_applied_then_published(hand: ByHand) -> None:
     """One call to the store, one transaction with its events and the offset after it. The log may
-    take in the events meanwhile: they are the same."""
+    take in the events during the call: they are the same."""
     assert owning(hand).offsets == {0: 0}
     last = record(1, part((6, "c")))
     read(hand, record(0, part((5, "ab"))), last)
@@ -96,7 +96,7 @@ def test_call_that_was_not_published_is_settled_first(hand: ByHand, observer: Re
 
 
 def test_zombies_call_that_began_before_c(hand: ByHand) -> None:
-    """It repeated what was published and went on: only what it went on with is told."""
+    """It repeated what was published and continued. Only what it continued with is published."""
     position = Position(3, 0, b"\xe0")
     assert owning(hand, position, 1).offsets == {0: 0}
     read(hand, *(record(i, part((5 + i, letter))) for i, letter in enumerate("abc")))
@@ -117,7 +117,7 @@ def test_call_to_be_settled_is_read_on_until_it_is_whole(hand: ByHand) -> None:
 
 
 def test_store_moved_while_settling(hand: ByHand) -> None:
-    """Whoever did it: begin anew with this shard."""
+    """Whoever moved it, this shard begins again."""
     owning(hand, Position(1, 0, b"\x80"), 0)
     read(hand, record(0, part((5, "a"))))
     answer_beliefs(hand, Position(2, 1, b"\x80"))
@@ -143,8 +143,8 @@ def test_store_that_lost_writes_is_replayed_without_events(
 
 @pytest.mark.parametrize("lost_at", ["read", "apply"])
 def test_somebody_else_wrote(hand: ByHand, lost_at: str) -> None:
-    """Seen in the position, or by the compare-and-set: nothing is published, the shard is opened
-    anew."""
+    """The position or the compare-and-set shows it. Nothing is published, and the shard is opened
+    again."""
     owning(hand)
     read(hand, record(0, part((5, "a"))))
     if lost_at == "read":

@@ -321,8 +321,8 @@ def test_any_other_content_type_is_json(header: Any) -> None:
     assert READER.read(GOOD, [("ce_id", b"1"), ("content-type", header)]).round_id == "r-1"
 
 
-def test_what_can_be_learnt() -> None:
-    """A round teaches if somebody finished; one big tie only where it is not to be skipped."""
+def test_informative_rounds() -> None:
+    """A round is informative if somebody finished, and one big tie only if ties are not skipped."""
     dnf = read(as_json({"player": "a", "dnf": True}, {"player": "b", "dnf": True}))
     tied = read(as_json(ANN, {"player": "b", "rank": 1}))
     mixed = read(as_json(ANN, {"player": "b", "dnf": True}))

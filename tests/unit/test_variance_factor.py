@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from stream_rater.evaluation import variance_factor as sureness
+from stream_rater.evaluation import variance_factor as module
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.measures import FIELDS
 from stream_rater.evaluation.research.synthetic import Kind, season
@@ -33,7 +33,7 @@ def cost(rounds: Iterable[Session], config: RatingConfig, factor: float) -> floa
     """The winners' loss in a whole evaluation, and the prior's."""
     scores = evaluate(rounds, config, variance_factor=factor).scores
     loss = float(scores[:, FIELDS.index("winner_log_loss")].sum())
-    return loss + 0.5 * (math.log(factor) / sureness.PRIOR) ** 2
+    return loss + 0.5 * (math.log(factor) / module.PRIOR) ** 2
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_few_rounds_say_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """None says nothing; and only so many sides are looked at."""
     assert variance_factor([], OVERCONFIDENT) == pytest.approx(1.0, abs=1e-2)
     all_rounds = variance_factor(SEASON, OVERCONFIDENT)
-    monkeypatch.setattr(sureness, "MOST_SIDES", 16)
+    monkeypatch.setattr(module, "MOST_SIDES", 16)
     two_rounds = variance_factor(SEASON, OVERCONFIDENT)
     assert abs(math.log(two_rounds)) < 0.5 * math.log(all_rounds)
 

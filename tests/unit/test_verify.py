@@ -24,8 +24,8 @@ WINDOW, SHARDS = 100, 3
 
 
 def a_log() -> list[dict[str, Any]]:
-    """Three players, of whom cy and dee are taken out; dee stood only in one round with cy. A round
-    of eve's is taken back, and one correction is refused."""
+    """Cy and dee are removed; dee is only in one round with cy. A round of eve's is voided, and one
+    correction is rejected."""
     lobbies = [["ann", "bob", "cy"], ["cy", "dee"], ["bob", "ann"], ["cy", "ann", "bob"],
                ["eve", "bob"], ["ann", "bob"]]  # fmt: skip
     rounds: list[dict[str, Any]] = [

@@ -88,7 +88,7 @@ def test_what_is_waited_for_is_reported_once(
     ("behind", "role"), [([6, 0], "6 records of an estimator"), ([0, 1], "1 record of an updater")]
 )
 def test_nobody_is_waited_for_who_does_not_run(behind: list[int], role: str) -> None:
-    """It says at once whom to start; where nothing is left to do, nobody need run."""
+    """It says at once which roles to start. If nothing is left to do, none need run."""
     expected = f"{role}'s work left, and no worker with this role runs: start one"
     with pytest.raises(Failed, match=expected):
         verify._wait_until_caught_up(admin(behind, {ESTIMATORS: 0, UPDATERS: 0}), 1, 1, 60.0)

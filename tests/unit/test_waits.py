@@ -91,7 +91,7 @@ def test_a_movement_for_ever_is_bounded(clock: Clock) -> None:
 
 
 def test_a_machine_that_stood_still_itself(clock: Clock) -> None:
-    """It was stopped for an hour between two looks, which is no stand-still of what is awaited."""
+    """It was stopped for an hour between two looks. That does not count as time standing still."""
     clock.delay_s = 3600.0
     looks = iter([False, False, True])
     wait_until(lambda: next(looks), "it is there")
@@ -106,7 +106,7 @@ def test_few_looks_are_not_enough(clock: Clock) -> None:
 
 
 def test_limits_are_in_order() -> None:
-    """A wait tells why it failed before a program, or pytest, is ended without a reason."""
+    """A wait says why it failed before a program, or pytest, is ended without a reason."""
     table = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     (line,) = [each for each in table.splitlines() if each.startswith("timeout = ")]
     assert STILL_S < LONGEST_S < HANGS_S < float(line.split()[2])

@@ -96,7 +96,7 @@ def test_finished_rounds_leave_nothing_behind() -> None:
 
 
 def test_memory_is_for_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the finished no more is held than of those that wait."""
+    """Finished rounds take no more memory than those that wait."""
     monkeypatch.setattr(backlog, "COMPACT_AFTER", 3)
     waves = ByTicket()
     waves.enter((0, crowd("zy")), (1, crowd("z")))

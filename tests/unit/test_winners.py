@@ -1,4 +1,4 @@
-"""How well the winner of a round was foretold, against a plain count."""
+"""How well the winner of a round was predicted, against a plain count."""
 
 import itertools
 import math
@@ -155,8 +155,8 @@ def test_more_variance_is_less_sure_and_changes_no_rating() -> None:
 
 
 def test_rounds_that_truly_have_these_chances_are_calibrated() -> None:
-    """Performances are drawn as the model has them: in each bin as many win as were foretold,
-    within four standard errors."""
+    """Performances are drawn from the model. In each bin as many win as were predicted, within
+    four standard errors."""
     rng, rounds, sides = np.random.default_rng(5), 4000, 4
     mu = rng.normal(1500.0, 200.0, rounds * sides)
     sigma = rng.uniform(50.0, 300.0, rounds * sides)
