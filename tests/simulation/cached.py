@@ -1,4 +1,4 @@
-"""Scenarios with beliefs that an estimator holds, and with several rounds of a player in a call."""
+"""Scenarios with an estimator's belief cache, and with several rounds of a player in a call."""
 
 from stream_rater.pipeline.ports import Publish, Scatter
 
@@ -23,7 +23,7 @@ def updater_dies_after_a_call_with_a_player_thrice(stage: Stage) -> None:
 
 @catches("fresh-by-the-first")
 def part_that_is_replayed_with_its_repetition(stage: Stage) -> None:
-    """An estimator dies in mid-scatter, and its successor sends the round again. Both parts of one
+    """An estimator dies while it sends a round, and its successor sends it again. Both parts of one
     player are applied, lost, and replayed in one call."""
     updater = stage.half_sent(A0, A1)
     successor = stage.estimator()
@@ -32,10 +32,10 @@ def part_that_is_replayed_with_its_repetition(stage: Stage) -> None:
     stage.store.roll_back(0, 2)
 
 
-@catches("held-after-loss")
+@catches("cached-after-loss")
 def partition_that_comes_back(stage: Stage) -> None:
-    """An estimator loses a partition while it holds beliefs. Another rates a round. Then the first
-    has the partition again."""
+    """An estimator loses a partition while its belief cache has beliefs. Another one rates a
+    round. Then the first has the partition again."""
     for _ in range(2):
         stage.round(A0, A1)
     first, _ = stage.estimator(), stage.updater()
@@ -52,9 +52,10 @@ def partition_that_comes_back(stage: Stage) -> None:
     stage.turns(first)
 
 
-@catches("held-from-before")
+@catches("cached-from-before")
 def player_whose_next_round_blocks_nobody(stage: Stage) -> None:
-    """A belief is held for the second round, and not after it; then a third comes."""
+    """The belief cache has a belief for the second round, and drops it after that round. Then a
+    third round comes."""
     for _ in range(2):
         stage.round(A0, A1)
     estimator, _ = stage.estimator(), stage.updater()
@@ -62,7 +63,7 @@ def player_whose_next_round_blocks_nobody(stage: Stage) -> None:
     stage.round(A0, A1)
 
 
-@catches("held-without-the-round")
+@catches("cached-without-the-round")
 def rounds_in_a_row(stage: Stage) -> None:
     """Each is rated by what those before it left."""
     estimator, _ = stage.rated(A0, A1)

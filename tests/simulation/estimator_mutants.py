@@ -109,12 +109,12 @@ class CurrentPrior(Estimator):
 
 
 class ResumedNotPending(Estimator):
-    """Step 5 without the await: players of a round that was found scattered do not wait.
+    """Step 5 without pending parts: players of a round that was found to be sent do not wait.
 
-    It fails only if a zombie scatters two rounds of one player after its successor has set its
-    floors, and commits nothing in between, since a commit would tell it that it is a zombie; and if
-    the first round is half applied when the successor comes to it. None of 6,000 seeds does this:
-    see `scenarios`.
+    It fails only under two conditions. A zombie sends two rounds of one player after its successor
+    has set its floors, and commits nothing in between, since a failed commit would end it. And the
+    first round is half applied when the successor comes to it. None of 6,000 seeds does this: see
+    `scenarios`.
     """
 
     def _resume(self, resumed: PendingRounds) -> Step[None]:
@@ -165,7 +165,7 @@ class CachedAfterLoss(Estimator):
 
 
 class CachedFromBefore(Estimator):
-    """Step 6 that goes on holding a belief from before the player's last round."""
+    """Step 6 that keeps a belief from before the player's last round in the cache."""
 
     def _done_with(self, pending: PendingRounds) -> None:
         with patch.object(self._belief_cache, "drop"):
@@ -173,7 +173,7 @@ class CachedFromBefore(Estimator):
 
 
 class CachedWithoutTheRound(Estimator):
-    """Step 6 that holds beliefs as they were read."""
+    """Step 6 that caches beliefs as they were read."""
 
     def _cache_beliefs(
         self, sent: PendingRounds, part: Part, records: Mapping[int, bytes | None]
@@ -185,7 +185,7 @@ class CachedWithoutTheRound(Estimator):
 
 
 class FirstPart(Estimator):
-    """Step 6 that counts an oversize round as scattered once its first piece is acknowledged."""
+    """Step 6 that counts an oversize round as sent once its first piece is acknowledged."""
 
     def _rate_oversize(self) -> Step[None]:
         oversize = self._oversize

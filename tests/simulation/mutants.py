@@ -49,26 +49,26 @@ class CutoffOfApplied(Cutoff):
 
 
 class CutoffByBeliefs(Cutoff):
-    """Takes whatever beliefs hold for what was told."""
+    """Takes the values of beliefs for the published ones."""
 
     knows_published = False
 
 
 class RestatesNothing(Cutoff):
-    """Leaves what is noted of corrections as it is."""
+    """Leaves the recorded corrections as they are."""
 
     restates = False
 
 
 class CutoffByPartsLeft(Cutoff):
-    """Goes by the parts that are left, whatever subscribers were told."""
+    """Goes by the parts that are left, whatever was published."""
 
     def add_published(self, published: Iterable[tuple[Player, int]]) -> None:
         pass
 
 
 class CutoffWithWaiting(Cutoff):
-    """Counts corrections that were worked in, though their parts wait."""
+    """Counts corrections as applied although their parts are pending."""
 
     def pending_corrections(self) -> dict[Player, int]:
         return {}
@@ -121,31 +121,31 @@ MUTANTS = {
         "offsets found again by rejections", Machines(driver=stage_1.OffsetsForgotten)
     ),
     "reads-deleted-again": Mutant(  # each of these two rules protects from the same harm
-        "no guess after parts were deleted, and rebuild by what was told",
+        "no guess after parts were deleted, and rebuild by what was published",
         Machines(driver=stage_1.ReadsDeletedAgain, cutoff=CutoffByPartsLeft),
     ),
     "plain-commits": Mutant("offsets in a transaction, too", Machines(driver=stage_1.PlainCommits)),
     "ids-in-store": Mutant("no round ids in the store", Machines(estimator=IdsInStore)),
-    "recalls-by-offset": Mutant("events by fresh rows", Machines(updater=stage_2.EventsByOffset)),
+    "events-by-offset": Mutant("events by fresh rows", Machines(updater=stage_2.EventsByOffset)),
     "commits-maximum": Mutant("the contiguous prefix", Machines(estimator=stage_1.CommitsMaximum)),
     # and more
     "fresh-by-the-first": Mutant(
         "fresh by the rows before", Machines(updater=stage_2.FreshByTheFirst)
     ),
-    "held-after-loss": Mutant(
-        "held beliefs dropped with a partition", Machines(estimator=stage_1.CachedAfterLoss)
+    "cached-after-loss": Mutant(
+        "belief cache dropped with a partition", Machines(estimator=stage_1.CachedAfterLoss)
     ),
-    "held-from-before": Mutant(
-        "held beliefs of the last round only", Machines(estimator=stage_1.CachedFromBefore)
+    "cached-from-before": Mutant(
+        "cached beliefs of the last round only", Machines(estimator=stage_1.CachedFromBefore)
     ),
-    "held-without-the-round": Mutant(
-        "held beliefs with the round in them", Machines(estimator=stage_1.CachedWithoutTheRound)
+    "cached-without-the-round": Mutant(
+        "cached beliefs with the round in them", Machines(estimator=stage_1.CachedWithoutTheRound)
     ),
     "edits-forgotten": Mutant(
         "notes of corrections read at take-over", Machines(driver=corrected.EditsForgotten)
     ),
     "edits-unnoted": Mutant(
-        "corrections noted before they are finished", Machines(driver=corrected.EditsUnrecorded)
+        "corrections recorded before they are finished", Machines(driver=corrected.EditsUnrecorded)
     ),
     "corrected-twice": Mutant(
         "corrections that are fresh only", Machines(updater=corrected.CorrectedTwice)
@@ -174,8 +174,8 @@ MUTANTS = {
         "pending parts of corrected players",
         Machines(estimator=corrected.with_corrections(corrected.CorrectedNotPending)),
     ),
-    "untold-unnoted": Mutant(
-        "notes of what was last told", Machines(updater=corrected.UnannouncedUnrecorded)
+    "unannounced-unrecorded": Mutant(
+        "notes of the last published values", Machines(updater=corrected.UnannouncedUnrecorded)
     ),
     "season-twice": Mutant(
         "the season of the remembered prior", Machines(estimator=corrected.SeasonTwice)
@@ -215,7 +215,7 @@ MUTANTS = {
         "rebuild from correction parts that were fresh", Machines(cutoff=CutoffByTheLastRecord)
     ),
     "reaches-what-was-sent-again": Mutant(
-        "rebuild by what was told", Machines(cutoff=CutoffByPartsLeft)
+        "rebuild by what was published", Machines(cutoff=CutoffByPartsLeft)
     ),
     "rebuilt-without-notes": Mutant(
         "rebuild that notes the corrections", Machines(cutoff=RestatesNothing)
@@ -223,7 +223,9 @@ MUTANTS = {
     "rebuilt-beside-other-notes": Mutant(
         "rebuild that drops notes of another log", Machines(cutoff=RestatesNothing)
     ),
-    "rebuilt-without-told": Mutant("rebuild with what was told", Machines(cutoff=CutoffByBeliefs)),
+    "rebuilt-without-published": Mutant(
+        "rebuild with what was published", Machines(cutoff=CutoffByBeliefs)
+    ),
     "misplaced-taken": Mutant(
         "rounds in their ladder's partition only", Machines(estimator=stage_1.MisplacedTaken)
     ),
@@ -232,8 +234,8 @@ MUTANTS = {
     ),
     "ids-in-memory": Mutant("duplicates by the W offsets before", Machines(estimator=IdsInMemory)),
     "current-prior": Mutant("the remembered prior", Machines(estimator=stage_1.CurrentPrior)),
-    "resumed-not-awaited": Mutant(
-        "a resumed round awaited", Machines(estimator=stage_1.ResumedNotPending)
+    "resumed-not-pending": Mutant(
+        "pending parts of a resumed round", Machines(estimator=stage_1.ResumedNotPending)
     ),
     "notes-read-once": Mutant(
         "notes read after each poll", Machines(driver=stage_1.LadderEventsReadOnce)

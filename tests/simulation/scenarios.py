@@ -26,7 +26,7 @@ def caught(name: str) -> bool:
 
 @catches("misplaced-taken")
 def round_in_another_ladders_partition(stage: Stage) -> None:
-    """Its offset there is lower than those of its players' rounds, as if it had been scattered
+    """Its offset there is lower than those of its players' rounds, as if it had been sent
     already."""
     for _ in range(3):
         estimator, updater = stage.rated(A0, B0)
@@ -111,10 +111,10 @@ def _after_a_round_that_waits(stage: Stage) -> None:
     stage.round(A2, B2)
 
 
-@catches("resumed-not-awaited")
+@catches("resumed-not-pending")
 def zombie_sends_on(stage: Stage) -> None:
-    """While its successor sets its floors, a zombie scatters two rounds of one player. Only one
-    part of the first round is applied when the successor finds it scattered."""
+    """While its successor sets its floors, a zombie sends two rounds of one player. Only one part
+    of the first round is applied when the successor finds that it was sent."""
     _after_a_round_that_waits(stage)
     zombie, updater = stage.actors
     stage.turns(updater)
@@ -300,7 +300,7 @@ def one_shard_goes_back_while_events_go_ahead(stage: Stage) -> None:
 
 @catches("remembered-offset")
 def commit_that_succeeded_in_doubt(stage: Stage) -> None:
-    """A transaction is committed, but the updater is told that it failed."""
+    """A transaction is committed, but the updater's call fails."""
     stage.round(A0, A1)
     estimator, updater = stage.estimator(), stage.updater()
     stage.through(estimator, CommitSource)
@@ -310,9 +310,9 @@ def commit_that_succeeded_in_doubt(stage: Stage) -> None:
     stage.fail(updater)
 
 
-@catches("recalls-by-offset")
+@catches("events-by-offset")
 def part_sent_twice_and_applied_unpublished(stage: Stage) -> None:
-    """A successor scatters a round again. The updater has published the first copy, and dies after
+    """A successor sends a round again. The updater has published the first copy, and dies after
     it applied the second copy, which changed nothing."""
     stage.round(A0, B0)
     first = stage.estimator()

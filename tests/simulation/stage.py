@@ -103,7 +103,7 @@ class Stage:
         return actor
 
     def crash(self, actor: Actor) -> None:
-        """Kill an actor. Others own its partitions only once they are told."""
+        """Kill an actor. Others own its partitions only after a rebalance."""
         self.actors.remove(actor)
 
     def announce(self) -> None:
