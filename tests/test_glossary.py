@@ -44,6 +44,7 @@ REPLACED = {
 STAYS = {
     "noted": r"ladders[-_]noted|LADDERS_NOTED|[\"'`]noted[\"'`]|NotedCorrections|noted_corrections",
     "scatter": r"\bScatter\b|\bscatter\b(?=[\"(`])|\.scatter\b",
+    "scattered": r"\"scattered\"|scattered \(estimated",
     "untold": r"\buntold\b(?=[\"\]=)`])|\.untold\b|bit 0 is untold",
     "foretold": r"[\"\.]foretold\b|^    foretold: float$",
 }

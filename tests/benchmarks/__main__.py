@@ -69,7 +69,7 @@ def _chosen(names: Sequence[str]) -> list[str]:
 
 
 def _measure(names: Sequence[str], effort: Effort, console: Console) -> list[Result]:
-    """Print each result as it comes; those that could not be measured are told and left out."""
+    """Print each result as it comes. What could not be measured is reported and left out."""
     done = []
     with Progress(console=console, transient=True, redirect_stdout=False) as progress:
         task = progress.add_task("", total=len(names))

@@ -1,4 +1,4 @@
-"""Performances by brute force: every sum taken anew, and bisected; slow, and nothing shared.
+"""Performances by brute force: every sum is computed again, and bisected. Slow; shares no code.
 
 The balance of an entry at x is -Q_i(x) of Theorem 3.2, which increases; the performance is its
 zero. No two entries of these rounds tie, but each with itself, fully.

@@ -1,9 +1,11 @@
 """`python -m tests.benchmarks.games`: all systems and peers on real games, by `evidence --only
 games`. A JSON object for each game on standard output.
 
-Without arguments the shared files are played; of `codeforces`, whose rounds have thousands of
-players, the first rounds only, as they are and cut. With reports (games.json) their games are told
-instead. Exit code 0: all was played; 1: a file was skipped, the reason is on standard error.
+Without arguments the shared files are played. The rounds of `codeforces` have thousands of players:
+only its first rounds are played, as they are and cut. With reports (games.json) their games are
+printed instead.
+
+Exit code 0: all was played; 1: a file was skipped, the reason is on standard error.
 """
 
 import argparse
@@ -119,7 +121,7 @@ def read(path: Path) -> Report:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Tell the rows of all games."""
+    """Print the rows of all games."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.games", description=__doc__)
     parser.add_argument("reports", nargs="*", type=Path, metavar="REPORT", help="a games.json")
     parser.add_argument("--quick", action="store_true", help="a little: does it run?")

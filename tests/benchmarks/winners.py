@@ -1,7 +1,7 @@
-"""`winners/cwl/elo-mmr`…: how well the winners of whole rounds are foretold, and whether the
+"""`winners/cwl/elo-mmr`…: how well the winners of whole rounds are predicted, and whether the
 probabilities hold.
 
-Rounds are foretold one by one, and then rated; the first tenth only builds experience. Elo-MMR has
+Rounds are predicted one by one, and then rated; the first tenth only builds experience. Elo-MMR has
 the parameters of the examples: as it is, and with the variance factor that suits the first tenth.
 Elo, with each player's mean over all pairs, and openskill.py's PlackettLuce with its `predict_win`
 stand beside it.
@@ -33,7 +33,7 @@ ELO = PairwiseElo(learning_rate=32.0, scale=174.0, pairs="average", dnf="tied-la
 
 
 class _Score(NamedTuple):
-    """How well the winners were foretold."""
+    """How well the winners were predicted."""
 
     log_loss: float
     brier: float

@@ -178,8 +178,8 @@ def corrected_tally(
     due: Mapping[Who, Sequence[EventValues]], changes: Iterable[RatingChanged]
 ) -> Tally:
     """Check that each expected change is published once, under its own id, in order, with the
-    expected values. A correction may be too small to be told; the next change goes on from what was
-    last told."""
+    expected values. A correction may be too small to be published. The next change begins at
+    the last published values."""
     wanted = {(who, each.offset): each for who, some in due.items() for each in some}
     found, seen = Tally(), set[tuple[Who, int]]()
     for change in changes:

@@ -72,7 +72,7 @@ def corrections(name: str, folder: Path, quick: bool) -> Corrected:
                 scene.wait_until_rated()  # the next owner of the partition needs the notes of this
         scene.recover()
         if not cut_short:
-            raise Violation(f"{name}: no kill came while a correction was worked in")
+            raise Violation(f"{name}: no kill came while a correction was applied")
         return Corrected(
             **msgspec.structs.asdict(scene.outcome()), corrections=season.corrections,
             cut_short=cut_short,
@@ -99,11 +99,11 @@ class Work:
             self.workers = [e for e in crew if _reads(e) > self._before.get(e.pid, 0.0)]
             return bool(self.workers) or self.finished()
 
-        wait_until(at_it, f"{self._scene.name}: they work it in", every_s=0.02)
+        wait_until(at_it, f"{self._scene.name}: they apply it", every_s=0.02)
         return self.workers[0] if self.workers else None
 
     def finished(self) -> bool:
-        """Whether the corrections are worked in, or a commit is pending."""
+        """Whether the corrections are applied, or a commit is pending."""
         topic = self._admin.topics.rounds
         try:
             committed = self._admin._stable(ESTIMATORS, topic, 1)[0]

@@ -1,4 +1,4 @@
-"""Other faults while corrections are worked in: of Redis, of Kafka, and an upgrade."""
+"""Other faults while corrections are applied: of Redis, of Kafka, and an upgrade."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ def a_corrected_scene(
 def during(
     scene: Scene, season: CorrectedSeason, breaks: Callable[[], object], *, begun: bool = True
 ) -> None:
-    """Break something while corrections are worked in, with rounds behind them that wait. Without
+    """Break something while corrections are applied and later rounds wait. Without
     `begun` they may still wait for earlier rounds, or be done."""
     work = Work(scene, season.correct(AT_ONCE))
     season.play(AHEAD)
@@ -53,7 +53,7 @@ def during(
 
 
 def corrections_failover(name: str, folder: Path, quick: bool) -> Outcome:
-    """Kill a master of a Redis Cluster while corrections are worked in. Its replica may lack
+    """Kill a master of a Redis Cluster while corrections are applied. Its replica may lack
     correction parts that were applied, and checkpoints, or some pieces of one."""
     six = partial(a_redis_cluster, masters=3, replicas=1)
     with a_corrected_scene(name, folder, quick, redis=six, redis_cluster=True) as (scene, season):
@@ -68,9 +68,9 @@ def corrections_failover(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def corrections_hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
-    """Kill the only broker while corrections are worked in, start it again, and abort the
-    transactions that hang. Meanwhile the estimator's commit of the correction, or the updater's of
-    its events, may be what hangs."""
+    """Kill the only broker while corrections are applied, start it again, and abort the
+    transactions that hang. The transaction may be the estimator's commit of the correction, or the
+    updater's commit of its events."""
     aborted: list[object] = []
     with a_corrected_scene(name, folder, quick) as (scene, season):
         broker = scene.kafka[0]
@@ -82,8 +82,9 @@ def corrections_hard_lone_broker(name: str, folder: Path, quick: bool) -> Freed:
 
 
 def corrections_upgrade(name: str, folder: Path, quick: bool) -> Outcome:
-    """Replace workers by workers of another kernel version while corrections are worked in: killed
-    in the midst of one, or asked to end. The successor does it again by the newer kernels.
+    """Replace workers by workers of another kernel version while corrections are applied. They
+    are killed in the midst of one, or asked to end. The successor applies it again by the newer
+    kernels.
 
     Once a worker is newer, shards of the older ones may wait, and corrections behind their rounds.
     So only the first fault is sure to hit the work on one.

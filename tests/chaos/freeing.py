@@ -25,8 +25,8 @@ class Freed(Outcome, frozen=True, kw_only=True):
 
 
 def freed(scene: Scene) -> Iterator[Hanging]:
-    """Wait until all rounds are rated, and abort transactions that hang meanwhile. Returns
-    these."""
+    """Wait until all rounds are rated, and abort transactions that hang until then. Returns the
+    aborted ones."""
     kafka = scene.kafka[0].address
     older_s = 2.0 * scene.settings.transaction_timeout_ms / 1000.0
     finished = scene.season.finished

@@ -107,10 +107,10 @@ class Rig(Protocol):
         """Let a member leave its group, as a stopped worker does."""
 
     def evict(self, member: Member, others: Sequence[Member]) -> None:
-        """Rebalance the group to the other members, without telling this one."""
+        """Rebalance the group to the other members. This one does not learn of it."""
 
     def count_in(self, newcomer: Member) -> None:
-        """Rebalance the group with a new member, without telling the others."""
+        """Rebalance the group with a new member. The others do not learn of it."""
 
     def submit(self, partition: int, *records: Bytes) -> None:
         """Append a record to round-completed."""
@@ -134,7 +134,7 @@ class Rig(Protocol):
         """(shard, key, value) of all published events, once no transaction is open except those
         left open on purpose."""
 
-    def events_meanwhile(self) -> list[tuple[int, bytes, bytes]]:
+    def visible_events(self) -> list[tuple[int, bytes, bytes]]:
         """The events that subscribers see now."""
 
     def rejections(self) -> list[Rejected]:
@@ -200,7 +200,7 @@ class MemoryRig:
     def events(self) -> list[tuple[int, bytes, bytes]]:
         return seen([event for events in self.log.changed for event in events])
 
-    events_meanwhile = events
+    visible_events = events
 
     def rejections(self) -> list[Rejected]:
         return [
@@ -334,7 +334,7 @@ class KafkaRig:
     def events(self) -> list[tuple[int, bytes, bytes]]:
         return _seen(self._read(self._admin.topics.changed))
 
-    def events_meanwhile(self) -> list[tuple[int, bytes, bytes]]:
+    def visible_events(self) -> list[tuple[int, bytes, bytes]]:
         return _seen(read_topic(self._settings, self._admin.topics.changed))
 
     def rejections(self) -> list[Rejected]:

@@ -166,12 +166,13 @@ def _raw(data: bytes) -> msgspec.Raw:
 
 
 def found(member: Member) -> dict[str, list[RecordedCorrection]]:
-    noted: CorrectionsByLadder = member.do(NotedCorrections())
-    return {ladder: list(some) for ladder, some in noted.items()}
+    recorded: CorrectionsByLadder = member.do(NotedCorrections())
+    return {ladder: list(some) for ladder, some in recorded.items()}
 
 
-def test_notes_are_there_for_whoever_comes(rig: Rig) -> None:
-    """In the order in which they were noted, beside the notes of the ladders' parameters."""
+def test_every_member_reads_all_notes(rig: Rig) -> None:
+    """They come in the order in which they were recorded, beside the notes of the ladders'
+    parameters."""
     first, second = rig.join(ESTIMATOR), rig.join(ESTIMATOR)
     assert found(first) == {}
     first.do(Agree({"a": ["0:x"]}))

@@ -63,7 +63,7 @@ def server(redis_installed: None, tmp_path: Path) -> Iterator[Server]:
 def test_what_the_store_does_not_do_is_reported_and_not_raised(
     server: Server, ill: Callable[[Any], None], *, reads: bool, deletes: bool, why: str
 ) -> None:
-    """Each call says whether it was done, and tells the reason. A call that changes beliefs
+    """Each call says whether it was done, and reports the reason. A call that changes beliefs
     raises it."""
     store, reported = RedisStore(Settings(redis=server.address)), list[str]()
     store.prepare()

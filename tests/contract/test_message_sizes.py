@@ -48,7 +48,8 @@ def noise(size: int) -> bytes:
 
 
 def test_notes_and_parts_of_the_greatest_size_are_taken(narrow: KafkaRig) -> None:
-    """Of a ban wave with long reasons, as older releases noted them, of many ladders, and parts."""
+    """They are notes of a ban wave with long reasons, as older releases recorded them, notes of
+    many ladders, and parts."""
     member = narrow.join(ESTIMATOR)
     wave = [
         RecordedCorrection(n, name_of(each), Raw(to_json(each)), 5000)

@@ -231,10 +231,10 @@ def test_a_loss_is_noticed(settings: real.SettingsFactory, lost: str, noticed: s
     writer.checkpoint([5, 6])
     client = redis.Redis.from_url(at.redis)
     keys = keys_of(LADDER)
-    held: dict[str, list[Any]] = {
+    lost_keys: dict[str, list[Any]] = {
         "all": list(contents(at)), "ladder": list(keys), "root": [ROOT],
     }  # fmt: skip
-    client.delete(*held[lost])
+    client.delete(*lost_keys[lost])
     client.close()
     if noticed == "checkpoint" or lost != "root":
         with pytest.raises(IndexLost):
@@ -320,7 +320,7 @@ def test_pages_equal_a_plain_table(
 def test_all_pages_show_each_who_stays_once(
     blocking: Reader, settings: real.SettingsFactory
 ) -> None:
-    """While others move across the pages, nobody who stays is left out or told twice."""
+    """While others move across the pages, no player who stays is left out or shown twice."""
     at, rng = settings(), random.Random(5)
     writer, reader = IndexWriter(at), blocking(at)
     writer.begin(TOPIC, 1)

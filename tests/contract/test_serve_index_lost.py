@@ -134,15 +134,15 @@ def test_a_ladder_that_never_was(knowing: Knowing) -> None:
 
 @pytest.mark.parametrize("gone", [*keys_of(LADDER)._fields, "root", "all"])
 def test_whatever_is_lost_no_answer_is_given(knowing: Knowing, gone: str) -> None:
-    """A key of a ladder, the root, or all of them: what rests on it is refused at once, and at each
-    step of reading anew; then everything is answered as before."""
+    """A key of a ladder, the root, or all of them is lost. Answers that depend on it are refused at
+    once, and at each step of the second reading. Then everything is answered as before."""
     at, reader, positions = knowing()
     writer = written(at)
     positions.all_read(ends(EVENTS))
     before, whole = answers(reader), contents(at)
     client = redis.Redis.from_url(at.redis)
-    held: dict[str, list[Any]] = {"root": [ROOT], "all": list(whole)}
-    client.delete(*(held.get(gone) or [getattr(keys_of(LADDER), gone)]))
+    lost_keys: dict[str, list[Any]] = {"root": [ROOT], "all": list(whole)}
+    client.delete(*(lost_keys.get(gone) or [getattr(keys_of(LADDER), gone)]))
     client.close()
     if gone != "root":
         assert answers(reader) == NOTHING
@@ -169,8 +169,8 @@ def test_whatever_is_lost_no_answer_is_given(knowing: Knowing, gone: str) -> Non
 
 
 def test_redis_goes_back(knowing: Knowing) -> None:
-    """An older state of Redis is whole in itself, and is told of by nobody who knew a newer one:
-    not by who has read one event more in any partition."""
+    """An older state of Redis is whole in itself. A reader that has read one event more in any
+    partition does not answer from it."""
     at, reader, positions = knowing()
     for size in (len(EVENTS) - 1, len(EVENTS)):
         drop_index(at)
@@ -268,8 +268,8 @@ def test_an_event_is_applied_at_the_position_and_not_before(
 def test_a_checkpoint_holds_though_others_write_the_root(
     settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever notes how far the index is has written so: also if another process named a ladder
-    meanwhile."""
+    """A writer that records positions has written everything before them, even if another process
+    adds a ladder during the checkpoint."""
     at = settings()
     writer, other = written(at), IndexWriter(at)
     other.begin(TOPIC, PARTITIONS)

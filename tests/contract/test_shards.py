@@ -23,9 +23,9 @@ def test_shard_ends_show_added_shards(rig: Rig) -> None:
     member.poll_until(lambda: seen() == [0] * (SHARDS + 2))
 
 
-def test_checksums_tell_records_apart(rig: Rig) -> None:
-    """That of the record at the offset, for a member of either group; the same for the same bytes
-    only."""
+def test_different_records_have_different_checksums(rig: Rig) -> None:
+    """A member of either group gets the checksum of the record at the offset. Only the same bytes
+    have the same checksum."""
     estimator = rig.join(ESTIMATOR)
     parts = [b"one", b"two", b"", b"two"]
     estimator.do(Scatter([(1, each) for each in parts] + [(0, b"other")]))

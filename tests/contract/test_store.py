@@ -329,7 +329,7 @@ def test_many_workers_start_at_once(redis_settings: real.Settings) -> None:
 
 @pytest.mark.integration
 def test_an_unreachable_store_is_trouble(redis_settings: real.Settings) -> None:
-    """Every failure of Redis is StoreTrouble, and its text does not contain what the call held."""
+    """Every failure of Redis is StoreTrouble. Its text does not contain the data of the call."""
     nowhere = msgspec.structs.replace(redis_settings, redis="redis://127.0.0.1:1/0")
     with pytest.raises(StoreTrouble, match="refused") as caught:
         RedisStore(nowhere).read({0: PlayerColumn.of([("l", "secret")])})

@@ -131,7 +131,7 @@ def applied_ahead(rig: Rig, count: int = AHEAD) -> tuple[Member, list[Event]]:
     call = Application(Position(1), BeliefColumn.of([(("l", "ann"), b"belief")]))
     calls = dict.fromkeys((0, 1), call)
     assert member.do(Apply(calls, list(events))) == {0: True, 1: True}
-    assert rig.events_meanwhile() == []
+    assert rig.visible_events() == []
     return member, events
 
 
@@ -163,8 +163,8 @@ def test_events_that_went_ahead_are_undone_however_soon(
     worker: Any = member.performer
     apply, took_s, sent = worker._store.apply, iter(np.linspace(0.0, 0.02, 40)), list[Event]()
 
-    def slowly(applications: Any, meanwhile: Callable[[], None]) -> Mapping[int, bool]:
-        applied: Mapping[int, bool] = apply(applications, meanwhile)
+    def slowly(applications: Any, on_sent: Callable[[], None]) -> Mapping[int, bool]:
+        applied: Mapping[int, bool] = apply(applications, on_sent)
         time.sleep(next(took_s))
         return applied
 
@@ -194,7 +194,7 @@ def test_events_that_went_ahead_of_another_generation_go_again(rig: Rig) -> None
     rig.count_in(rig.join(UPDATER))
     with pytest.raises(Regrouped):
         first.do(Publish(list(events), {0: 1}))
-    assert rig.events_meanwhile() == []
+    assert rig.visible_events() == []
     first.poll_until(lambda: bool(first.lost))
     kept = dict.fromkeys(first.owned, 1)
     first.do(Publish(list(events), kept))

@@ -33,7 +33,7 @@ OTHER_THAN_THE_SERVICES = {"replication": 3, "session_timeout_ms": 30_000}
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
 def test_the_tools_are_those_of_the_pins(tool: GoTool) -> None:
-    """By what Go noted in them."""
+    """Each tool has the version that Go recorded in it."""
     require_helm()
     assert is_of(tool.path, tool.origin)
 
@@ -61,7 +61,7 @@ def leaves(values: dict[str, Any], above: str = "") -> Iterator[str]:
 
 
 def prefixes(path: str) -> Iterator[str]:
-    """A dotted name, and those of the tables it is in: one comment tells a whole table."""
+    """A dotted name, and those of the tables it is in: one comment describes a whole table."""
     parts = path.split(".")
     return (".".join(parts[:i]) for i in range(1, len(parts) + 1))
 
@@ -87,7 +87,7 @@ def test_alerts_lead_to_the_runbook_that_is_named() -> None:
 
 @pytest.mark.parametrize("case", GOLDEN_CASES)
 def test_renders_are_as_they_were_read(case: str) -> None:
-    """A change of what the chart makes is seen in review: `make chart` writes them anew."""
+    """A change of what the chart makes is seen in review: `make chart` writes them again."""
     assert (GOLDEN / f"{case}.yaml").read_text() == rendered(case)
 
 

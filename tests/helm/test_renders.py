@@ -129,7 +129,7 @@ def test_operators_resources_have_their_shape() -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_a_template_makes_one_resource_at_most(role: str) -> None:
-    """So that a file's name tells what is in it; and no two resources have one name."""
+    """A file's name says what is in it. No two resources have the same name."""
     for case in CASES:
         sources = re.findall(r"^# Source: (.*)$", rendered(case, f"role={role}"), re.MULTILINE)
         assert len(sources) == len(set(sources)) == len(resources(case, f"role={role}"))
@@ -240,7 +240,7 @@ def test_a_pod_has_the_time_that_a_worker_may_take() -> None:
 
 
 def test_egress_goes_to_the_ports_of_the_addresses() -> None:
-    """Unless others are told; each once."""
+    """Each port is there once. Ports in the values replace them."""
 
     def ports(case: str, *changes: str) -> list[int]:
         rules = the("NetworkPolicy", case, *changes)["spec"]["egress"]
@@ -269,8 +269,8 @@ def test_pods_are_spread_by_role() -> None:
 
 
 def test_rules_and_dashboard_are_the_charts_files() -> None:
-    """To the letter, but that a release whose job is known is told by it: Prometheus' templates in
-    them are none of Helm's."""
+    """The files are rendered to the letter: Helm leaves Prometheus' templates in them alone. Only a
+    release whose job is known is selected by the job."""
     texts = [(CHART / "files" / name).read_text() for name in ("recording.yaml", "alerts.yaml")]
     groups = [group for text in texts for group in yaml.safe_load(text)["groups"]]
     unknown = "serviceMonitor.enabled=false"

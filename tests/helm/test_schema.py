@@ -69,7 +69,7 @@ WRONG = {
     "extraEnv[0].name=proxy_password,extraEnv[0].value=x": "missing property 'valueFrom'",
     "extraEnv[0].name=DB_PASS,extraEnv[0].value=x": "missing property 'valueFrom'",
     "extraEnv[0].name=ALL_PROXY,extraEnv[0].value=socks5://user:word@gate:1080": "'not' failed",
-    # told twice
+    # set twice
     r"kafka.options.bootstrap\.servers=k:1": "invalid propertyName 'bootstrap.servers'",
     "extraEnv[0].name=OTEL_EXPORTER_OTLP_HEADERS,extraEnv[0].value=x": "property 'valueFrom'",
     "extraEnv[0].name=OTEL_EXPORTER_OTLP_ENDPOINT,extraEnv[0].value=x": "'not' failed",
@@ -117,7 +117,7 @@ def test_a_name_that_yaml_takes_for_another_value_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("release", ["9ratings", "a.b"])
 def test_a_release_that_names_no_service_is_refused(release: str) -> None:
-    """Helm takes the name, and values do not tell it."""
+    """Helm accepts the name, and it is not among the values."""
     done = helm("template", release, ".")
     assert done.returncode != 0
     assert f"{release}-stream-rater: no name for a Service: set fullnameOverride" in done.stderr

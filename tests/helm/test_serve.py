@@ -113,7 +113,7 @@ def test_it_may_share_the_workers_users() -> None:
 
 
 def test_its_variables_are_settings() -> None:
-    """Those that the values tell."""
+    """The values set them."""
     reported = {n: v for n, v in variables(pod_of()).items() if not n.endswith("_FILE")}
     found = read_settings(None, reported)
     assert (found.serve, found.serve_rate, found.serve_history) == ("0.0.0.0:9108", 2500.0, 50)

@@ -1,4 +1,4 @@
-"""What the chart tells the workers, as their own parsers read it."""
+"""The settings that the chart gives to workers, as the workers' own parsers read them."""
 
 import re
 import tomllib
@@ -144,7 +144,7 @@ def test_every_file_that_a_setting_names_is_mounted() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_config_maps_hold_no_secret(case: str) -> None:
-    """Nothing but names of files under a word that tells of one."""
+    """A setting whose name hints at a secret has the name of a file."""
     for each in of_kind("ConfigMap", case)[:1]:
         for line in each["data"]["settings.toml"].splitlines():
             name, _, value = line.partition(" = ")

@@ -50,7 +50,7 @@ def worker_process(
 ) -> Iterator[Callable[..., WorkerProcess]]:
     """Starts `stream-rater run`: `worker_process(settings, role="all", ready=True, **variables)`.
 
-    Returns once it is ready (unless told not to wait); whatever still runs is killed in the end.
+    Returns once it is ready, or at once with `ready=False`. What still runs at the end is killed.
     Workers of this release are forks (`forks`); `forked=False` asks for a start from nothing.
     """
     started = request.node.stash[STARTED] = []

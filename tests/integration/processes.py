@@ -71,7 +71,7 @@ IDLE = ": waiting for messages"
 
 
 def complaints(stderr: str) -> list[str]:
-    """Lines of standard error that tell more than what a command does or waits for."""
+    """Lines of standard error that say more than what a command does or waits for."""
     lines = stderr.splitlines()
     return [each for each in lines if not each.startswith(PROGRESS) and IDLE not in each]
 

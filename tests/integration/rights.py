@@ -185,7 +185,7 @@ class Rights:
 
 
 def least_to_erase(settings: Settings, to: str) -> Rights:
-    """The least rights to write the log of these settings anew, to topics with the prefix `to`."""
+    """The least rights to write the log of these settings again, to topics with the prefix `to`."""
     old, new = (
         least("erase", settings),
         least("erase --to", msgspec.structs.replace(settings, topic_prefix=to)),

@@ -51,7 +51,7 @@ def ask(
         connection.close()
 
 
-class Told(NamedTuple):
+class StreamedEvent(NamedTuple):
     """A server-sent event."""
 
     id: str
@@ -60,7 +60,7 @@ class Told(NamedTuple):
 
 
 @contextmanager
-def followed(serve: WorkerProcess, path: str, **headers: str) -> Iterator[Iterator[Told]]:
+def followed(serve: WorkerProcess, path: str, **headers: str) -> Iterator[Iterator[StreamedEvent]]:
     """The server-sent events of a path, as they come."""
     at = urlsplit(serve.url)
     connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=STILL_S)
@@ -75,14 +75,14 @@ def followed(serve: WorkerProcess, path: str, **headers: str) -> Iterator[Iterat
         connection.close()
 
 
-def _events(answer: http.client.HTTPResponse) -> Iterator[Told]:
+def _events(answer: http.client.HTTPResponse) -> Iterator[StreamedEvent]:
     found: dict[str, str] = {}
     for line in answer:
         name, _, value = line.decode().rstrip("\n").partition(": ")
         if name:
             found[name] = value
         elif found:
-            yield Told(found.get("id", ""), found.get("event", ""), found.get("data", ""))
+            yield StreamedEvent(found.get("id", ""), found.get("event", ""), found.get("data", ""))
             found = {}
 
 

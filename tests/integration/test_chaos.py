@@ -65,7 +65,7 @@ def test_what_is_lost_doubled_and_wrong(case: str) -> None:
 
 
 def corrected(number: int, offset: int, *, mu: float, before: float) -> RatingChanged:
-    """A correction of a round of p, told after this many rounds."""
+    """The event of a correction of a round of p, published after this many rounds."""
     cause = CorrectionCause(cause="round-voided", offset=offset, round_id="r1")
     return msgspec.structs.replace(
         change(number), event_id=f"l:correction:{offset}:p", round_id="r1", rank=None,

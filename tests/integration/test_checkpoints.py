@@ -61,7 +61,7 @@ def test_a_correction_begins_at_a_checkpoint(
     verified(at)
     assert corrections(at, correct(at, "void", RANKED, "r7"))
     verified(at)
-    assert offsets_of(at, RANKED) == [there], "it was made anew"
+    assert offsets_of(at, RANKED) == [there], "it was made again"
     assert corrections(at, correct(at, "void", RANKED, "r109"))
     assert worker.metric("stream_rater_stage_seconds_count", stage="ReadPiece") >= read + 4
     verified(at)

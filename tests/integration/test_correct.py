@@ -39,8 +39,8 @@ def corrections(at: Settings) -> list[Message]:
 def test_corrections_lie_where_their_rounds_do(
     settings: real.SettingsFactory, tmp_path: Path
 ) -> None:
-    """With the ladder as the key and their kind in the header; those of a file, too. Where they
-    lie is told."""
+    """A correction has the ladder as the key and its kind in the header, also if it comes from a
+    file. The command prints its place."""
     at = settings()
     sent = stream_rater("submit", str(season(tmp_path)), settings=at)
     assert (sent.returncode, sent.stderr) == (0, "30 rounds and 1 correction sent\n")

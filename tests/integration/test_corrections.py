@@ -1,4 +1,4 @@
-"""Corrections on real servers: sent by the command, worked in by a worker, told to subscribers."""
+"""Corrections on real servers: sent by the command, applied and published by workers."""
 
 import json
 import re
@@ -57,18 +57,18 @@ def rated(at: Settings, *records: Bytes) -> None:
 
 
 def correct(at: Settings, *words: str) -> int:
-    """Send a correction, wait until it is worked in, and return its offset."""
+    """Send a correction, wait until it is applied, and return its offset."""
     done = stream_rater("correct", *words, settings=at)
     assert done.returncode == 0, done.stderr
-    wait_until(Finished(at), f"{words} is worked in")
+    wait_until(Finished(at), f"{words} is applied")
     found = re.search(r"offset (\d+)$", done.stdout)
     assert found is not None, done.stdout
     return int(found[1])
 
 
 def published_events(at: Settings) -> dict[Who, list[RatingChanged]]:
-    """The events of each player, in order. Each goes on from what was told before, once, so that
-    all differences add up to the rating."""
+    """The events of each player, in order. Each begins at the values that were published
+    before, once, so that all differences add up to the rating."""
     found: dict[Who, list[RatingChanged]] = {}
     ids = set()
     for message in read_topic(at, Topics.of(at).changed):
@@ -89,7 +89,7 @@ def published_events(at: Settings) -> dict[Who, list[RatingChanged]]:
 
 
 def corrections(at: Settings, offset: int, ladder: str = RANKED) -> dict[str, RatingChanged]:
-    """By player, the events that the correction at this offset of a ladder was told by."""
+    """By player, the events of the correction at this offset of a ladder."""
     found = {}
     for events in published_events(at).values():
         for event in events:
@@ -124,7 +124,7 @@ def last_round(at: Settings, player: str, ladder: str = RANKED) -> RatingChanged
 
 
 def kinds(at: Settings, folder: Path) -> None:
-    """Work in every kind of correction, one after the other, and check what is told of each."""
+    """Apply every kind of correction, one after the other, and check the events of each."""
     voided = correct(at, "void", RANKED, "r11", "--reason", "the server crashed")
     found = corrections(at, voided)
     assert {(e.correction.cause, e.round_id) for e in found.values() if e.correction} == {
@@ -212,8 +212,8 @@ def test_every_kind_is_worked_in_and_others_go_on(
 def test_a_rebuilt_store_goes_on(
     settings: real.SettingsFactory, worker_process: Start, tmp_path: Path
 ) -> None:
-    """A correction too small to be told comes last. After a rebuild, the next event begins with
-    what was last told."""
+    """A correction too small to be published comes last. After a rebuild, the next event begins at
+    the last published values."""
     at = settings()
     worker = worker_process(at)
     rated(at, *season(0, 60))
@@ -223,7 +223,7 @@ def test_a_rebuilt_store_goes_on(
     file = tmp_path / "small.json"
     same = rounds.ranked([1, 2, 3], ["p1", "p2", "p5"])
     file.write_text(json.dumps({"round_id": "r800", "standings": same, "weight": 0.9995}))
-    assert corrections(at, correct(at, "amend", RANKED, str(file))) == {}, "it is not told"
+    assert corrections(at, correct(at, "amend", RANKED, str(file))) == {}, "it is not published"
     worker.terminate()
     worker.wait()
     wait_until(gone(at), "it has left")
@@ -266,10 +266,10 @@ def test_a_rebuild_notes_the_corrections_again(
     play_on(at, 2000)
 
 
-def test_a_worker_dies_while_it_works_a_correction_in(
+def test_a_worker_dies_while_it_applies_a_correction(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
-    """Again and again, and rounds come behind it. What another one finds is told once."""
+    """Workers die again and again while later rounds wait. The change is published once."""
     at = settings(partitions=1)
     worker = worker_process(at)
     rated(at, *season(0, 4000))

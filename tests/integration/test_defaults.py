@@ -62,7 +62,8 @@ def test_nothing_kinder_is_set() -> None:
 
 def test_a_season(place: Place, worker_process: Start) -> None:
     """Small rounds, a large one, rejections large and small, a correction; a worker is killed, and
-    Redis is stopped and started. Everything is rated once, told once, and equal to the replay."""
+    Redis is stopped and started. Everything is rated once, published once, and equal to the
+    replay."""
     at = place.settings
     first, _ = worker_process(at), worker_process(at)
     value = large_round()
@@ -82,7 +83,7 @@ def test_a_season(place: Place, worker_process: Start) -> None:
     sent = stream_rater("correct", "void", "ladder-1", "r1", settings=at)
     assert sent.returncode == 0, sent.stderr
     produce(at, [a_round(number) for number in range(2 * FEW, 3 * FEW)])
-    wait_until(finished, "the correction is worked in")
+    wait_until(finished, "the correction is applied")
     messages = read_topic(at, Topics.of(at).changed)
     events = [rating_changed_from_json(each.value() or b"") for each in messages]
     assert len({each.event_id for each in events}) == len(events)

@@ -41,7 +41,7 @@ def processes_of(folder: Path) -> list[str]:
     """The command lines of all processes that have this temporary folder."""
     mark, found = f"TMPDIR={folder}".encode(), []
     for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it ended meanwhile
+        with suppress(OSError):  # it has just ended
             if mark in (process / "environ").read_bytes().split(b"\0"):
                 found.append((process / "cmdline").read_text().replace("\0", " "))
     return found
@@ -88,7 +88,7 @@ ROW = re.compile(
 
 
 def assert_the_cheater_is_shown(output: str) -> None:
-    """Assert that the correction is worked in and verified, and that the table of it adds up."""
+    """Assert that the correction is applied and verified, and that the table of it adds up."""
     _, printed = output.split("A cheater was found: leo-1 won ")
     assert "player-removed: round-completed, partition" in printed
     assert "got points back" in printed
@@ -127,7 +127,7 @@ def test_an_interrupted_demo_leaves_given_servers_as_they_were(
     before = contents(addresses)
 
     def new() -> tuple[set[str], dict[str, int], int]:
-        """What was not there before; what other tests left may be gone meanwhile."""
+        """What was not there before. What other tests left may be gone by now."""
         topics, sizes, libraries = contents(addresses)
         more = {name: n for name, n in sizes.items() if n > before[1].get(name, 0)}
         return topics - before[0], more, libraries - before[2]

@@ -35,7 +35,7 @@ def flooded(
     return worker
 
 
-def test_the_neighbours_of_a_flood_are_rated_meanwhile(
+def test_the_neighbours_of_a_flood_are_rated(
     settings: real.SettingsFactory, worker_process: Callable[..., WorkerProcess]
 ) -> None:
     """The metric says that the partition is paused, and the worker is healthy."""

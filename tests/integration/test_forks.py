@@ -42,7 +42,7 @@ def test_a_command_ends_with_its_output_and_exit_code() -> None:
     assert "STREAM_RATER_SHARDS" not in os.environ
 
 
-def test_a_fork_is_signalled_and_awaited(tmp_path: Path) -> None:
+def test_a_fork_is_signalled_and_waited_for(tmp_path: Path) -> None:
     """A signal's number is the exit code, negative; waiting has a limit."""
     fork = Fork(["run"], NOWHERE, tmp_path / "log", tmp_path / "log")
     fork.send_signal(signal.SIGSTOP)

@@ -269,9 +269,9 @@ def test_a_change_arrives_by_itself(
     settings: real.SettingsFactory, worker_process: Start, chromium: Browser,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:  # fmt: skip
-    """From a round that a game reports to the new rating on the page, through a real worker: nobody
-    touches the page, and it is not opened anew. How long a change takes is measured by
-    `make bench-stream`."""
+    """A game reports a round, a real worker rates it, and the page shows the new rating. Nobody
+    touches the page, and it is not opened again. `make bench-stream` measures how long a change
+    takes."""
     at = settings()
     worker_process(at)
     with serves(tmp_path_factory.mktemp("live")) as start, tab(chromium) as opened:

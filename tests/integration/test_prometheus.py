@@ -287,4 +287,4 @@ def test_what_the_runbook_looks_with_shows_something(
         capture_output=True, text=True, timeout=HANGS_S, check=False,
     )  # fmt: skip
     assert (done.returncode, complaints(done.stderr)) == (0, []), done.stderr
-    assert done.stdout.strip(), "it tells nothing"
+    assert done.stdout.strip(), "it prints nothing"

@@ -109,7 +109,7 @@ def test_the_walk_through_the_service_works_as_it_stands(
 
 
 def assert_shown(section: str, printed: str) -> None:
-    """Assert that the commands told each line that the section shows, wherever the record is."""
+    """Assert that the commands printed each line that the section shows, wherever the record is."""
     at = re.compile(r"\S*round-completed, partition \d+, offset \d+")
     lines = {at.sub("", each.rstrip()) for each in printed.splitlines()}
     shown = [at.sub("", each) for block in pages.blocks(section, "") for each in block.splitlines()]
@@ -127,8 +127,8 @@ def written() -> Iterator[None]:
 def test_the_tutorial_works_as_it_stands(
     settings: SettingsFactory, tmp_path: Path, written: None
 ) -> None:
-    """With a ladders file of one's own from the second start of the service on. A shell without it
-    cannot verify, and is told why."""
+    """The service has a ladders file of its own from its second start on. A shell without the file
+    cannot verify, and `verify` says why."""
     port = free_port()
     environment = environment_at(settings, port)
     printed = ""

@@ -1,4 +1,4 @@
-"""Backup and restore as docs/operations/backup.md tells it, on a Redis of its own, with workers."""
+"""Backup and restore as in docs/operations/backup.md, on a Redis of its own, with workers."""
 
 from pathlib import Path
 from typing import Any

@@ -24,7 +24,7 @@ from stream_rater.library.results import Prediction
 from tests import real, rounds
 from tests.contract.test_serve_index import assert_equal_to_newest, contents
 from tests.integration.processes import WorkerProcess, wait_until
-from tests.integration.serving import Serve, Told, ask, followed, serves
+from tests.integration.serving import Serve, StreamedEvent, ask, followed, serves
 from tests.integration.test_service import Start
 from tests.integration.topics import Bytes, Finished, produce, read_topic
 
@@ -159,7 +159,7 @@ def assert_predicted(found: dict[str, Any], wanted: Prediction) -> None:
 
 
 def numbers(found: dict[str, Any]) -> tuple[Any, ...]:
-    """What a ladder in Python tells, too."""
+    """The values that a ladder in Python returns, too."""
     names = ("player", "mu", "sigma", "rating", "rounds", "provisional", "completed_at")
     return tuple(found[name] for name in names)
 
@@ -181,7 +181,7 @@ def test_a_player_without_rounds_leaves_the_lists(
     api = serve(at)
     before = ask(api, AT).json
     remove_ann(at)
-    wait_until(Finished(at), "it is worked in")
+    wait_until(Finished(at), "it is applied")
     wait_until(lambda: ask(api, f"{AT}/players/ann").status == 404, "it is in the index")
     assert ask(api, f"{AT}/players/ann").json["code"] == "unknown-player"
     rows = ask(api, f"{AT}/leaderboard").json["rows"]
@@ -229,7 +229,7 @@ def changed(at: Settings, before: dict[bytes, Any]) -> bool:
 def test_an_index_that_is_lost_is_made_again(
     settings: real.SettingsFactory, worker_process: Start, serve: Serve, running: bool
 ) -> None:
-    """Byte for byte, whether `serve` runs meanwhile or not."""
+    """The new index is the same, byte for byte, whether `serve` was running or not."""
     at = settings()
     rated(at, worker_process, 80)
     api = serve(at)
@@ -316,7 +316,7 @@ def test_changes_are_streamed_and_resumed(
         assert sorted(ids_in(again)) == sorted(event.event_id for event in new)
 
 
-def ids_in(events: list[Told]) -> list[str]:
+def ids_in(events: list[StreamedEvent]) -> list[str]:
     """The ids of what was published."""
     return [rating_changed_from_json(each.data).event_id for each in events]
 

@@ -32,8 +32,8 @@ def test_what_if_and_explain(
     settings: real.SettingsFactory, worker_process: Start, serve: Serve
 ) -> None:
     """What a result would change is what `Ladder.what_if` says, bit for bit, with teams, shares and
-    newcomers. An explanation is of the belief that the workers hold: pulls cancel, and the
-    performances of single rounds are those that were told. Nothing is written."""
+    newcomers. An explanation is of the belief in the store: pulls cancel, and the performances of
+    single rounds are those that were published. Nothing is written."""
     at = settings()
     worker = rated(at, worker_process, 60)
     ladder, api = in_memory(60), serve(at)
@@ -78,14 +78,14 @@ def test_what_if_and_explain(
 def test_what_if_by_the_corrections_of_the_ladder(
     settings: real.SettingsFactory, worker_process: Start, serve: Serve
 ) -> None:
-    """Soon after a player is removed, no result with them is foreseen; the place says who."""
+    """Soon after a player is removed, a result with them is refused. The place says who it is."""
     at = settings()
     rated(at, worker_process, 20)
     api = serve(at)
     asked = {"sides": [{"players": ["b\u00f6b"]}, {"players": ["x", "ann"]}], "ranks": [1, 2]}
     assert ask(api, f"{AT}/what-if", asked).status == 200
     remove_ann(at)
-    wait_until(lambda: ask(api, f"{AT}/what-if", asked).status == 422, "it is noted")
+    wait_until(lambda: ask(api, f"{AT}/what-if", asked).status == 422, "it is recorded")
     refused = ask(api, f"{AT}/what-if", asked).json
     assert (refused["code"], refused["place"]) == ("invalid", "body.sides[1].players[1]")
     assert "removed" in refused["detail"]

@@ -1,5 +1,5 @@
-"""`serve` while its index is lost, or before it has one: no veteran is told as a newcomer, and no
-board without them."""
+"""`serve` while its index is lost, or before it has one: no veteran is shown as a newcomer, and no
+board lacks them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -115,7 +115,7 @@ def _troubles(api: WorkerProcess) -> float:
 
 
 def test_while_the_topic_is_first_read(settings: real.SettingsFactory, serve: Serve) -> None:
-    """Nothing is told of what was read so far; then all of it."""
+    """Nothing of what was read so far is shown. Then all of it is shown."""
     at = settings()
     publish_many(at)
     api = serve(at, ready=False)

@@ -138,7 +138,7 @@ WRONG = {
     "no rank": (
         WHAT_IF, of_sides("a", "b") | {"ranks": [1, 0]}, "invalid", "body.ranks[", ">= 1",
     ),
-    "foreseen twice": (
+    "what-if twice": (
         WHAT_IF, of_sides("a", "a") | {"ranks": [1, 2]}, "invalid", "body.sides[1].players[0]",
         "once",
     ),

@@ -136,8 +136,9 @@ def inspected(at: Settings) -> None:
 
 
 def one_and_then_others(at: Settings, estimator: WorkerProcess, rounds: Sequence[Bytes]) -> int:
-    """Produce rounds of the same players. The others come once the first one was sent: nobody held
-    its players' beliefs, so they wait until an updater has applied it. Returns the partition."""
+    """Produce rounds of the same players. The others come once the first one was sent. The
+    players' beliefs are in no cache, so these rounds wait until an updater has applied the first
+    one. Returns the partition."""
     first = produce(at, rounds[:1])
     sent = partial(estimator.metric, "stream_rater_rounds_total", outcome="scattered")
     wait_until(lambda: sent() == 1, "the first one was sent")
@@ -253,7 +254,7 @@ def test_an_instance_comes_back_quickly(
     settings: real.SettingsFactory, worker_process: Start, killed: bool
 ) -> None:
     """A successor with the same instance_id has the assignment at once, without waiting for the
-    session to end. Nothing is revoked from or given to another worker meanwhile."""
+    session to end. Until then, nothing is revoked from or given to another worker."""
     at = settings(instance_id="one", session_timeout_ms=LONG_SESSION_MS)
     worker = worker_process(at)
     other = worker_process(msgspec.structs.replace(at, instance_id="two"))

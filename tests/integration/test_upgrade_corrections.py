@@ -22,9 +22,10 @@ Start = Callable[..., WorkerProcess]
 def test_corrections_of_two_kernel_versions(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
-    """Estimators of both work corrections in, each with checkpoints of its own, and a newer updater
-    applies them. Events go on from one another, and Redis holds what was told last. Then the
-    operator goes back: the older release's rebuild reads what the newer one has applied."""
+    """Estimators of both replay corrections, each with checkpoints of its own, and a newer updater
+    applies them. Each event begins where the last one ended, and Redis has the last published
+    values. Then the operator goes back: the older release's rebuild reads what the newer one has
+    applied."""
     at = settings(partitions=1, correction_threshold=0.0, checkpoint_every=5)
     older = worker_process(at, "estimator")
     newer = [worker_process(at, "updater", module=NEXT_RELEASE)]

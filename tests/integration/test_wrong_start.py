@@ -127,7 +127,7 @@ STARTS: dict[str, tuple[int, str, Callable[[Settings, Path], Start]]] = {
     "topic too large": (2, r"max\.message\.bytes is 99999999, must be at most", large_topics),
     "other buckets": (2, r"buckets = 77, .* has 4: .*rebuild", laid_out(buckets="77")),
     "other shards": (2, r"shards = 8, .* has 4: .*rebuild", laid_out(shards="8")),
-    "topic made anew": (2, r"topic = old, .*submit the rounds again", laid_out(topic="old")),
+    "topic made again": (2, r"topic = old, .*submit the rounds again", laid_out(topic="old")),
     "other window": (
         2, r"duplicate_window = 7, .* has 100000: .*rebuild", laid_out(duplicate_window="7")
     ),

@@ -75,7 +75,7 @@ NEXT_KERNEL = KERNEL_VERSION + 1
 
 
 class NextLogContext(LogContext):
-    """How an estimator of the next release judges the log: its checkpoints are its own."""
+    """The log context of an estimator of the next release, which has checkpoints of its own."""
 
     def rules(self, ladder: str, offset: int) -> bytes:
         return super().rules(ladder, offset) + bytes([NEXT_KERNEL])

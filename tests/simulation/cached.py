@@ -1,4 +1,4 @@
-"""Scenarios with beliefs that an estimator holds, and with several rounds of a player in a call."""
+"""Scenarios with an estimator's belief cache, and with several rounds of a player in a call."""
 
 from stream_rater.pipeline.ports import Publish, Scatter
 

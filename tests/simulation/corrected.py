@@ -9,7 +9,7 @@ from .stage import A0, A1, A2, B0, B2, NEVER_HEARS, Stage
 
 
 def _corrected(stage: Stage, kind: str, **about: object) -> tuple[Actor, Actor]:
-    """Three rounds are rated, and a correction is worked in. Returns an estimator and an
+    """Three rounds are rated, and a correction is applied. Returns an estimator and an
     updater."""
     stage.round(A0, B0)
     stage.round(A1, B0)
@@ -40,8 +40,8 @@ def successor_of_one_who_recorded_nothing(stage: Stage) -> None:
 
 @catches("corrected-twice")
 def estimator_dies_before_a_correction_is_committed(stage: Stage) -> None:
-    """The correction's parts are applied and told, and its offset is not committed. The successor
-    works it in again, while a later round waits."""
+    """The correction's parts are applied and published, and its offset is not committed. The
+    successor applies it again, while a later round waits."""
     for _ in range(2):
         estimator, updater = stage.rated(A0, A1)
     stage.correct("round-voided", round_id="round-2")
@@ -96,8 +96,8 @@ def merged_player_plays_on(stage: Stage) -> None:
 
 @catches("batch-forgotten")
 def estimator_dies_after_a_batch_is_recorded(stage: Stage) -> None:
-    """Two corrections wait for `corrections-applied`, one of them of a round that is not there. The
-    estimator dies when it has noted what it accepts, and has sent nothing."""
+    """Two corrections wait for `corrections-applied`, one of them for a round that does not
+    exist. The estimator dies when it has recorded what it accepts, and has sent nothing."""
     for _ in range(2):
         estimator, updater = stage.rated(A0, A1)
     stage.correct("round-voided", round_id="round-2", batched=True)
@@ -124,8 +124,8 @@ def next_round_before_the_correction_is_applied(stage: Stage) -> None:
 
 @catches("unannounced-unrecorded")
 def updater_dies_before_it_publishes_the_unannounced(stage: Stage) -> None:
-    """A correction moves players by less than is told. The updater dies after it has applied their
-    next round, before its events are published."""
+    """A correction moves players by less than is published. The updater dies after it has applied
+    their next round, before its events are published."""
     for _ in range(2):
         estimator, updater = stage.rated(A0, A1)
     amended = [{"player": A0, "rank": 1}, {"player": A1, "rank": 2}]
@@ -154,8 +154,8 @@ def estimator_dies_in_the_first_round_of_a_season(stage: Stage) -> None:
 
 @catches("rebuilt-without-published")
 def store_is_rebuilt_after_an_unannounced_change(stage: Stage) -> None:
-    """A correction moves players by less than is told, and the store is rebuilt before their next
-    round."""
+    """A correction moves players by less than is published, and the store is rebuilt before their
+    next round."""
     for _ in range(2):
         estimator, updater = stage.rated(A0, A1)
     amended = [{"player": A0, "rank": 1}, {"player": A1, "rank": 2}]
@@ -253,7 +253,7 @@ def round_comes_again_after_a_checkpoint(stage: Stage) -> None:
 @catches("cutoff-with-waiting")
 def store_is_rebuilt_while_a_correction_waits_to_be_applied(stage: Stage) -> None:
     """A round was sent, then a correction of an earlier one. Nobody has applied either when the
-    store is lost: the round is told as it was before the correction."""
+    store is lost. The round's event shows it as it was before the correction."""
     for _ in range(2):
         estimator, _ = stage.rated(A0, A1)
     stage.round(A1, A0)

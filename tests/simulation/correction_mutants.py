@@ -82,12 +82,12 @@ def with_corrections(make: MakeCorrections) -> type[Estimator]:
 
 
 def with_job(make_job: Callable[..., CorrectionJob]) -> type[Estimator]:
-    """An estimator that works corrections in by another job."""
+    """An estimator that applies corrections by another job."""
     return with_corrections(partial(Corrections, make_work=partial(Work, make_job=make_job)))
 
 
 def with_ahead(make_ahead: MakeAhead) -> type[Estimator]:
-    """An estimator that judges queued corrections by other rules."""
+    """An estimator that validates queued corrections by other rules."""
     return with_job(partial(CorrectionJob, make_ahead=make_ahead))
 
 
@@ -127,7 +127,7 @@ class OldNameKept(Corrections):
 
 
 class BatchForgotten(Corrections):
-    """Counts a batch as applied as soon as it is noted."""
+    """Counts a batch as applied as soon as it is recorded."""
 
     def load(self, recorded: CorrectionsByLadder) -> None:
         self._edits = {ladder: _Forgetful(some) for ladder, some in recorded.items()}

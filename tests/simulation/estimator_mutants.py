@@ -111,10 +111,10 @@ class CurrentPrior(Estimator):
 class ResumedNotPending(Estimator):
     """Step 5 without pending parts: players of a round that was sent before do not wait.
 
-    It fails only if a zombie scatters two rounds of one player after its successor has set its
-    floors, and commits nothing in between, since a commit would tell it that it is a zombie; and if
-    the first round is half applied when the successor comes to it. None of 6,000 seeds does this:
-    see `scenarios`.
+    It fails only under two conditions. A zombie sends two rounds of one player after its successor
+    has set its floors, and commits nothing in between, since a failed commit would end it. And the
+    first round is half applied when the successor comes to it. None of 6,000 seeds does this: see
+    `scenarios`.
     """
 
     def _resume(self, resumed: PendingRounds) -> Step[None]:

@@ -169,8 +169,8 @@ class Submission:
 
 
 class Patience:
-    """Lets records wait until a correction is worked in, so that some are before the records behind
-    them come, and between two faults."""
+    """Lets records wait until a correction is applied. So some corrections are applied before later
+    records come, and between two faults."""
 
     def __init__(self, rng: random.Random, most: int) -> None:
         """Records wait for `most` steps."""

@@ -20,8 +20,8 @@ class IdsInMemory(Estimator):
 
 
 class IdsInStore(Estimator):
-    """Step 2 with round ids noted in the store when they are read: the second reader of an id finds
-    a duplicate. The store keeps the first of several notes, as Redis does with SET NX."""
+    """Step 2 that records round ids in the store when it reads them: the second reader of an id
+    finds a duplicate. The store keeps the first of several writes, as Redis does with SET NX."""
 
     _readings = itertools.count()
 
@@ -60,6 +60,6 @@ class IdsInStore(Estimator):
         counts = Admission._is_to_be_rated(self._admission, record, found, now_s)
         if not counts or (record.partition, record.offset) not in self._second:
             return counts
-        twice = Invalid("duplicate-round", "noted in the store")
+        twice = Invalid("duplicate-round", "recorded in the store")
         self._inputs[record.partition]._reject(record, twice)
         return False

@@ -144,7 +144,7 @@ MUTANTS = {
         "notes of corrections read at take-over", Machines(driver=corrected.EditsForgotten)
     ),
     "edits-unnoted": Mutant(
-        "corrections noted before they are finished", Machines(driver=corrected.EditsUnrecorded)
+        "corrections recorded before they are finished", Machines(driver=corrected.EditsUnrecorded)
     ),
     "corrected-twice": Mutant(
         "corrections that are fresh only", Machines(updater=corrected.CorrectedTwice)

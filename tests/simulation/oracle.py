@@ -132,8 +132,8 @@ def _beliefs(store: Store, expected: Expected, shards: int, *, rebuilt: bool) ->
 
 
 def _has_no_round(stored: tuple[int, bytes] | None) -> bool:
-    """Whether a belief has no rounds: of what a rebuild leaves of it only what was last told
-    matters, which the player's next event shows."""
+    """Whether a belief has no rounds. After a rebuild, only its last published values matter, and
+    the player's next event shows them."""
     return stored is None or not belief_record.decode([stored[1]], 0, 0.0, 1.0).header["rounds"][0]
 
 

@@ -29,9 +29,9 @@ class BatchRejectedWhole(QueueLookahead):
     """Rejects a batch as a whole if one of its corrections is rejected."""
 
     def _rejections_of(
-        self, judged: Sequence[QueuedCorrection], rejected: Rejections
+        self, validated: Sequence[QueuedCorrection], rejected: Rejections
     ) -> Rejections | None:
-        return rejected or super()._rejections_of(judged, rejected)
+        return rejected or super()._rejections_of(validated, rejected)
 
 
 class IdsLost(CorrectionJob):

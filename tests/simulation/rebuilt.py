@@ -15,7 +15,7 @@ from .world import Unkindness
 
 @catches("cutoff-at-the-end")
 def rebuilt_while_a_part_waits(stage: Stage) -> None:
-    """The store is lost after a round was scattered and committed, and before it is applied."""
+    """The store is lost after a round was sent and committed, and before it is applied."""
     estimator, _ = stage.rated(A0, A1)
     stage.round(A0, B0)
     stage.through(estimator, CommitSource)
@@ -161,8 +161,8 @@ def fewer_factors_before(offset: int) -> Ladders:
 @catches("reads-deleted-again")
 def lost_while_forgotten_rounds_are_read_again(stage: Stage) -> None:
     """Kafka deletes the estimators' offsets, and parts are deleted. A worker that starts then ends
-    by itself, and an operator commits the offset. With the mutant, it scatters a round again, and
-    the store is lost."""
+    by itself, and an operator commits the offset. With the mutant, it sends a round again, and the
+    store is lost."""
     stage.rated(A0, B0)
     estimator, updater = stage.actors
     stage.round(A0, B0)
@@ -239,8 +239,8 @@ def lost_again_after_shards_were_added(stage: Stage) -> None:
 
 @catches("cutoff-by-parts-left")
 def round_is_sent_again_after_its_parts_were_deleted(stage: Stage) -> None:
-    """A round is applied and told, and its parts are deleted. Its estimator had not committed it,
-    so a successor sends them again. Then the store is lost."""
+    """A round is applied and published, and its parts are deleted. Its estimator had not committed
+    it, so a successor sends them again. Then the store is lost."""
     stage.rated(A0, A1)
     stage.round(A1, A0)
     estimator, updater = stage.estimator(), stage.updater()

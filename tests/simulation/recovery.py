@@ -136,15 +136,15 @@ def _is_done(record: Record, log: Log) -> bool:
 
 
 def forget_offsets(log: Log, faults: Counter[str], saved: dict[int, int]) -> None:
-    """Delete the offsets, as Kafka does if a group had no member for days. An operator has noted
-    them."""
+    """Delete the offsets, as Kafka does if a group had no member for days. An operator has
+    saved them."""
     faults["expired"] += bool(log.estimators.committed)
     saved |= log.estimators.committed
     log.estimators.committed.clear()
 
 
 def restore_offsets(log: Log, saved: Mapping[int, int]) -> None:
-    """Commit the noted offsets, as an operator does when estimators or a rebuild ask for them."""
+    """Commit the saved offsets, as an operator does when estimators or a rebuild ask for them."""
     if any(shard.start for shard in log.parts):
         known = {p: saved.get(p, 0) for p in range(len(log.rounds))}
         log.estimators.committed = known | log.estimators.committed

@@ -307,7 +307,7 @@ def one_shard_goes_back_while_events_go_ahead(stage: Stage) -> None:
 
 @catches("remembered-offset")
 def commit_that_succeeded_in_doubt(stage: Stage) -> None:
-    """A transaction is committed, but the updater is told that it failed."""
+    """A transaction is committed, but the updater's call fails."""
     stage.round(A0, A1)
     estimator, updater = stage.estimator(), stage.updater()
     stage.through(estimator, CommitSource)

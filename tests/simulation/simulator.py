@@ -2,9 +2,9 @@
 
 Everything random comes from the seed. A step is one atomic piece of one effect: the append of one
 part, the compare-and-set on one shard, or one request of a transaction. Between two steps, other
-workers may run. The worker may die, or sleep through a rebalance and continue as a zombie. It may
-be told that its call failed although it happened, or will happen: requests of a failed call may
-arrive late.
+workers may run. The worker may die, or sleep through a rebalance and continue as a zombie. Its
+call may fail although the change happened, or will happen: requests of a failed call may arrive
+late.
 """
 
 import math

@@ -109,7 +109,7 @@ class Stage:
         group.owners |= dict.fromkeys(shards or range(len(self.log.parts)), updater.driver)
 
     def crash(self, actor: Actor) -> None:
-        """Kill an actor. Others own its partitions only once they are told."""
+        """Kill an actor. Others own its partitions only after a rebalance."""
         self.actors.remove(actor)
 
     def announce(self) -> None:

@@ -92,8 +92,8 @@ def test_fingerprints_that_collide(monkeypatch: pytest.MonkeyPatch, first: int) 
 
 @CHUNKS
 def test_newcomers_at_the_level_of_their_field(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
-    """What stage 1 makes of newcomers depends on whom they play with, and no record tells it before
-    their first round. So everything ends the same for a system that places them."""
+    """A system that places newcomers ends with the same beliefs. Stage 1 places a newcomer by the
+    other players of the first round, and no earlier record shows who they are."""
     rating = TwoMoment(newcomer_offset=-300.0)
     other = TwoMoment(beta=400.0, newcomer_offset=100.0, newcomer_field=0.5)
     for name in ("LADDERS", "CHANGED"):

@@ -71,7 +71,7 @@ class WrittenBy(Enum):
     APPLIED = auto()
     """Updaters."""
     REPLAYED = auto()
-    """A rebuild, which knows of a correction only what was not told."""
+    """A rebuild, which knows only the unannounced part of a correction."""
     FROM_PARTS = auto()
     """A rebuild that found the correction in parts: it was in progress."""
 
@@ -131,8 +131,8 @@ class LadderTruth:
             )  # fmt: skip
 
     def _began(self, player: str, row: Any) -> Published:
-        """What the event begins with of somebody who was told nothing: where the first round
-        began, unless a correction came before it."""
+        """The previous values in the event of a player for whom nothing was published: those before
+        the first round, unless a correction came before it."""
         if player not in self.marks and int(row["rounds"]) == 1:
             return Published(float(row["previous_mu"]), float(row["previous_sigma"]))
         return Published(self.pool.rule.initial_mu, self.pool.rule.initial_sigma)
@@ -153,7 +153,7 @@ class LadderTruth:
         self._replay(record, correction)
 
     def _replay(self, record: Record, correction: Correction) -> None:
-        """Rate all rounds again, and tell whoever moves."""
+        """Rate all rounds again, and publish an event of each player who moves."""
         before, self.pool = self.pool, self.replayed()
         names = dict.fromkeys([*dict(before), *dict(self.pool)])
         self.pool.rows(StringColumn.of(list(names)))

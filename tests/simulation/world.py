@@ -96,12 +96,12 @@ class StoreWithPast(Store):
     def _vanish_within(self, shard: int, application: Application) -> None:
         """Delete half of a shard's beliefs, if the call writes one of them and will be carried
         out."""
-        held = self.positions.get(shard, Position())
+        stored = self.positions.get(shard, Position())
         position = application.position
         beliefs = self.beliefs.get(shard, {})
         mine = [player for player, _ in application.beliefs if player in beliefs]
         counted = mine and application.absent is not None
-        if counted and (position.start, position.epoch) == (held.applied, held.epoch):
+        if counted and (position.start, position.epoch) == (stored.applied, stored.epoch):
             self.vanishing = False
             self.faults["vanished"] += 1
             others = [player for player in beliefs if player not in mine]
@@ -158,8 +158,8 @@ class StoreWithPast(Store):
         """Delete everything. No past state returns, except as `lose` does."""
         for shard, states in self._ever.items():
             self._older.setdefault(shard, []).extend(states)
-        for held in (self.positions, self.beliefs, self._line, self._ever):
-            held.clear()
+        for stored in (self.positions, self.beliefs, self._line, self._ever):
+            stored.clear()
 
     def lose(self, shard: int) -> None:
         """Empty the shard, or return it to before a rebuild."""

@@ -128,7 +128,7 @@ def cell_of(text: str, labels: Mapping[str, str]) -> Cell:
         case "label":
             return lambda row: labels.get(row.word(int(rest)), f"`{row.word(int(rest))}`")
         case "note":
-            return lambda row: noted(row, rest)
+            return lambda row: from_note(row, rest)
     return lambda row: formatted(computed(row, kind), rest)
 
 
@@ -154,7 +154,7 @@ def load(word: str) -> str:
     return f"{number(int(word[2:]))}/s" if word.startswith("at") else f"{word} %"
 
 
-def noted(row: Row, pattern: str) -> str:
+def from_note(row: Row, pattern: str) -> str:
     """A number from the note that a benchmark printed beside its figures."""
     match = re.search(pattern, figure(row, "note") or "")
     return number(int(match[1]) if match else None)

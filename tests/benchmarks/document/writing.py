@@ -99,7 +99,7 @@ def with_briefs(page: str, tables: Sequence[Table], rows: Sequence[Row]) -> str:
 
 
 def with_summary(page: str, rows: Sequence[Row]) -> str:
-    """A page with the most telling figures between its markers; unchanged if it has none."""
+    """A page with the summary between its markers. A page without markers is unchanged."""
     return FIGURES.sub(lambda found: f"{found[1]}\n{summary(rows)}\n{found[2]}", page)
 
 

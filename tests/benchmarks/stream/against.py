@@ -1,7 +1,7 @@
 """Whether another release, or another setting, is quicker than the service as it is.
 
-On a machine whose own speed changes from one minute to the next, one run after the other tells
-little. Here all are alive side by side, each with servers of its own, and are given the same rounds
+On a machine whose own speed changes from one minute to the next, two runs one after the other show
+little. Here all run side by side, each with servers of its own, and are given the same rounds
 in short turns, in the other order each time; the ratios of each turn are the result.
 """
 
@@ -30,7 +30,7 @@ FEED_S, QUICK_FEED_S = 7.0, 2.0
 TURNS, QUICK_TURNS = 10, 2
 BACKLOG, NULL = "backlog", "null"
 SAMPLE = 1000
-"""Updates that tell what events look like."""
+"""Number of updates from which the size of events is measured."""
 PACKAGE = "stream_rater"
 
 
@@ -46,7 +46,7 @@ class Rival:
 def rival_of(reported: str) -> Rival:
     """A folder that holds a release, ready to run when this returns; NULL, the null pipeline of two
     transactional hops; or settings as `shards=4,partitions=2`. ValueError where it is none of them.
-    All settings are told to each: the defaults of another release do not count."""
+    Each gets all settings: the defaults of another release do not count."""
     if reported == NULL:
         return Rival(NULL)
     folder = Path(reported).resolve()

@@ -1,4 +1,4 @@
-"""What a ban wave costs: how long until it is worked in, what others wait, what the worker holds.
+"""What a ban wave costs: time until it is applied, waits of others, memory of the worker.
 
 One ladder has millions of updates; others play on at a steady rate. First one of its players is
 removed, then many more in one `corrections-applied`.
@@ -33,9 +33,9 @@ class Wave(NamedTuple):
     """From when the first record was sent until the last one's offset was committed."""
     before: int
     most: int
-    """Bytes that the worker held before, and at most until then."""
-    meanwhile: Phase
-    """What the other ladders' players waited for their updates."""
+    """Resident bytes of the worker before, and at most until then."""
+    others: Phase
+    """How long the players of other ladders waited for their updates until then."""
 
 
 def bans(

@@ -1,4 +1,4 @@
-"""What a correction costs: how long until it is worked in, and what others wait meanwhile.
+"""What a correction costs: how long until it is applied, and how long others wait until then.
 
 One ladder has millions of updates; others play on at a steady rate. A checkpoint is made before the
 last hundredth of its rounds. Then two of them are voided: one of that hundredth, and the first.
@@ -26,7 +26,7 @@ from tests.benchmarks.stream.throughput import SERVICE
 LONG = "the-long-ladder"
 OTHERS = "other-ladders"
 RATE = 2_000.0
-"""Updates a second on the others meanwhile."""
+"""Updates a second on the other ladders while a correction is applied."""
 LOOK_EVERY_S = 0.02
 LONGEST_S = 300.0
 STEP = 200_000
@@ -38,8 +38,8 @@ class Correction(NamedTuple):
     which: str
     seconds: float
     """From when it was sent until its offset was committed; how long the command took."""
-    meanwhile: Phase | None = None
-    """What the other ladders' players waited for their updates."""
+    others: Phase | None = None
+    """How long the players of other ladders waited for their updates until then."""
 
 
 def corrections(
@@ -88,7 +88,8 @@ class _Void:
 
 
 def wait_until_corrected(settings: Settings, look: Callable[[], object] = lambda: None) -> None:
-    """Return once all that is in the long ladder's partition now is committed; `look` meanwhile."""
+    """Return once all that is in the long ladder's partition now is committed. Until then, call
+    `look` again and again."""
     admin = Admin(settings)
     topic = admin.topics.rounds
     partitions = admin.partitions()[topic]

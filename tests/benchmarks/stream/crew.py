@@ -29,7 +29,7 @@ class Program(NamedTuple):
     groups: Sequence[str] = (ESTIMATORS, UPDATERS)
     """Consumer groups that its processes join."""
     roles: bool = True
-    """Whether one that is told a role joins the group of that role only."""
+    """Whether a process that is started with a role joins the group of that role only."""
 
 
 @dataclass
@@ -42,8 +42,8 @@ class Crew:
     workers: list[WorkerProcess] = field(default_factory=list)
 
     def hire(self, name: str) -> WorkerProcess:
-        """One more; with a name it is a static member of its groups. One that is named for a role
-        is told it."""
+        """Start one more worker. With a name it is a static member of its groups. A worker that is
+        named for a role gets this role."""
         settings = msgspec.structs.replace(self.settings, instance_id=name)
         worker = self.start(
             settings, _role(name), ready=False, module=self.program.module,
@@ -112,7 +112,7 @@ class Crew:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """All workers stand still in this block: what is sent meanwhile is a backlog."""
+        """All workers are stopped in this block: what is sent in it is a backlog."""
         for worker in self.workers:
             worker.pause()
         try:

@@ -46,7 +46,7 @@ class Crowd:
     memory: int
     """The most that a worker had, in bytes."""
     processor_s: dict[str, float]
-    """Meanwhile, of all workers together, of Redis, of the broker."""
+    """Until its last event: of all workers together, of Redis, of the broker."""
 
 
 def crowd(ground: Ground, workload: Workload, count: str, feed_s: float) -> Crowd:
@@ -64,7 +64,7 @@ def crowd(ground: Ground, workload: Workload, count: str, feed_s: float) -> Crow
         sent_s: list[float] = []
         used_s: list[dict[str, float]] = []
 
-        def meanwhile() -> None:
+        def send_large() -> None:
             rated = _rated(crew) + len(large.players)
             used_s.append(used(ground, crew))
             options = {"message.max.bytes": 2 * LARGEST_BYTES, "compression.type": "lz4"}
@@ -78,7 +78,7 @@ def crowd(ground: Ground, workload: Workload, count: str, feed_s: float) -> Crow
             )  # fmt: skip
             used_s.append(used(ground, crew))
 
-        due_s, _, seen = watched(crew.settings, fed, RATE, meanwhile, others=len(large.players))
+        due_s, _, seen = watched(crew.settings, fed, RATE, send_large, others=len(large.players))
         memory = max(most_memory(worker.pid) for worker in crew.workers)
         due = Counter(key for each in (*warm, *fed, large) for key in each.due())
         wrong = published(crew.settings).wrong(due)

@@ -61,18 +61,18 @@ class Phase:
 
 def phase(
     settings: Settings, rounds: Sequence[Round], rate: float,
-    meanwhile: Callable[[], None] = lambda: None,
+    disturb: Callable[[], None] = lambda: None,
 ) -> Phase:  # fmt: skip
-    """Feed these rounds, so many updates a second; `meanwhile` begins after a third of them."""
-    return found(*watched(settings, rounds, rate, meanwhile))
+    """Feed these rounds, so many updates a second. `disturb` begins after a third of them."""
+    return found(*watched(settings, rounds, rate, disturb))
 
 
 def watched(
-    settings: Settings, rounds: Sequence[Round], rate: float, meanwhile: Callable[[], None],
+    settings: Settings, rounds: Sequence[Round], rate: float, disturb: Callable[[], None],
     others: int = 0,
 ) -> tuple[dict[str, float], float, Seen]:  # fmt: skip
-    """When each round was due, when the last one's time was over, and the events, so many others
-    among them that `meanwhile` leads to."""
+    """When each round was due, when the last one's time was over, and the events. `others` is the
+    number of further events that `disturb` leads to."""
     admin = Admin(settings)
     topic = admin.topics.changed
     starts = admin.ends(topic, admin.partitions()[topic])
@@ -84,7 +84,7 @@ def watched(
     )
     watcher.start()
     ours.recv()  # it reads
-    other = threading.Thread(target=meanwhile)
+    other = threading.Thread(target=disturb)
     with a_producer(settings.kafka, linger_ms=1) as producer:
         due_s, end_s = feed(producer, admin.topics.rounds, rounds, rate, other.start)
     other.join()

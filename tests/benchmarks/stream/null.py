@@ -1,14 +1,14 @@
 """The null pipeline: what Kafka and Python cost when nothing is rated and nothing kept.
 
-It runs in the service's place, told by the same settings: it reads the same rounds, decodes them,
+It runs in the service's place, with the same settings: it reads the same rounds, decodes them,
 regroups their players by shard, sends a message a shard through performance-estimated, and writes
 an event a player to rating-changed, of the size and with the headers of the service's, in
 transactions with the offsets. The offsets of rounds are committed as the service commits them: now
 and then, in a transaction. No mathematics, no Redis, no defence against a crash.
 
-It is told how many players it sends, and writes, at a time on average: as the service did, which
-makes the counts of messages the same, or many. A process may have one of the two stages only, as
-the service's may.
+Its settings say how many players it sends, and writes, at a time on average: as many as the
+service did, which makes the counts of messages the same, or many. A process may have one of the two
+stages only, as the service's may.
 
 Its clients have the options that all clients of the service have. Where its latency is what counts,
 it waits for nothing: each of its two hops takes what one poll brought, and sends it on in a
@@ -46,7 +46,7 @@ from tests.benchmarks.stream.plain import (
 )
 
 MODEL = "NULL_MODEL"
-"""Variable that names the file that tells what the service does."""
+"""Variable that names the file that says what the service does."""
 NUMBERS = 120
 """Bytes of an event that no compression shortens: seven numbers of 17 digits."""
 AT_ONCE = 10_000
@@ -157,8 +157,8 @@ def _coming(consumer: Consumer, decode: Callable[[bytes], Any]) -> Iterator[Come
 def in_groups(
     came: Iterable[Come | None], players: Callable[[Any], int], at_a_time: float
 ) -> Iterator[list[Come]]:
-    """So many players at a time on average: after what is larger, smaller ones make up for it.
-    Where nothing follows, what there is goes, even if it is nothing, and it begins anew."""
+    """Groups of so many players on average: after a larger group, smaller ones make up for it.
+    Where no message follows, the group ends, even if it is empty, and a new one begins."""
     group: list[Come] = []
     seen, until = 0, at_a_time
     for each in came:

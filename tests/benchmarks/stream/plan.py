@@ -1,4 +1,4 @@
-"""What is measured of a workload, and how the figures are told."""
+"""What is measured of a workload, and how the figures are reported."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -114,7 +114,7 @@ class Plan:
         if "peer" in self.measures and workload.peer_updates:
             try:
                 peers = {f"quix-{each}": quix(each, ground.folder) for each in GUARANTEES}
-            except Skipped as reason:  # what is ours is told all the same
+            except Skipped as reason:  # our own figures are reported all the same
                 missing = reason
         for count in self.workers:
             alone = peers if count == "1" else {}
@@ -243,23 +243,23 @@ def _rebuild(workload: Workload, done: Rebuilt) -> Result:
 
 
 def _correction(workload: Workload, updates: int, done: Correction) -> Result:
-    """The seconds until a correction was worked in, and what others waited meanwhile."""
-    waited = done.meanwhile
+    """The seconds until a correction was applied, and how long others waited until then."""
+    waited = done.others
     ratio = {f"p{p}": waited.quantile_ms(p / 100) for p in (50, 99, 100)} if waited else {}
     name = f"correction/{workload.name}/{done.which.replace(' ', '-')}"
     return result(name, done.seconds, "s", ratio, f"of a ladder with {updates} updates")
 
 
 def _bans(workload: Workload, updates: int, done: Wave) -> Result:
-    """The seconds until a removal was worked in, what others waited, and what the worker held."""
-    ratio = {f"p{p}": done.meanwhile.quantile_ms(p / 100) for p in (50, 99, 100)}
+    """The seconds until a removal was applied, the waits of others, the memory of the worker."""
+    ratio = {f"p{p}": done.others.quantile_ms(p / 100) for p in (50, 99, 100)}
     ratio |= {"MiB_before": done.before / MIB, "MiB_most": done.most / MIB}
     name = f"bans/{workload.name}/{done.players}"
     return result(name, done.seconds, "s", ratio, f"of a ladder with {updates} updates")
 
 
 def _memory(samples: Sequence[Sample]) -> Result:
-    """Growth in the second half; beside it what the worker held, by millions of updates."""
+    """Growth of memory in the second half, and the resident memory by millions of updates."""
     every = max(1, len(samples) // 10)
     ratio = {f"MiB_at_{each.updates}": each.resident / MIB for each in samples[every - 1 :: every]}
     value = growth(samples) * 1e6 / MIB

@@ -23,7 +23,7 @@ SHARED_BY = 50
 
 
 class Round(NamedTuple):
-    """A round as it is sent, and who must be told of it."""
+    """A round as it is sent, and the players whose events are due."""
 
     round_id: str
     ladder: str
@@ -31,7 +31,7 @@ class Round(NamedTuple):
     players: list[str]
 
     def due(self) -> list[bytes]:
-        """Of the events that it must lead to."""
+        """The keys of the events that it must lead to."""
         return [joined(self.ladder, player).encode() for player in self.players]
 
 

@@ -66,7 +66,7 @@ def _fill(settings: Settings, workload: Workload) -> None:
         done = store.apply(
             {s: Application(Position(), BeliefColumn.of(some)) for s, some in calls.items()}
         )
-        assert all(done.values()), "a round was rated meanwhile"
+        assert all(done.values()), "a round was rated before all beliefs were replaced"
     store.close()
 
 

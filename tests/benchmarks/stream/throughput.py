@@ -77,7 +77,8 @@ def by_step(
     ground: Ground, workload: Workload, rounds: Sequence[Round], release: Mapping[str, str] = {}
 ) -> tuple[dict[str, float], Run]:
     """The microseconds of processor that each step of one worker takes for an update, and the run.
-    `release`: variables that lead to another release. Skipped if it compiled kernels meanwhile."""
+    `release`: variables that lead to another release. Skipped if it compiled kernels
+    during the run."""
     path = ground.folder / "steps.json"
     program = Program("tests.benchmarks.stream.steps", {FILE: str(path), **release})
     run = measured(ground, workload, rounds, "1", program)
