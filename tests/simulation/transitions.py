@@ -109,7 +109,7 @@ class PartitionWatch(StateWatch):
             self.move(partition, PartitionState.RATING)
 
     @contextmanager
-    def at_work(self, rounds: Iterable[Traced]) -> Iterator[None]:
+    def working_on(self, rounds: Iterable[Traced]) -> Iterator[None]:
         partitions = {each.partition for each in rounds}
         yield
         self._loop(partitions, "2")

@@ -93,8 +93,8 @@ def test_another_system_begins_with_its_first_guess() -> None:
     assert isinstance(found.rating, Codeforces) and found.rest == 80
 
 
-def _with_places(rounds: Any, fraction_of: Any) -> Any:
-    return structs.replace(rounds, fraction_of=fraction_of)
+def _with_places(rounds: Any, place: Any) -> Any:
+    return structs.replace(rounds, place=place)
 
 
 def test_order_may_be_aimed_at() -> None:
