@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,7 +28,14 @@ from local.processes import (
     stop_process,
 )
 from local.redis_node import ADVISED, render_conf
-from local.servers import Addresses, LocalServerError, servers, start_kafka, start_redis
+from local.servers import (
+    Addresses,
+    LocalServerError,
+    servers,
+    signals_as_exit,
+    start_kafka,
+    start_redis,
+)
 from local.stamps import Stamp, digest
 from local.tools import (
     KAFKA_VARIABLE,
@@ -397,3 +405,19 @@ def test_a_damaged_state_file_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path
         background.STATE.write_text(text)
         with pytest.raises(LocalServerError, match=r"state\.json is damaged"):
             background.load_state()
+
+
+class Dying:
+    """Its destructor is interrupted by a signal."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_signal_within_a_destructor_ends_the_block() -> None:
+    """Python drops the exception of a destructor, so the signal is sent again."""
+    with pytest.raises(SystemExit) as ended, signals_as_exit():
+        dying = Dying()
+        del dying
+        threading.Event().wait(STILL_S)
+    assert ended.value.code == 128 + signal.SIGTERM

@@ -12,6 +12,7 @@ By hand: `python -m local.servers up [prometheus]|down|clean-data|status` (`make
 """
 
 import argparse
+import os
 import signal
 import sys
 import tempfile
@@ -21,7 +22,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
 
 from local import background
 from local.kafka_node import NO_PROPERTIES, start_kafka
@@ -30,6 +30,9 @@ from local.redis_node import NO_SETTINGS, start_redis
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, LocalServerError, given_address
 
 __all__ = ["Addresses", "LocalServerError", "Server", "servers", "start_kafka", "start_redis"]
+
+AGAIN_S = 0.05
+"""After this time a signal that arrived within a destructor is sent again."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,16 @@ def signals_as_exit() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _exit(number: int, _frame: FrameType | None) -> NoReturn:
+def _exit(number: int, frame: FrameType | None) -> None:
+    """Raise SystemExit. Python drops an exception that leaves a destructor. So a signal that comes
+    within one is sent again a moment later."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":
+            again = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
+            again.daemon = True
+            again.start()
+            return
+        frame = frame.f_back
     raise SystemExit(128 + number)
 
 
