@@ -1,7 +1,7 @@
 """The mathematics of the rating systems: pure functions of numbers, with no clock, no I/O and no
 randomness.
 
-`parameters` defines what can be set. `model` defines what travels between the two stages.
+`parameters` lists the systems and their parameters. `model` defines the data of the two stages.
 `performance` is stage 1 (section 3.1 of the paper), `belief` is stage 2 (sections 3.2 and 4).
 `sketch` bounds the size of the posterior, `factor` encodes one of its factors, `record` encodes a
 whole belief. `systems` has a file for each rating system, `kernels` has their computations, and

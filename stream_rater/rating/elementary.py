@@ -1,7 +1,7 @@
 """exp, log, tanh and 1/sqrt with the same bits on every machine, and arrays of whole vectors.
 
 C libraries round differently between releases and processors, so the kernels use these functions.
-They have no branches where it matters, so that LLVM computes several values at once.
+They have no branches where speed matters, so that LLVM computes several values at once.
 `tests/unit/test_elementary.py` measures the errors against exact values: exp and log are within
 1.25 units in the last place, 1/sqrt within 5, tanh within 2e-16 absolute.
 
@@ -32,8 +32,8 @@ ROUGH_LIMIT = 4.9
 """Beyond this, `rough_tanh` is 1 up to its error."""
 
 ROUND = 6755399441055744.0
-"""1.5 * 2**52: adding it rounds a number to an integer, which the last bits of the sum then
-hold."""
+"""1.5 * 2**52. Adding it to a number rounds the number to an integer, which then stands in the last
+bits of the sum."""
 
 SINGLE_LIMIT = np.float32(40.0)
 SINGLE_LOG2_E, SINGLE_LN2 = np.float32(LOG2_E), np.float32(LN2)
@@ -50,7 +50,7 @@ SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
 ONE_BITS = 0x3FF0000000000000
 MANTISSA = 0xFFFFFFFFFFFFF
 EXPONENT_0 = 0x4330000000000000
-"""The bits of 2**52. An integer below 2**52 put into the last bits adds itself."""
+"""The bits of 2**52. An integer below 2**52, written into the last bits, is added to 2**52."""
 
 
 @kernel
@@ -65,17 +65,17 @@ def _beyond_linear(r: float) -> float:
 
 @kernel
 def _times_power_of_two(p: float, shifted: float) -> float:
-    """p * 2**k for normal results, where k is the integer that adding ROUND gave."""
+    """p * 2**k, where `shifted` is k + ROUND. The result must be a normal number."""
     bits = np.float64(p).view(np.int64) + (np.float64(shifted).view(np.int64) << 52)
     return float(np.int64(bits).view(np.float64))
 
 
 @kernel
 def exp(x: float) -> float:
-    """e**x for |x| <= EXP_LIMIT, saturating outside: 2**k times a polynomial on [-ln2/2, ln2/2].
+    """e**x for |x| <= EXP_LIMIT; it saturates outside.
 
-    The polynomial is summed in pairs, fours and eights, so that chains of dependent operations are
-    short and a processor can overlap them.
+    It is 2**k times a polynomial on [-ln2/2, ln2/2]. The polynomial is summed in pairs, fours and
+    eights, so that chains of dependent operations are short and a processor can overlap them.
     """
     x = min(max(x, -EXP_LIMIT), EXP_LIMIT)
     shifted = fma(x, LOG2_E, ROUND)
@@ -90,7 +90,7 @@ def exp(x: float) -> float:
 
 @kernel
 def quick_exp(x: float) -> float:
-    """e**x with relative error below 1e-11, for arguments that are no more exact."""
+    """e**x with a relative error below 1e-11, for arguments that are themselves no more exact."""
     x = min(max(x, -EXP_LIMIT), EXP_LIMIT)
     shifted = fma(x, LOG2_E, ROUND)
     r = fma(shifted - ROUND, -LN2, x)
@@ -141,7 +141,7 @@ def log(x: float) -> float:
 
 @kernel
 def quick_log(x: float) -> float:
-    """ln x to 10 digits after the point, for arguments that are no more exact."""
+    """ln x to 10 digits after the point, for arguments that are themselves no more exact."""
     k, f = _split(x)
     s = f / (2.0 + f)
     z = s * s
@@ -175,7 +175,8 @@ def tanh(x: float) -> float:
 
 @kernel
 def quick_tanh(x: float) -> float:
-    """Hyperbolic tangent to 11 digits after the point, for arguments that are no more exact."""
+    """Hyperbolic tangent to 11 digits after the point, for arguments that are themselves no more
+    exact."""
     e = quick_exp(-2.0 * x)
     return (1.0 - e) / (1.0 + e)
 
@@ -212,7 +213,7 @@ def whole(n: int) -> int:
 
 @kernel
 def aligned(n: int) -> Floats:
-    """(n,) uninitialised floats, the first of which begins a cache line."""
+    """(n,) uninitialised floats, aligned so that the first one begins a cache line."""
     room = np.empty(n + VECTOR - 1)
     first = -(room.ctypes.data // 8) % VECTOR
     return room[first : first + n]

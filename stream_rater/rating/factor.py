@@ -1,18 +1,18 @@
-"""Rounds a belief's numbers to what its record holds exactly, and encodes its logistic factors.
+"""Rounds a belief's numbers to values that a record stores exactly, and encodes logistic factors.
 
 In the service, a belief *is* its record: it is rounded after each round, and the next round starts
-from the rounded numbers. So nothing depends on whether a belief was stored in between.
+from the rounded numbers. So results do not depend on whether a belief was stored in between.
 
 - mu, sigma, the Gaussian factor and the scale of the weights are float32.
 - A performance lies on a fixed grid around zero with GRID_BITS bits: 1/16 point for a ladder that
   starts at 1500 with a sigma of 350.
-- A factor's weight (relative to the belief's scale) and its excess width (what merging added to the
-  standard deviation of the narrowest factor, relative to that) are small floats: a few bits of
-  mantissa and exponent, with gradual underflow as in IEEE 754.
+- A factor's weight is relative to the belief's scale. Its excess width is what merging added to the
+  standard deviation of the narrowest factor, relative to that (see `excess_width`). Both are small
+  floats: they have a few bits of mantissa and exponent, with gradual underflow as in IEEE 754.
 
-Decay changes only the scale, so a weight is rounded when it is set and never again.
+A weight is rounded when it is set. Decay changes only the scale, so it never rounds a weight again.
 
-A factor's code has 40 bits. From the lowest bit on, these are the performance (20 bits, two's
+A factor's code has 40 bits. From the lowest bit up, it consists of the performance (20 bits, two's
 complement, in steps of the grid), the relative weight (15) and the excess width (5). The slope
 follows from the excess width and the narrowest width. If the narrowest width is 0 (Elo-R), the
 slope is the weight.
@@ -28,18 +28,18 @@ from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.rating.model import Beliefs, Codes, Table
 
 GRID_BITS = 20
-"""The bits of a performance, which lies within 2^19 steps of zero."""
+"""The number of bits of a performance, which lies within 2^19 steps of zero."""
 
 WEIGHT_BITS, WEIGHT_LOW, WEIGHT_TOP = 13, -2, 2**15 - 1
-"""A weight's mantissa bits, exponent of the least normal number, and greatest code: from 2^-15 to
-below 2.
+"""The format of a weight: the number of mantissa bits, the exponent of the least normal number, and
+the greatest code. Weights range from 2^-15 to below 2.
 
-What matters is how a weight compares with the greatest weight, so a nearly absolute error is fine.
+Only the ratio of a weight to the greatest weight matters, so a nearly absolute error is fine.
 """
 
 WIDTH_BITS, WIDTH_LOW, WIDTH_TOP = 1, -5, 2**5 - 1
-"""The excess width's mantissa bits, exponent of the least normal number, and greatest code: from
-1/64 of the narrowest width to 768 times it."""
+"""The format of an excess width: the number of mantissa bits, the exponent of the least normal
+number, and the greatest code. Excess widths range from 1/64 to 768 times the narrowest width."""
 
 BIAS, MANTISSA = 1023, 52
 """The exponent bias and the mantissa bits of a float64."""
@@ -61,8 +61,8 @@ def power_of_two(exponent: Any) -> float:
 
 @kernel
 def growth(weight: float) -> float:
-    """The power of two by which a scale must grow so that this weight, relative to it, is below
-    2."""
+    """The power of two by which a scale must be multiplied, so that a weight of `weight` times the
+    old scale is less than 2 times the new one."""
     exponent = (np.float64(weight).view(np.int64) >> MANTISSA) - BIAS
     return power_of_two(exponent) if weight >= 2.0 else 1.0
 
@@ -78,15 +78,18 @@ def small_code(x: float, bits: int, low: int, top: int) -> int:
 
 @kernel
 def small_float(code: int, bits: int, low: int) -> float:
-    """The small float with this code: the lesser of its value as a normal number and the straight
-    line of the subnormal numbers."""
+    """The small float with this code.
+
+    It is the lesser of two values: the normal number with this code, and the value on the straight
+    line of the subnormal numbers.
+    """
     pattern = np.int64(code + ((BIAS + low - 1) << bits))
     normal: float = np.int64(pattern << (MANTISSA - bits)).view(np.float64)
     return min(normal, 2.0 * normal - power_of_two(low))
 
 
 def small_floats(bits: int, low: int, top: int) -> list[float]:
-    """All small floats by code, computed without a kernel."""
+    """All small floats in order of their codes, computed without a kernel."""
     steps = range(1 << bits)
     below = [math.ldexp(step, low - bits) for step in steps]
     count = (top + 1) // len(steps) - 1
@@ -159,7 +162,8 @@ def lighter(code: int, part: float) -> int:
 
 @inlined
 def steps_of(code: int) -> int:
-    """The performance in steps of the grid, shifted to the top bits; used to compare."""
+    """The performance in steps of the grid, shifted to the top bits. Two of these compare as the
+    performances do."""
     return code << ABOVE_GRID
 
 
@@ -171,7 +175,8 @@ def performance_of(code: int, step: float) -> float:
 
 @inlined
 def moved(code: int, steps: float) -> int:
-    """The code of a factor whose performance is moved by whole steps of the grid, up to its end."""
+    """The code of a factor after its performance moves by whole steps, at most to the grid's
+    end."""
     performance = grid_code(performance_of(code, 1.0) + steps, 1.0)
     return int((code & ~PERFORMANCE_BITS) | (performance & PERFORMANCE_BITS))
 
@@ -216,14 +221,16 @@ def _read_all(header: Table, codes: Codes, factors: Floats) -> None:
 
 
 def weights_of(header: Any, terms: Floats) -> Floats:
-    """(K,) the weights of the (K, 3) rows (p, a, r) of one belief, in points^-2: 2 a o / C^2 of
-    `model.HEADER`, where C^2 is four times LOGISTIC_VARIANCE."""
+    """(K,) the weights of the (K, 3) rows (p, a, r) of one belief, in points^-2.
+
+    A weight is 2 a o / C^2 (see `model.HEADER`), where C^2 is four times LOGISTIC_VARIANCE.
+    """
     weights: Floats = terms[:, 1] * header["scale"] * terms[:, 2] / (2.0 * LOGISTIC_VARIANCE)
     return weights
 
 
 def factors_of(beliefs: Beliefs) -> Floats:
-    """(n, capacity, 3) the rows (p, a, r) of beliefs, decoded if they are codes."""
+    """(n, capacity, 3) the factors of n beliefs as rows (p, a, r). Codes are decoded."""
     if beliefs.in_full:
         return beliefs.factors
     factors = np.zeros((*beliefs.factors.shape, 3))

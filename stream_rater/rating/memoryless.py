@@ -1,8 +1,9 @@
-"""Rates the rounds of a wave one by one, for systems that know only rounds without teams.
+"""Rates the rounds of a wave one by one, for systems that are defined only for rounds without
+teams.
 
-A team enters as one player whose rating is the initial rating plus the members' deviations (section
-3.3). What the team learns is distributed to the members as in a linear Gaussian model, in
-proportion to their parts of its variance.
+A team enters as one player, whose rating is the initial rating plus the members' deviations from it
+(section 3.3). The team's change is distributed to the members as in a linear Gaussian model, in
+proportion to their parts of the team's variance.
 """
 
 from collections.abc import Callable
@@ -18,13 +19,15 @@ class Round(NamedTuple):
     """A round without teams, of n entries in order of place."""
 
     place: Places
-    """(n,) as in Wave."""
+    """(n,) the places, as in Wave."""
     mu: Floats
-    """(n,) before the round, as the next two."""
+    """(n,) the ratings before the round."""
     sigma: Floats
+    """(n,) the uncertainties before the round."""
     rounds: Ints
-    """(n,) the number of rounds played."""
+    """(n,) the number of rounds played before."""
     weight: float
+    """The relative weight of the round's evidence."""
     ceiling: float
     """The cap on performances; infinite for none."""
 
@@ -32,7 +35,7 @@ class Round(NamedTuple):
 def rate_each_round(wave: Wave, initial_mu: float, rate: Callable[[Round], Floats]) -> Evidence:
     """Evidence (P, 3) for every player of a wave: the performance, the new mu and the new sigma.
 
-    `rate` gives these for the n entries of a round, (n, 3).
+    `rate` computes these three numbers for the n entries of one round, as (n, 3).
     """
     out = np.empty((len(wave.mu), 3))
     for r in range(len(wave.weight)):

@@ -1,5 +1,5 @@
-"""The data of the two rating stages, as columns: arrays with one element for each round, entry or
-player.
+"""Defines the data of the two rating stages as columns: arrays with one element for each round,
+entry or player.
 
 An *entry* is what a round ranks: a player or a team of players. A *wave* is a set of rounds that
 share no player, so that all of them can be rated in one call.
@@ -26,12 +26,11 @@ Table = npt.NDArray[Any]
 """A structured array with `HEADER`'s fields."""
 
 DID_NOT_FINISH = 0
-"""The place of an entry that did not finish. It is worse than every ranked entry. How such entries
-are compared with each other is the ladder's `dnf` rule (`stages.compared`)."""
+"""The place of an entry that did not finish. It is worse than every ranked entry. The ladder's
+`dnf` parameter says how such entries are compared with each other (`stages.compared`)."""
 
 LAST = 2**31 - 1
-"""A place behind that of every ranked entry: the one that entries that did not finish share if they
-are tied."""
+"""A place behind every ranked entry. Entries that did not finish share it if they are tied."""
 
 NEVER = -(2**63)
 """The `last` of a player who has played no round."""
@@ -42,13 +41,13 @@ HEADER = np.dtype(
         ("grid", "i1"),  # performances are rounded to multiples of 2^grid
         ("count", "<u2"),  # logistic factors stored
         ("rounds", "<u4"),  # rounds played
-        ("season", "<u2"),  # how many seasons had started at the last round
+        ("season", "<u2"),  # number of seasons that had started at the last round
         ("previous_season", "<u2"),  # `season` before the last round
         ("untold", "u1"),  # 1: no event has published the present values
         ("last", "<i8"),  # source offset of the last round
-        ("time", "<i8"),  # of the last round, Unix seconds; never goes back
+        ("time", "<i8"),  # time of the last round, Unix seconds; never decreases
         ("previous_time", "<i8"),  # `time` before the last round
-        ("mu", "<f8"),  # rating points, as all below unless said
+        ("mu", "<f8"),  # in rating points, as all fields below unless stated
         ("sigma", "<f8"),
         ("previous_mu", "<f8"),  # `mu` before the last round
         ("previous_sigma", "<f8"),
@@ -60,8 +59,8 @@ HEADER = np.dtype(
 )
 """The header of a belief, without its logistic factors.
 
-Stage 1 reads no field after `previous_sigma`. Where a
-season is the first of a round, `previous_*` are those before the belief was drawn (`seasons`).
+Stage 1 reads no field after `previous_sigma`. If a season drew the belief just before the last
+round, the `previous_*` fields have the values before that draw (`seasons`).
 
 A logistic factor is a row (p, a, r), or a code. With o = scale * r, its term in the log-posterior's
 derivative is o * tanh((x - p) * a), so its weight is w = 2 a o / C^2 (C = pi / sqrt 3).
@@ -70,7 +69,7 @@ derivative is o * tanh((x - p) * a), so its weight is w = 2 a o / C^2 (C = pi / 
 
 @inlined
 def count_ranked(place: Places) -> int:
-    """The number of entries that finished, which come first."""
+    """The number of entries that finished. They precede the others in `place`."""
     ranked = len(place)
     while ranked > 0 and place[ranked - 1] == DID_NOT_FINISH:
         ranked -= 1
@@ -78,28 +77,29 @@ def count_ranked(place: Places) -> int:
 
 
 class Variances(NamedTuple):
-    """What beta^2 and gamma^2 are computed from (section 4), as kernels take it."""
+    """The parameters from which beta^2 and gamma^2 are computed (section 4), as kernels take
+    them."""
 
     weight_limit: float
     sigma_limit: float
     drift_per_day: float
     """In points^2."""
     drift_in_beta: float
-    """The part of it that is in beta^2 at w = 1: all of it, or none (`Evolving.drift_in_beta`)."""
+    """The part of `drift_per_day` in beta^2 at w = 1: all or none (`Evolving.drift_in_beta`)."""
     newcomer_weights: Floats
-    """Of a player's first rounds, in turn."""
+    """The weights of a player's first rounds, in order."""
 
 
 NO_FIXED = np.zeros(0, np.bool_)
-"""The `fixed` of a wave all of whose players are rated."""
+"""The `fixed` of a wave in which no player's rating is fixed."""
 
 
 class Wave(NamedTuple):
-    """Rounds with what stage 1 needs of each player, as kernels take it. They share no player,
-    unless a function takes the starts of several waves with them (`rate_waves`).
+    """Rounds with the data of their players that stage 1 needs, as kernels take them.
 
-    The entries of a round are in order of place, those that did not finish last. There are R
-    rounds, E entries and P players (P > E if there are teams).
+    The rounds share no player, except where a function also takes the starts of several waves
+    (`rate_waves`). The entries of a round are in order of place. Those that did not finish are
+    last. There are R rounds, E entries and P players (P > E if there are teams).
     """
 
     round_starts: Ints
@@ -125,10 +125,10 @@ class Wave(NamedTuple):
     last_time: Ints
     """(P,) the time of the player's last round; ignored if there was none."""
     fixed: Flags = NO_FIXED
-    """(P,) whether the configuration keeps the player's rating as it is; (0,) if nobody's."""
+    """(P,) whether the configuration fixes the player's rating; (0,) if it fixes no rating."""
 
     def part(self, first: int, end: int) -> "Wave":
-        """The rounds from `first` to before `end`: a view, but for the starts."""
+        """The rounds [first, end). All arrays except the two of starts are views."""
         a, b = self.round_starts[first], self.round_starts[end]
         i, j = self.entry_starts[a], self.entry_starts[b]
         return Wave(
@@ -143,8 +143,8 @@ Evidence = Floats
 """(P, 3) the result of stage 1 for each player. For Elo-MMR the columns are the performance, its
 variance beta^2 and the diffusion variance gamma^2, which depend on the player's own weights.
 
-There may be a fourth column, BEGAN: the mu with which the round began for a newcomer whom the
-system placed (`newcomer_level`), and NaN for all others."""
+A fourth column, BEGAN, is optional. For newcomers whom the system placed (`newcomer_level`), it is
+their mu at the beginning of the round. For all other players it is NaN."""
 
 PERFORMANCE, PERFORMANCE_VARIANCE, DIFFUSION_VARIANCE, BEGAN = 0, 1, 2, 3
 
@@ -156,23 +156,25 @@ class Beliefs:
     header: Table
     """(n,) of type HEADER."""
     factors: Factors
-    """The factors of each player in order of p; the first header.count are valid. (n, capacity)
-    codes for beliefs that records hold; else (n, capacity, 3) rows (p, a, r)."""
+    """The factors of each player in order of p; the first header.count are valid. If
+    records store the beliefs, these are codes (n, capacity); if not, rows (p, a, r), as
+    (n, capacity, 3)."""
 
     def __len__(self) -> int:
         return len(self.header)
 
     @property
     def in_full(self) -> bool:
-        """Whether the factors are unrounded numbers, as in a full history, which no record can
-        hold."""
+        """Whether the factors are unrounded numbers, as in a full history. Such beliefs cannot be
+        encoded as records."""
         return self.factors.ndim > 2
 
 
 def grid_of(initial_mu: float, initial_sigma: float) -> int:
-    """The exponent of the grid's step: fine relative to sigma, and wide enough for any performance.
+    """The exponent of the grid's step, as a power of two.
 
-    The grid reaches beyond 4 |mu| and beyond 60 sigma.
+    The step is small relative to sigma, and the grid is wide enough for any performance: it reaches
+    beyond 4 |mu| and beyond 60 sigma.
     """
     part, exponent = math.frexp(max(initial_sigma / 2.0**13, abs(initial_mu) / 2.0**17))
     return exponent - 1 if part == 0.5 else exponent
@@ -181,9 +183,10 @@ def grid_of(initial_mu: float, initial_sigma: float) -> int:
 def newcomers(
     count: int, capacity: int, mu: float, sigma: float, *, coded: bool = False
 ) -> Beliefs:
-    """The beliefs of players who have not played: one Gaussian factor at the initial rating.
+    """The beliefs of `count` players who have not played: one Gaussian factor at the initial
+    rating.
 
-    `coded`: their logistic factors will be codes.
+    `coded` says whether the logistic factors that they will get are codes or rows of numbers.
     """
     header = np.zeros(count, HEADER)
     header["grid"] = grid_of(mu, sigma)
@@ -203,8 +206,8 @@ def newcomers(
 def read_priors(
     header: Table, rows: Ints, mu: Floats, sigma: Floats, played: Ints, time: Ints
 ) -> None:
-    """Write mu, sigma, the number of rounds played, and the time of the last one, each
-    (len(rows),)."""
+    """Write mu, sigma, the number of rounds played and the time of the last round of the players in
+    `rows`, each (len(rows),)."""
     for i in range(len(rows)):
         belief = header[rows[i]]
         mu[i], sigma[i] = belief.mu, belief.sigma
@@ -213,7 +216,8 @@ def read_priors(
 
 @kernel
 def look_up(header: Table, rows: Ints) -> tuple[Floats, Floats, Ints, Ints]:
-    """mu, sigma, the number of rounds played, and the time of the last one, each (len(rows),)."""
+    """mu, sigma, the number of rounds played and the time of the last round of the players in
+    `rows`, each (len(rows),)."""
     mu, sigma = np.empty(len(rows)), np.empty(len(rows))
     played, time = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
     read_priors(header, rows, mu, sigma, played, time)
@@ -222,11 +226,12 @@ def look_up(header: Table, rows: Ints) -> tuple[Floats, Floats, Ints, Ints]:
 
 @kernel
 def record_rounds(header: Table, rows: Ints, offset: Ints, time: Ints) -> None:
-    """Note a round of each of these players in the belief: its source offset, and its time if it is
-    not earlier. The belief counts as published, whatever was not published before the round.
+    """Record one round of each player in `rows` in the player's belief.
 
-    The previous season is the present one; `seasons.remember` corrects those that were drawn.
-    `offset` and `time` (len(rows),) are those of each player's round.
+    `offset` and `time` (len(rows),) are the source offset and the time of each player's round. The
+    belief's time never decreases. The belief is marked as published, even if its values before the
+    round were not. Its previous season becomes its present season; `seasons.remember` corrects this
+    for beliefs that a season drew.
     """
     for i in range(len(rows)):
         belief = header[rows[i]]

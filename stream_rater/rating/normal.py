@@ -1,4 +1,5 @@
-"""The normal distribution with the same bits on every machine: density, tails, hazard and quantile.
+"""Computes the normal distribution with the same bits on every machine: density, tails, hazard and
+quantile.
 
 Everything is computed from Mills' ratio M(z) = Phi(-z) / phi(z), which is smooth and never
 underflows: (1 + z) M(z) is a polynomial of degree 24 in t = (z - 4) / (z + 4), fitted at
@@ -47,14 +48,14 @@ def mills(z: float) -> float:
 
 @kernel
 def below(z: float) -> float:
-    """Phi(z), the probability of a value below z; without cancellation in the lower tail."""
+    """Phi(z), the probability of a value below z. The lower tail has no cancellation."""
     tail = density(z) * mills(abs(z))
     return tail if z < 0.0 else 1.0 - tail
 
 
 @kernel
 def hazard(z: float) -> float:
-    """phi(z) / Phi(-z), which grows like z: the pull of a loss against an opponent rated z
+    """phi(z) / Phi(-z), which grows like z. It is the pull of a loss against an opponent rated z
     below."""
     if z >= 0.0:
         return 1.0 / mills(z)
@@ -64,7 +65,7 @@ def hazard(z: float) -> float:
 
 @kernel
 def quantile(p: float) -> float:
-    """The z with Phi(z) = p, for 0 < p < 1: Halley's method from a rational guess."""
+    """The z with Phi(z) = p, for 0 < p < 1, by Halley's method from a rational guess."""
     q = min(p, 1.0 - p)
     t: float = np.sqrt(-2.0 * log(q))
     z = -(t - (2.515517 + t * (0.802853 + t * 0.010328))

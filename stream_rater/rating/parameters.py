@@ -1,4 +1,4 @@
-"""The list of all rating systems, and their parameters by the names in configuration files.
+"""Lists all rating systems, and parses their parameters, which have the names of the configuration.
 
 Each system has a file of its own in `rating.systems`.
 """
@@ -85,14 +85,14 @@ class BadParameters(ValueError):
 
 
 class Season(msgspec.Struct, frozen=True, array_like=True):
-    """A season that has started on a ladder, and how beliefs are drawn by it (see `seasons`)."""
+    """A season that has started on a ladder, and how it changes beliefs (see `seasons`)."""
 
     number: int
-    """The operator's; it is only shown."""
+    """The number that the operator gave the season. It is only displayed."""
     keep: float
-    """What is kept of mu's distance from the initial rating; 1 keeps mu."""
+    """The fraction of mu's distance from the initial rating that is kept; 1 keeps mu."""
     sigma: float
-    """Sigma is at least this afterwards; 0 keeps sigma."""
+    """The least sigma of a belief after the draw; 0 keeps sigma."""
 
 
 def from_json(data: bytes) -> RatingConfig:
@@ -116,8 +116,11 @@ def from_builtins(table: object) -> RatingConfig:
 
 
 def for_fingerprint(config: RatingConfig) -> dict[str, Any]:
-    """All parameters but those that are newer than the system's first release and have their
-    default, so that workers of older releases agree."""
+    """The parameters that the fingerprint covers, by name.
+
+    A parameter that is newer than the system's first release is omitted if it has its default, so
+    that workers of older releases compute the same fingerprint.
+    """
     table: dict[str, Any] = msgspec.to_builtins(config, order="deterministic")
     for field in msgspec.structs.fields(config):
         if field.name in config.newer and table[field.name] == field.default:

@@ -1,6 +1,6 @@
-"""Encodes beliefs as records: one player's posterior in bytes, as Redis holds it.
+"""Encodes beliefs as records. A record is one player's posterior in bytes, as Redis stores it.
 
-The layout is fixed and little-endian, without a checksum (the store's task):
+The layout is fixed and little-endian. It has no checksum, which is the store's task:
 
     0  version u8      3  rounds u24          16  time before the last round i40
     1  grid i8         6  last offset i40     21  mu, sigma and those before the round: 4 float32
@@ -8,11 +8,13 @@ The layout is fixed and little-endian, without a checksum (the store's task):
 
    41  flags u8: bit 0 is untold              42  end of the header
 
-If there are logistic factors, center, precision, scale and width follow (4 float32), then the 40
-bits of each factor's code (see `factor`).
+The flag `untold` says that no event has published the present values. If there are logistic
+factors, center, precision, scale and width follow (4 float32), then the 40 bits of each factor's
+code (see `factor`).
 
-Beliefs are rounded to this after each round (see `factor`), so encoding and decoding changes
-nothing. A record of an unknown version, or of a length that does not fit its count, is refused.
+Beliefs are rounded to these formats after each round (see `factor`), so encoding and decoding
+change nothing. A record of an unknown version, or of a length that does not match its count, is
+rejected.
 """
 
 from collections.abc import Sequence
@@ -28,16 +30,18 @@ from stream_rater.rating.model import HEADER, NEVER, Beliefs, Codes, Table, newc
 VERSION = 3
 HEADER_SIZE = 42
 HISTORY_SIZE = 16
-"""Bytes of what all logistic factors share: center, precision, scale and width."""
+"""The size in bytes of the numbers that all logistic factors share: center, precision, scale and
+width."""
 FACTOR_SIZE = 5
+"""The size in bytes of a factor's code."""
 MOST_FACTORS = 64
 UNANNOUNCED = 1
-"""The bit of the flags."""
+"""The bit of the flags for `untold`: no event has published the present values."""
 
 ROUNDS_SIZE, OFFSET_SIZE, TIME_SIZE, SEASON_SIZE = 3, 5, 5, 2
 MOST_ROUNDS = 2 ** (8 * ROUNDS_SIZE) - 1
 NO_OFFSET = -(2 ** (8 * OFFSET_SIZE - 1))
-"""Encodes NEVER."""
+"""The encoded offset that stands for NEVER."""
 
 
 class UnknownRecord(ValueError):
@@ -45,7 +49,7 @@ class UnknownRecord(ValueError):
 
 
 class Unrecordable(ValueError):
-    """A belief that no record can hold: its history is full, or a number is too large."""
+    """A belief that cannot be encoded: it has a full history, or a number is too large."""
 
 
 @kernel
@@ -204,8 +208,11 @@ def _counts(data: Bytes, starts: Ints, sizes: Ints) -> Ints:
 def decode(
     records: Sequence[bytes | None], capacity: int, initial_mu: float, initial_sigma: float
 ) -> Beliefs:
-    """Decode records; None is a newcomer. There is room for at least `capacity` factors, and for
-    one more than any record has. Raises UnknownRecord."""
+    """Decode records into beliefs; None stands for a newcomer.
+
+    The beliefs have room for at least `capacity` factors, and for one more than any record has.
+    Raises UnknownRecord.
+    """
     present = [each for each in records if each is not None]
     sizes = np.fromiter(map(len, present), np.int64, len(present))
     data = np.frombuffer(b"".join(present), np.uint8)
@@ -233,9 +240,9 @@ def _why_unknown(record: bytes) -> str:
 
 
 def read_headers(data: bytes) -> Table:
-    """Decode concatenated headers of HEADER_SIZE bytes, which are zeros where there is no belief.
+    """Decode concatenated headers of HEADER_SIZE bytes. A header of zeros means no belief.
 
-    Fields that are not in the header's bytes are zero. Raises UnknownRecord.
+    Fields of `HEADER` that the bytes do not contain are zero. Raises UnknownRecord.
     """
     if len(data) % HEADER_SIZE:
         raise UnknownRecord(f"belief record: {len(data)} bytes are no whole number of headers")

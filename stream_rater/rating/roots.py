@@ -1,10 +1,11 @@
-"""Finds roots of increasing functions: safeguarded steps, and the modes of many beliefs at once.
+"""Finds roots of increasing functions with safeguarded steps, and the modes of many beliefs at
+once.
 
 Every root in this package is unique (the functions are strictly monotone: Lemma 3.1 of the paper)
 and bracketed beforehand. Newton's or Halley's step is taken where it makes progress; otherwise the
-bracket is halved. "Progress" means less than half the step before. A plain bracketed Newton method
-needs hundreds of steps on real data (a newcomer at 1500 with one performance of 2303), because each
-step lands just inside the bracket, on alternating sides.
+bracket is halved. A step makes progress if it is less than half the step before. A plain bracketed
+Newton method needs hundreds of steps on real data (a newcomer at 1500 with one performance of
+2303), because each step lands just inside the bracket, on alternating sides.
 
 A loop around `safeguard` compares the proposed step with its tolerance before it uses the bracket:
 near the root, rounding may put a good last step outside the bracket.
@@ -20,14 +21,14 @@ from stream_rater.rating.elementary import quick_tanh, rough_tanh, tanh
 SIXTH = 1.0 / 6.0
 
 MAX_STEPS = 200
-"""The most steps of a search. Bisection alone needs far fewer to shrink any bracket of floats to
-nothing."""
+"""The maximum number of steps of a search. Bisection alone needs far fewer to shrink any bracket of
+floats to nothing."""
 
 
 @kernel
 def householder(f: float, f1: float, f2: float, f3: float) -> float:
-    """Householder's third-order step towards f = 0, clipped to between half of Newton's step and
-    twice that.
+    """Householder's third-order step towards f = 0, clipped to between half and twice Newton's
+    step.
 
     The error after a step is of the order of the fourth power of the error before.
     """
@@ -65,8 +66,8 @@ def safeguard(
 #
 # Each belief has a *lane*: `terms` (3 or more, K, n) holds p, a and r of factor k of belief i at
 # terms[:3, k, i]; `lanes` (ROWS, n) holds a number of belief i at lanes[ROW, i]. The compiler turns
-# a loop over i into vector instructions. FILL stands for missing factors of beliefs that have fewer
-# than others, and adds nothing.
+# a loop over i into vector instructions. A belief that has fewer factors than others has FILL for
+# the missing ones, which add nothing.
 
 P, A, R = 0, 1, 2
 """Rows of `terms`: performance, slope, and weight relative to the belief's scale."""
@@ -75,7 +76,7 @@ FILL = 1e300
 """The p of a missing factor, whose a and r are 0."""
 
 MU, SIGMA, CENTER, PRECISION, SCALE, NARROWEST, COUNT, GRID = range(8)
-"""Rows of `lanes` with values of the header; GRID is the step of the grid, not its exponent."""
+"""Rows of `lanes` with fields of the header. GRID is the step of the grid, not its exponent."""
 X, LOW, HIGH, LAST, ENOUGH, PULL, SLOPE, BEND, TWIST, WHO = range(8, 18)
 """Rows of `lanes` for the search: its position, its bracket, its last step, the step that ends it,
 the sum over the factors with three derivatives, and the index of the belief."""
@@ -83,11 +84,11 @@ FREE = 18
 """The first row that other modules may use."""
 
 TOLERANCE = 3e-3
-"""A step shorter than this fraction of the narrowest width ends the search. The error left is a
-small fraction of its fourth power, some 1e-10 points."""
+"""A step shorter than this fraction of the narrowest width ends the search. The remaining error is
+a small fraction of its fourth power, some 1e-10 points."""
 
 ROUNDED_TOLERANCE = 2e-2
-"""The tolerance where the mode is rounded to float32, as in a record; the error left is some 1e-4
+"""The tolerance if the mode is rounded to float32, as in a record. The remaining error is some 1e-4
 points."""
 
 WIDTH = 8
@@ -185,11 +186,12 @@ def _close_up(terms: Floats, lanes: Floats, i: int, to: int, most: int) -> None:
 def find_modes(
     terms: Floats, lanes: Floats, n: int, most: int, rounded: bool, found: Floats
 ) -> None:  # fmt: skip
-    """Find the modes of n beliefs with up to `most` factors, searched from X, into `found`.
+    """Write the modes of n beliefs with up to `most` factors into `found`. Searches start from X.
 
-    `rounded`: to the precision of float32; else to the last digits that matter. Every belief must
-    have a factor. `terms` and `lanes` are overwritten. When a search ends, its lane is given to an
-    unfinished one, so that the bits of a belief do not depend on the others.
+    If `rounded`, the modes have the precision of float32. Otherwise they are exact to the last
+    digits that matter. Every belief must have a factor. `terms` and `lanes` are overwritten. When a
+    search ends, an unfinished one moves into its lane, so that the bits of a belief do not depend
+    on the others.
     """
     tolerance = ROUNDED_TOLERANCE if rounded else TOLERANCE
     _begin(terms, lanes, filled(n), most, tolerance)

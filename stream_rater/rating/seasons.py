@@ -1,26 +1,26 @@
-"""Seasons: when one starts, every belief is drawn towards the initial rating.
+"""Applies seasons: when a season starts, every belief is drawn towards the initial rating.
 
-A season has two numbers, `keep` and `sigma`. It draws a belief so:
+A season has two numbers, `keep` and `sigma`. It changes a belief as follows:
 
     mu <- initial_mu + keep (mu - initial_mu),   sigma <- at least the season's
 
-As an operation on the posterior: all factors, the Gaussian's center and the performances, move by
+On the posterior, this means that all factors (the Gaussian's center and the performances) move by
 the same amount, so the mode moves with them. Then the belief is diffused as before a round (by
 `belief.diffuse`, or Elo-R's widening), by gamma^2 = (the season's sigma)^2 - sigma^2 if that is
 positive. The beliefs of other systems are mu and sigma only, so there is nothing to diffuse.
 
-Nothing is rewritten when a season starts. A belief holds how many seasons had started at its last
-round. Those that it lacks are applied one after the other before its next round. A reader applies
-them to mu and sigma alone (`seen`). The rules are:
+No belief is rewritten when a season starts. A belief stores the number of seasons that had started
+at its last round. The seasons that have started since then are applied one after the other before
+its next round. A reader applies them to mu and sigma alone (`seen`). The rules are:
 
-- a draw is a function of the belief alone. Stage 1 knows nothing but headers, so `_drawn` computes
-  from numbers that stand there, and both stages have the same bits;
-- performances that are codes lie on a grid, so all factors and the mode move by whole steps of it.
-  Only a code at the end of the grid stays there;
-- what is drawn need not be what a record can hold: the round that follows rounds it;
-- newcomers have played no round, and are not drawn;
-- the previous mu, sigma and season of a belief are those before the draw, which were published last
-  for the player. A reader that takes them as a prior applies the seasons again.
+- A draw is a function of the belief alone. Stage 1 reads only headers, so `_drawn` uses only fields
+  of the header, and both stages compute the same bits.
+- Performances that are codes lie on a grid, so all factors and the mode move by whole steps of it.
+  Only a code at the end of the grid stays there.
+- A record need not be able to store a drawn belief exactly: the round that follows rounds it.
+- Newcomers have played no round, and are not drawn.
+- The previous mu, sigma and season of a belief are those before the draw, which were published last
+  for the player. A reader that uses them as a prior applies the seasons again.
 """
 
 from collections.abc import Sequence
@@ -41,42 +41,42 @@ from stream_rater.rating.stages import RatingRule
 from stream_rater.rating.systems.common import DIFFUSES, WIDENS, Common
 
 MOST = 2**16 - 1
-"""The most seasons of a ladder that a record can count."""
+"""The maximum number of seasons of a ladder, because a record counts them in 16 bits."""
 
 
 class Draws(NamedTuple):
-    """How some rules draw beliefs, as kernels take it: L rules, with S seasons in all."""
+    """The seasons of L rules, S in all, as kernels take them."""
 
     way: Ints
     """(L,) how a belief's sigma grows, DIFFUSES or WIDENS; KEEPS if it has no factors."""
     rho: Floats
     """(L,) the inverse momentum; may be infinite."""
     kept: Ints
-    """(L,) the number of factors that a belief keeps; 0: beliefs are no records."""
+    """(L,) the number of factors that a belief keeps; 0 if beliefs are not records."""
     initial_mu: Floats
-    """(L,)"""
+    """(L,) the initial rating."""
     starts: Ints
     """(L+1,) the first season of each rule; the last element is S."""
     keep: Floats
-    """(S,)"""
+    """(S,) as in `Season`."""
     sigma: Floats
-    """(S,)"""
+    """(S,) as in `Season`."""
 
 
 class Before(NamedTuple):
-    """What D beliefs were before they were drawn."""
+    """The values of D beliefs before they were drawn."""
 
     rows: Ints
-    """(D,) their rows."""
+    """(D,) the rows of the beliefs."""
     mu: Floats
-    """(D,)"""
+    """(D,) the rating."""
     sigma: Floats
-    """(D,)"""
+    """(D,) the uncertainty."""
     season: Ints
-    """(D,) how many seasons had started at their last round."""
+    """(D,) the number of seasons that had started at the last round."""
 
     def take(self, chosen: Flags) -> "Before":
-        """Of those chosen only."""
+        """The values of the chosen beliefs only; `chosen` is (D,)."""
         return Before(self.rows[chosen], self.mu[chosen], self.sigma[chosen], self.season[chosen])
 
 
@@ -84,9 +84,10 @@ class Before(NamedTuple):
 def _drawn(
     mu: float, sigma: float, step: float, kept: int, initial_mu: float, keep: float, least: float
 ) -> tuple[float, float, float]:
-    """The new mu and sigma of a belief that a season draws, and by how much its factors move.
+    """The mu and sigma of a belief after the draw of one season, and the distance that its factors
+    move.
 
-    `step` is the grid's if performances are codes, else 0.
+    `step` is the step of the grid if performances are codes, and 0 if not.
     """
     shift = (1.0 - keep) * (initial_mu - mu)
     if step > 0.0:
@@ -105,7 +106,7 @@ def _step(head: Any, kept: int) -> float:
 
 @kernel
 def _draw_headers(header: Table, draws: Draws) -> None:
-    """Draw beliefs without their factors, in place, by the first rule."""
+    """Apply the seasons of the first rule to beliefs without their factors, in place."""
     kept, initial_mu, started = draws.kept[0], draws.initial_mu[0], draws.starts[1]
     for i in range(len(header)):
         head = header[i]
@@ -134,7 +135,7 @@ def _move(head: Any, factors: Factors, shift: float, step: float) -> None:
 
 @kernel
 def _draw_one(head: Any, factors: Factors, rule: int, draws: Draws) -> None:
-    """Draw a belief with its factors, in place, by all seasons of a rule that it lacks."""
+    """Apply all seasons of a rule that a belief lacks to it and its factors, in place."""
     kept, way = draws.kept[rule], draws.way[rule]
     step = _step(head, kept)
     for k in range(draws.starts[rule] + head.season, draws.starts[rule + 1]):
@@ -154,7 +155,8 @@ def _draw_one(head: Any, factors: Factors, rule: int, draws: Draws) -> None:
 def _draw(
     header: Table, factors: Factors, rows: Ints, rule: Ints, draws: Draws
 ) -> tuple[Ints, Floats, Floats, Ints]:
-    """Draw the beliefs in `rows`, and return those that lacked a season as they were before."""
+    """Draw the beliefs in `rows`, in place. Returns the rows, mu, sigma and seasons, before the
+    draw, of those that lacked a season."""
     count, late = 0, np.empty(len(rows), np.int64)
     mu, sigma = np.empty(len(rows)), np.empty(len(rows))
     season = np.empty(len(rows), np.int64)
@@ -188,10 +190,10 @@ def _draws_of(rules: tuple[RatingRule, ...]) -> Draws:
 
 
 def draw(rules: Sequence[RatingRule], rule: Ints, beliefs: Beliefs, rows: Ints) -> Before | None:
-    """Apply to the beliefs in `rows`, each of which stands there once, the seasons that they lack,
-    in place, before they are updated; rule[i] is the index of row i's rule.
+    """Apply the seasons that they lack to the beliefs in `rows`, in place, before the update.
 
-    Returns what `remember` needs after the update; None if no rule has seasons.
+    Each belief occurs only once in `rows`; rule[i] is the index of row i's rule. Returns the values
+    that `remember` needs after the update, or None if no rule has seasons.
     """
     if not any(each.seasons for each in rules):
         return None
@@ -200,8 +202,11 @@ def draw(rules: Sequence[RatingRule], rule: Ints, beliefs: Beliefs, rows: Ints) 
 
 
 def remember(beliefs: Beliefs, before: Before | None) -> None:
-    """After the update and its note: make what beliefs were before they were drawn their previous
-    mu, sigma and season. Newcomers were not drawn: their previous mu and sigma stay."""
+    """Set the previous mu, sigma and season of drawn beliefs to those before the draw.
+
+    Call it after the update and after `record_rounds`, which set these fields. Newcomers were not
+    drawn, so their previous mu and sigma stay.
+    """
     if before is not None:
         header = beliefs.header
         header["previous_season"][before.rows] = before.season
@@ -211,15 +216,18 @@ def remember(beliefs: Beliefs, before: Before | None) -> None:
 
 
 def draw_headers(rule: RatingRule, header: Table) -> None:
-    """Apply to these beliefs of a ladder, in place, the seasons that they lack, as far as stage 1
-    and readers see it: mu and sigma. `header` (n,) needs what a record's header has."""
+    """Apply the seasons that they lack to the headers (n,) of beliefs of a ladder, in place.
+
+    Mu and sigma are drawn, which is all that stage 1 and readers see; the factors are not needed.
+    `header` needs the fields that a record's header has.
+    """
     if rule.seasons:
         _draw_headers(header, _draws_of((rule,)))
 
 
 def seen(rule: RatingRule, header: Table) -> tuple[Floats, Floats]:
-    """(n,) mu and (n,) sigma of these beliefs of a ladder now, after the seasons that have started
-    since their last rounds. `header` (n,) stays as it is."""
+    """(n,) mu and (n,) sigma of beliefs of a ladder, after the seasons that have started since
+    their last rounds. `header` (n,) is not changed."""
     if rule.seasons:
         header = header.copy()
         draw_headers(rule, header)

@@ -1,8 +1,8 @@
-"""One interface for every rating system: `estimate` for stage 1, `update` for stage 2.
+"""Offers one interface for every rating system: `estimate` for stage 1, `update` for stage 2.
 
-The estimator calls `estimate` with a ladder's configuration. What stage 2 needs of it is in a
-`RatingRule`, which travels with the evidence. So an updater rates by the estimator's configuration,
-whatever its own files say.
+The estimator calls `estimate` with a ladder's configuration. The parameters that stage 2 needs are
+in a `RatingRule`, which is sent with the evidence. So an updater rates by the estimator's
+configuration, whatever its own files say.
 """
 
 import math
@@ -45,7 +45,7 @@ from stream_rater.rating.systems.elo_mmr import variances_of
 
 
 class RatingRule(msgspec.Struct, frozen=True, array_like=True):
-    """What stage 2 needs of a ladder's parameters, and how its ratings are displayed."""
+    """The parameters of a ladder that stage 2 needs, and how the ladder's ratings are displayed."""
 
     system: str
     kernel: int
@@ -65,8 +65,8 @@ class RatingRule(msgspec.Struct, frozen=True, array_like=True):
     floor: float | None
     provisional_rounds: int
     seasons: tuple[Season, ...] = ()
-    """The seasons that have started on the ladder, in order. Parts of older releases end before
-    this field."""
+    """The seasons that have started on the ladder, in order. The parts that older releases write
+    end before this field."""
 
     @property
     def momentum(self) -> float:
@@ -75,7 +75,7 @@ class RatingRule(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def season(self) -> int | None:
-        """The number of the season that the ladder is in, if one was started."""
+        """The number of the ladder's present season; None if no season has started."""
         return self.seasons[-1].number if self.seasons else None
 
     def rating(self, mu: Any, sigma: Any) -> Any:
@@ -100,8 +100,8 @@ def ratings(rules: Sequence[RatingRule], rule: Ints, mu: Floats, sigma: Floats) 
 
 @lru_cache(maxsize=1000)
 def rule_of(config: RatingConfig, seasons: tuple[Season, ...] = ()) -> RatingRule:
-    """The rule of a configuration, on a ladder where these seasons have started: what stage 2 and
-    the events need of them."""
+    """The rule of a configuration on a ladder where these seasons have started. Stage 2 and the
+    events need no other parameters."""
     sigmas, offset = 2.0, config.sigma_offset
     if config.display == "mu" or (config.display is None and config.displays_mu):
         sigmas, offset = 0.0, 0.0
@@ -131,9 +131,9 @@ def _as_stored(config: RatingConfig, x: float) -> float:
 def compared(config: RatingConfig, wave: Wave) -> Wave:
     """The wave with the places by which its entries are compared.
 
-    By `dnf = "tied-last"` all entries of a round that did not finish share a last place, as if they
-    had been ranked so. By "not-compared" they keep theirs, and each system sees that they did not
-    finish.
+    With `dnf = "tied-last"`, all entries of a round that did not finish share a last place, as if
+    they had been ranked there. With "not-compared" they keep the place DID_NOT_FINISH, by which
+    each system sees that they did not finish.
     """
     if config.dnf == NOT_COMPARED or wave.place.all():
         return wave
@@ -143,7 +143,8 @@ def compared(config: RatingConfig, wave: Wave) -> Wave:
 def estimate(config: RatingConfig, wave: Wave) -> Evidence:
     """Stage 1 for the players of a wave whose rounds share this configuration.
 
-    Where the system places newcomers, their `mu` in the wave becomes what the round began with.
+    If the system places newcomers, their `mu` in the wave is overwritten with the mu at which they
+    begin the round.
     """
     wave = compared(config, wave)
     if not (isinstance(config, PlacingNewcomers) and config.places_newcomers):
@@ -180,14 +181,14 @@ def update(
 def rate_waves(
     config: RatingConfig, beliefs: Beliefs, rows: Ints, wave: Wave, waves: Ints, offset: Ints
 ) -> tuple[Evidence, Posteriors]:
-    """Both stages for rounds that come in waves, in place: those of a wave share no player, and see
-    what earlier waves left.
+    """Run both stages, in place, for rounds that are given in waves. The rounds of a wave share no
+    player, and are rated with the beliefs after the earlier waves.
 
-    `wave` has all rounds, P players in all: its mu, sigma, rounds and last_time are written, as
-    they were before each round; mu of newcomers whom the system places as their round began. `rows`
-    (P,) are the players' rows. Wave t has the rounds waves[t] : waves[t + 1]. `offset` (R,) is
-    stored as the last offset of each round's players. Returns the evidence (P, 3), and what each
-    player was after each round.
+    `wave` has all R rounds, with P players in all. Wave t has the rounds waves[t] : waves[t + 1].
+    `rows` (P,) are the players' rows. `offset` (R,) is stored as the last offset of each round's
+    players. The mu, sigma, rounds and last_time of `wave` are overwritten with the values before
+    each round. For newcomers whom the system places, mu is the one at which they begin the round.
+    Returns the evidence (P, 3), and mu and sigma of each player after each round.
     """
     if not isinstance(config, EloMMR):
         return rate_wave_by_wave(config, beliefs, rows, wave, waves, offset)
@@ -208,7 +209,7 @@ def _stamps_of(wave: Wave, offset: Ints) -> RoundStamps:
 def rate_wave_by_wave(
     config: RatingConfig, beliefs: Beliefs, rows: Ints, wave: Wave, waves: Ints, offset: Ints
 ) -> tuple[Evidence, Posteriors]:
-    """The same for any system, a call for each wave."""
+    """Do the same as `rate_waves`, for any system, with a call of each stage for each wave."""
     stamps = _stamps_of(wave, offset)
     evidence, after = np.empty((len(rows), 3)), Posteriors(np.empty(len(rows)), np.empty(len(rows)))
     rule = [rule_of(config)]
@@ -226,5 +227,6 @@ def rate_wave_by_wave(
 
 
 def record_round(beliefs: Beliefs, rows: Ints, offset: Ints, time: Ints) -> None:
-    """Note a round that was just rated in its players' beliefs: its source offset and its time."""
+    """Store a round that was just rated in the beliefs of the players in `rows`: `offset` and
+    `time` (len(rows),) are its source offset and its time."""
     record_rounds(beliefs.header, rows, offset, time)

@@ -1,1 +1,1 @@
-"""Elo-MMR: performances of stage 1, beliefs of stage 2, and a readable oracle."""
+"""Computes Elo-MMR: the performances of stage 1, the beliefs of stage 2, and a readable oracle."""

@@ -12,11 +12,11 @@ r). Its mode is the rating mu. A round changes it in three steps:
 3. The new mode is found (the zero of Algorithm 3), and sigma^-2 grows by beta^-2.
 
 If factors are merged, numbers are rounded as in `factor` before the mode is sought, so that mu is
-the mode of exactly the belief that the record holds.
+the mode of exactly the belief that the record stores.
 
 The total weight w_0 + sum w_k always equals sigma^-2 (Equation 10), and is computed from sigma. So
-it depends on no performance, which incentive compatibility needs (Lemma 5.4), even after the sketch
-has merged factors.
+it depends on no performance, even after the sketch has merged factors. Incentive compatibility
+needs this (Lemma 5.4).
 """
 
 import math
@@ -56,9 +56,9 @@ PERFORMANCE, BETA2, GAMMA2, RHO = range(USED, USED + 4)
 """More rows of `lanes`, after those of `roots` and `sketch`: the evidence, and the inverse
 momentum."""
 BETA, U = USED + 4, USED + 5
-"""beta, and C / beta."""
+"""Rows for beta, and for C / beta."""
 ROW = USED + 6
-"""The belief's row in the table."""
+"""The row for the belief's index in the table."""
 ROWS = USED + 7
 
 BLOCK = 40
@@ -72,7 +72,7 @@ NOTHING = 1e-300
 
 @inlined
 def diffuse(lanes: Floats, n: int) -> None:
-    """Algorithm 2, except for SIGMA, which `_conclude` sets."""
+    """Apply Algorithm 2 to n lanes, except for SIGMA, which `_conclude` sets."""
     for i in range(n):
         variance, rho = lanes[SIGMA, i] * lanes[SIGMA, i], lanes[RHO, i]
         kappa = variance / (variance + lanes[GAMMA2, i])
@@ -86,7 +86,7 @@ def diffuse(lanes: Floats, n: int) -> None:
 
 @kernel
 def diffuse_one(head: Any, sigma: float, rho: float) -> None:
-    """Diffuse one belief until it has this greater sigma."""
+    """Diffuse one belief, in place, so that its sigma rises to `sigma`."""
     lanes = np.empty((ROWS, 1))
     lanes[MU, 0], lanes[SIGMA, 0], lanes[RHO, 0] = head.mu, head.sigma, rho
     lanes[CENTER, 0], lanes[PRECISION, 0] = head.center, head.precision
@@ -135,8 +135,8 @@ def _join_history(history: History, lanes: Floats, n: int) -> None:
 
 @inlined
 def _conclude(lanes: Floats, n: int, rounded: bool) -> None:
-    """Set the new sigma and a first guess of the mode. `rounded`: round all numbers to what a
-    record holds."""
+    """Set the new sigma and a first guess of the mode. If `rounded`, round all numbers as a record
+    stores them."""
     for i in range(n):
         variance, beta2 = lanes[SIGMA, i] * lanes[SIGMA, i], lanes[BETA2, i]
         sigma = 1.0 / np.sqrt(1.0 / (variance + lanes[GAMMA2, i]) + 1.0 / beta2)
@@ -162,7 +162,7 @@ def _fetch(header: Table, factors: Factors, rows: Ints, block: Ints) -> None:
 
 @inlined
 def _load_codes(factors: Codes, codes: Codes, lanes: Floats, n: int) -> None:
-    for i in range(0, n, 4):  # so that one vector is written instead of four numbers
+    for i in range(0, n, 4):  # four at a time, so that one vector is written
         row_0, row_1 = int(lanes[ROW, i]), int(lanes[ROW, i + 1])
         row_2, row_3 = int(lanes[ROW, i + 2]), int(lanes[ROW, i + 3])
         count = max(lanes[COUNT, i], lanes[COUNT, i + 1], lanes[COUNT, i + 2], lanes[COUNT, i + 3])
@@ -201,7 +201,7 @@ def _load(
     factors."""
     most = 0
     for i in range(filled(len(block))):
-        j = block[i] if i < len(block) else block[0]  # fills up: a copy, not stored
+        j = block[i] if i < len(block) else block[0]  # surplus lane: a copy, never stored
         belief = header[rows[j]]
         count = belief.count + 0  # + 0 makes it signed: numba would use floats
         most = max(most, count)
@@ -228,8 +228,8 @@ def _store_headers(header: Table, rows: Ints, block: Ints, lanes: Floats) -> Non
 
 @giving
 def _in_order_of_count(header: Table, rows: Ints) -> Ints:
-    """Indices into `rows`, in order of the number of factors, so that beliefs in a block have
-    similar numbers."""
+    """Indices into `rows`, in order of the number of factors, so that the beliefs of a block have
+    similar numbers of factors."""
     most, counts = 0, np.empty(len(rows), np.int64)
     for j in range(len(rows)):
         counts[j] = header[rows[j]].count
@@ -251,10 +251,10 @@ def update(
 ) -> None:
     """Diffuse, add the evidence and find the mode, in place, for the beliefs in `rows`.
 
-    `header` (n,) and `factors` are as in model.Beliefs; `evidence` (len(rows), 3); `rho` and `kept`
-    (len(rows),), where `kept` is the number of factors kept as codes. A full history keeps all
-    factors as numbers. `factors` must have room for one more factor than each belief holds. The
-    previous mu and sigma are stored; offsets and times are not changed.
+    `header` (n,) and `factors` are as in model.Beliefs. `evidence` is (len(rows), 3). `rho` and
+    `kept` are (len(rows),), where `kept` is the number of factors that are kept as codes. A full
+    history keeps all factors as numbers. `factors` must have room for one more factor than each
+    belief has. The previous mu and sigma are stored; offsets and times are not changed.
     """
     rounded = factors.ndim == 2
     order = _in_order_of_count(header, rows)
@@ -286,10 +286,11 @@ def update(
 
 
 def replace(header: Table, rows: Ints, evidence: Evidence, kept: Ints) -> None:
-    """Stage 2 of a memoryless system, in place: evidence[:, 1:] are the new mu and sigma.
+    """Run stage 2 of a memoryless system, in place: evidence[:, 1:3] are the new mu and sigma.
 
-    They are rounded to float32, as a record holds them, unless `kept` is 0. The previous mu of a
-    newcomer whom the system placed is where the round began: nothing was published before.
+    They are rounded to float32, as a record stores them, unless `kept` is 0. The previous mu of a
+    newcomer whom the system placed is the mu at the beginning of the round, because nothing was
+    published before.
     """
     rounded = np.where(kept[:, None] > 0, evidence[:, 1:].astype(np.float32), evidence[:, 1:])
     before = header["mu"][rows]

@@ -1,4 +1,4 @@
-"""Finds where the performances of a round lie, and tabulates no wider range than that.
+"""Finds the range in which a round's performances lie, and tabulates no wider range.
 
 The range is guessed from the moments of the ratings and improved by one step. Then the table itself
 checks it: the balances of the first and of the last group must change their sign within the table.
@@ -41,7 +41,7 @@ FARTHEST = 8.0
 """The longest step, in the same units."""
 
 BEYOND = 2.0 * (FARTHEST + MARGIN)
-"""How much wider a table may be than the round's bounds, in the same units."""
+"""The most by which a table may be wider than the round's bounds, in the same units."""
 
 LEAST, MOST, LEAST_ODDS, MOST_ODDS, NARROW, SUMS_AT = range(6)
 """Rows with a column for each round: the approximate last and first performance, their odds, the
@@ -52,7 +52,7 @@ STRIP = 4 * VECTOR
 """The number of entries that are summed together, a constant for the compiler."""
 
 E, F, MU, U = 8 * STRIP, 9 * STRIP, 10 * STRIP, 11 * STRIP
-"""Where these rows begin in the scratch space of `_sum_at`, after 8 rows of sums."""
+"""The offsets of these rows in the scratch space of `_sum_at`. They follow 8 rows of sums."""
 
 
 @inlined
@@ -75,7 +75,7 @@ def last_group(place: Places, ranked: int) -> int:
 
 @inlined
 def _parts(mu: Floats, u: Floats, first: int, end: int, x: float) -> tuple[float, float]:
-    """The sums of u s and u t of entries [first, end) at x: their parts of P and Q."""
+    """The sums of u s and u t over entries [first, end) at x, which are their parts of P and Q."""
     s = r = 0.0
     for j in range(first, end):
         won, lost, _, _ = terms(mu[j], u[j], x)
@@ -88,7 +88,7 @@ def _bounds(
     place: Places, mu: Floats, u: Floats, ranked: int, tie: float, low: float, high: float,
     narrow: float, scratch: Floats,
 ) -> tuple[float, float]:  # fmt: skip
-    """Bounds of the last and the first performance, from P and Q at a few nodes in (low, high).
+    """Lower and upper bounds of a round's performances, from P and Q at a few nodes in (low, high).
 
     Each bound is moved inwards from its node, because ln P and ln Q change by less than the widest
     u per point.
@@ -120,7 +120,7 @@ def _bounds(
 def _guess(
     mu: Floats, u: Floats, first: int, end: int, own: float, odds: float, known: Floats
 ) -> float:
-    """An estimate of the performance of the group [first, end): see `likely`."""
+    """An estimate of the performance of the tie group [first, end) (see `likely`)."""
     total, mean, square = moments(mu, u, first, end)
     x: float = mu[0] + likely(
         log(odds), len(mu) + own * (end - first),
@@ -146,8 +146,8 @@ def _sum_at(
 ) -> None:  # fmt: skip
     """Compute P, Q and P's two derivatives, one row each, split into STRIP partial sums.
 
-    First at `low`, with `own` times the last group's terms added; then at `high`, with the first
-    group's.
+    The first four rows are the sums at `low`, with `own` times the last group's terms added. The
+    next four are the sums at `high`, with `own` times the first group's terms added.
     """
     for k in range(8 * STRIP):
         lanes[k] = 0.0
@@ -216,9 +216,11 @@ def likely_ends(
     round_starts: Ints, which: Ints, ranked: Ints, known: Floats, place: Places, mu: Floats,
     u: Floats, tie: float, odds: Floats, lanes: Floats, ends: Floats,
 ) -> None:  # fmt: skip
-    """Estimate the last and the first performance of the rounds `which`, to within about MARGIN,
-    into rows LEAST and MOST of `ends` (ENDS, len(which)): a guess from the moments of all ratings,
-    and one step."""
+    """Estimate the last and the first performance of the rounds `which`, to within about MARGIN.
+
+    Each estimate is a guess from the moments of all ratings, improved by one step. The results are
+    written into rows LEAST and MOST of `ends` (ENDS, len(which)).
+    """
     own = 2.0 * tie - 1.0
     _guess_all(round_starts, which, ranked, known, place, mu, u, own, odds, ends)
     for i in range(len(which)):
@@ -234,7 +236,7 @@ def likely_ends(
 
 @inlined
 def _whole(value: float, total: float, p: float, q: float) -> tuple[float, float]:
-    """P and Q where ln(P/Q) is `value` and P + Q is `total`, with p and q added."""
+    """P + p and Q + q, where ln(P/Q) is `value` and P + Q is `total`."""
     e = quick_exp(-value)
     s = 1.0 / (1.0 + e)
     return total * s + p, total * (e * s) + q
@@ -245,8 +247,8 @@ def _spans(
     low: float, high: float, first: float, end: float, total: float, mu: Floats, u: Floats,
     odds: Floats, best: int, last: int, ranked: int, own: float,
 ) -> bool:  # fmt: skip
-    """Whether all performances lie in a table from `low` to `high`, where L is `first` and `end`:
-    whether f changes its sign in between for both the first and the last group."""
+    """Whether all performances lie in a table from `low`, where L is `first`, to `high`, where L is
+    `end`. They do if f changes its sign in between for both the first and the last group."""
     s, r = _parts(mu, u, last, ranked, low)
     p, q = _whole(first, total, own * s, own * r)
     if p * odds[ranked - 1] > q:

@@ -1,7 +1,8 @@
-"""Stage 1 of one performance at a time, with all safeguards: the fallback for any round.
+"""Computes stage 1 one performance at a time, with all safeguards. It is the fallback for any
+round.
 
 Theorem 3.2 equates U, the sum of u_j s_j over better and tied entries, and V, the sum of u_j t_j
-over worse and tied ones; tied entries count c. After an upset over thousands of points, with
+over worse and tied ones; tied entries count c times. After an upset over thousands of points, with
 weights that happen to balance, both sums are saturated between the two groups, and any point there
 looks like a root. Then U - V is bisected instead, summed so that the weights cancel first and the
 small remainders decide.
@@ -18,8 +19,8 @@ from stream_rater.rating.model import Places, count_ranked
 from stream_rater.rating.roots import MAX_STEPS, safeguard
 
 TOLERANCE = 1e-4
-"""A Halley step shorter than this fraction of the narrowest 1/u ends the search. The error left is
-of the order of its cube."""
+"""A Halley step shorter than this fraction of the narrowest 1/u ends the search. The remaining
+error is of the order of its cube."""
 
 FLAT, NOISE = 1e-6, 1e-9
 """Where |f| < NOISE and the slope is below FLAT of the widest u, f is too flat to locate its
@@ -50,7 +51,7 @@ def _halley_step(
 ) -> tuple[float, float, float]:
     """f = ln(left) - ln(right) at x, its slope, and Halley's step towards its zero.
 
-    Of the entries, [0, better) are better, [tied, tied_end) tied and [worse, n) worse.
+    Entries [0, better) are better, [tied, tied_end) are tied, and [worse, n) are worse.
     """
     left, _, left1, left2 = _sums(x, mu, u, 0, better)
     _, right, right1, right2 = _sums(x, mu, u, worse, len(mu))
@@ -68,8 +69,8 @@ def _halley_step(
 def _balance(
     x: float, mu: Floats, u: Floats, better: int, tied: int, tied_end: int, worse: int, tie: float
 ) -> float:
-    """U - V at x, exact if every term is saturated: u s is written as u - u t, and the u are summed
-    apart."""
+    """U - V at x. It is exact if every term is saturated, because u s is written as u - u t, and
+    the u are summed separately."""
     whole = rest = 0.0
     for j in range(len(mu)):
         wins = loses = tie

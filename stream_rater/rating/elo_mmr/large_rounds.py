@@ -1,7 +1,8 @@
-"""Stage 1 of large rounds in linear time: the cost for each player does not grow with the round.
+"""Computes stage 1 of large rounds in linear time: the cost of each player does not grow with the
+round.
 
-P and Q are tabulated once for the whole round (`sum_table`). Each entry looks up its own place and
-needs one or two of Halley's steps on its balance (`sums`).
+P and Q are tabulated once for the whole round (`sum_table`). Each entry looks up its own position
+and needs one or two of Halley's steps on its balance (`sums`).
 """
 
 import math
@@ -60,8 +61,9 @@ from stream_rater.rating.model import Places, count_ranked
 from stream_rater.rating.roots import MAX_STEPS, safeguard
 
 TOLERANCE = 1e-2
-"""A step shorter than this fraction of the narrowest 1/u ends the search. The error left is of the
-order of its cube; Halley's method leaves a hundredth of that here, because f is nearly straight."""
+"""A step shorter than this fraction of the narrowest 1/u ends the search. The remaining error is of
+the order of its cube. Here, Halley's method leaves a hundredth of that, because f is nearly
+straight."""
 
 UNFINISHED = 1e-3
 """The tolerance for entries that did not finish, whose f is less straight."""
@@ -71,7 +73,8 @@ OWN = 1500
 because L is known there."""
 
 PASSES = 4
-"""The most steps that entries take together, before each that needs more continues alone."""
+"""The maximum number of steps that entries take together. An entry that needs more continues
+alone."""
 
 FEW = 8
 """If at most one in this many entries needs another step, these continue alone at once."""
@@ -83,8 +86,8 @@ zero."""
 
 @inlined
 def _look_all_up(f: Floats, low: float, h: float, total: float, lanes: Floats, n: int) -> None:
-    """Look up P, Q and P's derivatives at each X. With L from the table, P = total / (1 + e^-L),
-    and so on."""
+    """Look up P, Q and P's derivatives at each X. L comes from the table. Then
+    P = total / (1 + e^-L), and the others follow in the same way."""
     scale = 1.0 / h
     for i in range(min(n, BLOCK)):  # only the look-ups go lane by lane
         k, lanes[STEP + i] = interval(low, scale, f.shape[1] - 2, lanes[X + i])
@@ -111,10 +114,10 @@ def _look_all_up(f: Floats, low: float, h: float, total: float, lanes: Floats, n
 
 @inlined
 def _guess(back: Floats, low: float, h: float, lanes: Floats, n: int, k: int) -> int:
-    """Guess each X from its odds, where L is about -ln ODDS; odds rise.
+    """Guess each X from its odds: it is where L is about -ln ODDS.
 
-    No X is beyond interval k. Returns the interval of the last X, and writes 1 / (rise of L) there
-    to P1.
+    The odds rise from entry to entry, and no X is beyond interval k. Returns the interval of the
+    last X, and writes 1 / (rise of L) there to P1.
     """
     for i in range(n):
         lanes[STEP + i] = -quick_log(lanes[ODDS + i])
@@ -148,7 +151,8 @@ def _guess(back: Floats, low: float, h: float, lanes: Floats, n: int, k: int) ->
 
 @inlined
 def _follow_from_odds(total: float, h: float, lanes: Floats, n: int) -> None:
-    """P, Q and P's derivatives at each guessed X, where P/Q is 1/ODDS, as if L were straight."""
+    """Compute P, Q and P's derivatives at each guessed X, where P/Q is 1/ODDS, as if L were
+    straight."""
     for i in range(n):
         odds, rise = lanes[ODDS + i], 1.0 / (h * lanes[P1 + i])
         s = 1.0 / (1.0 + odds)
@@ -165,7 +169,7 @@ def _solve(
 ) -> float:  # fmt: skip
     """The performance of the tie group (mu, u), searched from x with all safeguards.
 
-    NaN if f is too flat to locate its zero, as after an upset over a wide gap.
+    Returns NaN if f is too flat to locate its zero, as after an upset over a wide gap.
     """
     below, above = low, low + h * (c.shape[1] - 1)
     last, own = math.inf, 2.0 * tie - 1.0
@@ -198,10 +202,10 @@ def _ranked_performances(
     most: float, lanes: Floats, scratch: Floats, found: Floats,
 ) -> None:  # fmt: skip
     """Write the performances of the first `ranked` entries, which finished, into `found`, which
-    holds their odds. `least` and `most` are estimates of the last and the first performance.
+    contains their odds at first. `least` and `most` estimate the last and the first performance.
 
-    NaN for a group whose balance is too flat (see `_solve`): at most one group for each gap in
-    ratings.
+    A tie group whose balance is too flat gets NaN (see `_solve`). There is at most one such group
+    for each gap in ratings.
     """
     total, narrow = known[TOTAL], 1.0 / known[WIDEST]
     nodes, wide, low, h = tabulate_round(
@@ -267,7 +271,7 @@ def _block(place: Places, first: int, ranked: int) -> int:
 def _unfinished_performances(
     mu: Floats, u: Floats, ranked: int, tie: float, known: Floats, scratch: Floats, found: Floats
 ) -> None:
-    """The performances of entries [ranked, n), which did not finish.
+    """Write the performances of entries [ranked, n), which did not finish, into `found`.
 
     Each has only itself as a tied entry, and all ranked entries as better ones, so the table covers
     the ranked entries alone.
@@ -289,8 +293,8 @@ def _solve_unfinished(
     x: float, c: Floats, low: float, h: float, total: float, mu: float, u: float, tie: float,
     tolerance: float,
 ) -> float:  # fmt: skip
-    """The zero of ln(P + tie u s) - ln(tie u t): all ranked entries are better, and the entry
-    itself is tied."""
+    """The zero of ln(P + tie u s) - ln(tie u t), where all ranked entries are better, and only the
+    entry itself is tied."""
     below, above = low, low + h * (c.shape[1] - 1)
     last = math.inf
     for _ in range(MAX_STEPS):
@@ -317,8 +321,8 @@ def _solve_all(
     round_starts: Ints, which: Ints, ranked: Ints, known: Floats, place: Places, mu: Floats,
     u: Floats, tie: float, ends: Floats, lanes: Floats, scratch: Floats, found: Floats,
 ) -> None:  # fmt: skip
-    """Write the performances of the rounds `which` into `found`, which holds their odds. `ranked`
-    says how many entries of each finished."""
+    """Write the performances of the rounds `which` into `found`, which contains their odds at
+    first. `ranked` (len(which),) is the number of entries of each round that finished."""
     likely_ends(round_starts, which, ranked, known, place, mu, u, tie, found, lanes, ends)
     for i in range(len(which)):
         r = which[i]
@@ -336,9 +340,9 @@ def _begin_all(
     round_starts: Ints, which: Ints, known: Floats, place: Places, mu: Floats, u: Floats,
     tie: float, some: Ints, ranked: Ints, found: Floats,
 ) -> tuple[int, int]:  # fmt: skip
-    """Prepare the rounds `which`: those with finishers go into `some`, their numbers of finishers
-    into `ranked`, their odds into `found`. Returns how many they are, and the scratch space that
-    their tables need at most."""
+    """Prepare the rounds `which`. Rounds with finishers are written to `some`, their numbers of
+    finishers to `ranked`, and their odds to `found`. Returns the number of these rounds, and the
+    most scratch space that one of their tables needs."""
     count = most = 0
     for r in which:
         a, b = round_starts[r], round_starts[r + 1]

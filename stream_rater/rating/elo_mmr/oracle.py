@@ -1,8 +1,9 @@
-"""Elo-MMR, slow and readable: one player, one opponent and one number at a time, straight from the
-paper.
+"""Computes Elo-MMR slowly and readably: one player, one opponent and one number at a time, as the
+paper says.
 
-It shares nothing with the kernels: it has other formulas (tanh instead of logarithms), libm instead
-of our own functions, and bisection instead of Halley's method. The kernels must agree with it.
+It shares nothing with the kernels. It uses other formulas (tanh instead of logarithms), libm
+instead of our own functions, and bisection instead of Halley's method. The kernels must agree with
+it.
 """
 
 import math
@@ -58,12 +59,12 @@ def variances(player: Player, config: EloMMR, weight: float, time: int) -> tuple
     w = max(w, LEAST_WEIGHT)
     days = max(time - player.time, 0) / SECONDS_PER_DAY if player.rounds else 0.0
     drift = config.drift_per_day
-    in_beta = 0.0 if config.beta else drift  # a beta that was given stays as it is
+    in_beta = 0.0 if config.beta else drift  # an explicit beta is not changed
     return (1.0 + 1.0 / w) * s**2 + in_beta / w, w * s**2 + drift * days
 
 
 def diffuse(player: Player, gamma2: float, rho: float) -> None:
-    """Algorithm 2."""
+    """Apply Algorithm 2 to the player, in place."""
     variance = player.sigma**2
     kappa = variance / (variance + gamma2)
     stays = 0.0 if math.isinf(rho) else kappa**rho
@@ -78,8 +79,8 @@ def diffuse(player: Player, gamma2: float, rho: float) -> None:
 def performance(
     place: Sequence[int], mu: Sequence[float], delta: Sequence[float], i: int, tie: float
 ) -> float:
-    """The performance of entry i: the zero of Q_i (Theorem 3.2). Place 0 means that it did not
-    finish, and is not compared with others that did not."""
+    """The performance of entry i, the zero of Q_i (Theorem 3.2). Place 0 means that an entry did
+    not finish. Such an entry is not compared with others that did not finish."""
 
     def minus_q(x: float) -> float:
         total = 0.0
@@ -133,7 +134,8 @@ def gaussian_performance(
 
 
 def update(player: Player, p: float, beta2: float) -> None:
-    """The second phase of Algorithm 3, for a player whose belief is already diffused."""
+    """Apply the second phase of Algorithm 3, in place, to a player whose belief is already
+    diffused."""
     u = C / math.sqrt(beta2)
     player.history.append((p, u, u))
 
@@ -150,7 +152,7 @@ def rate_round(
     players: Sequence[Player], place: Sequence[int], config: EloMMR,
     weight: float = 1.0, ceiling: float = math.inf, time: int = 0,
 ) -> list[float]:  # fmt: skip
-    """Algorithm 1 for one round, with players in any order. Returns the performances."""
+    """Apply Algorithm 1 to one round, with players in any order. Returns the performances."""
     if config.dnf == TIED_LAST:
         place = [p or max(place) + 1 for p in place]
     spreads = [variances(player, config, weight, time) for player in players]

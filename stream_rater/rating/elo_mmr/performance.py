@@ -7,13 +7,13 @@ performance of an entry is the root of
 
     sum over better and tied u_j s_j(x)  =  sum over worse and tied u_j t_j(x)      (Theorem 3.2)
 
-where tied entries, the entry itself included, count on both sides: wholly (`ties = "full"`, c = 1)
-or by half ("split", c = 1/2). `sums` explains how the equation is solved; `small_rounds`,
+where tied entries, including the entry itself, count on both sides: fully (`ties = "full"`, c = 1)
+or by half (`"split"`, c = 1/2). `sums` explains how the equation is solved; `small_rounds`,
 `large_rounds` and `direct` compute the sums.
 
 All tied entries share one performance. Entries whose place is DID_NOT_FINISH are worse than all
-ranked ones and are not compared with each other, so each has its own performance. (Where a ladder
-ties them for last, no place is DID_NOT_FINISH here: see `stages.compared`.)
+ranked ones and are not compared with each other, so each has its own performance. (If a ladder ties
+them for last, no place is DID_NOT_FINISH here: see `stages.compared`.)
 """
 
 import math
@@ -33,16 +33,16 @@ C = math.pi / math.sqrt(3.0)
 SECONDS_PER_DAY = 86400.0
 
 TOGETHER = 8192
-"""How many entries are rated together, so that the working arrays stay in the second-level
-cache."""
+"""The number of entries that are rated together, so that the working arrays stay in the
+second-level cache."""
 
 MANY = 512
-"""Fewer rounds than this may have twice as many entries. The last rounds leave lanes of
-`small_rounds` empty, which costs relatively more if there are few rounds."""
+"""If fewer rounds than this are rated together, they may have twice as many entries. The last
+rounds leave lanes of `small_rounds` empty, which costs relatively more if there are few rounds."""
 
 LEAST_WEIGHT = 1e-9
-"""The least weight. A round that weighs less counts as this, so that 1/w stays finite; it carries
-no information."""
+"""The least weight of a round, so that 1/w stays finite. A round that weighs less gets this weight,
+with which it carries no information."""
 
 
 @kernel
@@ -89,10 +89,11 @@ def player_variances(
     round_weight: float, rounds: Ints, time: int, last_time: Ints, variances: Variances,
     out: Floats,
 ) -> None:  # fmt: skip
-    """Write each player's beta^2 and gamma^2 into out[:, 1] and out[:, 2]; times in seconds.
+    """Write each player's beta^2 and gamma^2 into out[:, 1] and out[:, 2]. Times are in seconds.
 
-    w = weight_limit * round weight * newcomer weight, s = sigma_limit, d = drift per day: gamma^2 =
-    w s^2 + d * days, beta^2 = (1 + 1/w) s^2 + d / w, the last without d where beta was given.
+    With w = weight_limit * round weight * newcomer weight, s = sigma_limit and d = drift per day,
+    gamma^2 = w s^2 + d * days and beta^2 = (1 + 1/w) s^2 + d / w. If beta was given, beta^2 has no
+    term with d.
     """
     weight_limit, drift_per_day = variances.weight_limit, variances.drift_per_day
     drift_in_beta, newcomer_weights = variances.drift_in_beta, variances.newcomer_weights
@@ -113,8 +114,8 @@ def player_variances(
 
 @inlined
 def rounds_together(round_starts: Ints, first: int) -> int:
-    """The end of the rounds from `first` on that are rated together: at least one, and up to
-    TOGETHER entries, or twice that while the rounds are fewer than MANY."""
+    """The end of the rounds from `first` on that are rated together. There is at least one round.
+    They have up to TOGETHER entries, or twice that while there are fewer rounds than MANY."""
     end = first + 1
     while end + 1 < len(round_starts):
         most = TOGETHER if end - first >= MANY else 2 * TOGETHER
@@ -126,16 +127,17 @@ def rounds_together(round_starts: Ints, first: int) -> int:
 
 @inlined
 def is_solo(share: Floats, i: int, j: int) -> bool:
-    """Whether players [i, j) are a single player who played the whole round, who needs no team
-    arithmetic and so no rounding by it."""
+    """Whether players [i, j) are a single player who played the whole round. Such a player needs no
+    team arithmetic, and so is not rounded by it."""
     return j == i + 1 and share[i] == 1.0
 
 
 @giving
 def team(initial_mu: float, share: Floats, mu: Floats, variance: Floats) -> tuple[float, float]:
-    """A team's rating, and the variance of its performance, with the members' shares (section 3.3).
+    """A team's rating, and the variance of its performance, by its members' shares (section 3.3).
 
-    Deviations from the initial rating add up, so that two newcomers against one are even.
+    The members' deviations from the initial rating add up, so that two newcomers against one are
+    even.
     """
     return initial_mu + np.sum(share * (mu - initial_mu)), np.sum(share * share * variance)
 
@@ -234,7 +236,7 @@ def _estimate(wave: Wave, variances: Variances, initial_mu: float, tie: float, o
 
 @kernel
 def some_rounds(wave: Wave, first: int, end: int) -> Wave:
-    """The rounds from `first` to before `end`, with their entries and players."""
+    """The rounds [first, end), with their entries and players."""
     a, b = wave.round_starts[first], wave.round_starts[end]
     i, j = wave.entry_starts[a], wave.entry_starts[b]
     return Wave(
@@ -279,8 +281,8 @@ def _just_below(x: float) -> float:
 
 @inlined
 def falls(place: Places, found: Floats, first: int, end: int) -> bool:
-    """Whether the entries [first, end) of a round are as `let_fall` leaves them, and none is
-    NaN."""
+    """Whether entries [first, end) of a round already have the order that `let_fall` enforces, and
+    none is NaN."""
     wrong = 0 if found[first] == found[first] else 1
     for i in range(first + 1, end):
         limit = found[i - 1] if place[i] == place[i - 1] else _just_below(found[i - 1])
@@ -292,9 +294,9 @@ def falls(place: Places, found: Floats, first: int, end: int) -> bool:
 def let_fall(place: Places, found: Floats, first: int, end: int) -> None:
     """Enforce Theorem 5.2 to the last bit: a worse place means a worse performance.
 
-    Two roots that are closer than a search's tolerance may come out in the wrong order. The worse
-    one is then set just below the better one. (An entry that did not finish is only below all
-    ranked ones.) The entries [first, end) are those of one round.
+    Two roots that are closer than a search's tolerance may come out in the wrong order. The root of
+    the worse place is then set just below that of the better one. (An entry that did not finish is
+    only below all ranked ones.) The entries [first, end) are those of one round.
     """
     limit = math.inf
     for i in range(first, end):

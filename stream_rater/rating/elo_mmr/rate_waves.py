@@ -1,9 +1,9 @@
-"""Rates many rounds in one call, each by the beliefs that the rounds before it left.
+"""Rates many rounds in one call, each with the beliefs after the rounds before it.
 
-The rounds come in *waves*: those of a wave share no player, and are rated together once all earlier
-waves are. Each wave passes through the kernels that the service calls for a wave, so the bits are
-those of rating one round after the other. Only the way from one turn to the next is compiled, too:
-in Python it would take longer than a round of a few players.
+The rounds come in *waves*. The rounds of a wave share no player, and are rated together once all
+earlier waves are rated. Each wave is computed by the kernels that the service calls for a wave, so
+the bits are those of rating one round after the other. The only difference is that the loop over
+waves is compiled, too: in Python it would take longer than a round of a few players.
 """
 
 from typing import NamedTuple
@@ -38,16 +38,16 @@ class EloMMRModel(NamedTuple):
 
 
 class Posteriors(NamedTuple):
-    """What stage 2 makes of P players."""
+    """The ratings of P players after stage 2."""
 
     mu: Floats
-    """(P,)"""
+    """(P,) the rating."""
     sigma: Floats
-    """(P,)"""
+    """(P,) the uncertainty."""
 
 
 class RoundStamps(NamedTuple):
-    """What is recorded of each player's round."""
+    """The offset and the time of each player's round, which the belief stores."""
 
     offset: Ints
     """(P,) the source offset."""
@@ -60,13 +60,13 @@ def rate_waves(
     header: Table, factors: Factors, rows: Ints, wave: Wave, waves: Ints, stamps: RoundStamps,
     model: EloMMRModel, evidence: Evidence, after: Posteriors,
 ) -> None:  # fmt: skip
-    """Rate rounds by Elo-MMR, in place. There are T waves and P players, each once for each of
-    their rounds.
+    """Rate rounds by Elo-MMR, in place. There are T waves and P players; a player is counted once
+    for each round.
 
-    `header` and `factors` hold the beliefs, those of the players in `rows` (P,). Wave t has the
-    rounds waves[t] : waves[t + 1], so `waves` is (T+1,). The columns mu, sigma, rounds and
-    last_time of `wave` are written: what they were before each round. So are `evidence` (P, 3), and
-    `after`: mu and sigma after each round.
+    `header` and `factors` are the beliefs, and `rows` (P,) are the players' rows in them. Wave t
+    has the rounds waves[t] : waves[t + 1], so `waves` is (T+1,). The columns mu, sigma, rounds and
+    last_time of `wave` are overwritten with the values before each round. The evidence is written
+    to `evidence` (P, 3), and mu and sigma after each round are written to `after`.
     """
     rho, kept = np.full(len(rows), model.rho), np.full(len(rows), model.kept)
     for t in range(len(waves) - 1):

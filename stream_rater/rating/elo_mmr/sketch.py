@@ -1,13 +1,14 @@
-"""The sketch: bounds the number of a posterior's logistic factors by merging neighbours.
+"""Implements the sketch, which bounds the number of a posterior's logistic factors by merging
+neighbours.
 
-The paper moves the oldest factor into the Gaussian, which loses where it was. The sketch keeps the
-factors sorted by performance. If there is one too many, it merges the two neighbours whose merging
-costs least: two performances a few points apart say almost the same, however far apart in time they
-are. Decay multiplies all factors alike, so it commutes with merging.
+The paper moves the oldest factor into the Gaussian, which loses its position. The sketch keeps the
+factors sorted by performance. If there is one too many, it merges the two neighbours with the least
+cost of merging. Two performances a few points apart carry almost the same information, however far
+apart in time they are. Decay multiplies all factors alike, so it commutes with merging.
 
 A factor (p, a, r) contributes r * tanh((x - p) a), times the belief's scale, to the posterior's
-log-derivative. Merging keeps the sum of r (the pull from afar), the r-weighted mean of p, and the
-variance of the mixture.
+log-derivative. Merging keeps the sum of r (the pull on a distant x), the r-weighted mean of p, and
+the variance of the mixture.
 
 Each belief has a lane, as in `roots`, and its result does not depend on the other lanes. `codes`
 (K, n) holds the factors of belief i at codes[:COUNT, i], as in its record (see `factor`); the codes
@@ -42,13 +43,14 @@ NEW_P, NEW_A, NEW_R = range(FREE, FREE + 3)
 P2, A2, R2 = range(FREE + 3, FREE + 6)
 """Rows for the second factor of a pair that is merged."""
 PLACE = FREE + 6
-"""The place of the new factor, or of the first factor of a pair; NONE if nothing is merged."""
+"""The row for the place of the new factor, or of the first factor of a pair that is merged; NONE if
+nothing is merged."""
 KEPT = FREE + 7
-"""The number of factors that are kept."""
+"""The row for the number of factors that are kept."""
 LEAST, OVER = FREE + 8, FREE + 9
-"""The cost of merging that pair, as a quotient."""
+"""Rows for the cost of merging that pair, as a quotient LEAST / OVER."""
 PART = FREE + 10
-"""The factor by which the relative weights shrink when the scale grows."""
+"""The row for the number by which relative weights are multiplied when the scale grows."""
 ROWS = FREE + 11
 
 NONE = 1e9
@@ -58,7 +60,8 @@ WEIGHTLESS = 1e-300
 """Prevents 0 / 0 in the cost of merging two factors that decayed to nothing."""
 
 NARROWER = 1.0 - 1e-6
-"""A performance that is narrower by more than rounding becomes the narrowest."""
+"""A new factor becomes the narrowest if its ratio to the narrowest width is below this, so that
+rounding alone does not make it so."""
 
 
 @inlined
@@ -103,8 +106,8 @@ def settle(new: Codes, lanes: Floats, n: int) -> None:
 
 @inlined
 def insert(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
-    """Insert the new factors among up to `most` others in order of p. There must be room for one
-    more each."""
+    """Insert the new factor of each belief among up to `most` others, in order of p. Each belief
+    must have room for one more."""
     for i in range(n):
         lanes[PLACE, i] = 0.0
     for k in range(most):
@@ -135,10 +138,9 @@ def _surplus(lanes: Floats, n: int) -> int:
 
 @inlined
 def _find_cheapest(codes: Codes, lanes: Floats, n: int, most: int) -> None:
-    """Set PLACE to the first of the two neighbours whose merging costs least, r1 r2 / (r1 + r2) *
-    d^4.
+    """Set PLACE to the first of the two neighbours with the least cost of merging.
 
-    NONE if nothing is to be merged.
+    The cost is r1 r2 / (r1 + r2) * d^4. PLACE is NONE if nothing is to be merged.
     """
     for i in range(n):
         lanes[LEAST, i], lanes[OVER, i], lanes[PLACE, i] = math.inf, 1.0, NONE
@@ -162,7 +164,8 @@ def _find_cheapest(codes: Codes, lanes: Floats, n: int, most: int) -> None:
 
 @inlined
 def _take(codes: Codes, lanes: Floats, n: int) -> None:
-    """Load the pairs to merge into the lanes; a lane without one loads any pair."""
+    """Load the pair of each belief into its lane. A lane that has nothing to merge loads any
+    pair."""
     for i in range(n):
         k = int(lanes[PLACE, i]) if lanes[PLACE, i] < NONE else 0
         slope = steepest(lanes[NARROWEST, i])
@@ -202,7 +205,7 @@ def _relieve(codes: Codes, lanes: Floats, n: int) -> None:
 def _close_up(codes: Codes, new: Codes, lanes: Floats, n: int, most: int) -> None:
     """Put each merged factor in the place of its pair, and move the factors after it up.
 
-    There is no branch, because the places of pairs are unpredictable.
+    The loops have no branch, because the places of pairs are unpredictable.
     """
     for k in range(most - 1):
         at = float(k)

@@ -1,4 +1,4 @@
-"""Stage 1 of small rounds: sums over all entries, computed for many rounds of one size at once.
+"""Computes stage 1 of small rounds by sums over all entries, for many rounds of one size at once.
 
 Each round has a lane: planes[Q, i, k] is quantity Q of entry i of the round in lane k. The compiler
 turns loops over lanes into vector instructions. When the search of a round ends, its lane is given
@@ -6,7 +6,8 @@ to the next round, or to the last one that is still searching. If there are fewe
 some lanes are copies. The bits of a round do not depend on other rounds.
 
 The balance and the step are those of `sums`. The first step, from a guess, is computed in single
-precision; then usually one more suffices. What needs more than PASSES steps is left to `direct`.
+precision. Then one more step usually suffices. A performance that needs more than PASSES steps is
+left to `direct`.
 """
 
 import math
@@ -38,8 +39,8 @@ Arrays that are written lie in memory before arrays that are read, because the c
 overlap uses too wide bounds."""
 
 TOLERANCE = 2.5e-2
-"""A step shorter than this fraction of the narrowest 1/u ends the search. The error left is a small
-fraction of its fourth power, because f is nearly straight."""
+"""A step shorter than this fraction of the narrowest 1/u ends the search. The remaining error is a
+small fraction of its fourth power, because f is nearly straight."""
 
 PASSES = 8
 
@@ -48,9 +49,9 @@ MU, U, PLACE, ODDS, X, STEP = range(6)
 step."""
 PLANES = 6
 COUNT, W, WD, WDD = range(5, 9)
-"""Planes of the first step alone, which has no STEP. Over an entry and those tied with it: their
-number, and the sums of u, u d and u d^2, where d is the rating relative to the round's first
-entry."""
+"""Planes that only the first step has, in the place of STEP. They describe an entry and those tied
+with it: their number, and their sums of u, u d and u d^2, where d is the rating relative to the
+round's first entry."""
 SINGLE_PLANES = 9
 
 P, Q, P1, P2, P3, E = range(6)
@@ -69,16 +70,16 @@ REACH = 8.0
 
 @inlined
 def _sum(planes: Floats, rows: Floats, i: int, size: int, tie: float, alone: bool) -> None:
-    """Compute P, Q and P's derivatives at the X of entry i. A tied term counts 2c times, another
-    one once.
+    """Compute P, Q and P's derivatives at the X of entry i. A tied entry's term counts 2c times,
+    any other term counts once.
 
-    `alone`: no entries are tied in any lane, so only the entry's own term is. The bits are the
-    same.
+    `alone` says that no entries are tied in any lane, so that an entry is tied only with itself.
+    The bits are the same.
     """
     for k in range(LANES):
         rows[P, k] = rows[Q, k] = rows[P1, k] = rows[P2, k] = rows[P3, k] = 0.0
     for j in range(size):
-        for k in range(LANES):  # a loop of its own: short loops overlap their iterations
+        for k in range(LANES):  # its own loop: iterations of short loops overlap
             rows[E, k] = quick_exp((planes[MU, j, k] - planes[X, i, k]) * planes[U, j, k])
         for k in range(LANES):
             u = planes[U, j, k]
@@ -142,7 +143,7 @@ def _gather_groups(planes: Singles, size: int) -> None:
 
 @inlined
 def _guess(planes: Singles, rows: Singles, size: int, own: float, alone: bool) -> None:
-    """Guess each X. The entry and those tied with it count `own` times more."""
+    """Guess each X. The entry itself and those tied with it are added another `own` times."""
     for k in range(LANES):
         rows[P, k] = rows[P1, k] = rows[P2, k] = ZERO
     for i in range(size):
@@ -170,7 +171,7 @@ def _step_first(
 ) -> None:  # fmt: skip
     """Guess the performances in some rounds and take a first step, in single precision.
 
-    Ratings are relative to the round's first entry.
+    Here, ratings are relative to the round's first entry.
     """
     for k in range(LANES):
         first = starts[min(k, len(starts) - 1)]
@@ -306,8 +307,8 @@ def solve_small(
     round_starts: Ints, which: Ints, known: Floats, place: Places, mu: Floats, u: Floats,
     tie: float, found: Floats,
 ) -> None:  # fmt: skip
-    """Write the performances of the rounds `which`, in which all finished and which have at most
-    SMALL entries, into `found`.
+    """Write the performances of the rounds `which` into `found`. These rounds have at most SMALL
+    entries, all of which finished.
 
     `round_starts` and `known` (see `round_bounds`) cover all rounds. `direct` solves performances
     that are left NaN.

@@ -23,8 +23,9 @@ NODE = 0.8
 (the tests)."""
 
 SPARE = 0.5
-"""Nodes are rounded up to whole vectors. This widens a table by at most this many of the narrowest
-1/u at either end; any further surplus brings the nodes closer together."""
+"""The most by which a table is widened at either end, in units of the narrowest 1/u, when its
+number of nodes is rounded up to whole vectors. Any further surplus brings the nodes closer
+together."""
 
 WIDEST = 300.0
 """The widest table, in units of the narrowest 1/u, for which a product of two exponentials at the
@@ -34,15 +35,15 @@ SATURATED = 40.0
 """Beyond this |(x - mu) u|, a term is 0 or u to the last bit that matters: e^-40 is 4e-18."""
 
 COARSE = 8
-"""The number of nodes of a first, coarse look at where performances lie."""
+"""The number of nodes of the first, coarse sums, which show where performances lie."""
 
 BATCH = 16
 """The number of entries whose exponentials are written before they are added, so that the stores
 have completed before they are read."""
 
 ROWS = 5 + BATCH
-"""The rows of scratch space for each node: 5 sums, and the exponentials of a batch. The latter
-later make room for 4 coefficients of L and 4 of its inverse."""
+"""The rows of scratch space for each node: 5 sums, and the exponentials of a batch. Later, 4
+coefficients of L and 4 of its inverse overwrite the exponentials."""
 
 LEVELS, INVERSE = 5, 9
 """The first row of L's coefficients, and the first row of its inverse's, after `tabulate`."""
@@ -50,15 +51,15 @@ LEVELS, INVERSE = 5, 9
 
 @inlined
 def _begin(e: Floats, distance: float, step: float) -> None:
-    """e[k] = exp(distance - k step) for the first VECTOR nodes."""
+    """Set e[k] to exp(distance - k step) for the first VECTOR nodes."""
     for k in range(len(e)):
         e[k] = quick_exp(distance - k * step)
 
 
 @inlined
 def _extend(e: Floats, factor: float) -> None:
-    """Fill e beyond the first VECTOR nodes: VECTOR nodes further on, e is `factor` times as
-    large."""
+    """Fill e beyond the first VECTOR nodes. Each value is `factor` times the value VECTOR nodes
+    before."""
     for k in range(len(e) - VECTOR):
         e[k + VECTOR] = e[k] * factor
 
@@ -163,7 +164,7 @@ def _sum(mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Float
 def _sum_widely(
     mu: Floats, u: Floats, low: float, h: float, nodes: int, scratch: Floats
 ) -> None:  # fmt: skip
-    """Compute the sums of `_sum` where the nodes span so much that most terms of an entry are
+    """Compute the sums of `_sum` for nodes over so wide a range that most terms of an entry are
     saturated."""
     sums = scratch[: 5 * nodes].reshape((5, nodes))
     won, lost = scratch[5 * nodes : 6 * nodes + 1], scratch[6 * nodes + 1 : 7 * nodes + 2]
@@ -242,8 +243,8 @@ def tabulate(
 
 @inlined
 def _invert(f: Floats, nodes: int, back: Floats) -> None:
-    """For each interval, compute L at its lower end, 1 / its rise, and by how much the slopes of
-    the inverse function at both ends exceed that, as fractions of it."""
+    """For each interval, compute four numbers into `back`: L at its lower end, 1 / the rise of L,
+    and the relative excess over the latter of the inverse function's slopes at both ends."""
     for k in range(nodes):
         rise = f[0, k + 1] - f[0, k]
         back[0, k], back[1, k] = f[0, k], 1.0 / rise
@@ -254,8 +255,8 @@ def _invert(f: Floats, nodes: int, back: Floats) -> None:
 
 @inlined
 def guess(value: float, least: float, inverse: float, first: float, last: float) -> float:
-    """An estimate of where L is `value` within an interval, in [0, 1]: a cubic through both
-    ends."""
+    """An estimate of the position in an interval, in [0, 1], where L is `value`, by a cubic through
+    both ends."""
     r: float = min(max((value - least) * inverse, 0.0), 1.0)
     left = 1.0 - r
     r = fma(r * left, fma(first, left, -last * r), r)
@@ -264,7 +265,8 @@ def guess(value: float, least: float, inverse: float, first: float, last: float)
 
 @inlined
 def interval(low: float, scale: float, last: int, x: float) -> tuple[int, float]:
-    """The interval that x is in, at most `last`, and the position in it; scale is 1/h."""
+    """The index of the interval that contains x, at most `last`, and the position of x in it, in
+    units of h; `scale` is 1/h."""
     at = (x - low) * scale
     k = min(max(int(at), 0), last)
     return k, at - k
@@ -278,8 +280,8 @@ def between(
     """The polynomial of degree 7 with Taylor coefficients a at 0 and b at 1: its value at r and its
     first two derivatives.
 
-    Newton's form: a0 + a1 r + a2 r^2 + a3 r^3 + r^4 (c0 + c1 s + c2 s^2 + c3 s^3) with s = r - 1,
-    where c is what a leaves of b, divided by r^4 = (1 + s)^4.
+    With s = r - 1, it has Newton's form: a0 + a1 r + a2 r^2 + a3 r^3 + r^4 (c0 + c1 s + c2 s^2 +
+    c3 s^3). Here c is the part of b that the terms with a do not give, divided by r^4 = (1 + s)^4.
     """
     c0, e1 = b0 - (a0 + a1 + (a2 + a3)), b1 - fma(3.0, a3, fma(2.0, a2, a1))
     e2, e3 = b2 - fma(3.0, a3, a2), b3 - a3

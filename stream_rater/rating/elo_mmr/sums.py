@@ -1,14 +1,14 @@
-"""The balance of Theorem 3.2, solved for all entries of a round at once.
+"""Solves the balance of Theorem 3.2 for all entries of a round at once.
 
 With logistic terms, one function serves the whole round. Let P(x) be the sum of u_j s_j(x) over all
-entries, and Q(x) that of u_j t_j(x), as in `performance`. For a tie group of total weight T, with B
-the total weight of better entries and W that of worse ones, the balance is
+entries, and Q(x) that of u_j t_j(x), as in `performance`. For a tie group of total weight T, where
+the better entries have the total weight B and the worse ones W, the balance is
 
     P + (2c - 1) S = W + c T,   or equivalently   Q + (2c - 1) R = B + c T,
 
 where S and R are the group's own terms of P and Q, and c is 1 for full ties, 1/2 for split ones.
-The two right sides add up to a constant, and so do the left ones, so their quotients are equal,
-too:
+The two right sides add up to a constant, and so do the two left sides. So their quotients are
+equal, too:
 
     f(x) = ln(P + (2c - 1) S) - ln(Q + (2c - 1) R) - ln((W + c T) / (B + c T)) = 0.
 
@@ -35,18 +35,18 @@ BLOCK = 128
 step."""
 
 X, P, Q, P1, P2, S, R, S1, S2, ODDS, STEP, MU, U, E, TABLE = range(0, 15 * BLOCK, BLOCK)
-"""Where each row begins: a performance; the sums P and Q there, and P's two derivatives; the own
-group's terms of these; (B + c T) / (W + c T); the last step of X; the entry's own mu, u and
-exponential; and eight rows of table values."""
+"""The offset of each row. The rows are: a performance; the sums P and Q there, and P's two
+derivatives; the terms of the entry's own group in these; (B + c T) / (W + c T); the last step of X;
+the entry's own mu, u and exponential; and eight rows of table values."""
 LANES = 22 * BLOCK
-"""The size of all rows."""
+"""The number of elements of all rows."""
 
 VARIANCE_TO_SCALE = 3.0 / math.pi**2
 """The squared scale of a logistic distribution, divided by its variance."""
 
 FLAT = 1e-3
-"""Where f rises by less than this within 1/u of the narrowest entry, no step is trusted: the sums
-are right to 11 digits, and 3 of them would be lost."""
+"""Where f rises by less than this within 1/u of the narrowest entry, no step is trusted, because
+the sums are right to 11 digits, and 3 of these would be lost."""
 
 
 @inlined
@@ -77,14 +77,14 @@ def are_tied(place: Places) -> bool:
 def find_odds(
     place: Places, u: Floats, ranked: int, tie: float, total: float, odds: Floats
 ) -> None:
-    """Compute (B + c T) / (W + c T) of each of the first `ranked` entries; `total` is the weight of
-    all."""
+    """Compute (B + c T) / (W + c T) of each of the first `ranked` entries into `odds`. `total` is
+    the sum of all weights."""
     better = 0.0
     for i in range(ranked):
-        until = better + u[i]  # summed as `total` was: exact for the last
+        until = better + u[i]  # in the order of `total`: exact for the last
         odds[i] = (better + tie * u[i]) / (total - until + tie * u[i])
         better = until
-    if are_tied(place[:ranked]):  # rare; asked last because that is faster
+    if are_tied(place[:ranked]):  # rare; tested last because that is faster
         _find_odds_of_ties(place, u, ranked, tie, total, odds)
 
 
@@ -119,8 +119,8 @@ def moments(mu: Floats, u: Floats, first: int, end: int) -> tuple[float, float, 
 
 @inlined
 def likely(level: float, size: float, total: float, mean: float, square: float) -> float:
-    """An estimate of where ln P/Q is -level, relative to mu[0], for `size` entries with these
-    moments.
+    """An estimate of the x, relative to mu[0], where ln P/Q is -level, for `size` entries with
+    these moments.
 
     All ratings are treated as one logistic distribution with the entries' mean and variance.
     """
@@ -145,8 +145,8 @@ def enter(first: int, end: int, mu: Floats, u: Floats, odds: Floats, lanes: Floa
 
 @inlined
 def find_own(place: Places, lanes: Floats, n: int) -> None:
-    """Compute the own groups' terms at X for n entries. `place` has the places of entries that may
-    be tied, or is empty."""
+    """Compute the terms of each entry's own tie group at X, for n entries. `place` has the places
+    of the entries if some may be tied; otherwise it is empty."""
     for i in range(n):
         lanes[E + i] = quick_exp((lanes[MU + i] - lanes[X + i]) * lanes[U + i])
     for i in range(n):
@@ -197,8 +197,8 @@ def halley(f: float, f1: float, f2: float) -> float:
 
 @inlined
 def step_ranked(own: float, lanes: Floats, n: int, narrow: float) -> None:
-    """Compute a step for entries [0, n), with `own` times their groups' terms added; `narrow` is
-    min 1/u."""
+    """Compute the steps of entries [0, n). `own` times the terms of each entry's own group are
+    added to the sums; `narrow` is min 1/u."""
     for i in range(n):
         p, q = fma(own, lanes[S + i], lanes[P + i]), fma(own, lanes[R + i], lanes[Q + i])
         p1, p2 = fma(own, lanes[S1 + i], lanes[P1 + i]), fma(own, lanes[S2 + i], lanes[P2 + i])
@@ -225,14 +225,14 @@ def count_long(lanes: Floats, n: int, enough: float) -> int:
 # --- bounds and moments of a round, computed before its performances are searched ---------------
 
 LOW, HIGH, TOTAL, WIDEST, MEAN, SQUARE = range(6)
-"""The columns: bounds of the round's performances; the sum and the maximum of u; the sums of u d
-and u d^2, where d is the rating relative to the first entry."""
+"""The columns of `known`: the bounds of the round's performances; the sum and the maximum of u; the
+sums of u d and u d^2, where d is the rating relative to the first entry."""
 KNOWN = 6
 
 
 @inlined
 def round_bounds(mu: Floats, u: Floats, first: int, end: int, tie: float, known: Floats) -> None:
-    """Compute the columns of the round of entries [first, end) into `known`, (KNOWN,).
+    """Compute the columns of `known` (KNOWN,) for the round with the entries [first, end).
 
     Beyond the bounds, a single term of one side outweighs the whole other side.
     """
