@@ -1,1 +1,1 @@
-"""Columns of strings, players and times as arrays, and how kernels on them are compiled."""
+"""Columns of strings, players and times as arrays, and the compilation of kernels on them."""

@@ -1,7 +1,7 @@
-"""Shows the progress of compiling kernels: else a first command would be silent for minutes.
+"""Shows the progress of compiling kernels. Without it, a first command would be silent for minutes.
 
-A terminal has one line that is written over; other outputs get a line now and then. Both are
-silent while nothing takes long, as nothing does once the kernels are in the cache.
+On a terminal, one line is overwritten; on other outputs, a line is written now and then. Both are
+silent while nothing takes long, and nothing does once the kernels are in the cache.
 """
 
 import sys
@@ -12,8 +12,9 @@ from typing import TextIO
 from stream_rater.columns.compiling import Watcher, watchers
 
 SILENT_S, SILENT_ELSEWHERE_S = 0.5, 2.0
-"""Nothing is shown for this time: on a terminal, and elsewhere."""
+"""Nothing is shown for this time at first, in seconds: on a terminal, and elsewhere."""
 EVERY_S, EVERY_ELSEWHERE_S = 0.1, 10.0
+"""The least time between two reports, in seconds: on a terminal, and elsewhere."""
 
 ERASE = "\r\x1b[2K"
 
@@ -21,15 +22,16 @@ Clock = Callable[[], float]
 
 
 def on_stderr(stream: TextIO | None = None, clock: Clock = time.monotonic) -> None:
-    """Show progress on standard error from now on; once for a process. It is no longer shown as in
-    a notebook."""
+    """Show progress on standard error from now on. A second call changes nothing. If progress was
+    shown as in a notebook, that ends."""
     watchers[:] = [each for each in watchers if not isinstance(each, NotebookProgress)]
     if not any(isinstance(each, CompileProgress) for each in watchers):
         watchers.append(CompileProgress(stream or sys.__stderr__, clock))
 
 
 def in_notebook() -> None:
-    """Show progress from now on, on what is standard error at the time; once for a process."""
+    """Show progress from now on, on whatever standard error is at the time of a report. If progress
+    is already shown on a stream, nothing changes."""
     if not any(isinstance(each, CompileProgress) for each in watchers):
         watchers.append(NotebookProgress())
 
@@ -40,7 +42,7 @@ def in_log(info: Callable[..., object]) -> None:
 
 
 class CompileProgress(Watcher):
-    """On a stream."""
+    """Shows progress on a stream."""
 
     def __init__(self, stream: TextIO | None, clock: Clock) -> None:
         self._stream = stream
@@ -79,7 +81,8 @@ class CompileProgress(Watcher):
 
 
 class NotebookProgress(CompileProgress):
-    """Writes to what `sys.stderr` is at the time: a notebook shows it below the cell."""
+    """Shows progress on whatever `sys.stderr` is at the time of a report: a notebook shows it below
+    the cell."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         super().__init__(None, clock)
@@ -90,7 +93,8 @@ class NotebookProgress(CompileProgress):
 
 
 class CompileLog(Watcher):
-    """In a log, for the service: a line when it begins, and then now and then."""
+    """Reports progress in a log, for the service: a line when compiling begins, and further lines
+    now and then."""
 
     def __init__(self, info: Callable[..., object], clock: Clock = time.monotonic) -> None:
         self._info = info

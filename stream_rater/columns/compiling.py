@@ -1,13 +1,13 @@
 """Compiles kernels and reports it: one process compiles a kernel, the others wait and load it.
 
-A kernel that is in no cache takes a second or so to compile, and all of them take minutes. Several
-processes that start together would each compile all of them. So a process that finds a kernel in no
-cache locks it first. Then it looks into the cache once more: if another process had the lock, the
-kernel is there. The lock is a byte of one file in the cache's folder, which the system releases
-when the process ends, however it ends.
+A kernel that is not in the cache takes a second or so to compile, and all of them take minutes.
+Several processes that start together would each compile all of them. So a process that does not
+find a kernel in the cache locks it first. Then it looks into the cache once more: if another
+process had the lock, the kernel is there. The lock is on one byte of a file in the cache's folder.
+The operating system releases it when the process ends, however it ends.
 
-Processes cannot wait for each other in a circle: a process that waits for a kernel holds only
-kernels that call it.
+Processes cannot wait for each other in a circle: a process that waits for a kernel has locks only
+of kernels that call it.
 """
 
 import fcntl
@@ -23,10 +23,10 @@ class Watcher:
     """Receives reports of what is compiled. This base class ignores them."""
 
     def compiling(self, kernel: str, number: int, most: int) -> None:
-        """A kernel is compiled from now on: the `number`th of at most `most`."""
+        """The compilation of a kernel begins: it is the `number`th of at most `most`."""
 
     def waiting(self, kernel: str) -> None:
-        """Another process compiles this kernel: this one waits until it has."""
+        """Another process compiles this kernel, and this process begins to wait for it."""
 
     def compiled(self, kernel: str) -> None:
         """A kernel was compiled here and is in the cache."""
@@ -40,9 +40,9 @@ class SharedCache:
     """A kernel's cache (numba's), filled by one process at a time."""
 
     declared = 0
-    """Kernels of all modules that were imported."""
-    ready: set[str] = set()  # noqa: RUF012  # of the process, as `declared`
-    """Names of those that were loaded or compiled."""
+    """The number of kernels in all modules that were imported."""
+    ready: set[str] = set()  # noqa: RUF012  # shared by the process, as `declared` is
+    """The names of the kernels that were loaded or compiled."""
 
     def __init__(self, cache: Any, kernel: str) -> None:
         self._cache = cache
@@ -54,7 +54,8 @@ class SharedCache:
         return getattr(self._cache, name)
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """What the cache holds for these types of arguments; None where we are to compile it."""
+        """The cached code for these types of arguments, or None if this process has to compile
+        it."""
         found = self._cache.load_overload(signature, target)
         if found is None:
             self._lock()
@@ -68,7 +69,8 @@ class SharedCache:
         return found
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Keep what was compiled, and let others have it."""
+        """Store what was compiled in the cache, and release the lock, so that other processes load
+        it."""
         try:
             self._cache.save_overload(signature, compiled)
         finally:
@@ -109,11 +111,12 @@ class SharedCache:
 
 
 _files: dict[Path, int | None] = {}
-"""By folder, open as long as the process runs: to close one would release all locks on it."""
+"""The descriptor of the lock file of each folder; None where it cannot be written. The files stay
+open as long as the process runs, because closing one would release all locks on it."""
 
 
 def _lock_file(folder: Path) -> int | None:
-    """The lock file of a cache's folder; None where nobody may write one."""
+    """The descriptor of the lock file of a cache's folder; None where it cannot be written."""
     if folder not in _files:
         try:
             folder.mkdir(parents=True, exist_ok=True)

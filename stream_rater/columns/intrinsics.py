@@ -2,12 +2,12 @@
 
 `prefetch` is a hint to the processor that a row of an array will be read soon. Beliefs lie far
 apart in memory, and a cache miss takes as long as hundreds of operations. The hint changes no bit
-of any result. With 280,000 players both stages take 0.50 us an update with it and 0.54 without
+of any result. With 280,000 players, both stages take 0.50 us per update with it and 0.54 us without
 (minima of alternating runs).
 
 `fma(a, b, c)` is a b + c, rounded once. IEEE 754 defines its bits, so they are equal on every
 machine. It is one instruction if the processor has it (x86-64-v3, ARM), and otherwise a function of
-the C library that takes nanoseconds. The kernels name it where they want it. LLVM fuses nothing by
+the C library that takes nanoseconds. Kernels call it where they need it. LLVM fuses nothing by
 itself (see `columns.kernels`).
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
-import stream_rater.columns.kernels  # noqa: F401 - first, because it imports numba without ballast
+import stream_rater.columns.kernels  # noqa: F401 - first: it imports numba without unused modules
 
 # isort: split
 from llvmlite import ir
@@ -25,10 +25,10 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 tools: Any = cgutils
-"""Untyped."""
+"""numba's tools for generating code, which have no type hints."""
 
 LINE = 64
-"""Bytes of a cache line."""
+"""The number of bytes in a cache line."""
 
 READ, KEEP, DATA = 0, 3, 1
 """Arguments of LLVM's instruction: the row will be read, is to stay in all caches, and is data."""

@@ -1,4 +1,4 @@
-"""Players and their belief records as columns, which can be read one by one, too."""
+"""Players and their belief records as columns, which can also be read item by item."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -22,17 +22,17 @@ class LadderColumn:
 
     @cached_property
     def texts(self) -> list[str]:
-        """Their ids."""
+        """The ids of the ladders."""
         return self.names.texts()
 
     @cached_property
     def escaped(self) -> StringColumn:
-        """As they stand in keys."""
+        """The ids of the ladders, escaped as in keys."""
         return StringColumn.of([escape(each) for each in self.texts])
 
 
 class ColumnSequence(Sequence[T]):
-    """A sequence that is the same as any other of the same things."""
+    """A sequence that equals any other sequence of the same items."""
 
     __slots__ = ()
 
@@ -53,7 +53,7 @@ class PlayerColumn(ColumnSequence[Player]):
     def __init__(self, ladders: LadderColumn, ladder: Ints, names: StringColumn) -> None:
         self.ladders = ladders
         self.ladder = ladder
-        """(P,) which of those each player is on."""
+        """(P,) the index in `ladders` of each player's ladder."""
         self.names = names
 
     @classmethod
@@ -95,7 +95,7 @@ class BeliefColumn(ColumnSequence[tuple[Player, bytes]]):
     def __init__(self, players: PlayerColumn, records: StringColumn) -> None:
         self.players = players
         self.records = records
-        """(P,) the bytes."""
+        """(P,) the bytes of each player's belief record."""
 
     @classmethod
     def of(cls, beliefs: Sequence[tuple[Player, bytes]]) -> "BeliefColumn":

@@ -1,8 +1,9 @@
-"""A hash map from players to numbers, asked for thousands of players in one call.
+"""A hash map from players to numbers, which looks up thousands of players in one call.
 
-The key of a player is a fingerprint: the shard, and as many bits of a hash of ladder and id as fit
-beside it into 64 bits. Two players of a shard may have the same fingerprint. So the map may store
-only what does no harm if it is read for the other player, too: at worst, a player waits needlessly.
+The key of a player is a fingerprint of 64 bits: the shard, and as many bits of a hash of ladder and
+id as fit beside it. Two players of a shard may have the same fingerprint. So the map may store only
+numbers that do no harm if they are read for the other player, too: at worst, a player waits
+needlessly.
 """
 
 from collections.abc import Sequence
@@ -19,12 +20,13 @@ from stream_rater.columns.strings import SECRET_KEY, StringColumn
 Fingerprints = npt.NDArray[np.uint64]
 
 SHARD_BITS = 20
-"""The lowest bits of a fingerprint; no topic has more shards."""
+"""The number of lowest bits of a fingerprint, which contain the shard. No topic has more shards
+than fit into them."""
 IN_SHARD = np.uint64((1 << SHARD_BITS) - 1)
 TAKEN = np.uint64(1 << 63)
-"""Set in each fingerprint, so that none is 0."""
+"""The bit that is set in each fingerprint, so that none is 0."""
 NOTHING = -1
-"""Stands for no number. Numbers are not below 0."""
+"""Stands for no number, because stored numbers are never below 0."""
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 SMALLEST = 1024
@@ -80,7 +82,8 @@ def _by_shard(players: Fingerprints) -> tuple[Ints, Ints]:
 
 
 def by_shard(players: Fingerprints) -> tuple[Ints, list[tuple[int, slice]]]:
-    """An order by shard, within a shard as they come; and where in it each shard's players are."""
+    """The indices of the players ordered by shard, stable within a shard; and for each shard with
+    players, (shard, the slice of its players in this order)."""
     order, ends = _by_shard(players)
     cuts, start = [], 0
     for shard, end in enumerate(ends.tolist()):
@@ -92,13 +95,13 @@ def by_shard(players: Fingerprints) -> tuple[Ints, list[tuple[int, slice]]]:
 
 @kernel
 def _home(players: Fingerprints, player: np.uint64) -> int:
-    """The place that a player is looked for at first; the table's size is a power of two."""
+    """The slot where the search for a player begins. The size of the table is a power of two."""
     return int(np.int64((player * SPREAD) >> np.uint64(33)) & (len(players) - 1))
 
 
 @kernel
 def _place(players: Fingerprints, player: np.uint64) -> int:
-    """The place that a player has, or would have."""
+    """The slot that a player has or would have."""
     i = _home(players, player)
     while players[i] != 0 and players[i] != player:
         i = (i + 1) & (len(players) - 1)
@@ -126,7 +129,7 @@ def _find(table: Fingerprints, stored: Ints, players: Fingerprints) -> Ints:
 
 @kernel
 def _forget(table: Fingerprints, stored: Ints, players: Fingerprints, numbers: Ints) -> int:
-    """Forget players with these numbers; returns how many were forgotten."""
+    """Remove the players whose stored number is the given one. Returns how many were removed."""
     forgotten = 0
     for k in range(len(players)):
         i = _place(table, players[k])
@@ -138,7 +141,7 @@ def _forget(table: Fingerprints, stored: Ints, players: Fingerprints, numbers: I
 
 @kernel
 def _empty(table: Fingerprints, stored: Ints, i: int) -> None:
-    """Free a place. Players that stand behind it because it was taken move up."""
+    """Free a slot. Players that stand behind it because it was taken move up."""
     last = len(table) - 1
     k = i
     while True:
@@ -152,7 +155,7 @@ def _empty(table: Fingerprints, stored: Ints, i: int) -> None:
 
 
 class PlayerMap:
-    """A number by player: a table with open addressing that is at most half full."""
+    """A number for each player, in a table with open addressing that is at most half full."""
 
     def __init__(self) -> None:
         self._size = 0
@@ -163,9 +166,9 @@ class PlayerMap:
         return self._size
 
     def put(self, players: Fingerprints, numbers: Ints) -> Ints:
-        """Note a number of each player; returns (n,) the number before, or NOTHING.
+        """Store a number for each player. Returns (n,) the number stored before, or NOTHING.
 
-        Of a player who stands here twice the last number counts.
+        If a player occurs twice, the last number counts.
         """
         while 2 * (self._size + len(players)) > len(self._table):
             self._grow()
@@ -174,11 +177,11 @@ class PlayerMap:
         return before
 
     def find(self, players: Fingerprints) -> Ints:
-        """(n,) the number of each player, or NOTHING."""
+        """(n,) the number stored for each player, or NOTHING."""
         return _find(self._table, self._stored, players)
 
     def forget(self, players: Fingerprints, numbers: Ints) -> None:
-        """Forget the players whose stored number is this one."""
+        """Remove the players whose stored number is the given one."""
         self._size -= _forget(self._table, self._stored, players, numbers)
 
     def _grow(self) -> None:

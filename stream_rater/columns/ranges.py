@@ -8,7 +8,7 @@ from stream_rater.columns.kernels import kernel
 
 @kernel
 def bounds(sizes: Ints) -> Ints:
-    """(n + 1,) where each of n consecutive groups begins, and where the last one ends."""
+    """(n + 1,) the first row of each of n consecutive groups, and the end of the last one."""
     found = np.zeros(len(sizes) + 1, np.int64)
     for i in range(len(sizes)):
         found[i + 1] = found[i] + sizes[i]

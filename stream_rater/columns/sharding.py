@@ -1,7 +1,7 @@
-"""Which shard a player belongs to, and which partition a ladder.
+"""Computes the shard of a player and the partition of a ladder.
 
-A shard is `murmur2(player id) mod S`, the hash of Kafka's default partitioner, so that any client
-in any language finds a player's partition of `rating-changed`.
+A shard is `murmur2(player id) mod S`, the hash of Kafka's default partitioner. So any client in any
+language finds a player's partition of `rating-changed`.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ SEED = np.uint32(0x9747B28C)
 
 @kernel
 def murmur2(data: Bytes, start: int, end: int) -> np.uint32:
-    """Austin Appleby's MurmurHash2 with Kafka's seed, of data[start:end]."""
+    """The hash of data[start:end] by Austin Appleby's MurmurHash2 with Kafka's seed."""
     size = end - start
     h = np.uint32(SEED ^ np.uint32(size))
     i = start
@@ -63,12 +63,14 @@ def shards_of(players: Sequence[str], shards: int) -> Ints:
 
 
 ANYWHERE = 0
-"""The number of partitions of a log whose records may lie in any, as in a file."""
+"""Stands for the number of partitions of a log whose records may lie in any partition, as in a
+file."""
 
 
 @lru_cache(10_000)
 def partition_of(ladder: str, partitions: int) -> int:
-    """The partition of `round-completed`, of so many, that holds a ladder's rounds.
+    """The partition of `round-completed`, which has `partitions` partitions, that contains a
+    ladder's rounds.
 
     Kafka's default partitioner puts a record with the ladder as its key there.
     """

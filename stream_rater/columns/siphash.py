@@ -1,10 +1,12 @@
 """SipHash-1-3: a hash of bytes under a key of 128 bits.
 
-Without the key nobody can choose texts that meet in a hash table more often than random texts do.
-Each table of ours that holds texts from outside takes its slots from this hash, under a secret key.
+Without the key, nobody can choose texts that collide in a hash table more often than random texts
+do. Each of our tables that stores texts from outside takes its slots from this hash, under a secret
+key.
 
-J.-P. Aumasson and D. J. Bernstein, "SipHash: a fast short-input PRF", 2012, in the variant with one
-round a word and three rounds at the end. CPython and Rust use that one for their own tables.
+The source is J.-P. Aumasson and D. J. Bernstein, "SipHash: a fast short-input PRF", 2012, in the
+variant with one round per word and three rounds at the end. CPython and Rust use this variant for
+their own tables.
 """
 
 from typing import NamedTuple
@@ -32,18 +34,18 @@ START = (
 )  # fmt: skip
 """The state under the key 0, in ASCII "somepseudorandomlygeneratedbytes"."""
 END = Word(0xFF)
-"""Enters the state behind the last word."""
+"""The value that enters the state after the last word."""
 LAST_ROUNDS = 3
 
 WORD, HALF = Word(8), Word(4)
-"""How many bytes they have."""
+"""The number of bytes in a word, and in half of one."""
 BYTE_BITS = Word(8)
 ZERO, ONE = Word(0), Word(1)
 
 
 @inlined
 def _rotated(word: Word, bits: int) -> Word:
-    """To the left."""
+    """The word, rotated to the left."""
     return Word((word << Word(bits)) | (word >> Word(64 - bits)))
 
 
@@ -58,7 +60,7 @@ def _round(a: Word, b: Word, c: Word, d: Word) -> State:
 
 @inlined
 def _bytes_at(data: Bytes, at: Word, count: Word) -> Word:
-    """So many bytes, at most a word, as a little-endian number. If the count is a constant, this is
+    """`count` bytes, at most a word, as a little-endian number. If `count` is a constant, this is
     compiled to a single load."""
     number = Word(data[at])
     for k in range(ONE, count):
@@ -68,8 +70,8 @@ def _bytes_at(data: Bytes, at: Word, count: Word) -> Word:
 
 @inlined
 def _rest(data: Bytes, at: Word, size: Word) -> Word:
-    """What the whole words of a text leave over, as a little-endian number; the text has `size`
-    bytes, and its rest begins at `at`. No byte around the text is read."""
+    """The bytes that remain after the whole words of a text, as a little-endian number. The text
+    has `size` bytes, and the remaining ones begin at `at`. No byte around the text is read."""
     rest = size % WORD
     if rest == ZERO:
         return ZERO
@@ -103,5 +105,5 @@ def hashed(key: Key, data: Bytes, start: int, end: int) -> Word:
 
 @inlined
 def derived(key: Key, of: Word) -> Key:
-    """A key of its own for each hash `of` something under another key."""
+    """A key derived from another key and a hash `of` something: each hash has a key of its own."""
     return Key(Word(key.low ^ of), key.high)

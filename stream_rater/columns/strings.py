@@ -1,11 +1,11 @@
 """Columns of strings: UTF-8 bytes in one array, and where each string starts and ends.
 
-Python strings are made only for those who show or send them: of millions of names that takes longer
-than decoding them and looking them up.
+Python strings are made only where they are shown or sent. For millions of names, making them takes
+longer than decoding the names and looking them up.
 
-Names come from outside. So each table that holds them takes its slots from their hashes under
-SECRET_KEY. These hashes are good within this process: nothing that is stored, sent or shown depends
-on them.
+Names come from outside. So each table that stores them takes its slots from their hashes under
+SECRET_KEY. These hashes are valid within this process only: nothing that is stored, sent or shown
+depends on them.
 """
 
 import secrets
@@ -21,27 +21,29 @@ from stream_rater.columns.siphash import Key, hashed
 NEW_LINE = 10
 
 SECRET_KEY = Key(np.uint64(secrets.randbits(64)), np.uint64(secrets.randbits(64)))
-"""Drawn once per process, so that nobody outside can choose names that share a slot. An argument of
-kernels: numba would compile a global into them, and keep it on the disk."""
+"""The key is drawn once per process, so that nobody outside can choose names that share a slot. It
+is an argument of kernels, because numba would compile a global into them and store it on the
+disk."""
 
 FEW = 32
-"""Up to so many hashes are compared with each other."""
+"""Up to this many hashes are all compared with each other."""
 
 FREE, ONE = np.uint64(0), np.uint64(1)
 
 
 class StringColumn(msgspec.Struct, gc=False):
-    """Strings in UTF-8, and where each starts and ends; between them may be anything."""
+    """Strings in UTF-8, with the start and the end of each. The bytes between strings may be
+    anything."""
 
     data: Bytes
     starts: Ints
     ends: Ints
     known_hashes: Hashes | None = None
-    """Once somebody asked for them."""
+    """The `hashes`, once they have been computed; None before."""
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> "StringColumn":
-        """These texts."""
+        """A column of these texts."""
         data = "\n".join(texts).encode("utf-8", "surrogatepass")
         if data.count(b"\n") == len(texts) - 1:
             # A copy: to kernels, an array that is read-only is of another type.
@@ -52,14 +54,15 @@ class StringColumn(msgspec.Struct, gc=False):
 
     @classmethod
     def of_bytes(cls, strings: Sequence[bytes]) -> "StringColumn":
-        """These strings, whatever bytes they are."""
+        """A column of these strings, whatever bytes they contain."""
         ends = np.fromiter(map(len, strings), np.int64, len(strings)).cumsum()
         starts = np.append(0, ends)[:-1]
         return cls(np.frombuffer(b"".join(strings), np.uint8).copy(), starts, ends)
 
     @classmethod
     def concat(cls, columns: Sequence["StringColumn"]) -> "StringColumn":
-        """The strings of all these columns in turn, copied, with nothing between them."""
+        """The strings of all these columns, one column after the other. They are copied, with
+        nothing between them."""
         starts = np.concatenate([each.starts for each in columns])
         ends = np.concatenate([each.ends for each in columns])
         data = np.empty(int((ends - starts).sum()), np.uint8)
@@ -74,7 +77,8 @@ class StringColumn(msgspec.Struct, gc=False):
         return len(self.ends)
 
     def take(self, rows: Ints, *, compact: bool = False) -> "StringColumn":
-        """The strings in these rows; `compact`: copied, so that the others' bytes can be freed."""
+        """The strings in these rows. If `compact`, they are copied, so that the bytes of the others
+        can be freed."""
         starts, ends, data = self.starts[rows], self.ends[rows], self.data
         if compact:
             data = np.empty(int((ends - starts).sum()), np.uint8)
@@ -82,19 +86,19 @@ class StringColumn(msgspec.Struct, gc=False):
         return StringColumn(data, starts, ends)
 
     def slice(self, first: int, last: int) -> "StringColumn":
-        """The strings in the rows from `first` to before `last`: a view."""
+        """A view of the strings in the rows from `first` to before `last`."""
         hashes = None if self.known_hashes is None else self.known_hashes[first:last]
         return StringColumn(self.data, self.starts[first:last], self.ends[first:last], hashes)
 
     @property
     def hashes(self) -> Hashes:
-        """(n,) the hash of each string's bytes under SECRET_KEY, and of nothing else."""
+        """(n,) the hash of each string under SECRET_KEY. It depends on the string's bytes alone."""
         if self.known_hashes is None:
             self.known_hashes = hash_each(self.data, self.starts, self.ends, SECRET_KEY)
         return self.known_hashes
 
     def texts(self) -> list[str]:
-        """As Python strings."""
+        """The strings as Python strings."""
         if len(self) == 0:
             return []
         lines = _in_lines(self.data, self.starts, self.ends).tobytes()
@@ -103,16 +107,16 @@ class StringColumn(msgspec.Struct, gc=False):
         return [each.decode("utf-8", "surrogatepass") for each in self.strings()]
 
     def strings(self) -> list[bytes]:
-        """As bytes, each by itself."""
+        """The strings as bytes, one object each."""
         spans = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
         return [self.data[start:end].tobytes() for start, end in spans]
 
 
 @kernel
 def put(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
-    """Copy data[start:end]; returns where it ends in `out`.
+    """Copy data[start:end] to `out` at `at`. Returns where the copy ends in `out`.
 
-    With unsigned indices: signed ones may count from the end, and looking for that at each byte
+    The indices are unsigned. Signed ones may count from the end, and checking for that at each byte
     takes five times as long as the copying.
     """
     to, of = np.uint64(at), np.uint64(start)
@@ -123,7 +127,7 @@ def put(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
 
 @kernel
 def put_number(out: Bytes, at: int, number: int) -> int:
-    """Write a number that is not below 0 in decimal digits; returns where it ends."""
+    """Write a number that is not below 0 into `out` in decimal digits. Returns where it ends."""
     size, rest = 1, number // 10
     while rest:
         size, rest = size + 1, rest // 10
@@ -144,7 +148,7 @@ def hash_each(data: Bytes, starts: Ints, ends: Ints, key: Key) -> Hashes:
 
 @kernel
 def are_distinct(hashes: Hashes) -> bool:
-    """Whether no two are the same, nor any is 0."""
+    """Whether no two hashes are equal. Among more than FEW hashes, a 0 counts as a duplicate."""
     if len(hashes) <= FEW:
         same = 0
         for i in range(1, len(hashes)):
@@ -155,7 +159,7 @@ def are_distinct(hashes: Hashes) -> bool:
     while slots < 2 * len(hashes):
         slots *= 2
     seen, mask = np.zeros(slots, np.uint64), np.uint64(slots - 1)
-    for h in hashes:  # 0, which nobody has but by chance, is a free slot: that name counts as two
+    for h in hashes:  # 0 marks a free slot: a name that has it, by chance, counts as a duplicate
         slot = h & mask
         while seen[slot] != FREE and seen[slot] != h:
             slot = (slot + ONE) & mask
@@ -167,7 +171,7 @@ def are_distinct(hashes: Hashes) -> bool:
 
 @kernel
 def _in_lines(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
-    """The strings with new lines between them."""
+    """The strings, with a new line between each two."""
     size = len(ends) - 1
     for i in range(len(ends)):
         size += ends[i] - starts[i]
@@ -180,7 +184,8 @@ def _in_lines(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
 
 @kernel
 def _distinct(data: Bytes, starts: Ints, ends: Ints, key: Key) -> tuple[Ints, Ints]:
-    """The first row of each different string, and which of these each row has."""
+    """The first row of each different string, and (n,) the index of the string of each row among
+    these."""
     slots = 1
     while slots < 2 * len(ends):
         slots *= 2
@@ -209,15 +214,16 @@ def _are_same(data: Bytes, starts: Ints, ends: Ints, i: int, j: int) -> bool:
 
 
 def distinct(strings: StringColumn) -> tuple[StringColumn, Ints]:
-    """The different strings, in order of appearance, and (n,) which of these each row has."""
+    """The different strings, in order of appearance, and (n,) the index of the string of each row
+    among these."""
     firsts, which = _distinct(strings.data, strings.starts, strings.ends, SECRET_KEY)
     return strings.take(firsts), which
 
 
 @inlined
 def compact(data: Bytes, starts: Ints, ends: Ints, out: Bytes, at: int) -> int:
-    """Copy strings to `out`, from `at` on, with nothing between them; `starts` and `ends` are
-    changed to where they are there. Returns where the last one ends."""
+    """Copy strings to `out`, from `at` on, with nothing between them. `starts` and `ends` are
+    changed to the positions in `out`. Returns where the last string ends."""
     for i in range(len(starts)):
         first, at = at, put(out, at, data, starts[i], ends[i])
         starts[i], ends[i] = first, at

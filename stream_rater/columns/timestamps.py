@@ -1,4 +1,5 @@
-"""Parses many times in one call: those of RFC 3339 in the form that nearly all clients write."""
+"""Parses many timestamps in one call, if they have the form of RFC 3339 that nearly all clients
+write."""
 
 import numpy as np
 
@@ -7,18 +8,19 @@ from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.columns.strings import StringColumn
 
 UNUSUAL = np.iinfo(np.int64).min
-"""Stands for a time in another form, or a text that is none: `events.parse_time` parses it."""
+"""Stands for a time in another form, or a text that is no time: `events.parse_time` parses it
+instead."""
 
 SHAPE = np.frombuffer(b"0000-00-00T00:00:00", np.uint8).copy()
-"""Digits are 0 here."""
+"""The form of a time, in which 0 stands for any digit."""
 ZERO, NINE, POINT, PLUS, MINUS, COLON, ZULU = b"09.+-:Z"
 MOST_DECIMALS = 6
-"""More would be rounded."""
+"""The most decimals of a second; more would be rounded."""
 FIRST_YEAR, LAST_YEAR = 1000, 9998
 DAY_S, HOUR_S, MINUTE_S = 86_400, 3_600, 60
 DAYS_BEFORE_MONTH = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365], np.int64)
 DAYS_BEFORE_1970 = 719_162
-"""From the first day of year 1 on."""
+"""The number of days from the first day of year 1 to the first day of 1970."""
 
 
 @inlined
@@ -28,7 +30,8 @@ def _two(data: Bytes, at: int) -> int:
 
 @inlined
 def _zone_s(data: Bytes, at: int, end: int) -> int:
-    """How far ahead of UTC the zone is that is named at the end; UNUSUAL where none is."""
+    """The number of seconds by which the time zone at the end of the text is ahead of UTC; UNUSUAL
+    where there is none."""
     if end - at == 1 and data[at] == ZULU:
         return 0
     if end - at != 6 or (data[at] != PLUS and data[at] != MINUS) or data[at + 3] != COLON:
@@ -84,5 +87,5 @@ def _all_seconds(data: Bytes, starts: Ints, ends: Ints) -> Ints:
 
 
 def seconds(texts: StringColumn) -> Ints:
-    """(n,) Unix seconds, rounded down, of each time; UNUSUAL where it has no such shape."""
+    """(n,) the Unix seconds of each time, rounded down; UNUSUAL where a time has another form."""
     return _all_seconds(texts.data, texts.starts, texts.ends)

@@ -18,8 +18,8 @@ def _pushes(
     own_mu: float, own_variance: float, lo: int, hi: int, mu: Floats, variance: Floats,
     pushes: Floats,
 ) -> None:  # fmt: skip
-    """Compute each opponent's contribution, in a loop that a processor can run for several at
-    once."""
+    """Compute each opponent's contribution. The loop is simple, so that a processor can run it for
+    several opponents at once."""
     for j in range(len(mu)):
         c = np.sqrt(own_variance + variance[j])
         p = 1.0 / (1.0 + exp((mu[j] - own_mu) * C / c))

@@ -1,28 +1,30 @@
 """Kerby's systems: one number per player, which climbs the gradient of the result's log-likelihood.
 
 "Kerby" is B. Kerby, "Multiplayer generalizations of Elo rating system", 2025. A round has a
-likelihood P(result | x) in ratings x, counted in units of `scale` points; then (section 3)
+likelihood P(result | x), where x are the ratings in units of `scale` points. The rating of each
+player then changes by (section 3)
 
     rating += learning rate * round weight * d ln P / dx,
 
-where the learning rate is that at the player's rating before the round (section 5.2). No rating
+where the learning rate is the one at the player's rating before the round (section 5.2). No rating
 falls below the floor. All four systems have in common:
 
-- **Did not finish**: worse than all who finished; the order among them is not observed (section
-  4). If the ladder ties them for last instead, they are tied entries as others. Together with an
-  anchor both rules are the same.
-- **Anchor** (section 5.1): a dummy of constant rating, tied for last. It is one more entry that did
-  not finish. If all entries finished, the order of the anchor and of the entries in the last place
-  is not observed.
-- **Ties** of other entries: half a win and half a loss, as a draw in chess. If P is of a whole
-  order (Plackett-Luce, Thurstone), the gradient is the mean of two orders: tied entries by rating,
-  once rising and once falling. Equally rated ones share their mean. The note has no such ties.
+- **Did not finish**: such entries are worse than all that finished; the order among them is not
+  observed (section 4). If the ladder ties them for last instead, they are tied entries like any
+  others. If there is an anchor, both rules give the same result.
+- **Anchor** (section 5.1): a dummy of constant rating that is tied for last. It counts as one more
+  entry that did not finish. If all entries finished, the order of the anchor and of the entries in
+  the last place is not observed.
+- **Ties** of other entries count as half a win and half a loss, like a draw in chess. If P is the
+  likelihood of a whole order (Plackett-Luce, Thurstone), the gradient is the mean of two orders:
+  tied entries are ordered by rating, once rising and once falling. Tied entries of equal rating
+  share the mean of their gradients. The note has no such ties.
 - **Teams**: a team's rating is the initial rating plus its members' deviations, each times the
   share of the round played. So a member's gradient is the team's times the share.
 - **Fixed** players take part, but their ratings never change.
 
-The `performance` of the evidence is the rating plus `scale` times the gradient: for Thurstone's
-model, the mean of the performance given the result.
+The `performance` of the evidence is the rating plus `scale` times the gradient. In Thurstone's
+model this is the mean of the performance given the result.
 """
 
 import math
@@ -38,7 +40,8 @@ from stream_rater.rating.kernels.places import tie_bounds
 from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Places, Wave
 
 PAIRS, EXPONENTIAL, GAUSSIAN = 0, 1, 2
-"""The likelihood: of all pairs, or of the whole order by an exponential or a Gaussian model."""
+"""The kinds of likelihood: that of all pairs, or that of the whole order by an exponential or a
+Gaussian model."""
 
 LIKELIHOODS = {"pairs": PAIRS, "exponential": EXPONENTIAL, "gaussian": GAUSSIAN}
 
@@ -72,7 +75,8 @@ def _share_alike(x: Floats, order: Ints, lo: Ints, ranked: int, g: Floats) -> No
 
 @kernel
 def order_gradient(x: Floats, lo: Ints, hi: Ints, ranked: int, likelihood: int) -> Floats:
-    """(n,) d ln P(order) / dx, where ties among the first `ranked` entries are half and half."""
+    """(n,) d ln P(order) / dx. If some of the first `ranked` entries tie, it is the mean of two
+    orders (see the module's docstring)."""
     falling, rising = np.arange(len(x)), np.arange(len(x))
     tied = False
     for i in range(ranked):
@@ -94,7 +98,8 @@ def order_gradient(x: Floats, lo: Ints, hi: Ints, ranked: int, likelihood: int) 
 def gradient(
     place: Places, x: Floats, anchor: float, likelihood: int, gaussian: bool, average: bool
 ) -> Floats:
-    """(n,) d ln P / dx of a round. Entries are in order of place; `anchor` is NaN for none."""
+    """(n,) d ln P / dx of a round. Entries are in order of place; `anchor` is NaN if there is
+    none."""
     n = len(x)
     lo, hi = tie_bounds(place)
     ranked = n
@@ -114,7 +119,7 @@ def gradient(
 
 @kernel
 def interpolate(at: float, knots: Floats, values: Floats) -> float:
-    """Linear interpolation between rising knots, constant outside."""
+    """The linear interpolation between rising knots; it is constant outside them."""
     value: float = values[0]
     for k in range(len(knots) - 1):
         part = (at - knots[k]) / (knots[k + 1] - knots[k])
@@ -124,18 +129,19 @@ def interpolate(at: float, knots: Floats, values: Floats) -> float:
 
 
 class Climb(NamedTuple):
-    """How ratings climb the gradient of a round's likelihood."""
+    """The parameters with which ratings climb the gradient of a round's likelihood."""
 
     knots: Floats
     rates: Floats
-    """Learning rate at each of these ratings; linear between."""
+    """The learning rate at each rating of `knots`; it is linear between them and constant
+    outside."""
     scale: float
-    """Points per unit of x."""
+    """The number of points per unit of x."""
     initial_mu: float
     anchor: float
-    """Rating of the dummy player who is tied for last; NaN: none."""
+    """The rating of the dummy player who is tied for last; NaN if there is none."""
     floor: float
-    """No rating falls below; -inf: no floor."""
+    """No rating falls below this; -inf if there is no floor."""
     likelihood: int
     gaussian: bool
     average: bool

@@ -1,8 +1,9 @@
-"""Codeforces, as the Elo-MMR paper evaluates it: the performance has a rank between the expected
-and the actual one.
+"""Codeforces, as the Elo-MMR paper evaluates it.
 
-All opponents have the same scale, so the expected rank at x is n + 1/2 - n P / (P + Q). So the
-rating at which a given rank is expected is where the log odds L have a given value (`odds`).
+A player's performance is the rating whose expected rank is the geometric mean of the player's
+expected rank and actual rank. All opponents have the same scale, so the expected rank at x is n +
+1/2 - n P / (P + Q). So a given rank is expected at the rating where the log odds L have a given
+value (`odds`).
 """
 
 import math
@@ -39,8 +40,8 @@ def _performance(
 
 @kernel
 def rate(place: Places, mu: Floats, sigma: Floats, weight: float, beta: float, w: float) -> Floats:
-    """(n, 3) evidence of one round. `beta` is the spread of performances, `w` the weight of a
-    round's performance."""
+    """(n, 3) evidence of one round. `beta` is the spread of performances, and `w` is the weight of
+    a round's performance."""
     n = len(mu)
     u = np.full(n, C * np.sqrt(weight) / beta)
     reach = (log(2.0 * n) + 1.0) / u[0]  # the best rank is 1, with odds of n to 1/2

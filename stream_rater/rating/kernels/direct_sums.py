@@ -1,7 +1,8 @@
 """Elo-MMx in small rounds: sums over all entries, computed for all entries at once.
 
-Each entry has a lane with its current x. Each pass computes the first four Taylor coefficients of
--Q about x, and steps to the zero of the cubic. An error of r then becomes about r^4 / 50.
+Each entry has a lane, which contains its current x. Each pass computes the first four Taylor
+coefficients of -Q about x, and moves x to the zero of the cubic. An error of r then becomes about
+r^4 / 50.
 """
 
 from stream_rater.columns.arrays import Floats
@@ -18,18 +19,21 @@ ROOM = 13 * MOST
 """The size of the scratch space."""
 
 PASSES = 8
-"""The most passes. More than enough; an entry that needs more has a round beyond all measure."""
+"""The most passes, which is more than enough. If an entry needs more, the search fails, and
+`gaussian.perform` uses `expansion` instead."""
 
 SETTLED = 3e-2
-"""A step shorter than this fraction of the narrowest delta ends the search; the error left is some
-2e-8 of it."""
+"""The search ends when its longest step is at most this fraction of the narrowest delta. The
+remaining error is about 2e-8 of that delta."""
 
 START, OWN = 0.48, 2.0
-"""The search starts at START deviations for each unit of the log odds of a rank, moved towards the
-own group by OWN / (n + 4)."""
+"""The search starts START deviations from the mean for each unit of the log odds of a rank. The
+start is then moved by OWN / (n + 4) times the distance from the mean to the entry's own tie
+group."""
 
 TRUSTED = 1.5
-"""Up to this many of the narrowest delta, a cubic's zero is a better guess than a line's."""
+"""If a line's step is shorter than this many times the narrowest delta, the zero of the cubic is a
+better guess than that of the line."""
 
 
 @inlined

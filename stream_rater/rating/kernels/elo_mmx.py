@@ -19,9 +19,9 @@ from stream_rater.rating.model import Evidence, Variances, Wave
 def _entry_moments(
     initial_mu: float, i: int, j: int, share: Floats, mu: Floats, prior: Floats, beta2: Floats
 ) -> tuple[float, float]:
-    """(mu, delta) of the entry of players [i, j): deviations from the initial rating add up, and so
-    do variances (section 3.3). A single player who played the whole round needs no team arithmetic
-    and no rounding by it."""
+    """(mu, delta) of the entry of players [i, j). The members' deviations from the initial rating
+    add up, and so do their variances (section 3.3). A single player who played the whole round
+    needs no team arithmetic, and is spared its rounding."""
     if j == i + 1 and share[i] == 1.0:
         return mu[i], np.sqrt(prior[i] + beta2[i])
     team_mu, variance = initial_mu, 0.0
@@ -36,8 +36,8 @@ def _learn(
     performance: float, i: int, j: int, team_mu: float, delta: float, initial_mu: float,
     share: Floats, mu: Floats, prior: Floats, beta2: Floats, out: Floats,
 ) -> None:  # fmt: skip
-    """Write each member's evidence: the product of the prior and of the team's performance minus
-    the other members."""
+    """Write each member's evidence into `out`. The new belief is the product of two: the prior, and
+    the team's performance minus the other members."""
     for m in range(i, j):
         found, noise = performance, beta2[m]
         if j > i + 1 or share[m] != 1.0:
@@ -49,18 +49,18 @@ def _learn(
 
 
 class Work(NamedTuple):
-    """Room for the players and entries of the largest round."""
+    """Scratch space for the players and entries of the largest round."""
 
     prior: Floats
-    """(P,) variance before the round, diffused."""
+    """(P,) each player's variance before the round, after diffusion."""
     beta2: Floats
-    """(P,)"""
+    """(P,) beta^2 of each player."""
     entry_mu: Floats
-    """(E,)"""
+    """(E,) the rating of each entry."""
     delta: Floats
-    """(E,)"""
+    """(E,) the standard deviation of each entry's performance."""
     found: Floats
-    """(E,) performances."""
+    """(E,) the performance of each entry."""
     room: Room
 
 
@@ -68,7 +68,8 @@ class Work(NamedTuple):
 def _rate_all(
     wave: Wave, variances: Variances, initial_mu: float, split: bool, work: Work, out: Floats
 ) -> None:
-    """Rate one round after the other into `out` (P, 3); `work` is scratch space."""
+    """Rate the rounds one after the other, and write the evidence into `out` (P, 3); `work` is
+    scratch space."""
     round_starts, entry_starts, sigma = wave.round_starts, wave.entry_starts, wave.sigma
     prior, beta2, entry_mu, delta, found = (
         work.prior, work.beta2, work.entry_mu, work.delta, work.found

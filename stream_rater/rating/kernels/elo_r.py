@@ -3,25 +3,26 @@
 A belief is a product of a Gaussian factor and logistic factors, as in `belief`, but each factor k
 has its own width tau_k. Its term in the equation for the rating is tanh((x - p_k) / tau_k) / tau_k.
 So a row (p, a, r) of `model.Beliefs` has a = scale * r = 1 / tau_k: the weight determines the
-slope, and a record marks this by a width of 0. Diffusion *widens* factors: all tau_k^2, the
-Gaussian's too, grow by the factor 1 + eta^2 / sigma^2 (Equation 27), which adds eta^2 to sigma^2 =
-1 / sum of 1/tau_k^2 (Equation 25). A round's performance is seen with the spread delta.
+slope. A record marks this by a width of 0. Diffusion *widens* factors: all tau_k^2, the Gaussian's
+too, grow by the factor 1 + eta^2 / sigma^2 (Equation 27). This adds eta^2 to sigma^2 = 1 / sum of
+1/tau_k^2 (Equation 25). A round's performance is observed with the spread delta.
 
 Equation 29, eta^2 = 1 / (1/sigma*^2 - 1/delta^2) - sigma*^2, is Elo-MMR's pair (beta, gamma) =
 (delta, eta) at sigma_limit = sigma*. So the weight of a round changes both as in Elo-MMR.
 
 A wide factor is nearly linear. So if only K factors are kept, the widest is moved into the
 Gaussian, as in the drafts (Equation 6). It keeps its weight and its pull on the present rating, so
-that the rating does not jump and the pull of an old outlier stays bounded. (`sketch` merges
-neighbours instead, which suits factors of similar width only: the variance of a mixture of narrow
-and wide factors comes from the wide ones.)
+the rating does not jump, and the pull of an old outlier stays bounded. (`sketch` merges neighbours
+instead. That suits only factors of similar width: the variance of a mixture of narrow and wide
+factors comes from the wide ones.)
 
 In stage 1, player i is also compared with a clone of itself, once as winner and once as loser (the
-prior of Equation 18). With ties "full", tied entries are treated so, too (Algorithm 1), and share
-one performance. With ties "split", a tie is half a win and half a loss (the text), but the clone
-stays whole. It pulls each of the tied towards its own rating, and pulls the more, the more certain
-the rating is. So of two tied players of the same sigma the higher rated has the slightly higher
-performance (section 5). Of different sigmas it may have the lower one.
+prior of Equation 18). With ties "full", tied entries are treated in the same way (Algorithm 1), and
+share one performance. With ties "split", a tie is half a win and half a loss (the text), but the
+clone stays whole. The clone pulls each tied player towards the player's own rating, and its pull is
+stronger the more certain the rating is. So if two tied players have the same sigma, the higher
+rated one has the slightly higher performance (section 5). If their sigmas differ, it may have the
+lower one.
 """
 
 import math
@@ -59,8 +60,8 @@ STAND_STILL = 1e-12
 
 @kernel
 def _log_balance(x: float, mu: Floats, u: Floats, i: int, lo: int, hi: int) -> tuple[float, float]:
-    """ln(losses) - ln(wins) of player i at x, where the tied entries [lo, hi] count half; and its
-    slope."""
+    """ln(losses) - ln(wins) of player i at x, and its slope. The tied entries [lo, hi] count
+    half."""
     lost = won = slope_lost = slope_won = 0.0
     for j in range(len(mu)):
         e = exp((mu[j] - x) * u[j])
@@ -80,10 +81,10 @@ def _log_balance(x: float, mu: Floats, u: Floats, i: int, lo: int, hi: int) -> t
 def split_performances(place: Places, mu: Floats, u: Floats, found: Floats) -> None:
     """Write the performances of tied players for split ties into `found` (n,).
 
-    On entry, `found` holds the performances for full ties, which are right for all others. Each
-    tied player has an own equation, of O(n) a step. After an upset over thousands of points the
-    function may be flat around its root; then some point of the plateau is found, after at most
-    MAX_STEPS steps.
+    On entry, `found` contains the performances for full ties, which are right for all other
+    players. Each tied player has its own equation, and each step of its solution takes O(n). After
+    an upset over thousands of points the function may be flat around its root. Then some point of
+    the plateau is found, after at most MAX_STEPS steps.
     """
     lo, hi = tie_bounds(place)
     ranked = 0
@@ -109,12 +110,12 @@ def split_performances(place: Places, mu: Floats, u: Floats, found: Floats) -> N
 
 
 NO_WEIGHTS = np.empty(0)
-"""Newcomers weigh as much as everybody: Elo-R has no such weights."""
+"""The empty table of weights for newcomers: in Elo-R they weigh as much as everybody."""
 
 
 @kernel
 def rate_rounds(wave: Wave, variances: Variances, initial_mu: float, split: bool) -> Evidence:
-    """Evidence (P, 3): performance, delta^2 and eta^2, the latter two adjusted to the round's
+    """Evidence (P, 3): performance, delta^2 and eta^2. The latter two are adjusted to the round's
     weight."""
     round_starts, entry_starts, place = wave.round_starts, wave.entry_starts, wave.place
     share, mu, sigma = wave.share, wave.mu, wave.sigma
@@ -162,8 +163,8 @@ def merge_widest(belief: Any, terms: Floats, count: int) -> int:
     p, a = terms[widest, 0], terms[widest, 1]
     pull = a * tanh((belief.mu - p) * a)
     total = belief.precision + a * a
-    if total > 0.0:  # else both have become so wide that nothing is left of them
-        # keeps the factor's pull: its weight times (mu - new center) is that pull
+    if total > 0.0:  # otherwise both are so wide that nothing is left of them
+        # This keeps the factor's pull: its weight times (mu - new center) is that pull
         belief.center += (a * a * (belief.mu - belief.center) - pull) / total
     belief.precision = total
     for k in range(widest, count - 1):
@@ -173,8 +174,8 @@ def merge_widest(belief: Any, terms: Floats, count: int) -> int:
 
 @kernel
 def _join(belief: Any, terms: Floats, count: int, performance: float, a: float, kept: int) -> int:
-    """Add a round's performance to `count` factors, of which `kept` (0: all) stay. Returns the new
-    count."""
+    """Add a round's performance to `count` factors. At most `kept` factors stay (0: all). Returns
+    the new count."""
     while kept > 0 and count >= kept:
         count = merge_widest(belief, terms, count)
     if count == 0:
@@ -204,7 +205,7 @@ def _advance(
     belief.previous_mu, belief.previous_sigma = belief.mu, belief.sigma
     widening = 1.0 + eta2 / variance
     belief.precision /= widening
-    count = belief.count + 0  # + 0: signed, or numba counts in floats
+    count = belief.count + 0  # + 0 makes it signed; otherwise numba counts in floats
     for k in range(count):
         terms[k, 1] /= np.sqrt(widening)
     belief.count = _join(belief, terms, count, performance, 1.0 / np.sqrt(delta2), kept)
@@ -215,11 +216,11 @@ def _advance(
 
 @inlined
 def widen(belief: Any, factors: Factors, sigma: float, coded: bool) -> None:
-    """Widen a belief until its sigma is this greater one. `factors` are its own: (capacity,) codes
-    or (capacity, 3) rows.
+    """Widen a belief until its sigma equals `sigma`, which is greater. `factors` are the belief's
+    own factors: (capacity,) codes or (capacity, 3) rows.
 
-    The scale takes on all of it, so no weight is rounded again. `coded`: round the scale as a
-    record holds it.
+    The scale takes up the whole change, so no weight is rounded again. If `coded`, the scale is
+    rounded as a record stores it.
     """
     narrower = belief.sigma / sigma
     belief.precision *= narrower * narrower
@@ -250,8 +251,8 @@ def _mode(belief: Any, terms: Floats) -> float:
 
 @kernel
 def update(header: Table, factors: Factors, rows: Ints, evidence: Evidence, kept: Ints) -> None:
-    """Widen, add the evidence and find the mode, in place. The arguments are those of
-    `belief.update`."""
+    """Widen the beliefs, add the evidence and find the new modes, in place. The arguments are those
+    of `belief.update`."""
     terms = np.empty((factors.shape[1], 3))
     for i in range(len(rows)):
         belief = header[rows[i]]

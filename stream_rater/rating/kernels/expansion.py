@@ -1,21 +1,21 @@
-"""Elo-MMx for large rounds: all opponents, at a cost for each player that does not grow with the
-round.
+"""Elo-MMx for large rounds: the sums cover all opponents, but the cost for each player does not
+grow with the round.
 
-Let F(x) be -Q of `gaussian` with every entry before a boundary in the standings better and every
-entry after it worse. It is a sum of y_j = g_j H((x - mu_j) g_j), with g_j = 1/delta_j for better
-and -1/delta_j for worse entries. From rank to rank one tie group crosses the boundary, so F changes
-by that group's terms alone, and its root falls. On a *cell* [x, x + h], F is known by its Taylor
-series about both ends, six coefficients each, which make a polynomial of degree 11
-(`series.solve`). A cell serves all ranks whose roots lie in it: each rank costs its own group's
-terms at the two ends. Then the cell moves down. Its upper end is the old lower end, whose series is
-known, so only one end costs O(n).
+Let F(x) be -Q of `gaussian`, where every entry before a boundary in the standings counts as better
+and every entry after it as worse. It is a sum of y_j = g_j H((x - mu_j) g_j), with g_j = 1/delta_j
+for better and -1/delta_j for worse entries. From one rank to the next, one tie group crosses the
+boundary. So F changes by that group's terms alone, and its root falls. On a *cell* [x, x + h], F is
+known by its Taylor series about both ends, six coefficients each, which make a polynomial of degree
+11 (`series.solve`). A cell serves all ranks whose roots lie in it: each rank costs only the terms
+of its own group at the two ends. Then the cell moves down. Its upper end is the old lower end,
+whose series is known, so only one end costs O(n).
 
 A tie group's own part is a line (full ties), or the mean of before and after (split ties).
 
 The last coefficients show how well a polynomial fits. If it does not fit (`TOLERANCE`), the cell is
 made again, narrower. If it fits very well, the next cell is wider. Usual standings need 10 to 35
-cells, whatever the round's size, width and groups of equal players. Only ratings that are thousands
-of deltas apart need more, up to a cell for each group.
+cells, whatever the size and the width of the round and its groups of equal players. Only ratings
+that are thousands of deltas apart need more, up to a cell for each group.
 """
 
 import math
@@ -30,8 +30,9 @@ from stream_rater.rating.model import Places
 from stream_rater.rating.roots import safeguard
 
 TOLERANCE, LARGE_TOLERANCE = 2e-8, 1.5e-7
-"""The largest accepted estimate of a performance's error, in units of the cell's width h: for up to
-LARGE entries, and for more. The measured errors are below 1e-6 and 4e-5 points at usual widths."""
+"""The largest accepted estimate of a performance's error, in units of the cell's width h. The first
+is for rounds of up to LARGE entries, the second for larger ones. The measured errors are below 1e-6
+and 4e-5 points at usual widths."""
 
 LARGE = 500
 
@@ -42,14 +43,15 @@ NARROWER, WIDER = 0.5, 1.25
 """The least and the largest change of the width from cell to cell."""
 
 TRIES = 100
-"""The most cells that are tried for one group; the last one is accepted as it is. (More than three
+"""The most cells that are tried for one group. The last one is accepted as it is. (More than three
 are rare.)"""
 
 PLACED = 0.8
-"""Where in a new cell the root should lie: high up, because the next roots are lower."""
+"""The position in a new cell at which the root should lie. It is near the upper end, because the
+next roots are lower."""
 
 GUESS = 2.0
-"""A root up to this many widths away is guessed from a cubic, one farther away from a line."""
+"""A root up to this many widths away is guessed from a cubic, and one farther away from a line."""
 
 
 @inlined
@@ -58,7 +60,7 @@ def _groups(
     w: Work,
 ) -> int:  # fmt: skip
     """Move the boundary from `here` to `end`, and make a series for each group that ends on the
-    way. Returns their number.
+    way. Returns the number of these groups.
 
     It stops at the first group whose root is below the cell.
     """
@@ -208,9 +210,9 @@ def unfinished_performances(
     mu: Floats, v: Floats, ranked: int, split: bool, x: float, h: float,
     lowest: float, highest: float, w: Work, g: Floats, found: Floats,
 ) -> None:  # fmt: skip
-    """Write the performances of the entries from `ranked` on, each worse than all ranked ones and
-    tied with itself, into `found`, which holds NaN for them. `mu` and `v` have LANES more elements
-    than `g`.
+    """Write the performances of the entries from `ranked` on into `found`, which contains NaN for
+    them. Each of these entries is worse than all ranked ones and tied with itself. `mu` and `v`
+    have LANES more elements than `g`.
 
     Each cell serves all entries whose root is in it. The next cell is made for the first entry left
     over.
@@ -248,8 +250,8 @@ def unfinished_performances(
 
 @inlined
 def _own_series(x: float, h: float, mu: Floats, v: Floats, split: bool, w: Work) -> None:
-    """Compute the series of -Q of each player in a row, if all entries in F were better and nobody
-    else were there."""
+    """Compute the series of -Q of each player in a row, as if all entries in F were better and
+    there were no other entries."""
     if split:
         cross(x, h, mu, v, w)
     for i in range(len(mu)):

@@ -6,7 +6,7 @@ hazard H(z) = phi(z) / Phi(-z), the performance of an entry is the zero of
 
     -Q(x) = sum over better H(z_j) / delta_j - sum over worse H(-z_j) / delta_j + ties,
 
-which increases with x. A full tie pulls x towards mu_j by z_j / delta_j; a split tie is half a loss
+which increases with x. A full tie pulls x towards mu_j by z_j / delta_j. A split tie is half a loss
 and half a win. All tied entries share one performance. Entries whose place is DID_NOT_FINISH are
 worse than all ranked ones and are not compared with each other, so each has its own performance.
 """
@@ -26,14 +26,14 @@ from stream_rater.rating.kernels.series import LANES, Work, new_work
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 
 FEW = 8
-"""The least number of ranks that are examined together. Ranks beyond the end of a cell are examined
-in vain."""
+"""The least number of ranks that are examined together. Examining ranks beyond the end of a cell is
+wasted work."""
 
 SMALL = 32
-"""In rounds of up to this many entries, sums are computed again for each entry."""
+"""In rounds of up to this many entries, the sums are computed again for each entry."""
 
 FIRST = 0.85
-"""Where the search for the best performance starts: this fraction of the expected best of n normal
+"""The search for the best performance starts at this fraction of the expected best of n normal
 ones."""
 
 
@@ -66,7 +66,7 @@ def _reach(mu: Floats, delta: Floats) -> tuple[float, float, float]:
 
 
 class Room(NamedTuple):
-    """Scratch space that one round after the other uses."""
+    """Scratch space that all rounds use, one after the other."""
 
     mu: Floats
     """Ratings, followed by at least LANES zeros. `v` = 1/delta has the same length; `g` has LANES
@@ -97,7 +97,7 @@ def _padded(n: int) -> int:
 def perform(
     place: Places, mu: Floats, delta: Floats, split: bool, room: Room, found: Floats
 ) -> None:
-    """Compute what `performances` returns, into `found` (n,)."""
+    """Write what `performances` returns into `found` (n,); `room` is scratch space."""
     n, size = len(mu), _padded(len(mu))
     ranked = n
     while ranked > 0 and place[ranked - 1] == DID_NOT_FINISH:

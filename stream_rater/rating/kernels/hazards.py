@@ -1,12 +1,12 @@
 """The hazard H(z) = phi(z) / Phi(-z) and its Taylor series, computed for many z at once.
 
-H(z) = z + D(z) for z >= 0, where D falls from 0.8 to 0 like 1/z. D is a ratio of polynomials,
-fitted with 120 digits, with a relative error below 5e-14. For negative arguments, the symmetry of
-Phi gives H(-z) = phi(z) H(z) / (H(z) - phi(z)). Derivatives follow from the Riccati equation H' = H
-(H - z).
+H(z) = z + D(z) for z >= 0, where D falls from 0.8 to 0 like 1/z. D is a ratio of polynomials. It
+was fitted with 120 digits, and its relative error is below 5e-14. For negative arguments, the
+symmetry of Phi gives H(-z) = phi(z) H(z) / (H(z) - phi(z)). Derivatives follow from the Riccati
+equation H' = H (H - z).
 
-There are no branches, and chains of dependent operations are short (even and odd powers apart), so
-that a processor works on several players at once.
+There are no branches, and chains of dependent operations are short (even and odd powers are summed
+separately), so that a processor works on several players at once.
 """
 
 import numpy as np
@@ -17,11 +17,12 @@ from stream_rater.rating.elementary import LN2_HIGH, LN2_LOW, LOG2_E
 from stream_rater.rating.normal import INVERSE_SQRT_2_PI
 
 ROUND = 1.5 * 2.0**52
-"""Adding this rounds a number to an integer, which the lowest bits of the sum then hold."""
+"""Adding this to a number rounds it to an integer. The lowest bits of the sum then contain the
+integer."""
 
 FAR = 100.0
-"""From this z on, four coefficients suffice: a_m is about z^-(m+1). The recurrence multiplies
-rounding errors by z at each step and would only add noise."""
+"""From this z on, four coefficients suffice, because a_m is about z^-(m+1). The recurrence
+multiplies rounding errors by z at each step, so more coefficients would only add noise."""
 
 
 @kernel

@@ -1,10 +1,10 @@
 """The log odds of a player at x against all opponents, at a cost that does not grow with their
 number.
 
-Opponents' terms are logistic, with s_j(x) = 1 / (1 + e^(-(x - mu_j) u_j)). P(x) is the sum of u_j
-s_j(x), and Q(x) that of u_j (1 - s_j(x)). Their log odds L = ln(P/Q) are nearly straight, and are
-tabulated once for a round (`rating.elo_mmr.sum_table`). P / (P + Q) = 1 / (1 + e^-L) follows in
-either tail.
+The opponents' terms are logistic, with s_j(x) = 1 / (1 + e^(-(x - mu_j) u_j)). P(x) is the sum of
+u_j s_j(x), and Q(x) is the sum of u_j (1 - s_j(x)). Their log odds L = ln(P/Q) are nearly straight,
+so they are tabulated once for a round (`rating.elo_mmr.sum_table`). P / (P + Q) = 1 / (1 + e^-L)
+follows without loss of precision in either tail.
 """
 
 import numpy as np
@@ -15,19 +15,19 @@ from stream_rater.rating.elementary import aligned, exp, log
 from stream_rater.rating.elo_mmr.sum_table import INVERSE, LEVELS, WIDEST, look_up, room, tabulate
 
 FEW = 32
-"""In rounds of up to this many entries, sums are computed again for each entry."""
+"""In rounds of up to this many entries, the sums are computed again for each entry."""
 
 CLOSER = 0.6
-"""Nodes are this much closer than Elo-MMR's, which makes L 60 times as exact. Between ratings that
-are far apart L is flat, so that an error in L becomes a larger one in x."""
+"""The distance between nodes is this fraction of that of Elo-MMR, which makes L 60 times as exact.
+Between ratings that are far apart L is flat, so an error in L becomes a larger one in x."""
 
 
 @kernel
 def table_of(mu: Floats, u: Floats, low: float, high: float) -> tuple[Floats, float, float]:
-    """A table of L on [low, high], its first node, and the distance of nodes. The table is empty
-    where none pays.
+    """A table of L on [low, high], its first node, and the distance between nodes.
 
-    None pays in small rounds, and where [low, high] is too many scales 1/u wide.
+    The table is empty where it would not pay: in small rounds, and where [low, high] is too many
+    scales 1/u wide.
     """
     narrow = CLOSER / np.max(u)
     if len(mu) <= FEW or high - low > WIDEST * narrow:

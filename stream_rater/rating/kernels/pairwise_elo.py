@@ -23,8 +23,8 @@ INVERSE_SQRT_2 = 1.0 / math.sqrt(2.0)
 
 @kernel
 def _pull(difference: float) -> float:
-    """d/d(difference) of ln P(win) in the Gaussian model, by the winner's rating minus the
-    loser's."""
+    """The derivative of ln P(win) in the Gaussian model by `difference`, the winner's rating minus
+    the loser's."""
     return INVERSE_SQRT_2 * hazard(-INVERSE_SQRT_2 * difference)
 
 
@@ -41,8 +41,8 @@ def _gaussian(x: Floats, hi: Ints, ranked: int, g: Floats) -> None:
 
 @kernel
 def _logistic(x: Floats, hi: Ints, ranked: int, g: Floats) -> None:
-    """Write the gradient of the logistic model. An entry against itself scores half and is expected
-    to."""
+    """Write the gradient of the logistic model into `g`. An entry counts as its own opponent: it
+    scores half against itself, and its expected score is half, too."""
     n, first = len(x), 0
     for i in range(ranked):
         first = i if hi[first] < i else first
@@ -65,11 +65,11 @@ def _less_expected(x: Floats, at: Floats, g: Floats) -> None:
 
 @kernel
 def gradient(x: Floats, hi: Ints, ranked: int, gaussian: bool, average: bool) -> Floats:
-    """(n,) d/dx of the sum over pairs of ln P(outcome), or the mean over each entry's own pairs.
+    """(n,) d/dx of the sum over pairs of ln P(outcome), or of the mean over each entry's own pairs.
 
     Entries are in order of place; hi (n,) is the last position of each tie group. Entries from
-    `ranked` on are not compared with each other. The sum is zero unless averaged: what one gains,
-    another loses.
+    `ranked` on are not compared with each other. Unless averaged, the gradients add up to zero:
+    what one entry gains, another loses.
     """
     n = len(x)
     g = np.zeros(n)

@@ -9,8 +9,8 @@ from stream_rater.rating.model import Places
 
 @kernel
 def tie_bounds(place: Places) -> tuple[Ints, Ints]:
-    """(lo, hi): the 0-based first and last position of each entry's tie group. Unfinished entries
-    tie."""
+    """(lo, hi), each (n,): the 0-based first and last position of each entry's tie group. Entries
+    that did not finish tie with each other."""
     n = len(place)
     lo, hi = np.empty(n, np.int64), np.empty(n, np.int64)
     first = 0
@@ -26,7 +26,7 @@ def tie_bounds(place: Places) -> tuple[Ints, Ints]:
 
 @kernel
 def scores(lo: Ints, hi: Ints, weight: Floats) -> tuple[Floats, float]:
-    """The weight of all entries that each entry beat, plus half that of its tie group; and the
+    """(n,) the weight of all entries that each entry beat, plus half that of its tie group; and the
     total weight."""
     n = len(weight)
     found, worse = np.empty(n), 0.0

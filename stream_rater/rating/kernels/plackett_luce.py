@@ -5,9 +5,9 @@ Performances are exponential with means exp(x_j), so rates are lambda_j = exp(-x
 eliminated at random, and the first eliminated is last. If Lambda is the sum of the rates of all
 better entries, entry k's factor of P(order) is lambda_k / (lambda_k + Lambda).
 
-The order among the last entries, which did not finish, is not observed; only that all of them were
-eliminated before the others. Given the order of the others, the probability of that is one exact
-integral:
+The last entries did not finish, and the order among them is not observed. It is only known that all
+of them were eliminated before the others. Given the order of the others, the probability of that is
+one exact integral:
 
     P = integral over t > 0 of  e^-t  prod_j (1 - exp(-c_j t)) dt,    c_j = lambda_j / Lambda.
 
@@ -30,7 +30,7 @@ WIDEST_STEP = 0.2
 STEP = 0.5
 """The step of the trapezoidal rule, in standard deviations of the peak."""
 NEGLIGIBLE = 42.0
-"""A node whose logarithm is this far below the peak's ends the sum: e^-42 is 6e-19."""
+"""The sum ends at a node whose logarithm is this far below the peak's: e^-42 is 6e-19."""
 MAX_NODES = 4000
 
 
@@ -67,8 +67,8 @@ def _height(y: float, log_c: Floats) -> tuple[float, float, float]:
 
 @kernel
 def _peak(log_c: Floats) -> float:
-    """The y at which the integrand is largest: its logarithm's slope falls from n + 1 to minus
-    infinity."""
+    """The y at which the integrand is largest. It is found as the zero of the slope of the
+    integrand's logarithm, which falls from n + 1 to minus infinity."""
     low, high = -700.0, log(len(log_c) + 2.0)
     y = high
     for _ in range(MAX_STEPS):

@@ -1,8 +1,8 @@
 """Taylor series for the cells of `expansion`, computed for a row of players at once.
 
 A series has ORDER coefficients, in units of a cell's width h, about x or about x + h. The players
-or groups of a row are columns: coefficient m of lane i is at m * LANES + i. An array with both
-series has the one about x + h at m = ORDER ... 2 ORDER - 1.
+or groups of a row are columns: coefficient m of lane i is at m * LANES + i. In an array with both
+series, the one about x + h is at m = ORDER ... 2 ORDER - 1.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from stream_rater.rating.elementary import aligned
 from stream_rater.rating.kernels.hazards import tails, taylor
 
 LANES = 32
-"""The players in a row, which are processed together."""
+"""The number of players in a row. They are processed together."""
 
 ORDER = 6
 """The number of coefficients of a series."""
@@ -40,21 +40,24 @@ class Work(NamedTuple):
     at: Floats
     """(2 ORDER) the series of F at the first boundary of the current group."""
     gone: Floats
-    """(2 ORDER) the sum of the series of its players met so far, as worse."""
+    """(2 ORDER) the sum of the series of the current group's players so far, as worse."""
     come: Floats
-    """(2 ORDER) the sum of the series of its players met so far, as better."""
+    """(2 ORDER) the sum of the series of the current group's players so far, as better."""
     tie: Floats
-    """(2,) the value at x and the slope of the line that their tie contributes."""
+    """(2,) the line that the tie of the current group contributes: its value at x, and its
+    slope."""
     root: Floats
-    """(LANES,) each group's root, in units of h above x; `doubt` estimates its error."""
+    """(LANES,) each group's root, in units of h above x."""
     doubt: Floats
+    """(LANES,) an estimate of the error of each root."""
     ends: Ints
     """(LANES,) the end of each group."""
 
 
 @kernel
 def new_work() -> Work:
-    """Arrays for one round, cut from one allocation: an allocation costs as much as ten players."""
+    """The arrays for one round. Most are cut from one allocation, because an allocation costs as
+    much as ten players."""
     both, few = 2 * ORDER * LANES, 2 * ORDER
     room = aligned(4 * both + 6 * LANES)
     room[:] = 0.0
@@ -154,10 +157,11 @@ def _with_slope(
 
 @inlined
 def solve(series: Floats, root: Floats, doubt: Floats) -> None:
-    """Find for each lane the zero in (0, 1) of the polynomial of degree 11 with these two series.
+    """Find for each lane the zero in (0, 1) of the polynomial of degree 11 that has these two
+    series.
 
-    The polynomial is A(r) + r^6 E(r - 1), where A is the series about 0, and E is what the series
-    about 1 needs in addition.
+    The polynomial is A(r) + r^6 E(r - 1). A is the series about 0, and E is what the series about 1
+    needs in addition.
     """
     below, above = series[: ORDER * LANES], series[ORDER * LANES :]
     for i in range(len(root)):

@@ -3,21 +3,21 @@
 Let F_k(t) be the probability that all entries worse than k performed in their order and below t. It
 follows from that of the next worse entry by one integration,
 
-    F_better(t) = integral up to t of phi(s - x_k) F_k(s) ds,
+    F_better(t) = integral up to t of phi(s - x_k) F_k(s) ds.
 
-and for the last entries it is the product of their Phi(t - x_j), because their order is not
-observed. As in the note, functions are kept as logarithms on a grid. Between nodes they are the
-quintics that match value, slope and curvature, which the recursion gives exactly.
+For the last entries it is the product of their Phi(t - x_j), because their order is not observed.
+As in the note, functions are stored as logarithms on a grid. Between nodes they are the quintics
+that match value, slope and curvature, which the recursion gives exactly.
 
 The note differentiates automatically. Here a second integration runs from the best entry down:
 B_k(t) is the probability that all better entries performed in order and above t. Then phi(t - x_k)
-F_k(t) B_k(t) is the density of k's performance given the order, and the gradient for k is its mean
-minus x_k. The last entries have the gradient -E[phi / Phi(t - x_j)] at the performance of the worst
-of the others.
+F_k(t) B_k(t) is the density of k's performance given the order, and the gradient for k is the mean
+of this density minus x_k. The last entries have the gradient -E[phi / Phi(t - x_j)] at the
+performance of the worst of the others.
 
-Given the order, a performance is known to 1/sqrt(n) at best, so nodes are closer in large rounds,
-and the cost is n^1.5. F_k is computed once for checkpoints and once more from each checkpoint, to
-save memory.
+Given the order, a performance is known to 1/sqrt(n) at best. So nodes are closer in large rounds,
+and the cost is n^1.5. To save memory, F_k is computed once for checkpoints and once more from each
+checkpoint.
 """
 
 import numpy as np
@@ -29,12 +29,13 @@ from stream_rater.rating.kernels.plackett_luce import log_add
 from stream_rater.rating.normal import INVERSE_SQRT_2_PI, density, hazard, mills
 
 REACH = 8.0
-"""How far the grid extends beyond the lowest and the highest rating."""
+"""The grid extends this far beyond the lowest and the highest rating."""
 NODE, WIDTHS = 0.2, 4.0
-"""The distance of nodes is the smaller of NODE and WIDTHS / sqrt(n). Gradients are then right to
-1e-7."""
+"""The distance between nodes is the smaller of NODE and WIDTHS / sqrt(n). Gradients are then right
+to 1e-7."""
 MAX_CELLS = 8192
-"""The most cells. If ratings are thousands apart, nodes are farther apart instead."""
+"""The most cells. If ratings are thousands apart, this limit makes the nodes farther apart
+instead."""
 STEEP = 40.0
 """Contributions below e^-40 of the largest are left out."""
 PANEL = 8.0

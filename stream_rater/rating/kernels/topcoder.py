@@ -14,8 +14,8 @@ from stream_rater.rating.normal import quantile
 def _chances(
     own_mu: float, own_sigma: float, mu: Floats, sigma: Floats, root: float, chance: Floats
 ) -> None:
-    """Compute the probability that each opponent is better, in a loop that a processor can run for
-    several at once."""
+    """Compute the probability that each opponent is better. The loop is simple, so that a processor
+    can run it for several opponents at once."""
     for j in range(len(mu)):
         spread = np.sqrt(own_sigma * own_sigma + sigma[j] * sigma[j])
         chance[j] = chance_below(root * (mu[j] - own_mu) / spread)
@@ -26,8 +26,8 @@ def rate(
     place: Places, mu: Floats, sigma: Floats, rounds: Ints, weight: float, ceiling: float,
     newcomer_weight: float, weight_limit: float,
 ) -> Floats:  # fmt: skip
-    """(n, 3) evidence of one round. sigma is the volatility; `rounds` (n,) are the numbers of
-    rounds played before."""
+    """(n, 3) evidence of one round. `sigma` is the volatility; `rounds` (n,) is the number of
+    rounds that each player played before."""
     n = len(mu)
     mean = np.mean(mu)
     c = np.sqrt(np.mean(sigma * sigma) + np.sum((mu - mean) ** 2) / (n - 1))

@@ -4,8 +4,9 @@ performance.
 Each entry's performance t_i (skill plus noise) is within epsilon of its place's l_k, and
 consecutive places are more than 2 epsilon apart. The beliefs are found by expectation propagation.
 Each of these factors sends Gaussian messages (precision, precision times mean) to its two
-variables, computed from the exact moments of their truncated difference, until no message changes
-any more. Entries that did not finish share the last place (see `stages.compared`).
+variables. The messages are computed from the exact moments of the variables' truncated difference.
+This is repeated until no message changes any more. Entries that did not finish share the last place
+(see `stages.compared`).
 """
 
 import math
@@ -35,7 +36,7 @@ def _above(m: float, v: float, limit: float) -> tuple[float, float]:
 def _within(m: float, v: float, limit: float) -> tuple[float, float]:
     """The mean and the variance of N(m, v) within [-limit, limit]."""
     s = np.sqrt(v)
-    side = 1.0 if m <= 0.0 else -1.0  # mirror, so that the mean is not right of the middle
+    side = 1.0 if m <= 0.0 else -1.0  # mirrored, so that the mean is not right of the middle
     a, b = (-limit - side * m) / s, (limit - side * m) / s
     ratio = exp(0.5 * (a - b) * (a + b))  # phi(b) / phi(a)
     if a >= 0.0:
@@ -71,7 +72,8 @@ def rate(
     place: Places, mu: Floats, sigma: Floats, weight: float, beta: float, drift: float,
     margin: float, tolerance: float,
 ) -> Floats:  # fmt: skip
-    """(n, 3) evidence of one round. `margin` is epsilon, `beta` the noise of one performance."""
+    """(n, 3) evidence of one round. `margin` is epsilon, and `beta` is the noise of one
+    performance."""
     n = len(mu)
     variance = sigma * sigma + drift * drift
     noise = beta * beta / weight

@@ -2,8 +2,9 @@
 
 A side's performance P is its skill S, normal with mean m and variance v, plus noise of variance
 b^2. The noise is skewed: there are usual days and bad ones, with the probabilities PI. On either
-kind of day P is normal with mean m + SHIFT b and variance v + PART b^2. With F_j, the distribution
-function of side j's performance, the places of the others say of side i's
+kind of day P is normal with mean m + SHIFT b and variance v + PART b^2. Let F_j be the distribution
+function of side j's performance. The places of the other sides give the likelihood L(x) of a
+performance x of side i:
 
     ln L(x) = sum over worse ln F_j(x) + sum over better ln (1 - F_j(x))
               - sum over tied (x - m_j)^2 / (2 (v_j + b_j^2)).
@@ -11,13 +12,14 @@ function of side j's performance, the places of the others say of side i's
 On each kind of day the moments of S follow exactly from those of P: with k = v / (v + PART b^2),
 E[S] = m + k (E[P] - m - SHIFT b) and Var[S] = v (1 - k) + k^2 Var[P].
 
-The density of the noise is log-concave. So are F_j, 1 - F_j and L, and P has one summit; the better
-of two places gives the better skill; and no result makes a skill less certain.
+The density of the noise is log-concave. So F_j, 1 - F_j and L are log-concave, too, and the density
+of P has one summit. Of two places the better one gives the better skill, and no result makes a
+skill less certain.
 
-The sums are computed for all sides at once. Side after side, in order of place, moves from the sum
-over worse to that over better, on a grid of columns that the round's sides share. So a round of n
-takes n times the columns, whose number does not grow with n. In large rounds what the others say is
-narrower than a column. Then the sums, which are smooth, are interpolated between the columns.
+The sums are computed for all sides at once, on a grid of columns that the round's sides share. Side
+after side, in order of place, moves from the sum over worse to the sum over better. So a round of n
+sides takes n times the columns, whose number does not grow with n. In large rounds L is narrower
+than a column. Then the sums, which are smooth, are interpolated between the columns.
 
 The derivation is in docs/internals/mathematics.md ("The two-moment filter").
 """
@@ -36,10 +38,11 @@ from stream_rater.rating.model import Evidence, Places, Wave
 from stream_rater.rating.normal import density, mills
 
 BAD, LOWER = 0.2, 2.0
-"""So often a day is bad, and so many deviations of a day is it lower then. LOWER = 2 is the most
-skewed noise of two normal distributions whose density is log-concave. Both numbers were chosen on
-the games of the benchmarks, as the parameters' defaults were."""
-_TOTAL = 1.0 + BAD * (1.0 - BAD) * LOWER**2  # the variance, before it is made 1
+"""BAD is the probability of a bad day. The mean of a bad day is lower than that of a usual day by
+LOWER standard deviations of one kind of day. LOWER = 2 is the most skewed noise of two normal
+distributions whose density is log-concave. Both numbers were chosen on the games of the benchmarks,
+as the parameters' defaults were."""
+_TOTAL = 1.0 + BAD * (1.0 - BAD) * LOWER**2  # the variance before it is scaled to 1
 PI_0, PI_1 = 1.0 - BAD, BAD
 SHIFT_0, SHIFT_1 = BAD * LOWER / math.sqrt(_TOTAL), (BAD - 1.0) * LOWER / math.sqrt(_TOTAL)
 PART = 1.0 / _TOTAL
@@ -48,43 +51,49 @@ ODDS = math.log(PI_1 / PI_0)
 REACH = 6.0
 """The grid reaches this many standard deviations beyond every mean."""
 FINENESS = 3.0
-"""Columns for each standard deviation of the narrowest performance, if there are so many."""
+"""The number of columns for each standard deviation of the narrowest performance. There are fewer
+if columns would be closer than points, or if MOST_COLUMNS does not suffice."""
 MOST_COLUMNS, MOST_POINTS = 4096, 1024
-"""Of a round, and between two columns. Ratings further apart are found less exactly."""
+"""The most columns of a round, and the most points from one column to the next. If ratings are
+further apart than these allow for, results are less exact."""
 BEYOND = 3
-"""Columns beyond either end, which interpolation needs."""
+"""The number of additional columns beyond either end, which interpolation needs."""
 NEGLIGIBLE = 40.0
-"""Where the logarithm is this much less than at the top, nothing is left."""
+"""A density is neglected where its logarithm is this much less than at its summit."""
 UNIFORM = 512
-"""After this many points either way their distance doubles: what reaches so far is smooth."""
+"""Each time this many points have been taken on one side of the summit, the distance between points
+doubles, because a density that reaches so far is smooth."""
 HIGHER = 600.0
-"""Where interpolation fails, what is higher than the summit counts as this much higher at most, so
-that no sum overflows."""
+"""Where interpolation fails, a point may be higher than the summit. It counts as at most this much
+higher, so that no sum overflows."""
 EDGE = 30.0
-"""So many standard deviations away ln F is computed as it is; further out a parabola continues
-it."""
+"""Up to this many standard deviations from the mean, ln F is computed as it is. Further out, a
+parabola continues it."""
 KEPT = 1 << 16
-"""Values of ln F, and of ln (1 - F), that are kept until they are needed again."""
+"""The most values of ln F, and of ln (1 - F), that are kept for a round. If there are more, they
+are computed again when they are needed."""
 
 
 class Grid(NamedTuple):
-    """Where performances are looked for. Positions are distances from the initial rating."""
+    """The grid on which performances are searched. Positions are distances from the initial
+    rating."""
 
     low: float
-    """The first column."""
+    """The position of the first column."""
     column: float
-    """The distance of two."""
+    """The distance between two columns."""
     columns: int
-    """Their number."""
+    """The number of columns."""
     points: int
-    """From one column to the next."""
+    """The number of points from one column to the next."""
 
 
 @inlined
 def _grid(m: Floats, v: Floats, b2: Floats) -> Grid:
     """The grid of a round of sides with these means and variances.
 
-    The trapezoid rule is exact to 1e-8 if a point is as wide as the narrowest posterior can be.
+    The trapezoid rule is exact to 1e-8 if the distance between points is the standard deviation of
+    the narrowest possible posterior.
     """
     low, high, narrowest, information = math.inf, -math.inf, math.inf, 0.0
     for j in range(len(m)):
@@ -122,7 +131,8 @@ def _log_parts(grid: Grid, m: float, v: float, b2: float, below: Floats, above: 
 
 @giving
 def _between(points: int) -> Floats:
-    """(points, 6) the weights of six columns, at each point after the third: Lagrange's."""
+    """(points, 6) the weights of six columns by Lagrange, at each point from the third column
+    on."""
     weights = np.empty((points, 6))
     for k in range(points):
         t = k / points
@@ -139,13 +149,15 @@ class Side(NamedTuple):
     """A side whose performance is sought. Positions are those of `_grid`."""
 
     usual: float
+    """The mean of its performance on a usual day."""
     bad: float
-    """The mean of its performance, on a day of either kind."""
+    """The mean of its performance on a bad day."""
     precision: float
-    """Of the performance on such a day, in points^-2."""
+    """The precision of its performance on a day of either kind, in points^-2."""
     tie: float
+    """The mean position of the sides tied with it, weighted by precision; 0 if there are none."""
     tie_precision: float
-    """Where those tied with it are, together."""
+    """The sum of the precisions of the sides tied with it; 0 if there are none."""
 
 
 @inlined
@@ -157,8 +169,8 @@ def _side(m: float, v: float, b2: float, pull: float, weight: float) -> Side:
 
 @inlined
 def _heights(x: float, said: float, side: Side) -> tuple[float, float]:
-    """The logarithm of the density of P at x times L, on days of either kind; they have one
-    constant."""
+    """The logarithm of the density of P at x times L, on a usual day and on a bad day. Both leave
+    out the same constant. `said` is the sum of the other sides' ln F and ln (1 - F) at x."""
     tied = x - side.tie
     said = fma(-0.5 * side.tie_precision * tied, tied, said)
     z_0, z_1 = x - side.usual, x - side.bad
@@ -168,7 +180,7 @@ def _heights(x: float, said: float, side: Side) -> tuple[float, float]:
 
 @inlined
 def _height(grid: Grid, p: int, sums: Floats, weights: Floats, side: Side) -> float:
-    """The greater of both heights at a point."""
+    """The greater of the two `_heights` at point p."""
     x = grid.low + p * (grid.column / grid.points)
     height: float = max(*_heights(x, _said(grid, p, sums, weights), side))
     return height
@@ -176,7 +188,8 @@ def _height(grid: Grid, p: int, sums: Floats, weights: Floats, side: Side) -> fl
 
 @inlined
 def _said(grid: Grid, p: int, sums: Floats, weights: Floats) -> float:
-    """What the others say at a point, by `sums` of what they say at the columns."""
+    """The sum of the other sides' ln F and ln (1 - F) at point p, interpolated from `sums`, its
+    values at the columns."""
     c, k = p // grid.points, p % grid.points
     if k == 0:
         return float(sums[c])
@@ -188,7 +201,7 @@ def _said(grid: Grid, p: int, sums: Floats, weights: Floats) -> float:
 
 @inlined
 def _summit(grid: Grid, sums: Floats, weights: Floats, side: Side) -> int:
-    """The point of the greatest height: up from the highest column."""
+    """The point of the greatest height. The search climbs from the highest column."""
     best, most = BEYOND, -math.inf
     for c in range(BEYOND, grid.columns - BEYOND):
         height = max(*_heights(grid.low + c * grid.column, sums[c], side))
@@ -211,8 +224,8 @@ def _moments(
     grid: Grid, sums: Floats, weights: Floats, side: Side, m: float, v: float, b2: float,
     ceiling: float,
 ) -> tuple[float, float, float]:  # fmt: skip
-    """The mean of P, and the mean and the variance of S. On days of either kind the mean of P is at
-    most the ceiling."""
+    """The mean of P, and the mean and the variance of S. On days of either kind, the mean of P is
+    limited to the ceiling."""
     top = _summit(grid, sums, weights, side)
     x_top, point = grid.low + top * (grid.column / grid.points), grid.column / grid.points
     most = _height(grid, top, sums, weights, side)
@@ -256,11 +269,11 @@ def rate_sides(
     place: Places, m: Floats, v: Floats, b2: Floats, ceiling: float, out: Floats
 ) -> None:
     """Write into `out` (n, 3) the mean performance of each side of a round, and the mean and the
-    variance of its skill after it.
+    variance of its skill after the round.
 
-    `place` (n,) rises. `m`, `v` and `b2` (n,) are the sides' means, the variances of their skills,
-    and those of their noise. Means, the ceiling and performances are in points from the initial
-    rating, variances in points^2.
+    `place` (n,) is in rising order. `m`, `v` and `b2` (n,) are the sides' means, the variances of
+    their skills, and the variances of their noise. Means, the ceiling and performances are in
+    points from the initial rating, variances in points^2.
     """
     n = len(m)
     grid = _grid(m, v, b2)
@@ -309,15 +322,15 @@ class Model(NamedTuple):
     initial_sigma: float
     beta: float
     drift: float
-    """Variance that a round adds, in points^2."""
+    """The variance that a round adds, in points^2."""
     drift_per_day: float
-    """Variance that a day adds, in points^2."""
+    """The variance that a day adds, in points^2."""
 
 
 @kernel
 def rate_rounds(wave: Wave, model: Model) -> Evidence:
-    """Evidence (P, 3) of a wave whose newcomers are placed: the performance of each player's side,
-    the new mu and the new sigma."""
+    """Evidence (P, 3) of a wave whose newcomers have already been placed: the performance of each
+    player's side, the new mu and the new sigma."""
     out = np.empty((len(wave.mu), 3))
     most = model.initial_sigma * model.initial_sigma
     for r in range(len(wave.weight)):

@@ -1,1 +1,1 @@
-"""What beliefs say of rounds to come: chances to win, balance, forecasts."""
+"""Predictions for future rounds from beliefs: win probabilities, balanced teams, forecasts."""

@@ -1,16 +1,16 @@
-"""The most even teams of a list of players.
+"""Divides a list of players into the most even teams.
 
-Teams are as large as each other, or one player larger. A team's mean performance is the
-sum of its players' deviations from the ladder's initial rating (`wins`). The most even teams are
-those whose sums have the least variance, which is to say the least squares: their total is given.
-Of two teams these are the ones with the highest quality.
+The sizes of the teams differ by one player at most. A team's mean performance is the sum of its
+players' deviations from the ladder's initial rating (`wins`). The most even teams are those whose
+sums have the least variance. Since the total of the sums is fixed, these are the teams with the
+least sum of squares. If there are two teams, they also have the highest quality.
 
-Where there are at most MOST_DEALS ways to deal the players, all of them are looked at. Otherwise
-they are dealt in turn, who deviates most first, each to the team that it helps most. Then two
-players of two teams change places for as long as that makes the teams more even. This is done again
-from STARTS - 1 shuffled orders, and the most even teams are kept.
+If there are at most MOST_DEALS ways to deal the players, all of them are tried. Otherwise the
+players are dealt one after the other, the one with the largest deviation first, each to the team
+that it helps most. Then two players of different teams are exchanged for as long as that makes the
+teams more even. This is repeated from STARTS - 1 shuffled orders, and the most even teams are kept.
 
-The result depends on the players, not on their order: ids distinguish equal ones.
+The result depends on the players, not on their order: players of equal deviation are ordered by id.
 """
 
 import math
@@ -23,19 +23,21 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import giving, kernel
 
 MOST_DEALS = 200_000
-"""As many deals are looked at one by one: all of 20 players in two teams, or of 12 in three."""
+"""If there are at most this many deals, each one is tried: all deals of 20 players in two teams,
+for instance, or of 12 in three."""
 STARTS = 16
-"""Orders of dealing from which places are changed."""
+"""The number of orders of dealing from which players are exchanged."""
 MOST_CHANGES = 100_000
-"""Changes of places from one deal. Each makes the teams more even, so they end by themselves."""
+"""The most exchanges from one deal. Each one makes the teams more even, so they end by
+themselves."""
 
 
 def even_teams(players: Sequence[str], deviation: Floats, teams: int) -> list[list[int]]:
-    """The players of the most even teams, by their indices, which rise in a team; the teams in
-    order of their first player, the larger ones first.
+    """The most even teams, each as the indices of its players in rising order. The larger teams
+    come first, and teams of the same size are in the order of their first players.
 
-    `deviation` (P,) are those of the players' mu from the initial rating, in rating points. There
-    are at least as many players as teams, and one team at least.
+    `deviation` (P,) is each player's mu minus the initial rating, in rating points. There must be
+    at least one team, and at least as many players as teams.
     """
     assert 1 <= teams <= len(players) == len(deviation)
     order = sorted(range(len(players)), key=lambda i: (-abs(deviation[i]), players[i]))
@@ -49,7 +51,7 @@ def even_teams(players: Sequence[str], deviation: Floats, teams: int) -> list[li
 
 
 def deals(sizes: Ints) -> int:
-    """In how many ways players can be dealt into teams of these sizes. Teams of the same size are
+    """The number of ways to deal players into teams of these sizes. Teams of the same size are
     interchangeable."""
     count = math.factorial(int(sizes.sum()))
     for size in sizes.tolist():
@@ -60,7 +62,7 @@ def deals(sizes: Ints) -> int:
 
 
 def _sizes(players: int, teams: int) -> Ints:
-    """(T,) the larger ones first."""
+    """(T,) the sizes of the teams, the larger ones first."""
     edges = [players * t // teams for t in range(teams + 1)]
     return np.array(sorted((b - a for a, b in pairwise(edges)), reverse=True), np.int64)
 
@@ -71,7 +73,7 @@ def _best_of_all(values: Floats, sizes: Ints) -> Ints:
 
 
 def _best_found(values: Floats, sizes: Ints) -> Ints:
-    """The most even teams that changes of places find, from STARTS orders of dealing."""
+    """The most even teams that exchanges find, from STARTS orders of dealing."""
     rng, best, least = np.random.default_rng(1), np.empty(0, np.int64), math.inf
     for start in range(STARTS):
         order = np.arange(len(values)) if start == 0 else rng.permutation(len(values))
@@ -92,8 +94,8 @@ def _sums(values: Floats, team: Ints, teams: int) -> Floats:
 
 @kernel
 def _search(values: Floats, sizes: Ints) -> Ints:
-    """(P,) the team of each player, by depth-first search: each player goes to each team that has
-    room, but to one only of those of the same size that are still empty."""
+    """(P,) the team of each player, found by depth-first search. Each player is tried in each team
+    that has room, but of the empty teams of the same size only in one."""
     players, teams = len(values), len(sizes)
     team, best = np.full(players, -1), np.zeros(players, np.int64)
     members, least, i = np.zeros(teams, np.int64), np.inf, 0
@@ -126,8 +128,8 @@ def _search(values: Floats, sizes: Ints) -> Ints:
 
 @kernel
 def _dealt(values: Floats, sizes: Ints, order: Ints) -> Ints:
-    """(P,) the team of each player. In this order, each who deviates upward goes to the weakest
-    team with room, and each other to the strongest."""
+    """(P,) the team of each player, dealt in this order. A player above the initial rating goes to
+    the weakest team with room, and any other player to the strongest."""
     team, members = np.zeros(len(values), np.int64), np.zeros(len(sizes), np.int64)
     sums = np.zeros(len(sizes))
     for i in order:
@@ -145,12 +147,12 @@ def _dealt(values: Floats, sizes: Ints, order: Ints) -> Ints:
 
 @kernel
 def _change_places(values: Floats, team: Ints, teams: int) -> float:
-    """Change the two players whose change makes the teams most even, in place, until none does.
-    Returns the sum of squares of the teams' sums."""
+    """Exchange the two players whose exchange makes the teams most even, in place, until no
+    exchange helps. Returns the sum of squares of the teams' sums."""
     for _ in range(MOST_CHANGES):
         sums = _sums(values, team, teams)
         total = np.sum(sums**2)
-        most, first, second = -1e-9 * total, -1, -1  # less is rounding
+        most, first, second = -1e-9 * total, -1, -1  # a smaller change is rounding
         for i in range(len(values)):
             for j in range(i):
                 moved = values[i] - values[j]

@@ -1,4 +1,4 @@
-"""All that is predicted for one round."""
+"""The forecast of one round: win probabilities, expected ranks and quality."""
 
 from typing import NamedTuple
 
@@ -18,30 +18,31 @@ from stream_rater.rating.prediction.wins import (
 
 
 class Believed(NamedTuple):
-    """What is believed of P players before a round."""
+    """The beliefs about P players before a round."""
 
     mu: Floats
-    """(P,) in rating points; of newcomers, the initial rating."""
+    """(P,) in rating points; the initial rating for newcomers."""
     sigma: Floats
     """(P,) in rating points."""
     rounds: Ints
-    """(P,) how many they played; 0: a newcomer."""
+    """(P,) the number of rounds that each player has played; 0 for a newcomer."""
 
 
 class Forecast(NamedTuple):
-    """What to expect of a round with S sides."""
+    """The prediction for a round with S sides."""
 
     win: Floats
-    """(S,) the probability of each side to be better than all others."""
+    """(S,) the probability that each side is better than all others."""
     draw: float
-    """The probability that nobody is; 0 on ladders without draws. With `win` it adds up to 1."""
+    """The probability that no side is better than all others; 0 on ladders without draws. `win` and
+    `draw` add up to 1."""
     expected_rank: Floats
     """(S,) the mean rank of each side, from 1."""
     pairwise: Floats
     """(S, S) the probability that the side of the row is better than that of the column; 0 on the
     diagonal."""
     quality: float
-    """How even the round is: 1 where all sides are equally likely to win, 0 where the winner is
+    """The evenness of the round: 1 if all sides are equally likely to win, 0 if the winner is
     certain."""
 
 
@@ -49,25 +50,26 @@ def of_round(
     config: RatingConfig, starts: Ints, share: Floats, players: Believed,
     variance_factor: float = 1.0,
 ) -> Forecast:  # fmt: skip
-    """What to expect of a round of S sides with P players in all, by a ladder's parameters.
+    """The forecast of a round of S sides with P players in all, by a ladder's parameters.
 
-    `starts` (S+1,) has the first player of each side, and P. `share` (P,) are the players' parts of
-    the round, in (0, 1]. A variance factor of more than 1 makes the forecast less sure.
+    `starts` (S+1,) contains the index of the first player of each side, and P. `share` (P,) is each
+    player's part of the round, in (0, 1]. A variance factor of more than 1 makes the forecast less
+    sure.
     """
     mu = newcomer_level.of_one_round(config, starts, share, *players)
     return forecast(performances_of(config, starts, share, mu, players.sigma, variance_factor))
 
 
 def deviations(config: RatingConfig, players: Believed, teams: int) -> Floats:
-    """(P,) by how many points these players are above the initial rating, if they meet in a round
-    of so many teams, among which the newcomers are dealt evenly."""
+    """(P,) by how many points each player is above the initial rating, in a round of this many
+    teams. It is assumed that the newcomers are dealt evenly among the teams."""
     share = np.full(len(players.mu), 1.0 / teams)
     together = np.array([0, len(share)])  # so the newcomers' shares add up to those of one team
     return newcomer_level.of_one_round(config, together, share, *players) - config.initial_mu
 
 
 def forecast(sides: Performances) -> Forecast:
-    """What to expect of a round of two sides or more."""
+    """The forecast of a round of two sides or more."""
     win = win_probabilities(sides)
     draw = 1.0 - float(win.sum()) if sides.margin > 0.0 else 0.0
     return Forecast(win, max(draw, 0.0), expected_ranks(sides), pairwise(sides), evenness(win))

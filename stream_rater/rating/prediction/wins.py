@@ -1,25 +1,27 @@
-"""How likely each side is to win a round, which rank to expect of it, and how even the round is.
+"""The win probabilities and the expected ranks of the sides of a round, and the round's evenness.
 
 The performance of a side is normal. Its mean and variance are those of a team in the rating rule
-(section 3.3 of the paper): the members' deviations from the ladder's initial rating add up, each by
-the member's share, and their variances by the shares' squares. A member's variance is `sigmas`
-sigma^2 + `noise` of `chances`, times the variance factor. Performances are independent. Side i wins
-with probability
+(section 3.3 of the paper): the members' deviations from the ladder's initial rating add up, each
+times the member's share, and their variances add up, each times the share's square. A member's
+variance is `sigmas` sigma^2 + `noise` of `chances`, times the variance factor. Performances are
+independent. Side i wins with probability
 
     p_i = integral over x of phi_i(x) prod over j != i of Phi_j(x - m)
 
 where phi_i and Phi_i are the density and the distribution function of its performance, and m is the
-draw margin: two sides draw if their performances differ by no more. Only TrueSkill has one. Without
-it there are no draws: the integrands add up to the derivative of the product of all Phi_j, so the
-p_i add up to 1. With it they add up to less, and the rest is the probability that nobody wins.
+draw margin: two sides draw if their performances differ by no more. Only TrueSkill has a margin.
+Without a margin there are no draws: the integrands add up to the derivative of the product of all
+Phi_j, so the p_i add up to 1. With a margin the p_i add up to less, and the rest is the probability
+that nobody wins.
 
-One rule of Gauss and Legendre serves all sides, on panels that are narrow where a side's density
-is. The first one begins where the density of the best side does. So the number of panels grows with
-the logarithm of the ratio of the greatest standard deviation to the least, and the time with the
-number of sides.
+One Gauss-Legendre rule serves all sides. Its panels are narrow where the density of a side is
+narrow. The first panel begins where the density of the best side begins. So the number of panels
+grows with the logarithm of the ratio of the greatest standard deviation to the least, and the time
+grows with the number of sides.
 
-Where a system's own performances are logistic, the normal ones have the same variance. Of two sides
-the probability then differs by 0.023 at most from the logistic one by which pairs are scored.
+Where a system's own performances are logistic, the normal ones have the same variance. For two
+sides, the probability then differs by at most 0.023 from the logistic one, by which pairs are
+scored.
 """
 
 from typing import NamedTuple
@@ -33,29 +35,31 @@ from stream_rater.rating.normal import below, density, mills
 from stream_rater.rating.parameters import RatingConfig
 
 ANY = 2**31 - 1
-"""Of sides: no limit."""
+"""Stands for no limit on the number of sides."""
 LEAST_SIGMA = 1e-3
-"""In points. Topcoder's volatility has no bound of its own."""
+"""The least standard deviation of a side's performance, in points. Topcoder's volatility has no
+lower bound of its own."""
 
 
 class Quadrature(NamedTuple):
-    """How finely the integrals are taken."""
+    """The precision of the integrals."""
 
     negligible: float
-    """What may be neglected of a round, as a probability."""
+    """The probability that may be neglected in a round."""
     step: float
-    """The width of a panel in standard deviations of the side that needs the narrowest."""
+    """The width of a panel, in standard deviations of the side that needs the narrowest panel."""
     nodes: Floats
-    """Those of one panel, from -1 to 1."""
+    """The nodes of one panel, from -1 to 1."""
     weights: Floats
+    """The weight of each node."""
 
 
 EXACT = Quadrature(1e-16, 2.0, *np.polynomial.legendre.leggauss(16))
-"""To 1e-9."""
+"""Gives probabilities to 1e-9."""
 FAST = Quadrature(1e-6, 2.0, *np.polynomial.legendre.leggauss(10))
-"""To 1e-5, for many rounds at once."""
+"""Gives probabilities to 1e-5, for many rounds at once."""
 TOGETHER = 64
-"""Sides whose densities are computed before it is seen whether they matter."""
+"""The number of sides whose densities are computed before it is checked whether they matter."""
 
 
 class Performances(NamedTuple):
@@ -75,8 +79,9 @@ def performances_of(
 ) -> Performances:  # fmt: skip
     """The performances of S sides with P players in all, by a ladder's parameters.
 
-    `starts` (S+1,) has the first player of each side, and P. `share`, `mu` and `sigma` (P,) are the
-    players' parts of the round and their ratings before it, in rating points.
+    `starts` (S+1,) contains the index of the first player of each side, and P. `share` (P,) is each
+    player's part of the round. `mu` and `sigma` (P,) are the players' ratings before the round, in
+    rating points.
     """
     chances, initial_mu = config.chances.times(variance_factor), config.initial_mu
     deviation = np.add.reduceat(share * (mu - initial_mu), starts[:-1])
@@ -89,14 +94,14 @@ def win_probabilities(sides: Performances) -> Floats:
     """(S,) the probability that each side performs better than all others, by more than the margin.
     They add up to 1 where there are no draws."""
     found: Floats = _win_probabilities(*sides, EXACT)
-    return found / max(float(found.sum()), 1.0)  # which rounding may exceed
+    return found / max(float(found.sum()), 1.0)  # rounding may make the sum more than 1
 
 
 def of_rounds(starts: Ints, sides: Performances, most: int = ANY) -> Floats:
     """(S,) the win probabilities of R rounds at once, each with two sides or more, to 1e-5. Rounds
-    of more than `most` sides are left out: theirs are 0.
+    of more than `most` sides are left out: their probabilities are 0.
 
-    `starts` (R+1,) has the first side of each round, and S.
+    `starts` (R+1,) contains the index of the first side of each round, and S.
     """
     found: Floats = _of_rounds(starts, *sides, most, FAST)
     return np.minimum(found, 1.0)
@@ -110,18 +115,19 @@ def pairwise(sides: Performances) -> Floats:
 
 
 def expected_ranks(sides: Performances) -> Floats:
-    """(S,) the mean rank of each side, from 1, the best: 1 and the probability of each other side
-    to perform better than it. Of sides that draw, each takes the mean of their ranks. They add up
-    to S (S + 1) / 2."""
+    """(S,) the mean rank of each side; 1 is the best. It is 1 plus the sum of the probabilities
+    that each other side performs better. Sides that draw each take the mean of their ranks. The
+    mean ranks add up to S (S + 1) / 2."""
     found: Floats = _expected_ranks(*sides)
     return found
 
 
 def evenness(win: Floats) -> float:
-    """The quality of a round of sides that win with these (S,) probabilities: 1 where all are
-    equally likely to win, 0 where the winner is certain.
+    """The quality of a round of sides that win with these (S,) probabilities: 1 if all are equally
+    likely to win, 0 if the winner is certain.
 
-    It is the entropy of the winner, if there is one, in parts of that of an even round, ln S.
+    It is the entropy of the winner, given that there is one, divided by that of an even round, ln
+    S.
     """
     part = win[win > 0.0] / win.sum()
     return float(min(max(-(part * np.log(part)).sum() / np.log(len(win)), 0.0), 1.0))
@@ -132,7 +138,7 @@ def _better(mu: Floats, sigma: Floats, margin: float, i: int, j: int) -> tuple[f
     """The probabilities that side i performs better than side j, and j than i."""
     spread = np.sqrt(sigma[i] * sigma[i] + sigma[j] * sigma[j])
     worse = below((mu[j] - mu[i] - margin) / spread)
-    if margin == 0.0:  # they add up to the last bit
+    if margin == 0.0:  # so both add up to exactly 1
         return 1.0 - worse, worse
     return below((mu[i] - mu[j] - margin) / spread), worse
 
@@ -161,11 +167,11 @@ def _expected_ranks(mu: Floats, sigma: Floats, margin: float) -> Floats:
 def _panel(
     mu: Floats, sigma: Floats, margin: float, reach: float, step: float, x: float, alive: Ints
 ) -> tuple[int, float]:
-    """How many sides matter in the panel that begins at x or beyond it, and its width. The sides'
-    indices are written to `alive`.
+    """The number of sides that matter in the panel that begins at x or beyond it, and the panel's
+    width. The sides' indices are written to `alive`.
 
-    A side matters where its density is, and where the others' distance to it is the margin. Beyond
-    both it is worse than whoever is there.
+    A side matters up to where its density ends, and up to the margin beyond that. Above both it is
+    worse than any side that is there.
     """
     count, width = 0, np.inf
     for i in range(len(mu)):
@@ -184,7 +190,7 @@ def _at(y: float, margin: float, mu: Floats, unit: Floats, at: Floats, own: Floa
         tail: Floats) -> None:  # fmt: skip
     """Write the densities at y into `at`, and the probabilities of less than y - margin into `own`.
 
-    The loops run over arrays, and the last one alone has a choice, so that the processor works on
+    The loops run over arrays, and only the last one has a branch, so that the processor works on
     several sides at once.
     """
     for i in range(len(mu)):
@@ -199,11 +205,12 @@ def _at(y: float, margin: float, mu: Floats, unit: Floats, at: Floats, own: Floa
 
 @giving
 def _integrals(mu: Floats, sigma: Floats, margin: float, quadrature: Quadrature) -> Floats:
-    """(S,) the probabilities to win. The product over all others is that over those before a side
-    times that over those after it, since a factor may be 0.
+    """(S,) the probability that each side wins. The product over all other sides is the product
+    over those before a side times the product over those after it. It is not found by division,
+    because a factor may be 0.
 
-    Below the first panel some side is always better, and beyond the last one nobody is. A node is
-    left out where the product over all others is negligible, of whichever side they are the others.
+    Below the first panel some side is always better, and beyond the last one no side is. A node is
+    left out if the product over all other sides is negligible for every side.
     """
     sides = len(mu)
     found, alive = np.zeros(sides), np.empty(sides, np.int64)

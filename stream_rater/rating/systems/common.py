@@ -1,4 +1,5 @@
-"""What all rating systems share: the common parameters, and what each system has besides them.
+"""The parts that all rating systems share: the common parameters, and the list of what each system
+has besides them.
 
 A system is a struct of parameters. Its tag is the `system` in configuration files. The type checker
 asks for these members of every system that `rating.parameters` lists:
@@ -35,7 +36,8 @@ class Later:
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        """Python asks for a name only once: it is stored as an attribute."""
+        """Import the module and return the value of one of its names. Python calls this only once
+        for each name, because the value is then stored as an attribute."""
         value = getattr(import_module(self._module), name)
         setattr(self, name, value)
         return value
@@ -59,12 +61,12 @@ Finite = Annotated[float, Meta(ge=-1e9, le=1e9)]
 TIED_LAST: Final = "tied-last"
 NOT_COMPARED: Final = "not-compared"
 Unfinished = Literal["tied-last", "not-compared"]
-"""How entries that did not finish are compared with each other: they all tie for last, or they are
-not compared. Either way they are worse than all entries that finished."""
+"""The comparisons of entries that did not finish with each other: they all tie for last, or they
+are not compared. Either way they are worse than all entries that finished."""
 
 KEEPS, DIFFUSES, WIDENS = range(3)
-"""How a season raises the sigma of a belief (see `seasons`): it changes sigma alone, diffuses the
-factors as Elo-MMR does before a round, or widens them as Elo-R does."""
+"""The ways in which a season raises the sigma of a belief (see `seasons`): it changes sigma alone,
+diffuses the factors as Elo-MMR does before a round, or widens them as Elo-R does."""
 
 C = math.pi / math.sqrt(3.0)
 """A logistic distribution with variance delta^2 has scale delta / C."""
@@ -84,8 +86,9 @@ class Chances(NamedTuple):
     gaussian: bool
     """Whether the distribution is normal. Otherwise it is logistic."""
     sigmas: float
+    """The factor of each entry's sigma^2."""
     noise: float
-    """In points^2."""
+    """The variance of each entry that does not depend on its sigma, in points^2."""
 
     def times(self, variance_factor: float) -> "Chances":
         """The distribution with its variance multiplied. A factor of more than 1 makes predictions
@@ -94,7 +97,8 @@ class Chances(NamedTuple):
 
 
 def chances_of_limits(limits: tuple[float, float], *, gaussian: bool) -> Chances:
-    """The chances by (weight_limit, sigma_limit): the noise is beta^2 + gamma^2."""
+    """The chances of a system with these limits (weight_limit, sigma_limit). The noise is beta^2 +
+    gamma^2."""
     weight, sigma = limits
     return Chances(gaussian, 1.0, (1.0 + 1.0 / weight + weight) * sigma**2)
 
@@ -125,7 +129,7 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Parameters that are newer than the system's first release. The fingerprint omits them where
     they have their defaults, so that it equals the one that workers of older releases compute."""
     season_growth: ClassVar[int] = KEEPS
-    """How a season raises the sigma of a belief."""
+    """The way in which a season raises the sigma of a belief."""
 
     @property
     def kept(self) -> int:

@@ -59,5 +59,5 @@ DRIFT = Dimension("sigma_drift", 1.0, 200.0, 35.0, points=1)
 """The growth of sigma in a round, as several systems have it."""
 
 NEWCOMERS, LEVEL_PART = Dimension("newcomer_offset", -400.0, 200.0, -150.0, "linear", points=1), 0.8
-"""The rating at which newcomers begin: its offset from their field, and the part of the field's
-level that it takes over."""
+"""Two settings of the rating at which newcomers begin: the dimension of its offset from their
+field, and the part of the level of that field that counts."""

@@ -64,7 +64,7 @@ def evolving_space(*more: Dimension) -> tuple[Dimension, ...]:
 
 
 class Evolving(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How skills change and performances vary, in Elo-MMR and Elo-MMx.
+    """The parameters by which skills change and performances vary, in Elo-MMR and Elo-MMx.
 
     (weight_limit, sigma_limit) and (beta, gamma) are two forms of the same pair. After many rounds
     a player's uncertainty approaches sigma_limit, and each round then has weight_limit times the
@@ -93,8 +93,8 @@ class Evolving(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def drift_in_beta(self) -> float:
         """The part of `drift_per_day` that is in beta^2 at weight 1.
 
-        It is all of it, so that weight_limit is the weight of a round also where rounds come daily.
-        It is none where beta itself was given.
+        If the limits were given, it is the whole drift, so that weight_limit is the weight of a
+        round even where rounds come daily. If beta itself was given, it is 0.
         """
         return self.drift_per_day if self.beta is None else 0.0
 
@@ -140,7 +140,7 @@ class Evolving(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 @lru_cache(maxsize=1000)
 def variances_of(config: Evolving) -> "Variances":
-    """What beta^2 and gamma^2 are computed from, as kernels take it."""
+    """The values from which kernels compute beta^2 and gamma^2."""
     weights = np.array(config.newcomer_weights, dtype=np.float64)
     return model.Variances(*config.limits, config.drift_per_day, config.drift_in_beta, weights)
 
@@ -165,7 +165,7 @@ class EloMMR(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, ta
 
     @property
     def tie(self) -> float:
-        """How much of a tie counts on either side: 1.0 or 0.5 (see `performance`)."""
+        """The part of a tie that counts on either side: 1.0 or 0.5 (see `performance`)."""
         return 1.0 if self.ties == "full" else 0.5
 
     def estimate(self, wave: "Wave") -> "Evidence":

@@ -50,7 +50,8 @@ outside."""
 
 FIRST_RATING = 1500.0
 UNIT = 400.0 / math.log(10.0)
-"""Points in a unit of Kerby's models, as in chess. `tune` fixes `scale` at this."""
+"""The number of points in a unit of Kerby's models, as in chess. `tune` fixes `scale` at this
+value."""
 
 KERBYS = (
     Dimension("initial_mu", 1000.0, 2000.0, FIRST_RATING, "linear", points=1),
@@ -61,8 +62,9 @@ KERBYS = (
 )
 """The additional dimensions of all of Kerby's systems, for the rounds of a file: the first rating,
 the anchor, a table of learning rates, and the floor. Without these the systems perform worse than
-in his note. At the low end of its range, the anchor or the floor is absent. The rates are fractions
-of the learning rate, for one and for two units above FIRST_RATING. His table begins at 0."""
+in Kerby's note. At the low end of its range, the anchor or the floor is absent. The rates are
+fractions of the learning rate, for one and for two units above FIRST_RATING. The note's table
+begins at 0."""
 
 SUMMED = Dimension("learning_rate", 0.1, 1000.0, 20.0, points=1)
 """The learning rate of systems that sum over all pairs of a round."""
@@ -172,7 +174,8 @@ class Elo(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
 
 class PairwiseElo(Climbing, frozen=True, forbid_unknown_fields=True, kw_only=True,
                   tag_field="system", tag="pairwise-elo"):  # fmt: skip
-    """Elo between all pairs of a round. `pairs`: their sum, or each player's mean."""
+    """Elo between all pairs of a round. `pairs` selects the sum over a player's pairs or their
+    mean."""
 
     model: Literal["logistic", "gaussian"] = "logistic"
     pairs: Literal["sum", "average"] = "sum"
