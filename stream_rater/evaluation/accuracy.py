@@ -55,7 +55,7 @@ EXACT = 64
 """Rounds of up to this many entries have every pair scored."""
 STRIDES = 16
 LEAST_PROBABILITY = 1e-15
-"""Probabilities are clipped to [SURE, 1 - SURE]."""
+"""Probabilities are clipped to [LEAST_PROBABILITY, 1 - LEAST_PROBABILITY]."""
 FACTORS_PER_LOG = 8
 """The number of probabilities that are multiplied before one logarithm is taken. 1e-15 to the
 eighth power is still a normal float."""

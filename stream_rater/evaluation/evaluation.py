@@ -85,8 +85,8 @@ class Contender:
     """Seconds spent on rating so far."""
     _pools: dict[str, Pool] = field(default_factory=dict)
     _played: dict[str, Ints] = field(default_factory=dict)
-    """By ladder, the number of rounds of each player so far. It is kept only if the configuration
-    skips rounds in which all entries tie."""
+    """For each ladder, the number of rounds of each player so far. It is kept only if the
+    configuration skips rounds in which all entries tie."""
 
     @property
     def margin(self) -> float:

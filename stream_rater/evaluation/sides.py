@@ -184,8 +184,8 @@ def pairs_of(run: Run) -> tuple[Floats, Ints]:
 
 
 def _log_below(z: Floats, *, gaussian: bool) -> Floats:
-    """The logarithm of the normal or logistic distribution function of variance 1 at z, clipped to
-    that of [SURE, 1 - SURE]. Raises MissingExtra without SciPy."""
+    """The logarithm of the normal or logistic distribution function of variance 1 at z. The value
+    of the function is clipped as in `accuracy`. Raises MissingExtra without SciPy."""
     with lab_extra():
         from scipy.special import log_ndtr
     found: Floats = log_ndtr(z) if gaussian else -np.logaddexp(0.0, -C * z)

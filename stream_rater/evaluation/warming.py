@@ -60,8 +60,8 @@ def warm(
 
 
 class _Compiled(Watcher):
-    """Counts the kernels that are compiled here or that another process is waited for to
-    compile."""
+    """Counts the kernels that this process compiles, or waits for while another process compiles
+    them."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -127,9 +127,9 @@ def encode(head: Head) -> bytes:
 
 
 def superfluous(heads: Sequence[Head], end: int) -> list[Head]:
-    """The checkpoints to delete, among `heads` in order, newest first. While more than KEPT are
-    left, it drops a checkpoint whose neighbours are about equally far from `end`. The newest and
-    the oldest stay."""
+    """The checkpoints to delete among `heads`, which come newest first. While more than
+    MOST_CHECKPOINTS are left, one whose neighbours are about equally far from `end` is dropped. The
+    newest and the oldest stay."""
     left, dropped = list(heads), []
     while len(left) > MOST_CHECKPOINTS:
         distances = [end - head.offset + 1 for head in left]
@@ -142,7 +142,8 @@ def superfluous(heads: Sequence[Head], end: int) -> list[Head]:
 
 
 def pieces_of(pool: Pool, rows: Ints) -> Iterator[bytes]:
-    """Yield the encoded players in these rows of a pool, in pieces of at most AT_ONCE players."""
+    """Yield the encoded players in these rows of a pool, in pieces of at most PLAYERS_PER_PIECE
+    players."""
     names = pool.names
     for first in range(0, len(rows), PLAYERS_PER_PIECE):
         own_rows = rows[first : first + PLAYERS_PER_PIECE]

@@ -77,7 +77,8 @@ def verdicts_of_log(
 
 
 class _SecondPass:
-    """Validates the corrections in the order of the log, each by the log before it."""
+    """Validates the corrections in the order of the log. The verdict on each depends only on the
+    log before it."""
 
     def __init__(
         self, found: dict[RecordPlace, Correction], rejections: dict[RecordPlace, Invalid],
@@ -93,7 +94,8 @@ class _SecondPass:
         read = validator.round_decoder.read
         self._ledgers = {ladder: Ledger(group, read) for ladder, group in by_ladder.items()}
         self._batched: dict[str, list[tuple[Record, Correction]]] = {}
-        """By ladder, the corrections that wait for `corrections-applied`, and their records."""
+        """For each ladder, the corrections that wait for `corrections-applied`, and their
+        records."""
         self._applied: dict[str, list[AppliedCorrection]] = {}
 
     def read(self, each: LoggedRounds | Record) -> None:
@@ -140,6 +142,6 @@ class _SecondPass:
             self._rejections[place] = invalid
 
     def verdicts(self) -> Verdicts:
-        """The outcome of all corrections."""
+        """The verdicts on all corrections that were read."""
         edits = {ladder: ledger.edits for ladder, ledger in self._ledgers.items()}
         return Verdicts(edits, self._rejections, self._starts, self._applied)

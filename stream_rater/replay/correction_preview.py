@@ -25,9 +25,9 @@ class CorrectionPreview:
     touched: int
     """The number of these rounds that the corrections would change."""
     rejected: list[tuple[int, Invalid]]
-    """The index of each correction that would be rejected, and why."""
+    """The index of each previewed correction that would be rejected, and the reason."""
     others_rejected: list[tuple[int, Invalid]]
-    """The offset of each waiting correction of the log that would be rejected, and why."""
+    """The offset of each waiting correction of the log that would be rejected, and the reason."""
 
 
 def preview_corrections(

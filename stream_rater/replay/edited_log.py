@@ -45,22 +45,23 @@ class AppliedCorrection(NamedTuple):
     """The offset of its record."""
     correction: Correction
     at: int
-    """The offset at which it was applied; -1 while it waits."""
+    """The offset at which it was applied; -1 if it waits for `corrections-applied`."""
 
 
 class Verdicts(NamedTuple):
     """The outcome of all corrections of a log."""
 
     edits: Mapping[str, Edits]
-    """By ladder, the edits that all accepted corrections make."""
+    """For each ladder, the edits that all accepted corrections make."""
     rejections: Mapping[tuple[int, int], Invalid]
-    """By partition and offset of each rejected correction, why it is rejected."""
+    """The reason why each rejected correction is rejected, by the correction's partition and
+    offset."""
 
     starts: Mapping[tuple[int, int], tuple[str, Season]] = {}
-    """By partition and offset of each accepted `season-started`, its ladder and season."""
+    """The ladder and season of each accepted `season-started`, by its partition and offset."""
     applied: Mapping[str, Sequence[AppliedCorrection]] = {}
-    """By ladder, its corrections as workers write them to the topic `ladders-noted`, in that order.
-    A correction that has waited is in it twice."""
+    """For each ladder, its corrections as workers write them to the topic `ladders-noted`, in that
+    order. A correction that has waited is in the sequence twice."""
 
     @classmethod
     def of_ladder(cls, ladder: str, partition: int, edits: Edits) -> "Verdicts":
@@ -69,7 +70,7 @@ class Verdicts(NamedTuple):
         return cls({ladder: edits}, {}, seasons)
 
     def on(self, record: Record) -> Invalid | None:
-        """Why the correction in a record is rejected; None if it is accepted."""
+        """The reason why the correction in a record is rejected; None if it is accepted."""
         return self.rejections.get((record.partition, record.offset))
 
     def of(self, ladder: str, _offset: int = 0) -> Edits:
@@ -138,7 +139,7 @@ class LogBatch:
     rounds: LoggedRounds
     """The accepted rounds, as reported."""
     rejected: Sequence[tuple[Record, Invalid]]
-    """The rejected records in the order of the log, and why each is rejected."""
+    """The rejected records in the order of the log, each with the reason."""
     corrections: Sequence[Record]
     """The records of accepted corrections."""
 
@@ -151,11 +152,12 @@ class RecordValidator:
         self.round_decoder = RoundDecoder(ladders, partitions)
         self._window = window
         self._duplicates: dict[int, DuplicateWindow] = {}
-        """By partition, the ids of its latest rounds."""
+        """For each partition, the ids of its latest rounds."""
 
     def decode(self, records: Sequence[Record]) -> tuple[RoundBatch, Refusals]:
-        """Decode the rounds in these records, none of which may be a correction. The result also
-        says why the other records are rejected: by the decoder, or as duplicates."""
+        """Decode the rounds in these records, none of which may be a correction. Returns the
+        accepted rounds, and the reasons why the other records are rejected: by the decoder, or as
+        duplicates."""
         rounds, rejections = self.round_decoder.decode(records)
         new, i = list[int](), 0
         for number, (record, rejection) in enumerate(zip(records, rejections, strict=True)):
@@ -194,9 +196,9 @@ class EditedLog:
         self, ladders: Ladders, window: int, partitions: int = ANYWHERE,
         verdicts: Verdicts | None = None, validator: RecordValidator | None = None,
     ) -> None:  # fmt: skip
-        """`verdicts`: the verdicts on the log's corrections (`corrected.verdicts_of_log`). Without
-        them `read` raises MissingVerdicts at a correction. `validator`: a validator that several
-        replays share when they read the log together."""
+        """`verdicts` are the verdicts on the log's corrections (`corrected.verdicts_of_log`).
+        Without them `read` raises MissingVerdicts at a correction. `validator` is a validator that
+        several replays share when they read the log together."""
         self.validator = validator or RecordValidator(ladders, window, partitions)
         self._has_verdicts = verdicts is not None
         self.verdicts = verdicts or NO_VERDICTS

@@ -51,7 +51,7 @@ class Edits:
     voided: frozenset[int] = frozenset()
     """The offsets of voided rounds."""
     amended: Mapping[int, RoundBatch] = field(default_factory=dict)
-    """By offset, each amended round with its new content."""
+    """Each amended round with its new content, by its offset."""
     seasons: tuple[StartedSeason, ...] = ()
 
     def names_of(self, player: str) -> list[str]:
@@ -153,7 +153,7 @@ def edited(
 
 
 def indices_by(keys: Iterable[K]) -> dict[K, Ints]:
-    """The indices of each key among `keys`. The result is in order of first appearance."""
+    """The indices at which each key is in `keys`. The result is in order of first appearance."""
     found: dict[K, list[int]] = {}
     for i, key in enumerate(keys):
         found.setdefault(key, []).append(i)

@@ -1,8 +1,8 @@
-"""Which player owns the entries under each reported name, after removals and merges, at any time.
+"""Computes which player owns the entries under each reported name after removals and merges.
 
-All versions share one list of changes per player, with one item for each correction. So memory
-grows linearly with the number of corrections, not with its square, and a version costs nothing
-until it is read.
+The state after each correction is a version. All versions share one list of changes per player,
+with one item for each correction. So memory grows linearly with the number of corrections, not with
+its square, and a version costs nothing until it is read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,13 +43,13 @@ class EntryEdits:
         self.version = 0
         """The number of changes."""
         self._changes: dict[str, list[tuple[int, Change]]] = {}
-        """By player, the changes in order, each with the first version that includes it."""
+        """For each player, the changes in order, each with the first version that includes it."""
         self._first: list[int] = []
         """The first version in which each player of `_changes` has a change, in the order of
         `_changes`."""
         self._names: dict[str, list[str]] = {}
-        """By player, the reported names whose entries the player owns now. A player who owns only
-        the player's own name may be absent."""
+        """For each player, the reported names whose entries the player owns now. A player may be
+        absent if the only such name is the player's own."""
         self._hashes: Hashes = np.empty(0, np.uint64)
         """The sorted hashes of the first names in `_changes`; names that were added later are
         missing."""
@@ -122,8 +122,8 @@ class EntryEdits:
 
 
 class EntryEditsAt(Mapping[str, EntryEdit]):
-    """By reported name, the effect of corrections on its entries at one version. The mapping has
-    only the names that corrections affect."""
+    """The effect of corrections on the entries under each reported name at one version. The mapping
+    has only the names that corrections affect."""
 
     def __init__(self, edits: EntryEdits, version: int) -> None:
         self._edits = edits

@@ -59,7 +59,7 @@ class NeedsEarlierRounds(Exception):
 
 
 class Base(NamedTuple):
-    """What a ledger that begins at a checkpoint knows about the rounds before it."""
+    """The knowledge of a ledger that begins at a checkpoint about the rounds before it."""
 
     edits: Edits
     """The removals, merges and seasons of all corrections that were accepted before."""
@@ -87,8 +87,8 @@ class Ledger:
     def __init__(
         self, corrections: Iterable[Correction], read: ReadRound, base: Base | None = None
     ) -> None:
-        """`corrections`: all corrections that will be validated. `base`: given if the ledger does
-        not read the first rounds."""
+        """`corrections` are all corrections that will be validated. `base` must be given if the
+        ledger does not read the first rounds."""
         named_corrections = list(corrections)
         self.rounds_examined = 0
         """The number of rounds that were examined for verdicts, which measures the cost of
@@ -100,12 +100,12 @@ class Ledger:
         self._names = {name for each in named_corrections for name in names_in(each)}
         self._hashes = StringColumn.of(list(self._names)).hashes
         self._known: dict[int, _KnownRound] = {}
-        """By offset, the rounds that corrections may name."""
+        """The rounds that corrections may name, by their offsets."""
         self._played: dict[str, set[int]] = {}
-        """By name, the offsets of the rounds that have this player, or had the player before they
-        were amended."""
+        """For each name, the offsets of the rounds that have this player, or had the player before
+        they were amended."""
         self._latest: dict[str, int] = {}
-        """By round id, the offset of the last round with this id."""
+        """For each round id, the offset of the last round with this id."""
 
     @property
     def edits(self) -> Edits:

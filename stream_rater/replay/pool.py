@@ -1,7 +1,7 @@
-"""A ladder's beliefs in memory, and how rounds are rated on them. `sequential` replays a whole log.
+"""Stores a ladder's beliefs in memory, and rates rounds on them. `sequential` replays a whole log.
 
 The offline commands use the replay, and the service's ratings must equal its ratings bit for bit.
-Both rate a round with the same functions. Rounds that share no player are rated together, as a
+Both rate a round with the same functions. Only rounds that share no player are rated together, as a
 wave. So each round sees the result of all earlier rounds, as if they were rated one by one.
 """
 
@@ -140,7 +140,7 @@ class Pool(BeliefTable):
     """The beliefs of one ladder's players; players are added as they appear."""
 
     def __init__(self, ladder: Ladder, started: tuple[Season, ...] = ()) -> None:
-        """`started`: the seasons that have started on the ladder, in order."""
+        """`started` are the seasons that have started on the ladder, in order."""
         self.rating = ladder.rating
         self.rule = rule = stages.rule_of(ladder.rating, started)
         self._index = PlayerIndex()
@@ -154,7 +154,7 @@ class Pool(BeliefTable):
         cls, rating: RatingConfig, started: tuple[Season, ...], players: StringColumn,
         beliefs: Beliefs,
     ) -> "Pool":  # fmt: skip
-        """Make a pool of these players, with these beliefs in the same order. `started`: the
+        """Make a pool of these players, with these beliefs in the same order. `started` are the
         seasons that have started on the ladder, in order."""
         pool = cls(Ladder(rating=rating), started)
         pool._beliefs = beliefs
@@ -173,7 +173,7 @@ class Pool(BeliefTable):
         """Use these parameters from now on, also for the initial beliefs of players who have not
         played yet.
 
-        Once a full history was kept, no record can store these beliefs any more.
+        If the pool has ever stored full histories, its beliefs can no longer be stored as records.
         """
         if rating is self.rating:
             return
@@ -218,8 +218,8 @@ class Pool(BeliefTable):
         return rows, result.evidence
 
     def rate_rows(self, rounds: RoundBatch, rows: Ints, waves: Ints, offset: Ints) -> RatingResult:
-        """Rate R rounds; R is at least 1. `rows` (P,) are the rows of their players, and `offset`
-        (R,) are their offsets.
+        """Rate R rounds, where R is at least 1. `rows` (P,) are the rows of their players, and
+        `offset` (R,) are their offsets.
 
         The rounds are in the order of their waves. Wave w has the rounds waves[w] : waves[w + 1],
         no two of which share a player, and is rated after all earlier waves. This method is `rate`
@@ -238,7 +238,7 @@ class Pool(BeliefTable):
         return RatingResult(wave, evidence, after, published)
 
     def _draw(self, rows: Ints) -> _Drawn | None:
-        """Draw the beliefs of the players in `rows` by the seasons that they have not had yet. A
+        """Draw the beliefs of the players in `rows` by the seasons that have not drawn them yet. A
         player may be in `rows` several times. Returns None if no player lacks a season."""
         if not self.rule.seasons:
             return None

@@ -64,7 +64,7 @@ class Replay:
         self.pools: dict[str, Pool] = {}
         """The pool of each ladder."""
         self._seasons: dict[str, tuple[Season, ...]] = {}
-        """By ladder, the seasons that have started."""
+        """For each ladder, the seasons that have started, in order."""
 
     def start_season(self, ladder: str, season: Season) -> None:
         """Start a season on a ladder. It holds for all rounds that are rated later."""

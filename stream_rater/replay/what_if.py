@@ -1,4 +1,4 @@
-"""The beliefs about the sides of a future round, and the changes that its result would make.
+"""Computes the beliefs about the sides of a future round, and the changes its result would make.
 
 The service's own kernels rate the result on a copy of the beliefs of the round's players. So
 nothing is changed, and the time does not depend on the size of the ladder.
@@ -23,7 +23,7 @@ from stream_rater.rounds.batch import OneRound, RoundBatch
 from stream_rater.rounds.decoder import RoundDecoder
 
 NOT_YET = -1
-"""The offset of a round that was not reported. No correction names it."""
+"""The offset of a round that was not reported. No correction concerns a round at this offset."""
 
 
 class KnownBeliefs(NamedTuple):
@@ -50,8 +50,8 @@ class RemovedPlayer(Exception):
 
 
 def playing_as(players: Sequence[str], known: KnownBeliefs) -> dict[str, str]:
-    """By name, the player as whom each of these would play, after the corrections of the ladder.
-    Raises RemovedPlayer."""
+    """For each of these names, the player who owns its entries in a future round, after the
+    ladder's corrections. Raises RemovedPlayer if corrections would remove the entry."""
     found = {}
     for player, now in zip(players, known.edits.players_of(players, known.time_s), strict=True):
         if now is None:
@@ -76,7 +76,7 @@ def believed(pool: Pool, players: Sequence[str]) -> Believed:
 
 def what_if(pool: Pool, edits: Edits, round_: RoundBatch) -> Rated | None:
     """Rate one round on a copy of a ladder's pool, which stays as it is. Returns None if the round
-    would change no rating. `edits`: the edits that apply to future rounds."""
+    would change no rating. `edits` are the edits that apply to future rounds."""
     now = edits.edited(round_, NOT_YET)
     if now is None or not OneRound(now).is_informative(skip_all_tied=pool.rating.skip_all_tied):
         return None
@@ -107,8 +107,8 @@ def rate_future_round(
 
 
 def order_by_sides(rated: Rated, sides: Sequence[Sequence[str]], edits: Edits) -> tuple[Ints, Ints]:
-    """(P,) the indices of the round's players in the order of `sides`, and (P,) the index of each
-    one's side in that order. Players whom corrections remove are left out."""
+    """(P,) the indices of the round's players in the order of `sides`, and (P,) the index of the
+    side of each, in that order. Players that corrections remove are left out."""
     given = [(player, i) for i, side in enumerate(sides) for player in side]
     now = edits.players_of([player for player, _ in given], int(rated.rounds.time[0]))
     places = {who: place for place, who in enumerate(now) if who is not None}

@@ -1,7 +1,7 @@
-"""Rounds as columns, which have a value for each round, each entry or each player.
+"""Stores rounds as columns, which have a value for each round, each entry or each player.
 
-A few calls select rounds, join them and make the wave that stage 1 rates, no matter how many rounds
-there are.
+A few calls select rounds, join them and make the wave that stage 1 rates. The number of calls does
+not depend on the number of rounds.
 """
 
 import math
@@ -31,7 +31,7 @@ MOST_INSERTED = 32
 
 
 class RoundHead(Protocol):
-    """The fields of a round that nothing is computed from."""
+    """The text fields of a round, which do not enter the computation of ratings."""
 
     @property
     def round_id(self) -> str:
@@ -155,7 +155,7 @@ class OneRound(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def head(self) -> RoundHead:
-        """The fields that nothing is computed from."""
+        """The text fields of the round, which do not enter the computation of ratings."""
         return self.batch.heads[0]
 
     @property

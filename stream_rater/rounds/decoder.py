@@ -3,8 +3,8 @@
 `fastjson` reads rounds that are written as nearly all clients write them, and `fallback` reads the
 others by msgspec. Both give the same columns. `validation` then checks the rules on these columns.
 
-Records of corrections stand among those of rounds. They are recognised by their headers here, and
-read by `corrections`.
+Records of corrections stand among those of rounds. This module recognises them by their headers,
+and `correction_records` decodes them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,8 @@ SCAN_BYTES = 2**20
 NO_PLACES = np.empty(0, np.int64)
 
 Refusals = list[Invalid | None]
-"""By record, the reason why it is rejected; None where it contains the next of the valid rounds."""
+"""For each record, the reason why it is rejected; None if it contains the next of the valid
+rounds."""
 
 
 class RoundDecoder:
@@ -57,8 +58,8 @@ class RoundDecoder:
         return OneRound(rounds)
 
     def decode(self, records: Sequence[Record]) -> tuple[RoundBatch, Refusals]:
-        """The valid rounds in these records, in the order of the records, and the reasons why the
-        other records are rejected."""
+        """Decode the rounds in these records. Returns the valid rounds in the order of the records,
+        and the reasons why the other records are rejected."""
         values = [each.value or b"" for each in records]
         rejections = self._oversized(records, values)
         found, first = [], 0
@@ -75,7 +76,7 @@ class RoundDecoder:
         return (rounds if in_order else rounds.take(order)), rejections
 
     def _oversized(self, records: Sequence[Record], values: Sequence[bytes]) -> Refusals:
-        """By record, the reason why it is not decoded at all; None if it is decoded."""
+        """For each record, the reason why it is not decoded at all; None if it is decoded."""
         most, rejections = self._limits.max_bytes, Refusals()
         for each, value in zip(records, values, strict=True):
             why = each.unreadable

@@ -11,9 +11,9 @@ A message in another form (with an escape, another key, another order of keys, o
 another form) is left to `fallback`. The kernel rejects no round, and checks only the form: it
 accepts only messages that msgspec would decode to the same values.
 
-This is so because the list begins where a JSON reader would see its beginning. In a text without a
-backslash, a quote before `standings` either opens a key, or it ends a string and the text after it
-is not valid JSON. The key must be the only one with its name.
+The values are the same because the kernel finds the beginning of the list where a JSON reader would
+find it. In a text without a backslash, a quote before `standings` either opens a key, or it ends a
+string and the text after it is not valid JSON. The key must be the only one with its name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -71,19 +71,20 @@ class Scanned(NamedTuple):
     may contain."""
 
     place: Places
-    """By entry."""
+    """The place of each entry."""
     members: Ints
-    """By entry."""
+    """The number of players of each entry."""
     starts: Ints
-    """By player, the position where the name starts. The columns below are by player, too."""
+    """The position where the name of each player starts. The columns below have a value for each
+    player, too."""
     ends: Ints
     hashes: Hashes
     share: Floats
 
 
 def scan(messages: Sequence[bytes], max_depth: int) -> tuple[RoundBatch, Flags]:
-    """Read the rounds of the messages that the kernel accepts ("takes"), with entries in the order
-    of the message. Also returns, by message, whether it is taken.
+    """Read the rounds of the messages that the kernel accepts ("takes"). Entries are in the order
+    of the message. Also returns, for each message, whether it is taken.
 
     `messages` must not be empty. A message that is nested deeper than `max_depth` is not taken.
     """
@@ -272,7 +273,8 @@ def _shares(data: Bytes, i: int, share: Floats, first: int, last: int) -> int:
 
 @inlined
 def _name(data: Bytes, quote: int, found: Scanned, p: int, key: Key) -> int:
-    """The position after the name that begins with this quote. The name is written as player p."""
+    """Write the name that begins with this quote as that of player p. Returns the position after
+    the name."""
     end = _text_end(data, quote)
     if end < 0 or end >= len(data) or data[end] != QUOTE or p >= len(found.ends):
         return NOWHERE

@@ -1,12 +1,12 @@
 """The base class of all columnar data with a value for each round, each entry or each player.
 
-A round is a group of entries, and an entry a group of players. A class names its columns; `Ragged`
-takes, cuts and joins all of them at once. The functions that do so are compiled once for each class
-from its fields, as the methods of dataclasses are. A generic loop would take some microseconds more
-at every step for a round of five players.
+A round is a group of entries, and an entry is a group of players. A class names its columns, and
+`Ragged` takes, cuts and joins all of them at once. The functions that do this are compiled once for
+each class from its fields, as the methods of dataclasses are. A generic loop would take some
+microseconds more at every step for a round of five players.
 
-It is not in `columns`, since it has no kernel, and an edit in `columns` causes all kernels to be
-compiled again.
+This module is not in `columns`, because it has no kernel, and an edit in `columns` causes all
+kernels to be compiled again.
 """
 
 from collections.abc import Callable, Sequence

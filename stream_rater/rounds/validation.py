@@ -56,7 +56,8 @@ CODES = tuple(REJECTIONS)
 
 
 class Invalid(Exception):
-    """A round that cannot be rated: `code` from the contract, and a message with the place."""
+    """A record is rejected. `code` is an error code of the event contract, and the message has the
+    place of the mistake."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)  # so that it can be sent to another process
@@ -80,8 +81,8 @@ _NUMBER = re.compile(
 
 
 def with_cure(mistake: str) -> str:
-    """msgspec's text about a value of the wrong type. If the value is a number in place of an id,
-    advice is appended."""
+    """Return msgspec's text about a value of the wrong type. If the value is a number in place of
+    an id, advice is appended."""
     return f"{mistake}: {QUOTE_IT}" if _NUMBER.search(mistake) else mistake
 
 
@@ -380,8 +381,8 @@ def check(candidates: Candidates) -> list[Invalid | None]:
 
 
 class _Terms(NamedTuple):
-    """How the rounds of a ladder are rated and limited. The last seven fields are those of
-    Bounds."""
+    """The rating configuration and the limits of a ladder's rounds. The last seven fields are those
+    of Bounds."""
 
     is_steady: bool = True
     """Whether the terms hold at every offset."""
@@ -397,7 +398,7 @@ class _Terms(NamedTuple):
 
 
 class LadderTerms:
-    """How the rounds of all ladders are rated and limited, by ladder and offset, in a topic with
+    """The rating configurations and limits of rounds, by ladder and offset, in a topic with
     `partitions` partitions."""
 
     def __init__(self, ladders: Ladders, partitions: int) -> None:

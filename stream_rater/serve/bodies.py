@@ -1,6 +1,7 @@
-"""The bodies of requests and answers, as types; the OpenAPI document is made of them.
+"""The types of the bodies of requests and answers. The OpenAPI document is made from them, and the
+docstrings of their classes appear in it as descriptions.
 
-The numbers of a player are those of the newest event, bit for bit.
+The numbers of a player equal those of the player's newest event, bit for bit.
 """
 
 from typing import Annotated
@@ -12,34 +13,34 @@ from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.rating.parameters import RatingConfig
 
 MOST_PLAYERS = 1000
-"""The number of ids in a lookup, and of players in a prediction."""
+"""The most ids in a lookup, and the most players in a prediction."""
 MOST_PAIRED = 50
-"""The number of sides up to which an answer has every pair."""
+"""The most sides of a round for which an answer has the probability of every pair."""
 MOST_BALANCED = 100
-"""The number of players of whom even teams are made."""
+"""The most players to divide into even teams."""
 MOST_ROWS = 1000
-"""The number of rows of a page."""
+"""The most rows of a page."""
 MOST_BODY_BYTES = 512 * 1024
-"""The size of a request. 1,000 ids of 128 bytes fit, even if all characters outside ASCII are
-escaped."""
+"""The most bytes of a request's body. A body with 1,000 ids of 128 bytes fits, even if all
+characters outside ASCII are escaped."""
 
 # `max_length` counts characters. A longer id in bytes passes, but no player has it.
 PlayerId = Annotated[str, Meta(min_length=1, max_length=MAX_ID_BYTES, description="Id of a player")]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An answer."""
+    """The base class of the bodies of answers."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body of a request, or a part of it."""
+    """The base class of the bodies of requests, and of their parts."""
 
 
 # --- ladders ---
 
 
 class LadderList(Answer, frozen=True, kw_only=True):
-    """All ladders."""
+    """The list of all ladders."""
 
     ladders: list[str]
 
@@ -48,19 +49,20 @@ class Bin(Answer, frozen=True, kw_only=True):
     """A bin of the histogram of displayed ratings."""
 
     at_least: int
-    """Its lower end; the next bin begins at its upper end."""
+    """The lower end of the bin. The bin has the ratings from `at_least` to before `below`, where
+    the next bin begins."""
     below: int
     players: int
 
 
 class LadderAnswer(Answer, frozen=True, kw_only=True):
-    """A ladder."""
+    """A ladder: its players, its parameters, and the distribution of its ratings."""
 
     ladder: str
     players: int
-    """Players with at least one counted round."""
+    """The number of players with at least one counted round."""
     listed: int
-    """Players on the leaderboard: those who are not provisional."""
+    """The number of players on the leaderboard, which lists those who are not provisional."""
     season: int | None
     offset: int | None
     """The offset in `round-completed` of the last round or correction that changed a rating."""
@@ -74,34 +76,36 @@ class LadderAnswer(Answer, frozen=True, kw_only=True):
 # --- players ---
 
 
-class PlayerAnswer(Answer, frozen=True):  # it is made by position: a new field goes to the end
+class PlayerAnswer(Answer, frozen=True):  # fields are given by position: add a new one at the end
     """A player, or the initial belief about a newcomer."""
 
     player: str
     mu: float
     sigma: float
     rating: float
-    """The number to show to players."""
+    """The displayed rating."""
     rounds: int
-    """Counted rounds; 0: a newcomer."""
+    """The number of counted rounds; 0 for a newcomer."""
     provisional: bool
     completed_at: str | None
-    """When the last round was completed."""
+    """The time when the last round was completed; null for a newcomer."""
     offset: int | None
     """The offset in `round-completed` of the last change of the player."""
     season: int | None
-    """Season of the player's last event. A newer season takes effect with the next one."""
+    """The season of the player's last event. A newer season takes effect with the next event."""
 
 
 class RankedPlayer(PlayerAnswer, frozen=True, kw_only=True):
-    """A player with rank."""
+    """A player with the player's rank and percentile on the leaderboard."""
 
     rank: int | None
-    """1 is the best; players of equal rating share a rank. Null: not listed."""
+    """The rank, from 1, the best. Players of equal rating share a rank. It is null if the player is
+    not listed."""
     listed: int
     """The number of listed players."""
     percentile: float | None
-    """The number of other listed players who are not better, in per cent of all listed players."""
+    """The number of other listed players who are not better, in per cent of all listed players. It
+    is null if the player is not listed."""
 
 
 class Lookup(Question, frozen=True, kw_only=True):
@@ -111,19 +115,19 @@ class Lookup(Question, frozen=True, kw_only=True):
 
 
 class LookupAnswer(Answer, frozen=True, kw_only=True):
-    """The players in the order of the question."""
+    """The players in the order of the request."""
 
     players: list[PlayerAnswer]
 
 
 class ChangeAnswer(Answer, frozen=True, kw_only=True):
-    """What a round or a correction changed."""
+    """The change of a player by a round or by a correction."""
 
     offset: int
     round_id: str
     completed_at: str
     cause: str
-    """`round-completed`, or the kind of the correction."""
+    """The cause of the change: `round-completed`, or the kind of the correction."""
     rank: int | None
     performance: float | None
     mu: float
@@ -139,7 +143,7 @@ class HistoryAnswer(Answer, frozen=True, kw_only=True):
     player: str
     changes: list[ChangeAnswer]
     next: int | None
-    """The next page is `before` this offset; null: no more are kept."""
+    """The offset to give as `before` to get the next page; null if no older changes are stored."""
 
 
 # --- the leaderboard ---
@@ -159,7 +163,7 @@ class PageAnswer(Answer, frozen=True, kw_only=True):
     rows: list[Row]
     listed: int
     next: str | None
-    """The `cursor` of the next page; null: this is the last one."""
+    """The `cursor` of the next page; null if this is the last page."""
 
 
 # --- predictions ---
@@ -175,7 +179,8 @@ class SideQuestion(Question, frozen=True, kw_only=True):
 
     players: Annotated[list[PlayerId], Meta(min_length=1, max_length=MOST_PLAYERS)]
     shares: list[Share] | None = None
-    """The part of the round that each player will play; without it, the whole round."""
+    """The part of the round that each player will play, from 1e-6 to 1. Without it, each plays the
+    whole round."""
 
 
 class PredictQuestion(Question, frozen=True, kw_only=True):
@@ -183,8 +188,8 @@ class PredictQuestion(Question, frozen=True, kw_only=True):
 
     sides: Annotated[list[SideQuestion], Meta(min_length=2, max_length=MOST_PLAYERS)]
     variance_factor: Annotated[float, Meta(gt=0.0, le=1e6)] = 1.0
-    """Multiplies the variance of every side's performance. Use more than 1 if predictions are too
-    certain."""
+    """The factor by which the variance of every side's performance is multiplied. Use more than 1
+    if predictions are too certain."""
 
 
 class BalanceQuestion(Question, frozen=True, kw_only=True):
@@ -195,49 +200,50 @@ class BalanceQuestion(Question, frozen=True, kw_only=True):
 
 
 class SideAnswer(Answer, frozen=True, kw_only=True):
-    """What to expect of a side."""
+    """The prediction for one side of a round."""
 
     players: list[str]
     win: float
-    """The probability that it is better than all others."""
+    """The probability that the side is better than all others."""
     expected_rank: float
-    """The mean rank; sides that draw share the mean of their ranks."""
+    """The mean of the side's predicted rank. Sides that draw share the mean of their ranks."""
 
 
 class PredictAnswer(Answer, frozen=True, kw_only=True):
-    """What to expect of a round."""
+    """The prediction of a round."""
 
     sides: list[SideAnswer]
     draw: float
     """The probability that no side is better than all others; 0 on ladders without draws."""
     quality: float
-    """1 where all sides are equally likely to win, 0 where the winner is certain."""
+    """A measure of how even the round is, from 0 (the winner is certain) to 1 (all sides are
+    equally likely to win)."""
     pairwise: list[list[float]] | None
     """The probability that the side of the row is better than that of the column; 0 on the
-    diagonal. Null: more than 50 sides."""
+    diagonal. It is null if there are more than 50 sides."""
 
 
-# --- by the whole beliefs ---
+# --- questions that need whole beliefs ---
 
 
 class WhatIfQuestion(Question, frozen=True, kw_only=True):
-    """The result of a round that was not played."""
+    """The hypothetical result of a round that was not played."""
 
     sides: Annotated[list[SideQuestion], Meta(min_length=2, max_length=MOST_PLAYERS)]
     ranks: Annotated[list[Rank | None], Meta(min_length=2, max_length=MOST_PLAYERS)]
-    """The rank of each side; null: it did not finish."""
+    """The rank of each side; null for a side that did not finish."""
     weight: Annotated[float, Meta(gt=0.0, le=1000.0)] = 1.0
     performance_ceiling: float | None = None
     completed_at: str | None = None
-    """When the round would be completed (RFC 3339); without it, now."""
+    """The time when the round would be completed (RFC 3339). Without it, it is the present time."""
 
 
 class WhatIfChangeAnswer(Answer, frozen=True, kw_only=True):
-    """How a result would change a player."""
+    """The change of a player that a result would make."""
 
     player: str
     side: int
-    """Its number in the question, from 0."""
+    """The index of the player's side in the request, from 0."""
     mu: float
     sigma: float
     previous_mu: float
@@ -246,31 +252,33 @@ class WhatIfChangeAnswer(Answer, frozen=True, kw_only=True):
     rating: float
     previous_rating: float
     rounds: int
-    """Counted rounds, with this one."""
+    """The number of counted rounds, including this one."""
     provisional: bool
 
 
 class WhatIfAnswer(Answer, frozen=True, kw_only=True):
-    """The changes that a result would make; none if the round is not informative."""
+    """The changes that a result would make. There are none if the round is not informative."""
 
     changes: list[WhatIfChangeAnswer]
 
 
 class FactorAnswer(Answer, frozen=True, kw_only=True):
-    """A part of what is believed of a player."""
+    """One factor of the belief about a player: the Gaussian or a performance."""
 
     at: float
-    """The rating that it pulls toward: a performance, or the center of the Gaussian."""
+    """The rating that the factor pulls toward: a performance, or the center of the Gaussian."""
     weight: float
-    """Its share of the total weight, from 0 to 1."""
+    """The factor's share of the total weight, from 0 to 1."""
     pull: float
-    """The points by which it moves the rating, to first order. All pulls add up to 0 at mu."""
+    """The points by which the factor moves the rating, to first order. All pulls add up to 0 at
+    mu."""
     rounds: list[str]
-    """The ids of the rounds whose performance it is, as far back as the player's history goes."""
+    """The ids of the rounds that the performance may come from, among those in the player's history
+    in the index."""
 
 
 class ExplainAnswer(Answer, frozen=True, kw_only=True):
-    """Why a player's rating is what it is."""
+    """An explanation of a player's rating by the factors of the belief about the player."""
 
     player: str
     mu: float
@@ -280,10 +288,11 @@ class ExplainAnswer(Answer, frozen=True, kw_only=True):
     offset: int
     """The offset in `round-completed` of the last change of the player."""
     gaussian: FactorAnswer
-    """The initial belief, and the rounds whose performances are not kept separately."""
+    """The factor of the initial belief and of the rounds whose performances are not stored
+    separately."""
     performances: list[FactorAnswer]
-    """Performances of single rounds, or of several rounds kept as one, by decreasing weight.
-    Systems that keep only mu and sigma have none."""
+    """The performances of single rounds, and of several rounds stored as one, by decreasing weight.
+    Systems that store only mu and sigma have none."""
     in_words: list[str]
 
 
@@ -291,14 +300,14 @@ class ExplainAnswer(Answer, frozen=True, kw_only=True):
 
 
 class Problem(Answer, frozen=True, kw_only=True):
-    """What went wrong (RFC 9457)."""
+    """An error of a request, in the form of RFC 9457."""
 
     type: str
-    """A reference to the list of codes."""
+    """A reference to the list of error codes."""
     title: str
     status: int
     code: str
     detail: str
-    """What is wrong, where, and how to correct it."""
+    """A text that says what is wrong and how to correct it."""
     place: str | None = None
-    """Where in the request, such as `body.players[3]` or `query.limit`."""
+    """The place of the mistake in the request, such as `body.players[3]` or `query.limit`."""

@@ -1,8 +1,9 @@
-"""Pages of the leaderboard: cursors, and the ranks of rows.
+"""Makes and reads the cursors of the leaderboard's pages, and ranks the rows of a page.
 
-A cursor is opaque to clients, and stable while ranks move. It is the place after one row: the row's
-rating and player. The next page begins with the player who is after this place now, whatever
-happened to the row. So a player whose place does not change is neither omitted nor shown twice.
+A cursor is opaque to clients, and stays valid while ranks change. It encodes the place after one
+row: the row's rating and player. The next page begins with the player who is after this place at
+that time, whatever happened to the row. So a player whose place does not change is neither omitted
+nor shown twice.
 """
 
 import base64
@@ -24,8 +25,8 @@ class BadCursor(ValueError):
 
 
 class AfterRow(NamedTuple):
-    """The place after the row of this player with this rating. Greater ratings come first; players
-    of equal rating are in order of the bytes of their ids."""
+    """The place on the leaderboard after the row of this player with this rating. Greater ratings
+    come first. Players of equal rating are in order of the bytes of their ids."""
 
     rating: float
     player: str
@@ -41,13 +42,13 @@ _decode = msgspec.msgpack.Decoder(_Cursor).decode
 
 
 def encode_cursor(place: AfterRow) -> str:
-    """The cursor of a place."""
+    """Encode a place as a cursor."""
     packed = msgspec.msgpack.encode(_Cursor(VERSION, place.rating, place.player))
     return base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
 
 
 def decode_cursor(cursor: str) -> AfterRow:
-    """The place of a cursor. Raises BadCursor."""
+    """Decode a cursor to its place. Raises BadCursor if the text is not a cursor."""
     try:
         if len(cursor) > MOST_CHARACTERS:
             raise ValueError
@@ -75,8 +76,9 @@ class RankedRow(NamedTuple):
 
 
 def ranked(rows: Sequence[tuple[str, float]], index: int, better: int) -> list[RankedRow]:
-    """The rows of a page with their ranks. `rows`: (player, rating) in order; `index`: the number
-    of rows before the first one; `better`: how many of those have a greater rating than it."""
+    """Rank the rows of a page. `rows` has (player, rating) for each row, in order. `index` is the
+    number of rows of the leaderboard before the first of them, and `better` is how many of those
+    have a greater rating than the first."""
     found: list[RankedRow] = []
     for i, (player, rating) in enumerate(rows):
         if found and rating == found[-1].rating:

@@ -4,8 +4,8 @@ The index depends only on each player's newest event, not on the order of readin
 
 - A player's newest event is the one with the greatest `offset`. An older event changes only the
   history, which keeps the newest changes that were read.
-- A player without a counted round stays in the index without a rank. So no older event returns the
-  player to the leaderboard.
+- A player without a counted round stays in the index without a rank. So an older event that is read
+  later does not return the player to the leaderboard.
 - The leaderboard lists the players who are not provisional. The histogram counts listed players.
 """
 
@@ -18,13 +18,14 @@ import msgspec
 from stream_rater.contract.events import RatingChanged
 
 BIN = 50
-"""Points of a displayed rating that one bin of the histogram spans."""
+"""The width of a bin of the histogram, in points of displayed rating."""
 
 
 class IndexedPlayer(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A player as published in the newest event.
 
-    The order of the fields is the stored form. A new field goes to the end, with a default.
+    The fields are stored in this order, without names. So a new field must be added at the end, and
+    must have a default.
     """
 
     mu: float
@@ -44,8 +45,8 @@ class IndexedPlayer(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class IndexedChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The change of a player by an event: an entry of the history. The order of the fields is the
-    stored form, as above."""
+    """The change of a player by an event, as an entry of the history. The fields are stored as
+    those of IndexedPlayer are."""
 
     offset: int
     round_id: str
@@ -58,16 +59,17 @@ class IndexedChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
     previous_rating: float
     rounds: int
     cause: str | None = None
-    """The kind of the correction; None: a round."""
+    """The kind of the correction that caused the change; None if a round caused it."""
 
 
 class LadderSummary(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The data about a ladder as a whole."""
+    """The data about a ladder as a whole. The fields are stored as those of IndexedPlayer are."""
 
     players: int = 0
     """The number of players with at least one counted round."""
     offset: int = -1
-    """The greatest `offset` of an event; the next fields are of that event."""
+    """The greatest `offset` of all events; -1 without any. The next fields are those of the event
+    with this offset."""
     completed_at: str = ""
     season: int | None = None
 
@@ -82,11 +84,12 @@ encode_entry = msgspec.msgpack.Encoder().encode
 
 _decode_all = msgspec.msgpack.Decoder(list[IndexedPlayer | None]).decode
 _NIL = b"\xc0"
-"""None in MessagePack."""
+"""The encoding of None in MessagePack."""
 
 
 def decode_players(records: Sequence[bytes | None]) -> list[IndexedPlayer | None]:
-    """Decode these records in one call; None for a player without a record."""
+    """Decode the records of players in one call. None stands for a player without a record, in the
+    argument and in the result."""
     head = b"\xdd" + len(records).to_bytes(4, "big")
     return _decode_all(head + b"".join([_NIL if each is None else each for each in records]))
 
@@ -97,7 +100,8 @@ class LadderIndex(NamedTuple):
     players: Mapping[str, IndexedPlayer]
     histories: Mapping[str, History]
     bins: Mapping[int, int]
-    """The number of listed players by bin of the histogram. An absent bin has none."""
+    """The number of listed players in each bin of the histogram, by the bin's lower end. A bin that
+    is absent has none."""
     summary: LadderSummary
 
 
@@ -124,8 +128,8 @@ def bin_of(rating: float) -> int:
 
 
 class PlayerErased(NamedTuple):
-    """A record without a value: the index must forget the player. Each partition with events of the
-    player has such a record after them."""
+    """A record without a value, which means that the index must forget the player. Each partition
+    with events of the player has such a record after them."""
 
     ladder: str
     player: str
@@ -137,8 +141,8 @@ IndexEvent = RatingChanged | PlayerErased
 def apply_events(
     before: LadderIndex, events: Iterable[IndexEvent], max_changes: int
 ) -> LadderIndex:
-    """The index after these events of one ladder. `before` has every player of these events who is
-    in the index. Each history keeps its newest `max_changes` changes."""
+    """Apply events of one ladder, and return the index after them. `before` must have every player
+    of these events who is in the index. Each history keeps its newest `max_changes` changes."""
     players, histories = dict(before.players), dict(before.histories)
     bins, summary = dict(before.bins), before.summary
     for event in events:
@@ -175,7 +179,8 @@ def _count_listed(bins: dict[int, int], player: IndexedPlayer | None, step: int)
 
 
 def _with_change(history: History, change: IndexedChange, max_changes: int) -> History:
-    """The history with the change, in order of offset, without duplicates of the change."""
+    """Add a change to a history. The result is in order of offset, has one change for each offset,
+    and has at most `max_changes` changes, the newest."""
     if not history or history[-1].offset < change.offset:
         return (*history, change)[-max_changes:]
     others = [each for each in history if each.offset != change.offset]

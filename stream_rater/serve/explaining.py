@@ -1,7 +1,7 @@
-"""Why a player's rating is what it is: the factors of the belief, in numbers and words.
+"""Explains a player's rating by the factors of the belief, in numbers and words.
 
-mu is where the derivative of the log-posterior is zero (Algorithm 3 of the paper): the forces of
-the Gaussian factor and of all performances cancel there. A force divided by the derivative's slope
+The derivative of the log-posterior is zero at mu (Algorithm 3 of the paper): the forces of the
+Gaussian factor and of all performances cancel there. A force divided by the slope of the derivative
 is a pull in points.
 """
 
@@ -49,8 +49,8 @@ def explain_belief(
 def _factor_columns(header: Any, factors: Floats) -> tuple[Floats, Floats, Floats]:
     """The places, weights and pulls of the Gaussian and of K performances, each (1 + K,).
 
-    A place is a rating, the weights add up to 1, and a pull is in points. `factors`: (K, 3) rows
-    (p, a, r).
+    A place is a rating, the weights add up to 1, and a pull is in points. `factors` (K, 3) has the
+    row (p, a, r) of each performance.
     """
     mu, precision = float(header["mu"]), float(header["precision"])
     p, a, r = factors.T
@@ -64,9 +64,9 @@ def _factor_columns(header: Any, factors: Floats) -> tuple[Floats, Floats, Float
 def _rounds(
     header: Any, codes: Any, performances: Floats, history: Sequence[IndexedChange]
 ) -> list[list[str]]:
-    """By performance, the ids of the rounds in the history that it may come from.
+    """For each performance, the ids of the rounds in the history that it may come from.
 
-    A performance that combines several rounds is wider than that of a single round. It gets no ids.
+    A performance that combines several rounds is wider than that of a single round. It has no ids.
     """
     half = np.ldexp(0.5, int(header["grid"]))
     alone = codes >> WIDTH_SHIFT == 0

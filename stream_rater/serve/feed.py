@@ -10,22 +10,22 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 RING_SIZE = 10_000
-"""The number of last events that a process keeps, of all ladders."""
+"""The number of events that a process keeps: the last ones of all ladders together."""
 
 MOST_PARTITIONS = 10_000
 
 
 class FeedEvent(NamedTuple):
-    """An event as it was published."""
+    """An event of `rating-changed`, as it was published."""
 
     partition: int
     offset: int
     """The offset in `rating-changed`."""
     ladder: str
     value: bytes
-    """JSON."""
+    """The event, encoded as JSON."""
     id: str
-    """The position after the event."""
+    """The id of the position after the event."""
 
 
 class BadEventId(ValueError):
@@ -33,12 +33,13 @@ class BadEventId(ValueError):
 
 
 def id_of(positions: Sequence[int]) -> str:
-    """The id of a position: the next offset of each partition."""
+    """Encode a position, the next offset of each partition, as an event id."""
     return ".".join(map(str, positions))
 
 
 def positions_in(event_id: str) -> list[int]:
-    """The next offset of each partition. Raises BadEventId."""
+    """Decode an event id to its position, the next offset of each partition. Raises BadEventId if
+    the text is not an event id."""
     parts = event_id.split(".")
     if len(parts) > MOST_PARTITIONS or not all(
         each.isascii() and each.isdecimal() and len(each) < 20 for each in parts
@@ -56,20 +57,20 @@ class Feed:
         self.positions: list[int] = []
         """The next offset of each partition."""
         self._first: list[int] = []
-        """By partition, the offset from which the ring has every event."""
+        """For each partition, the offset from which on the ring has every event."""
 
     @property
     def id(self) -> str:
-        """The position after the last event."""
+        """The id of the position after the last event."""
         return id_of(self.positions)
 
     def begin(self, positions: Sequence[int]) -> None:
-        """Reading begins here. The ring is emptied."""
+        """Empty the ring, and begin again at these positions: the next offset of each partition."""
         self._ring.clear()
         self.positions, self._first = list(positions), list(positions)
 
     def add(self, partition: int, offset: int, ladder: str, value: bytes) -> FeedEvent:
-        """The next event of a partition."""
+        """Add the next event of a partition to the ring, and return it."""
         self.positions[partition] = offset + 1
         event = FeedEvent(partition, offset, ladder, value, id_of(self.positions))
         self._ring.append(event)
@@ -79,13 +80,14 @@ class Feed:
         return event
 
     def position_of(self, event_id: str) -> list[int]:
-        """The next offset of each partition that exists. Raises BadEventId."""
+        """Decode an event id as `positions_in` does, but to one offset for each partition that
+        exists. Raises BadEventId."""
         padded = itertools.chain(positions_in(event_id), itertools.repeat(0))
         return [next(padded) for _ in self._first]
 
     def since(self, wanted: Sequence[int], ladder: str) -> list[FeedEvent] | None:
-        """A ladder's events after a position, in order; None if the ring does not reach back so
-        far."""
+        """A ladder's events from a position on, in order; None if the ring no longer has all of
+        them."""
         if any(at < first for at, first in zip(wanted, self._first, strict=True)):
             return None
         return list(self._after(wanted, ladder))

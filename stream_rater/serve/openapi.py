@@ -1,4 +1,4 @@
-"""Makes the OpenAPI 3.1 document from the table of operations and the types of answers."""
+"""Makes the OpenAPI 3.1 document from the table of operations and the types of the bodies."""
 
 import re
 from typing import Any
@@ -14,7 +14,7 @@ JSON = "application/json"
 
 
 def document(version: str, *, token: bool) -> dict[str, Any]:
-    """The document of this release. `token`: whether requests need one."""
+    """The OpenAPI document of this release. `token` is whether requests need a token."""
     types = [each for one in OPERATIONS for each in (one.answer, one.body) if each is not None]
     schemas, components = msgspec.json.schema_components([*types, Problem], ref_template=REFERENCE)
     by_type = dict(zip([*types, Problem], schemas, strict=True))

@@ -1,4 +1,4 @@
-"""Predictions of rounds of players that the index knows, and of newcomers."""
+"""Predicts rounds between players of the index and newcomers, and makes even teams of them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -33,7 +33,8 @@ def check_sides(sides: Sequence[SideQuestion], most: int) -> None:
 
 
 def check_distinct(players: Mapping[str, Sequence[str]]) -> None:
-    """Raise Refused if a player appears twice. The keys are the places of the lists."""
+    """Raise Refused if a player appears twice. `players` has lists of players; the keys are the
+    places of the lists in the request."""
     seen: dict[str, str] = {}
     for place, names in players.items():
         for k, player in enumerate(names):
@@ -69,8 +70,9 @@ def prediction(
 def balanced_sides(
     config: RatingConfig, players: Sequence[PlayerAnswer], teams: int
 ) -> tuple[list[SideQuestion], list[PlayerAnswer]]:
-    """The most even teams of these players, and the players in their order. Raises Refused for more
-    teams than players, or a player twice."""
+    """Divide these players into the most even teams. Returns the teams, and the players in the
+    order of the teams. Raises Refused if there are more teams than players, or if a player appears
+    twice."""
     if teams > len(players):
         raise Refused(
             "invalid", f"{len(players)} players make no {teams} teams: ask for fewer", "body.teams"

@@ -1,4 +1,4 @@
-"""Every error of the API, by its code."""
+"""The errors of the API, each with a code, an HTTP status and a title."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ TYPE = "docs/reference/api.md#errors"
 
 
 class Kind(NamedTuple):
-    """A kind of error."""
+    """The HTTP status and the title of the errors that share a code."""
 
     status: int
     title: str
@@ -38,14 +38,15 @@ KINDS = {
     "no-beliefs": Kind(503, "The workers' beliefs cannot be read"),
     "too-many-followers": Kind(503, "Too many clients follow changes"),
 }
-"""By code."""
+"""The kinds of errors by their codes."""
 
 RETRY_AFTER_S = 1
-"""Seconds after which a client may ask again after a 503."""
+"""The seconds after which a client may ask again after an answer with status 503. It is the value
+of the header Retry-After unless another one is given."""
 
 
 class Refused(Exception):
-    """A request that is answered with a problem."""
+    """The request is answered with an error, as the problem of RFC 9457 in `problem`."""
 
     def __init__(
         self, code: str, detail: str, place: str | None = None, retry_after_s: int | None = None
@@ -64,5 +65,5 @@ class Refused(Exception):
 
     @property
     def body(self) -> bytes:
-        """The problem as JSON."""
+        """The problem, encoded as JSON."""
         return msgspec.json.encode(self.problem)

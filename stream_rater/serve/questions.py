@@ -1,8 +1,8 @@
 """Answers the questions about ladders and players from the index.
 
 Redis may lose the index at any moment, as a whole or in part, or be restored to an older state.
-Then a veteran looks like a newcomer. So nothing is answered from an index that is not known to be
-complete: `Index` raises Incomplete.
+Then a player with many rounds looks like a newcomer. So no question is answered from an index that
+is not known to be complete: `Index` raises Incomplete.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -37,16 +37,16 @@ from stream_rater.serve.predicting import balanced_sides, check_sides, predictio
 from stream_rater.serve.problems import Refused
 
 VIEW_CACHE_S = 1.0
-"""Seconds for which a ladder's parameters are not looked up again."""
+"""The seconds for which the view of a ladder is cached."""
 
 T = TypeVar("T")
 
 
 class Compute(Protocol):
-    """Runs a computation without holding up others."""
+    """Runs a computation without delaying other requests."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
-        """The result of `work`."""
+        """Run `work` and return its result."""
 
 
 class Incomplete(Exception):
@@ -61,7 +61,7 @@ class AbsentLadder(Incomplete):
 
 
 class LadderView(NamedTuple):
-    """A ladder in the index."""
+    """The data about a ladder in the index."""
 
     summary: LadderSummary
     listed: int
@@ -70,12 +70,13 @@ class LadderView(NamedTuple):
 
 
 class PlayerView(NamedTuple):
-    """A player in the index."""
+    """The data about a player in the index."""
 
     player: IndexedPlayer
     rank: int | None
-    """None: not listed."""
+    """The player's rank on the leaderboard; None if the player is not listed."""
     listed: int
+    """The number of players on the leaderboard."""
 
 
 class PageView(NamedTuple):
@@ -88,56 +89,58 @@ class PageView(NamedTuple):
 
 
 class Index(Protocol):
-    """Reads the index. Each answer is of one instant.
+    """Reads the index. Each answer shows the index at one instant.
 
-    The methods raise Incomplete if the index is not known to be complete. If the index has nothing
-    of the ladder, they raise AbsentLadder. Only `ladder` then returns None, unless the ladder is
-    known to have had an event.
+    The methods raise Incomplete if the index is not known to be complete, and AbsentLadder if the
+    index has nothing of the ladder. The method `ladder` returns None instead of raising
+    AbsentLadder, unless the ladder is known to have had an event.
     """
 
     async def ladders(self) -> list[str]:
         """The ids of all ladders, sorted."""
 
     async def ladder(self, ladder: str) -> LadderView | None:
-        """A ladder; None if it has no event."""
+        """The data about a ladder; None if it has no event."""
 
     async def players(self, ladder: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
         """The players in the given order; None for a player without an event."""
 
     async def player(self, ladder: str, player: str) -> PlayerView | None:
-        """A player with rank; None for a player without an event."""
+        """A player with the player's rank; None for a player without an event."""
 
     async def history(self, ladder: str, player: str) -> History:
         """A player's last changes, oldest first."""
 
     async def page(self, ladder: str, after: AfterRow | None, limit: int) -> PageView:
-        """At most `limit` rows after a place, or the first ones."""
+        """At most `limit` rows of the leaderboard: those after a place or, without one, the first
+        ones."""
 
     async def around(self, ladder: str, player: str, limit: int) -> PageView | None:
-        """At most `limit` rows with the player in the middle; None if the player is not listed."""
+        """At most `limit` rows of the leaderboard with the player in the middle; None if the player
+        is not listed."""
 
 
 class Questions:
-    """Answers questions, or raises Refused. Exceptions of `index`, such as Incomplete, pass
-    through."""
+    """Answers questions. The methods raise Refused for a request that cannot be answered, and pass
+    on the exceptions of `index`, such as Incomplete."""
 
     def __init__(
         self, index: Index, ladders: Ladders, is_complete: Callable[[], bool],
         clock: Callable[[], float], compute: Compute,
     ) -> None:  # fmt: skip
-        """`is_complete`: whether the index has every published event. `clock`: seconds. `compute`
-        runs long computations."""
+        """`is_complete` returns whether the index has every published event. `clock` returns the
+        time in seconds. `compute` runs long computations."""
         self._index, self._ladders, self._is_complete = index, ladders, is_complete
         self._clock, self._compute = clock, compute
         self._views: dict[str, tuple[LadderView, float]] = {}
-        """By ladder, its view and the time until which the view may be used."""
+        """For each ladder, its cached view, and the time in seconds until which it may be used."""
 
     async def ladders(self) -> LadderList:
         """All ladders with an event."""
         return LadderList(ladders=await self._index.ladders())
 
     async def ladder(self, ladder: str) -> LadderAnswer:
-        """A ladder."""
+        """A ladder: its players, its parameters, and the distribution of its ratings."""
         view = await self._view(ladder)
         config, summary = self._config_of(ladder, view), view.summary
         return LadderAnswer(
@@ -150,7 +153,7 @@ class Questions:
         )  # fmt: skip
 
     async def player(self, ladder: str, player: str) -> RankedPlayer:
-        """A player with rank."""
+        """A player with the player's rank and percentile."""
         found = await self._of_ladder(ladder, self._index.player(ladder, player))
         if found is None or found.player.rounds == 0:
             raise await self._no_player(ladder, player)
@@ -161,11 +164,11 @@ class Questions:
         )
 
     async def lookup(self, ladder: str, players: Sequence[str]) -> LookupAnswer:
-        """Players in the given order; newcomers get the initial belief."""
+        """Players in the given order. A newcomer is returned with the initial belief."""
         rule = rule_of(await self._config(ladder))
         found = await self._of_ladder(ladder, self._index.players(ladder, players))
         if None in found:
-            self._check_complete()  # the player may not be a newcomer
+            self._check_complete()  # a player without a record may have an event not read yet
         return LookupAnswer(
             players=[
                 _newcomer(name, rule) if known is None or known.rounds == 0
@@ -199,8 +202,8 @@ class Questions:
     async def leaderboard(
         self, ladder: str, limit: int, cursor: str | None, around: str | None
     ) -> PageAnswer:
-        """A page of the leaderboard: the first one, the one at a cursor, or the one around a
-        player."""
+        """A page of the leaderboard: the page at a cursor, the page around a player, or without
+        either the first page."""
         if around is not None and cursor is not None:
             raise Refused("bad-request", "give `cursor` or `around`, not both", "query.cursor")
         await self.check_ladder(ladder)
@@ -234,16 +237,17 @@ class Questions:
         )
 
     async def check_ladder(self, ladder: str) -> None:
-        """Raises Refused if there is no such ladder."""
+        """Raise Refused if there is no such ladder."""
         await self._cached_view(ladder)
 
     # --- ladders and players that are missing ---
 
     async def _of_ladder(self, ladder: str, answer: Awaitable[T]) -> T:
-        """The answer of the index about a ladder.
+        """Await the index's answer about a ladder.
 
-        If the index has nothing of the ladder: raises Refused if no event of the ladder was ever
-        published, and otherwise AbsentLadder or Incomplete, which become a 503.
+        If the index has nothing of the ladder, this raises Refused if no event of the ladder was
+        ever published. Otherwise it raises AbsentLadder or Incomplete, which are answered with
+        status 503.
         """
         try:
             return await answer
@@ -263,7 +267,8 @@ class Questions:
         return found
 
     async def _cached_view(self, ladder: str) -> LadderView:
-        """A ladder as it was at most VIEW_CACHE_S ago: a ladder stays."""
+        """The view of a ladder, which may be up to VIEW_CACHE_S old. This is harmless, because a
+        ladder never disappears."""
         view, until_s = self._views.get(ladder, (None, 0.0))
         if view is None or self._clock() > until_s:
             view = await self._view(ladder)
@@ -301,13 +306,15 @@ class Questions:
         )  # fmt: skip
 
     def _check_complete(self) -> None:
-        """Raises Incomplete if the event of what is missing may not have been read yet."""
+        """Raise Incomplete if the index may lack the event of a missing player or ladder because
+        the event was not read yet."""
         if not self._is_complete():
             raise Incomplete
 
 
 def _answer_of(name: str, known: IndexedPlayer) -> PlayerAnswer:
-    """The same as `_player_fields`, without a dict: a lookup makes a thousand of them."""
+    """Make a player's answer from the fields of `_player_fields`, without a dict. A lookup makes up
+    to a thousand answers, so this saves time."""
     return PlayerAnswer(
         name, known.mu, known.sigma, known.rating, known.rounds, known.provisional,
         known.completed_at, known.offset, known.season,

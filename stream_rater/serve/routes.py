@@ -1,4 +1,4 @@
-"""The table of the API's operations. Routes and the OpenAPI document are made of it."""
+"""The table of the API's operations, from which the routes and the OpenAPI document are made."""
 
 from typing import Literal, NamedTuple
 
@@ -25,7 +25,7 @@ EVENT_STREAM = "text/event-stream"
 
 
 class Number(NamedTuple):
-    """A whole number in the query."""
+    """A query parameter that is a whole number from `least` to `most`."""
 
     description: str
     least: int
@@ -34,7 +34,7 @@ class Number(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A text in the query."""
+    """A query parameter that is a text."""
 
     description: str
 
@@ -43,23 +43,23 @@ Answered = Literal[
     "ladders", "ladder", "player", "lookup", "history", "leaderboard", "predict", "balance",
     "what-if", "explain",
 ]  # fmt: skip
-"""The names of the operations with an answer. `Api._ask` must have a case for each: mypy compares
-them."""
+"""The names of the operations that return one answer. `Api._ask` must have a case for each of them,
+which mypy checks."""
 
 
 class Operation(NamedTuple):
-    """A path with a method."""
+    """An operation of the API: a path with a method."""
 
     name: Answered | Literal["changes"]
     method: str
     path: str
     description: str
     answer: type | None
-    """None: server-sent events."""
+    """The type of the answer; None for a stream of server-sent events."""
     body: type | None = None
     query: dict[str, Number | Text] = {}  # noqa: RUF012  # never written
     codes: tuple[str, ...] = ()
-    """Of the errors, besides those of all operations."""
+    """The codes of the operation's errors, in addition to COMMON."""
 
 
 LADDER = "/v1/ladders/{ladder}"
@@ -69,7 +69,7 @@ COMMON = (
     "bad-request", "unauthorized", "too-many-requests", "internal", "index-unavailable",
     "not-ready", "busy",
 )  # fmt: skip
-"""Codes of all operations."""
+"""The codes of the errors that every operation may have."""
 
 BODY = ("body-too-slow", "body-too-large", "invalid")
 
@@ -136,7 +136,8 @@ OPERATIONS = (
 
 
 def read_query(operation: Operation, given: list[tuple[str, str]]) -> dict[str, int | str | None]:
-    """The parameters of a query, with defaults. Raises Refused."""
+    """The parameters of a request's query by name, with defaults for those that are not given.
+    Raises Refused if a parameter is unknown, is given twice, or has an invalid value."""
     found: dict[str, int | str | None] = {
         name: each.default if isinstance(each, Number) else None
         for name, each in operation.query.items()

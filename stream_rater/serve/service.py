@@ -27,17 +27,18 @@ from stream_rater.serve.index.reader import IndexReader, ReadPositions
 from stream_rater.serve.questions import Incomplete, Questions
 
 API_LIMITS = Limits(connections=2000, per_address=0, head_bytes=256 * 1024)
-"""The setting SERVE_CONNECTIONS limits the connections of one address."""
+"""The limits of the API's server. The setting SERVE_CONNECTIONS replaces `per_address`."""
 STALLED_S = 30.0
-"""The time without a report after which the follower or the event loop is stalled."""
+"""The time without a report after which the follower or the event loop counts as stalled."""
 BEAT_S = 1.0
 """The interval at which the event loop shows that it runs."""
 READY_S = 2.0
 """Seconds in which the event loop must answer a probe of another thread."""
 MOST_REPORTS = 16
-"""Reports of the follower that may wait for the event loop. Beyond it the follower waits."""
+"""The most reports of the follower that may wait for the event loop. With more, the follower
+waits."""
 MOST_PREDICTIONS = 64
-"""Predictions that may wait for a thread."""
+"""The most predictions that may wait for a thread."""
 SWITCH_S = 0.0005
 """The interval at which a thread that computes a prediction lets the event loop run."""
 
@@ -46,7 +47,7 @@ class ServeProcess(Watcher):
     """A `serve` process of the read side."""
 
     def __init__(self, settings: Settings, ladders: Ladders) -> None:
-        """Listens at once. Raises OSError or ValueError if that fails."""
+        """Begin to listen at once. Raises OSError or ValueError if that fails."""
         self.log = log.logger("serve")
         self.metrics, self._hub, self._positions = ApiMetrics(self.log), Hub(), ReadPositions()
         self._index = IndexProcess(settings, self)
@@ -192,7 +193,7 @@ class ServeProcess(Watcher):
         return self.unhealthy()
 
     async def _unready_in_another_loop(self) -> list[str]:
-        """The same for the event loop of the probes."""
+        """The same as `unready`, called from the event loop of the probes."""
         if self._loop is None:
             return ["it is starting"]
         probe = asyncio.run_coroutine_threadsafe(self.unready(), self._loop)

@@ -3,7 +3,7 @@
 This module computes each part. `figures` writes it as Markdown and pictures.
 
 - *accuracy* (Table 2) and *time* (Table 3): each system is tuned on the first TRAIN, a fraction, of
-  each data set and scored on the rest. It is tuned once, by pair inversion, while the paper tunes
+  each data set and scored on the rest. It is tuned once, by pair inversion, whereas the paper tunes
   it for each measure. As in `games`, the most probable parameters are chosen. The parameters that
   fit best would follow the noise of a short first part to the ends of their ranges. All systems are
   scored on the same rounds and outcomes (`alike`). All kernels are compiled and loaded before a
@@ -102,8 +102,8 @@ class Entry:
     outcome: Outcome
     measures: Mapping[str, float | None]
     against: Difference | None
-    """The pair inversion minus that of the reference. None for the reference itself, without a
-    reference, or if undefined."""
+    """The pair inversion minus that of the reference. It is None for the reference itself, if there
+    is no reference, or if the measure is undefined for one of them."""
     of: Counted
     """The counts of the pairs and rounds that are scored, which all systems share."""
     at_ends: tuple[str, ...] = ()
@@ -145,8 +145,8 @@ def tuned(data: DataSet, system: str, trials: int, workers: int) -> Tuned:
 def accuracy(
     data: DataSet, systems: Sequence[str], effort: Effort, workers: int, say: Say
 ) -> list[Entry]:
-    """Tables 2 and 3: tune and evaluate every system on a data set. `say` is called with the name
-    of each step. Raises MissingExtra without SciPy."""
+    """Tune and evaluate every system on a data set, for Tables 2 and 3. `say` is called with the
+    name of each step. Raises MissingExtra without SciPy."""
     found: dict[str, Tuned] = {}
     for system in systems:
         say(f"{data.name}: {system}")
@@ -181,8 +181,8 @@ def _played(data: DataSet, config: RatingConfig, *, draws: bool) -> Outcome:
 def sizes(
     data: DataSet, configs: Mapping[str, RatingConfig], effort: Effort, say: Say
 ) -> dict[str, list[float | None]]:
-    """Figure 3: the pair inversion, in %, of each system for each size of rounds. The inner lists
-    are in the order of `effort.sizes`."""
+    """The pair inversion, in %, of each system for each size of rounds, for Figure 3. The inner
+    lists are in the order of `effort.sizes`."""
     found: dict[str, list[float | None]] = {system: [] for system in configs}
     for size in effort.sizes:
         rng = np.random.default_rng(SEED)
@@ -194,7 +194,7 @@ def sizes(
 
 
 def farm(data: DataSet, row: int, threshold: float) -> dict[str, Careers]:
-    """Figure 2: the honest and the farmed career of the player in this row, by system."""
+    """The honest and the farmed career of the player in this row by each system, for Figure 2."""
     return farming.compare(data.sessions, row, FARMING_SYSTEMS, threshold)
 
 

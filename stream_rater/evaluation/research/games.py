@@ -1,34 +1,38 @@
-"""Which system to choose for which game: ours and other packages', tuned and scored alike.
+"""Compares our systems with those of other packages, to show which system to choose for which game.
 
-A *game* is a season of rounds: a file as it is, or cut into small rounds or into teams. Each system
-has three configurations on it:
+A *game* is a season of rounds: a file unchanged, or with its rounds cut into small rounds or teams.
+Each system has three configurations on a game:
 
-- *default*: its first guess;
-- *log loss* and *order*: tuned on the first TRAIN of the rounds by one or the other, and then given
-  the variance factor that suits all rounds so far best. The others are parted into `sides.REFITS`
-  parts, and each has the factor by all rounds before it: no round has a part in its own. Ratings do
-  not depend on it.
+- *default* is the system's first guess;
+- *log loss* and *order* are tuned on the first TRAIN, a fraction, of the rounds: one by log loss,
+  the other by order. Their variance factor is fitted as rounds come in. The other rounds are
+  divided into `sides.REFITS` parts, and the factor of a part is fitted on all rounds before the
+  part. So no round influences its own factor. Ratings do not depend on the factor.
 
-All are scored on the other rounds by the same code (`sides`). Tuning must not overfit a short first
-part. It looks for the most probable parameters, not for the likeliest ones: it minimises
+All configurations are scored on the other rounds by the same code (`sides`).
+
+Tuning must not overfit a short first part. So it finds the most probable parameters, not those of
+maximum likelihood: it minimises
 
     total loss + sum of (x - x0)^2 / (2 PRIOR^2)
 
-where x is a point of the unit cube of the parameters' ranges and x0 is the first guess. So
-parameters leave the first guess where the rounds say so, and only as far. For order the total loss
-is the number of pairs in the wrong order, of pairs that share no side: a wrong pair counts as much
-as one nat. The report shows the gain of the prior and of the factor for each game (`Gain`).
+where x is a point of the unit cube of the parameters' ranges and x0 is the first guess. Parameters
+stay near the first guess unless the rounds are evidence against it. If a system is tuned by order,
+the total loss is a number of pairs in the wrong order, where a round of n sides counts as n / 2
+pairs (`sides`). So a wrong pair counts as much as one nat. The report shows what the prior and the
+factor gain on each game (`Gain`).
 
-Parameters decide both who is better and how sure a prediction is. The factor can do the latter
-alone, so each point that is tried has the factor that suits it best, and the parameters are chosen
-for the former.
+Parameters determine both who is better and how confident a prediction is. The factor alone can
+determine the confidence. So each point that is tried has the factor that suits it best, and the
+parameters are chosen by how well they predict who is better.
 
-*Ours* is one system for all games, REFERENCE. Where it does not take part, it is the one of our
-systems with the least log loss on the first part. That rule is worse, and the report counts how
-much: nearly everyone in a first part is a newcomer, and the system that predicts newcomers best
-need not predict later rounds best. Ours is compared with each peer by the paired bootstrap over the
-other rounds: in log loss and in order as both are tuned for log loss, and in order as both are
-tuned for order.
+*Ours* is the system that the report recommends: REFERENCE, on all games. If REFERENCE does not take
+part, it is our system with the least log loss on the first part. This second rule is worse, because
+nearly all players of a first part are newcomers, and the system that predicts newcomers best need
+not predict later rounds best. The report counts how often its choice is better or worse.
+
+Our systems are compared with each peer by the paired bootstrap over the other rounds: by log loss
+and by order when both are tuned for log loss, and by order when both are tuned for order.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,80 +52,81 @@ from stream_rater.evaluation.measures import better
 from stream_rater.evaluation.sharing import sharing
 
 REFERENCE = "two-moment"
-"""Of our systems the one that peers beat least often on the games of the benchmarks, by which it,
-its noise and its first guesses were chosen."""
+"""The name of our system that the peers beat least often on the games of the benchmarks. The same
+games were used to choose this system, its noise and its first guesses."""
 
 VERDICTS = ("better", "no difference", "worse")
 
 COMPARED = ((LOG_LOSS, LOG_LOSS), (ORDER, LOG_LOSS), (ORDER, ORDER))
-"""Measures that are compared, and what both systems are tuned for."""
+"""The comparisons: each has a measure, and the aim for which both systems are tuned."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """How one of our systems compares with a peer in one measure."""
+    """The comparison of one of our systems with a peer by one measure."""
 
     ours: str
     peer: str
     measure: str
     tuned_for: str
-    """Both of them."""
+    """The aim for which both systems are tuned."""
     difference: Difference
-    """Ours less the peer's."""
+    """Our measure minus the peer's."""
     verdict: str
     """One of VERDICTS."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """A game: all systems on it, and how ours compare with the peers."""
+    """The results of all systems on a game, and the comparisons of ours with the peers."""
 
     game: str
     rounds: int
     scored_rounds: int
     sides: float
-    """Of a round, on average."""
+    """The average number of sides of a round."""
     systems: list[Fitted]
     ours: str | None
-    """The one to use of our systems."""
+    """The name of our system to use (`choose`); None if there is none."""
     least_at_first: str | None
-    """The one with the least log loss on the first part."""
+    """The name of our system with the least log loss on the first part."""
     verdicts: list[Verdict]
-    """Of all our systems."""
+    """The comparisons of all our systems with all peers."""
     pairs_scored: int = 0
-    """Of sides, by every system. Pairs that drew are left out for all, and so are those of which
-    neither finished."""
+    """The number of pairs of sides that are scored, the same for every system. Pairs that drew and
+    pairs in which neither side finished are left out for all systems."""
     draws_left_out: int = 0
     unfinished_left_out: int = 0
 
     def of_chosen(self) -> list[Verdict]:
-        """The verdicts of the chosen one."""
+        """The verdicts on our system to use."""
         return [each for each in self.verdicts if each.ours == self.ours]
 
 
 def choose(fitted: Sequence[Fitted]) -> str | None:
-    """Of these systems the one to use: see the module's text."""
+    """The name of the system to use among these (see the module's docstring)."""
     if any(each.system == REFERENCE for each in fitted):
         return REFERENCE
     return least_at_first(fitted)
 
 
 def least_at_first(fitted: Sequence[Fitted]) -> str | None:
-    """The system with the least log loss on the first part, tuned for it; the first of equal ones.
-    None where nothing was scored."""
+    """The name of the system with the least log loss on the first part when it is tuned for log
+    loss. The first of equal systems is chosen. None if nothing was scored."""
     losses = {each.system: each.of(LOG_LOSS).first_log_loss for each in fitted}
     known = {system: loss for system, loss in losses.items() if loss is not None}
     return min(known, key=lambda system: known[system]) if known else None
 
 
 def verdict(measure: str, difference: Difference) -> str:
-    """What an interval says of ours."""
+    """Classify a difference: one of VERDICTS, which describes our system."""
     if difference.noise:
         return "no difference"
     return "better" if difference.mean * better(measure) > 0.0 else "worse"
 
 
 def verdicts(ours: Mapping[str, Scored], theirs: Mapping[str, Scored]) -> Iterator[Verdict]:
-    """Each of ours against each peer, by name. Order is that of all sides where nobody has played
-    enough rounds."""
+    """Yield the verdicts on each of our systems against each peer. The keys are the names of the
+    systems. Order is over the experienced sides, or over all sides if no side has played enough
+    rounds."""
     for (name, own), (peer, other) in product(ours.items(), theirs.items()):
         for measure, aim in COMPARED:
             wanted = [measure, ORDER_OF_ALL] if measure == ORDER else [measure]
@@ -136,7 +141,7 @@ def verdicts(ours: Mapping[str, Scored], theirs: Mapping[str, Scored]) -> Iterat
 
 
 def result_of(game: Game, fitted: Mapping[str, tuple[Fitted, Scored]]) -> Result:
-    """A game's result from those of its systems, by name."""
+    """Make a game's result from those of its systems. The keys are the names of the systems."""
     scored = {name: each for name, (_, each) in fitted.items()}
     own = {name: each for name, each in scored.items() if name not in peers.SPACES}
     theirs = {name: each for name, each in scored.items() if name in peers.SPACES}
@@ -157,7 +162,7 @@ def result_of(game: Game, fitted: Mapping[str, tuple[Fitted, Scored]]) -> Result
 
 # --- all of it ------------------------------------------------------------------------------------
 Job = tuple[int, System]
-"""A game's number, and a system."""
+"""The index of a game, and a system."""
 
 
 def _work(trials: int, games: Sequence[Game], job: Job) -> tuple[Fitted, Scored]:
@@ -169,9 +174,11 @@ def compare(
     games: Sequence[Game], systems: Sequence[System], trials: int, workers: int,
     say: Callable[[str], None],
 ) -> Iterator[Result]:  # fmt: skip
-    """The results of all games, each as soon as it is there. `workers` processes share the work.
+    """Yield the results of all games in order, each as soon as it is known.
 
-    Raises MissingExtra without SciPy.
+    `workers` processes share the work. `trials` is the number of configurations to try for each
+    system and aim. `say` is called with a line about each finished job. Raises MissingExtra without
+    SciPy.
     """
     jobs = [(number, system) for number in range(len(games)) for system in systems]
     for number, found in enumerate(_results(games, jobs, len(systems), trials, workers, say)):
@@ -182,7 +189,7 @@ def _results(
     games: Sequence[Game], jobs: Sequence[Job], each: int, trials: int, workers: int,
     say: Callable[[str], None],
 ) -> Iterator[dict[str, tuple[Fitted, Scored]]]:  # fmt: skip
-    """By game, what its systems gave, by name."""
+    """Yield, for each game, the results of its systems by name. A game has `each` of the jobs."""
     with sharing(games, workers) as run:
         done = run(partial(_work, trials), jobs)
         for first in range(0, len(jobs), each):

@@ -18,11 +18,11 @@ DIGITS = {"log_loss": 4, "pair_inversion": 2, "pair_inversion_all": 2}
 
 
 FEW = 30
-"""Fewer rounds to tune on say little."""
+"""The number of rounds to tune on below which the report warns that they say little."""
 
 
 def notes(effort: Effort, absent: Sequence[str]) -> list[str]:
-    """What was bounded, and which peers are not installed."""
+    """Sentences for the report: the limits of the effort, and the peers that are not installed."""
     sentences = [f"{effort.trials} configurations were tried for each system and aim."]
     if effort.rounds is not None:
         sentences.append(f"Of each file, the first {effort.rounds:,} rounds at most were read.")
@@ -40,7 +40,8 @@ def _few(results: Sequence[Result]) -> list[str]:
 
 
 def _left_out(results: Sequence[Result]) -> list[str]:
-    """What no system is scored on, so that all are scored on the same."""
+    """Sentences about the pairs that are left out for every system, so that all systems are scored
+    on the same pairs."""
     return [
         f"{each.game}: {each.pairs_scored:,} pairs are scored; left out are {each.draws_left_out:,}"
         f" that drew and {each.unfinished_left_out:,} of which neither finished."
@@ -49,7 +50,8 @@ def _left_out(results: Sequence[Result]) -> list[str]:
 
 
 def _at_ends(results: Sequence[Result]) -> list[str]:
-    """What was tuned to an end of its range may be an artefact of a short first part."""
+    """Sentences about the parameters that ended at an end of their range. Such a value may be an
+    artefact of a short first part."""
     return [
         f"{each.game}: {fitted.system}, tuned for {AIM[v.tuned_for]}, ended at an end of the range "
         f"of {', '.join(v.at_ends)}."
@@ -58,7 +60,8 @@ def _at_ends(results: Sequence[Result]) -> list[str]:
 
 
 def _failed(results: Sequence[Result]) -> list[str]:
-    """A package may fail on a round, as where its numbers leave the range of floats."""
+    """Sentences about the rounds on which a package failed. A package may fail if, for example, its
+    numbers leave the range of floats."""
     return [
         f"{each.game}: {fitted.system} ({AIM[v.tuned_for]}) failed on {v.failed_rounds:,} of "
         f"{each.rounds:,} rounds. They changed none of its ratings."
@@ -67,13 +70,13 @@ def _failed(results: Sequence[Result]) -> list[str]:
 
 
 def as_json(results: Sequence[Result], notes: Sequence[str]) -> bytes:
-    """All there is, for machines."""
+    """Encode the notes and all results as JSON."""
     whole = msgspec.json.encode({"notes": notes, "games": results})
     return msgspec.json.format(whole) + b"\n"
 
 
 def page(results: Sequence[Result], notes: Sequence[str]) -> list[str]:
-    """All tables. `notes` say what was bounded and what is missing."""
+    """The lines of the report: its notes and all tables. `notes` are sentences made by `notes`."""
     return [
         "## Games", "",
         f"Each system is tuned on the first {TRAIN:.0%} of the rounds and scored on the others, by "
@@ -89,7 +92,7 @@ def page(results: Sequence[Result], notes: Sequence[str]) -> list[str]:
 
 
 def against_peers(results: Sequence[Result]) -> list[str]:
-    """Ours against each peer."""
+    """The table that compares our system to use with each peer."""
     rows = []
     for each in results:
         for v in each.of_chosen():
@@ -112,8 +115,9 @@ AT_FIRST = "the least log loss on the first part"
 
 
 def verdict_counts(results: Sequence[Result]) -> dict[str, Counter[str]]:
-    """How often each of our systems is better than a peer, and so on, over all games and measures;
-    and whichever has the least log loss on a game's first part."""
+    """The number of each verdict on each of our systems, over all games, peers and comparisons. The
+    key AT_FIRST has the verdicts on the system with the least log loss on each game's first
+    part."""
     found: dict[str, Counter[str]] = {}
     for each in results:
         for v in each.verdicts:
@@ -125,7 +129,7 @@ def verdict_counts(results: Sequence[Result]) -> dict[str, Counter[str]]:
 
 
 def counts(results: Sequence[Result]) -> list[str]:
-    """Each of ours as the one for all games."""
+    """The table of the verdict counts, which shows each of our systems as the one for all games."""
     rows = [
         [system, *(str(count[verdict]) for verdict in VERDICTS)]
         for system, count in verdict_counts(results).items()
@@ -139,7 +143,7 @@ def counts(results: Sequence[Result]) -> list[str]:
 
 
 def systems(results: Sequence[Result]) -> list[str]:
-    """Every system in each of its three configurations."""
+    """The table of the measures of every system in each of its three configurations."""
     rows = []
     for each in results:
         for fitted in each.systems:
@@ -161,7 +165,7 @@ def systems(results: Sequence[Result]) -> list[str]:
 
 
 def gains(results: Sequence[Result]) -> list[str]:
-    """What the prior and the factor gain."""
+    """The table of the log losses without and with the prior and the variance factor."""
     rows = []
     for each in results:
         for fitted in each.systems:
@@ -180,7 +184,7 @@ def gains(results: Sequence[Result]) -> list[str]:
 
 
 def parameters(results: Sequence[Result]) -> list[str]:
-    """What was found."""
+    """The list of the parameters that were found for each system and aim."""
     lines = []
     for each in results:
         for fitted in each.systems:

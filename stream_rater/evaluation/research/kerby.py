@@ -1,10 +1,10 @@
-"""The tables of B. Kerby's note: which of its methods predicts rounds best, by Kendall's tau.
+"""Repeats the tables of B. Kerby's note, which compares rating methods by Kendall's tau.
 
-Tau is the share of pairs, not tied in rank, in which the lower rated entry was placed better; pairs
-of equal rating count half. Ratings are those displayed: the note's best predictor is TrueSkill's mu
-less two sigmas. Methods have the note's parameters, which it chose by its own first season: so on
-these very rounds its figures are not a forecast. Each season starts without
-ratings.
+Kendall's tau is the share of pairs in which the lower rated entry was placed better. Pairs tied in
+rank are left out, and pairs of equal rating count half. Entries are compared by their displayed
+ratings: the note's best predictor is TrueSkill's mu minus two sigmas. The methods have the note's
+parameters. The note chose these by its own first season, so on the rounds of that season its
+figures are not predictions. Each season starts without ratings.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,9 +38,9 @@ class Method:
 
     config: RatingConfig
     season_1: float | None
-    """Kendall tau as the note gives it, of Map Rando's first season."""
+    """Kendall's tau on the first season of Map Rando, as the note reports it."""
     later: float | None = None
-    """Of the later ones."""
+    """Kendall's tau on the later seasons, as the note reports it."""
 
 
 def _trueskill(sigma: float, beta: float, tau: float, display: MinusSigma | None) -> TrueSkill:
@@ -88,18 +88,20 @@ METHODS = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Rounds that every method rates from the start, without earlier ratings."""
+    """The results of all methods on the same rounds, which each method rates without earlier
+    ratings."""
 
     name: str
     rounds: int
     pairs: int
-    """Not tied in rank: the same for every method."""
+    """The number of pairs that are not tied in rank, the same for every method."""
     taus: dict[str, float | None]
-    """By method; None without such a pair."""
+    """Kendall's tau of each method; None if there is no such pair."""
 
 
 def seasons(data: DataSet, first: int | None) -> list[tuple[str, list[Session]]]:
-    """The whole file; or the `first` rounds and the later ones, by their names."""
+    """Names and rounds of the seasons of a file: the `first` rounds and the later ones, or the
+    whole file if `first` is None."""
     if first is None:
         return [(data.name, list(data.sessions))]
     later = []
@@ -113,7 +115,7 @@ def seasons(data: DataSet, first: int | None) -> list[tuple[str, list[Session]]]
 
 
 def column(name: str, rounds: Sequence[Session], say: Callable[[str], None]) -> Column:
-    """Every method on these rounds."""
+    """Rate and score these rounds by every method. `say` is called with the name of each step."""
     taus, pairs = dict[str, float | None](), 0
     for method, each in METHODS.items():
         say(f"{name}: {method}")
@@ -124,12 +126,12 @@ def column(name: str, rounds: Sequence[Session], say: Callable[[str], None]) -> 
 
 
 def columns(data: Sequence[DataSet], first: int | None, say: Callable[[str], None]) -> list[Column]:
-    """Every method on the seasons of every file."""
+    """Rate and score every season of every file by every method, as `column` does."""
     return [column(*each, say) for one in data for each in seasons(one, first)]
 
 
 def tables(found: Sequence[Column]) -> list[str]:
-    """One table: a row for each method, the note's figures first."""
+    """The lines of one table with a row for each method. The note's figures come first."""
     rows = [
         [method, number(each.season_1, 4), number(each.later, 4),
          *(number(one.taus[method], 4) for one in found)]

@@ -1,11 +1,14 @@
-"""Synthetic seasons from a seed, as in the paper's experiments (section 6.1).
+"""Makes synthetic seasons from a seed, as in the paper's experiments (section 6.1).
 
-Initial skills are normal with mean 1500 and deviation 350. Performances are logistic around the
-skills with deviation 200, and rank a round. Then the skills of its players change by normal
-increments with deviation 35. (The paper adds the increments "between rounds, to each of their
-skills". If all 1,000 players of the small set changed in each of its 15,000 rounds, their skills
-would spread over thousands of points, and rounds would be far more predictable than the 83 % that
-the paper reports.)
+Initial skills are normal with mean 1500 and standard deviation 350. In each round, a player's
+performance is logistic around the player's skill with standard deviation 200, and performances
+determine the ranks. After the round, the skills of its players change by normal increments with
+standard deviation 35.
+
+The paper adds the increments "between rounds, to each of their skills". Here only the players of
+the round change. If all 1,000 players of the small set changed in each of its 15,000 rounds, their
+skills would spread over thousands of points, and rounds would be far more predictable than the 83 %
+that the paper reports.
 """
 
 import math
@@ -27,7 +30,7 @@ BEGIN_S = 1_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The size of a season: players, rounds, and players in a round."""
+    """The size of a season: its players, its rounds, and the players in each round."""
 
     players: int
     rounds: int
@@ -39,7 +42,7 @@ LARGE = Kind(players=10_000, rounds=50, per_round=10_000)
 
 
 def season(kind: Kind, seed: int) -> Iterator[Session]:
-    """Yield the sessions of a season: one round each, a day apart."""
+    """Yield the sessions of a season. Each has one round, and rounds are a day apart."""
     rng = np.random.default_rng(seed)
     skill = rng.normal(SKILL, SPREAD, kind.players)
     scale = PERFORMANCE * math.sqrt(3.0) / math.pi
@@ -52,7 +55,8 @@ def season(kind: Kind, seed: int) -> Iterator[Session]:
 
 
 def session(rows: Ints, players: int, number: int) -> Session:
-    """A session with one round, in which these rows came first, second, and so on."""
+    """Make a session with one round, in which the players in these rows came first, second, and so
+    on. `players` is the number of players of the season, and `number` that of the round."""
     entries = len(rows)
     size = np.array([entries])
     rounds = RoundBatch(

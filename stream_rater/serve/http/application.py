@@ -41,7 +41,8 @@ from stream_rater.serve.routes import (
 )
 
 MOST_ANSWERED = 1000
-"""Requests that are answered at the same time, without those that follow changes."""
+"""The most requests that are answered at the same time. Clients that follow changes do not
+count."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -104,7 +105,7 @@ class Api:
         except (StoreTrouble, Denied) as trouble:
             refused = Refused("index-unavailable", f"{trouble}: try again")
         except ClientDisconnect:
-            return Response(status_code=400)  # nobody reads it
+            return Response(status_code=400)  # the client is gone and does not read it
         except Exception:
             self._metrics.failed(operation.name)
             refused = Refused("internal", "the log of `serve` has the cause")
@@ -112,8 +113,8 @@ class Api:
         return _problem_response(refused)
 
     def _admit(self, request: Request) -> None:
-        """Raises Refused if the client asks too often or without the token, or if too many
-        requests are being answered."""
+        """Raise Refused if the client asks too often or without the token, or if too many requests
+        are being answered."""
         address = request.client.host if request.client else ""
         client_address.set(address)
         self._rate.take(address, self._clock())
@@ -151,7 +152,7 @@ class Api:
     async def _ask(
         self, name: Answered, path: dict[str, str], query: dict[str, Any], given: Any
     ) -> Any:
-        """The answer of an operation. `given`: the body of the request, decoded."""
+        """Perform an operation and return its answer. `given` is the request's decoded body."""
         ask, ladder = self._questions, path.get("ladder", "")
         match name:
             case "ladders":
@@ -206,7 +207,8 @@ class Api:
 
 
 class RawPaths:
-    """Routes by the path as the client sent it, so that an id may contain a slash (`%2F`)."""
+    """Passes the path to the routes as the client sent it, not decoded, so that an id may contain a
+    slash (`%2F`)."""
 
     def __init__(self, application: ASGIApp) -> None:
         self._application = application

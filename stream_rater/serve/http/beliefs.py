@@ -1,7 +1,8 @@
-"""The questions that need the workers' whole beliefs: what a result would change, and why a rating
-is what it is.
+"""Answers the questions that need the workers' whole beliefs: which changes a result would make,
+and how the factors of the belief explain a rating.
 
-A `serve` that may read only the index answers `no-beliefs`; all other questions work.
+If a `serve` process may read only the index, it refuses these questions with `no-beliefs`. All
+other questions work.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,15 +48,15 @@ from stream_rater.serve.problems import Refused
 from stream_rater.serve.questions import AbsentLadder, Index
 
 MOST_WAITING = 32
-"""The number of questions that may wait for the thread."""
+"""The most questions that may wait for the thread."""
 
 
 class BeliefQuestions:
-    """Answers questions for the event loop, or raises Refused. A thread works on one question after
-    the other, so they delay no others."""
+    """Answers questions for the event loop, or raises Refused. One thread works on these questions
+    one after the other, so they do not delay requests of other kinds."""
 
     def __init__(self, settings: Settings, ladders: Ladders, index: Index) -> None:
-        """Makes no request before the first question."""
+        """Prepare to answer. No request is sent to Redis before the first question."""
         self._settings, self._ladders, self._index = settings, ladders, index
         self._executor = FairExecutor("beliefs", 1, MOST_WAITING)
         self._live: LiveBeliefs | None = None
@@ -73,8 +74,8 @@ class BeliefQuestions:
         return await self._executor.run(partial(self._explain, ladder, player, history, offsets))
 
     async def _offsets(self, ladder: str, players: Sequence[str]) -> dict[str, int]:
-        """By player with a counted round, the offset of the last change in the index. The beliefs
-        must have come at least as far."""
+        """The offset of the last change in the index of each player who has a counted round. The
+        beliefs that are used must not be older."""
         try:
             found = await self._index.players(ladder, players)
         except AbsentLadder:
@@ -138,7 +139,7 @@ class BeliefQuestions:
 
 @contextmanager
 def _errors_as_problems(sides: Sequence[SideQuestion]) -> Iterator[None]:
-    """Convert the errors of a question into Refused."""
+    """Convert the exceptions that a question raises to Refused."""
     try:
         yield
     except UnratedLadder as error:

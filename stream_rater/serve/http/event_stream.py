@@ -1,4 +1,5 @@
-"""Server-sent events: each event goes to the clients that follow its ladder."""
+"""Sends each event of `rating-changed`, as a server-sent event, to the clients that follow its
+ladder."""
 
 import asyncio
 import operator
@@ -13,10 +14,12 @@ from stream_rater.serve.problems import Refused
 
 MOST_FOLLOWERS = 500
 MOST_WAITING = 1000
-"""Events that may wait for one client. Beyond it the stream ends, and the client resumes it."""
+"""The most events that may wait for one client. With more, the stream ends, and the client can
+resume it."""
 HEARTBEAT_S = 15.0
 RESET = b"event: reset\ndata: {}\n\n"
-"""Sent first if events were missed: the client must ask for the ratings again."""
+"""The text that is sent first if the client missed events that are no longer kept. The client must
+then ask for the ratings again."""
 
 
 class _Client:
@@ -25,7 +28,7 @@ class _Client:
     def __init__(self, ladder: str, address: str, next_offsets: Sequence[int]) -> None:
         self.ladder, self.address = ladder, address
         self.next_offsets = list(next_offsets)
-        """By partition, the next offset that the client has not received."""
+        """For each partition, the next offset that the client has not received."""
         self.queue: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_WAITING + 1)
         """The texts to send; None ends the stream."""
         self.ended = False
@@ -33,7 +36,8 @@ class _Client:
         """Whether the client may know events of some partition that this process has not read."""
 
     def publish(self, event: FeedEvent, positions: Sequence[int]) -> None:
-        """Queue an event, unless the client knows it. `positions`: the position after it."""
+        """Queue an event, unless the client knows it. `positions` is the position after the
+        event."""
         if event.offset < self.next_offsets[event.partition]:
             return
         self.next_offsets[event.partition] = event.offset + 1
@@ -45,7 +49,8 @@ class _Client:
         self.put(_event_message(event, place))
 
     def put(self, text: bytes | None) -> None:
-        """Queue a text, or the end."""
+        """Queue a text, or the end of the stream for None. If too many texts wait, the stream
+        ends."""
         if self.ended:
             return
         if text is not None and self.queue.qsize() >= MOST_WAITING:
@@ -60,9 +65,9 @@ class Hub:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._feed, self._clock = Feed(), clock
         self._clients: dict[_Client, float] = {}
-        """By client in order of arrival, the time of its arrival."""
+        """For each client, the time of its arrival. Clients are in order of arrival."""
         self._published: list[int] = []
-        """By partition, the next offset that was not published."""
+        """For each partition, the next offset that was not published."""
         self._closed = False
 
     def __len__(self) -> int:
@@ -70,7 +75,8 @@ class Hub:
         return len(self._clients)
 
     def begin(self, positions: Sequence[int]) -> None:
-        """Reading begins here, perhaps again. No client receives an event twice."""
+        """Record that reading begins at these positions. It may begin again, and then no client
+        receives an event twice."""
         self._feed.begin(positions)
         self._published += positions[len(self._published) :]
         for client in self._clients:
@@ -87,8 +93,9 @@ class Hub:
                     client.publish(event, self._feed.positions)
 
     def checkpointed(self, ends: Sequence[int]) -> None:
-        """Every event before these offsets was read. A client that came long ago and claims to know
-        more has the id of another topic: it starts again."""
+        """Record that every event before these offsets was read. If a client arrived long ago and
+        claims to know later events, its id is from another topic. Such a client receives RESET and
+        starts again."""
         long_ago_s = self._clock() - HEARTBEAT_S
         for client, arrived_s in self._clients.items():
             if arrived_s > long_ago_s:
@@ -105,7 +112,8 @@ class Hub:
             client.put(None)
 
     def follow(self, ladder: str, last_id: str | None, address: str = "") -> AsyncIterator[bytes]:
-        """A ladder's events after an id, or from now on, as a stream. Raises Refused."""
+        """Stream a ladder's events after the id `last_id`, or from now on without one. Raises
+        Refused."""
         if self._closed or not self._has_room(address):
             raise Refused(
                 "too-many-followers", f"{len(self)} clients follow changes here: ask another "
@@ -172,7 +180,7 @@ class Hub:
 
 
 def _later(one: Sequence[int], other: Sequence[int]) -> list[int]:
-    """The later position in each partition."""
+    """The greater offset of the two in each partition."""
     return list(map(max, one, other))
 
 

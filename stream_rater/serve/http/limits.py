@@ -1,4 +1,4 @@
-"""The limits of requests to the API: their rate, their amount at once, and their time.
+"""Limits the requests to the API: their rate, their number at the same time, and their time.
 
 The limits of connections are in `runtime.connections`.
 """
@@ -16,14 +16,14 @@ from stream_rater.serve.bodies import MOST_BODY_BYTES
 from stream_rater.serve.problems import Refused
 
 BODY_S = 10.0
-"""Seconds until a body must be complete."""
+"""The seconds within which a body must be complete."""
 MOST_BODIES_BYTES = 64 * 1024 * 1024
-"""Size of all bodies that are being received at the same time."""
+"""The most bytes of all bodies together that are being received at the same time."""
 BURST_S = 2.0
-"""The number of seconds whose requests a full bucket holds."""
+"""The size of a full bucket: an address may send the requests of this many seconds at once."""
 MOST_ADDRESSES = 10_000
-"""The number of buckets. Beyond it, the buckets that were used longest ago are dropped: by then
-they are full again."""
+"""The most buckets that are stored. With more, the bucket that was used longest ago is dropped,
+because it is full again by then."""
 
 T = TypeVar("T")
 
@@ -36,14 +36,15 @@ class RateLimit:
     once. It is for one thread."""
 
     def __init__(self, per_second: float) -> None:
-        """`per_second`: requests; 0 means no limit."""
+        """`per_second` is the number of requests per second; 0 means no limit."""
         self._per_second = per_second
         self._full = max(1.0, BURST_S * per_second)
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """(tokens left, seconds of the clock then), by address."""
+        """For each address, the number of tokens that were left when its bucket was last used, and
+        the time of that, in seconds."""
 
     def take(self, address: str, now_s: float) -> None:
-        """Take a token. Raises Refused if there is none."""
+        """Take a token from the bucket of an address. Raises Refused if it has none."""
         if not self._per_second:
             return
         left, at_s = self._left.pop(address, (self._full, now_s))
@@ -68,7 +69,8 @@ class BodyReceiver:
         """The number of received bytes of all incomplete bodies."""
 
     async def receive(self, stream: AsyncIterable[bytes]) -> bytes:
-        """A whole body. Raises Refused."""
+        """Receive a whole body. Raises Refused if it is too large or too slow, or if too many
+        bodies are being received."""
         parts, size = [], 0
         try:
             async with asyncio.timeout(BODY_S):
@@ -99,17 +101,20 @@ class _Job(NamedTuple):
 class FairExecutor:
     """Threads for long computations, with a bounded queue. It is for one event loop.
 
-    Each address has a queue of its own, and the addresses take turns: a client that asks much waits
-    for its own questions. If too many questions wait, the address with the most of them loses its
-    newest one. If no address has more than the new question's, the new question is refused.
+    Each address has its own queue, and the queues are served in turn. So a client that asks many
+    questions delays only its own. If too many questions wait, the newest question of the address
+    with the most waiting questions is refused. If no address has more than that of the new
+    question, counting the new question, then the new question is refused.
     """
 
     def __init__(self, name: str, threads: int, max_waiting: int) -> None:
-        """`max_waiting`: the number of questions that may wait."""
+        """`threads` is the number of threads, and `max_waiting` the most questions that may
+        wait."""
         self._pool = ThreadPoolExecutor(threads, name)
         self._free, self._max_waiting, self._waiting = threads, max_waiting, 0
         self._queues: OrderedDict[str, deque[_Job]] = OrderedDict()
-        """The waiting jobs by address, in the order of the addresses' turns. No queue is empty."""
+        """The waiting jobs of each address. Addresses are in the order in which they are served
+        next. No queue is empty."""
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run `work` in a thread, and return or raise its outcome. Raises Refused if too many
@@ -151,7 +156,8 @@ class FairExecutor:
         self._start()
 
     def _make_room(self, address: str) -> None:
-        """Refuse the newest job of the address that has the most, or the question of `address`."""
+        """Refuse the newest job of the address with the most waiting jobs. If that address has no
+        more than `address`, counting its new question, raise Refused for the new question."""
         queue = max(self._queues.values(), key=len)
         if len(queue) <= len(self._queues.get(address, ())) + 1:
             raise _busy(self._max_waiting)

@@ -81,5 +81,6 @@ class ApiMetrics:
         self._request_timer(operation).observe(seconds)
 
     def failed(self, operation: str) -> None:
-        """A request failed because of a bug. Call this where the exception is handled."""
+        """Record that a request failed because of a bug. Call this where the exception is
+        handled."""
         self._log.exception("request failed", operation=operation)

@@ -1,4 +1,5 @@
-"""The page at `/`: static files of the package. They make requests only to the API."""
+"""Serves the page at `/`, which consists of static files of the package. The page makes requests
+only to the API."""
 
 import hashlib
 import mimetypes
@@ -17,13 +18,14 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-"""Headers that forbid the page to load anything from elsewhere, and other pages to frame it."""
+"""The headers that forbid the page to load anything from another origin, and forbid other pages to
+frame it."""
 
 START = "index.html"
 
 
 def page_routes() -> Iterator[Route]:
-    """A route for each file; no other file can be asked for."""
+    """Yield a route for each file of the page. No other file can be requested."""
     for file in resources.files("stream_rater").joinpath("serve", "page").iterdir():
         path = "/" if file.name == START else f"/page/{file.name}"
         yield _route(path, file.name, file.read_bytes())

@@ -23,8 +23,8 @@ from stream_rater.serve.index.writer import EventPlace, IndexLost, IndexWriter, 
 
 POLL_S = 0.2
 CHECKPOINT_S = 2.0
-"""How often the positions of ladders without events are written, and the index is checked for
-losses."""
+"""The interval at which the positions of ladders without events are written, and the index is
+checked for losses."""
 
 
 class NewEvent(NamedTuple):
@@ -41,22 +41,22 @@ class Watcher:
     """The hooks by which a follower reports. All are called in one thread."""
 
     def begun(self, positions: Sequence[int]) -> None:
-        """Reading begins at these offsets, one for each partition."""
+        """Report that reading begins at these offsets, one for each partition."""
 
     def read(self, events: Sequence[NewEvent]) -> None:
-        """These events are in the index."""
+        """Report that these events are in the index."""
 
     def checkpointed(self, positions: Sequence[int]) -> None:
-        """For every ladder, the index has everything before these positions."""
+        """Report that the index of every ladder includes all events before these positions."""
 
     def trouble(self, why: str) -> None:
-        """Something failed, and is tried again."""
+        """Report that something failed and is tried again; `why` is the error."""
 
     def skipped(self, partition: int, offset: int) -> None:
-        """The record at this place is no event."""
+        """Report that the record at this place is not a valid event and is skipped."""
 
     def polled(self, caught_up: bool, lag: int) -> None:
-        """The follower has polled. The arguments are its attributes of these names."""
+        """Report that the follower has polled. The arguments are its attributes of these names."""
 
 
 class Follower:
@@ -75,12 +75,12 @@ class Follower:
         """The number of known records of `rating-changed` that are not read yet."""
 
     def stop(self) -> None:
-        """Let `run` end soon."""
+        """Make `run` return soon."""
         self._stop.set()
 
     def run(self) -> None:
-        """Follow until `stop`. Raises Denied, TopicMismatch or Unrecoverable, after which a retry
-        makes no sense."""
+        """Follow until `stop` is called. Raises Denied, TopicMismatch or Unrecoverable; a retry
+        after these cannot succeed."""
         troubles = 0
         while not self._stop.is_set():
             try:
@@ -171,7 +171,7 @@ class Follower:
 
 
 def _ladder_and_player(key: bytes) -> tuple[str, str]:
-    """The ladder and the player that a record's key names. Raises one of UNDECODABLE."""
+    """The ladder and the player in a record's key. Raises one of UNDECODABLE."""
     parts = key.decode().split(":")
     if len(parts) != 2:
         raise msgspec.DecodeError("no key of a player")

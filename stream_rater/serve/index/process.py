@@ -1,7 +1,7 @@
-"""The follower of `rating-changed` in a process of its own, beside the one that answers.
+"""Runs the follower of `rating-changed` in a process of its own, beside the process that answers.
 
-In one process the two would compete for the interpreter: while a batch of events is processed, each
-answer would wait for the interpreter several times.
+In one process, both would compete for the interpreter lock: while a batch of events is processed,
+each answer would wait for the lock several times.
 """
 
 import multiprocessing
@@ -18,16 +18,16 @@ from stream_rater.contract.errors import Unrecoverable
 from stream_rater.serve.index.follower import Follower, NewEvent, Watcher
 
 END_TIMEOUT_S = 10.0
-"""Seconds in which the process must end."""
+"""The seconds within which the process must end."""
 STATE_INTERVAL_S = 1.0
 """The interval at which the process reports its state if nothing has changed."""
 
 
 class IndexProcess:
-    """The process, and its last report."""
+    """The process of the follower, and its last report."""
 
     def __init__(self, settings: Settings, watcher: Watcher) -> None:
-        """Starts nothing yet."""
+        """Prepare the process without starting it. `watcher` receives its reports."""
         self._watcher = watcher
         context = multiprocessing.get_context("spawn")
         self._reports, child_end = context.Pipe(duplex=True)
@@ -38,7 +38,8 @@ class IndexProcess:
         self.caught_up = False
         """Whether the index has every event that existed when reading began."""
         self.lag = 0
-        """Records of `rating-changed` that existed at the last report and are not read yet."""
+        """The number of records of `rating-changed` that existed at the last report and were not
+        read yet."""
         self.last_report_s = time.monotonic()
         self._stopping = False
 
@@ -124,7 +125,7 @@ class _Reporter(Watcher):
 
 
 def _follow(settings: Settings, connection: Connection) -> None:
-    """Follow until the other process asks to stop, or has ended."""
+    """Follow until the other process sends the request to stop, or has ended."""
     for number in (signal.SIGINT, signal.SIGTERM):  # the other process gets them, too
         signal.signal(number, signal.SIG_IGN)
     follower = Follower(settings, _Reporter(connection))

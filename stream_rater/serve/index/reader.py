@@ -1,5 +1,5 @@
-"""Reads the index of `serve` from Redis. Every answer is of one instant, and of an index that has
-all events it is known to have (`ReadPositions`)."""
+"""Reads the index of `serve` from Redis. Every answer shows the index at one instant, and only if
+the index has all events that it is known to have (`ReadPositions`)."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -36,8 +36,8 @@ class IndexReader:
     """
 
     def __init__(self, settings: Settings, positions: "ReadPositions | None" = None) -> None:
-        """`positions`: the events that the index is known to have. Without them, the index is not
-        checked."""
+        """`positions` are those before which the index is known to have all events. Without them,
+        the index is not checked."""
         self._redis, self._positions = async_client(settings), positions
 
     async def check(self) -> None:
@@ -52,7 +52,7 @@ class IndexReader:
         await self.around(NO_LADDER, "", 1)
 
     async def check_complete(self) -> None:
-        """Raises Incomplete if the index as a whole lacks events that it is known to have."""
+        """Raise Incomplete if the index as a whole lacks events that it is known to have."""
         await self._root_has("")
 
     async def ladders(self) -> list[str]:
@@ -116,7 +116,7 @@ class IndexReader:
         await self._redis.close()
 
     async def _answer(self, ladder: str, script: str, *given: Any) -> Any:
-        """The answer of a script about a ladder."""
+        """Run a script about a ladder, and return its answer. Raises Incomplete or AbsentLadder."""
         needed = [] if self._positions is None else self._positions.of(ladder)
         keys = keys_of(ladder)
         status, *answer = await self._redis.ask(
@@ -149,15 +149,17 @@ class ReadPositions:
     def __init__(self) -> None:
         self._all: list[int] | None = None
         self._ladders: dict[str, dict[int, int]] = {}
-        """By ladder with an event since `all_read`, then by partition: the next offset."""
+        """For each ladder with an event since `all_read` was called, the next offset of each
+        partition with such an event."""
 
     def all_read(self, positions: Sequence[int]) -> None:
-        """The index has every event of every ladder before these positions."""
+        """Record that the index has every event of every ladder before these positions."""
         self._all = list(positions)
         self._ladders.clear()
 
     def event_read(self, ladder: str, partition: int, offset: int) -> None:
-        """The ladder's index has this event, and all before it in this partition."""
+        """Record that the ladder's index has this event, and all events before it in this
+        partition."""
         of_ladder = self._ladders.setdefault(ladder, {})
         of_ladder[partition] = max(of_ladder.get(partition, 0), offset + 1)
 
@@ -182,12 +184,12 @@ class ReadPositions:
 
 
 def _pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """Two elements at a time: member and score, or field and value."""
+    """Yield pairs of consecutive elements, such as member and score, or field and value."""
     return zip(flat[::2], flat[1::2], strict=True)
 
 
 def _page(found: Sequence[Any], limit: int) -> PageView:
-    """The answer of a script that returns a page."""
+    """Convert the answer of a script that returns a page."""
     start, flat, better, listed = found
     rows = [(member.decode(), -float(score)) for member, score in _pairs(flat)]
     return PageView(ranked(rows[:limit], start, better), len(rows) > limit, listed)

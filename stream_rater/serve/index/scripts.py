@@ -1,11 +1,11 @@
-"""Read-only scripts for Redis, used where several answers must be of one instant.
+"""Read-only scripts for Redis, used where several values must be read at one instant.
 
-Those about a ladder have the keys players, ranks, bins, histories and state, in this order. The
-first argument is a number of positions, then come the positions: an answer is given only if the
-ladder's index has everything before them, and each of its keys has its stored size. So an index
-never answers if it, or a key of it, is lost, or if Redis has restored an older state.
-Without positions nothing is checked. A script returns its status (ANSWERED, INCOMPLETE or ABSENT).
-After ANSWERED, the answer follows.
+The scripts about a ladder have the keys players, ranks, bins, histories and state, in this order.
+The first argument is a number of positions, and the positions follow it. An answer is given only if
+the ladder's index has everything before these positions, and each of its keys has its stored size.
+So there is no answer if the index or one of its keys is lost, or if Redis has restored an older
+state. Without positions nothing is checked. A script returns its status (ANSWERED, INCOMPLETE or
+ABSENT). After ANSWERED, the answer follows.
 
 In `ranks` the score is minus the displayed rating, and members of equal score are in order of their
 bytes. A rank is 1 plus the number of members with a lesser score.

@@ -1,18 +1,19 @@
-"""Writes the index of `serve` into Redis: a compare-and-set for each ladder and batch.
+"""Writes the index of `serve` to Redis, by a compare-and-set for each ladder and batch.
 
-Every `serve` process follows `rating-changed`, because its clients want the events, and every one
-writes the index. So no leader is needed: if a process is killed, another one writes the rest.
+Every `serve` process follows `rating-changed`, because its clients follow the events, and every
+`serve` process writes the index. So no leader is needed: if a process is killed, another one writes
+the rest.
 
 1. Names: all ladders of the batch are added to ROOT.
-2. Apply: for each ladder WATCH its keys, read what the events touch, and write that and the new
-   positions in one MULTI/EXEC. If another process wrote since WATCH, nothing happens; the step is
-   repeated. An event before the ladder's position in its partition is in the index already. It is
-   left out, because later events may have been applied, too.
-3. Checkpoint, now and then: raise the positions of ladders without events, then those of ROOT.
+2. Apply: for each ladder, WATCH its keys, read the data that the events change, and write that data
+   and the new positions in one MULTI/EXEC. If another process wrote since WATCH, nothing is
+   written, and the step is repeated. An event before the ladder's position in its partition is in
+   the index already. It is left out, because later events may have been applied, too.
+3. Checkpoint, at intervals: raise the positions of ladders without events, then those of ROOT.
 
-Reading starts at the least position of all. So Redis may lose its last writes, or all of them, on
-any of its servers: a position is lost together with what it stands for, and never before it. A
-process that finds a position lower than it was raises IndexLost, and reads again from there.
+Reading starts at the least of all positions. So Redis may lose its last writes, or all of them, on
+any of its servers: the data before a position is never lost without the position. A process that
+finds a position lower than before raises IndexLost, and reads again from there.
 
 A single key may also be lost, by eviction or by hand. So each write stores how many members the
 other keys have. A process that finds another number deletes the ladder's index, which is then made
@@ -50,13 +51,13 @@ from stream_rater.serve.entries import (
 )
 
 ATTEMPTS = 100
-"""How often a write is tried if other processes write first each time."""
+"""The most times that a write is tried if other processes write first each time."""
 
 Positions = dict[int, int]
 """The next offset by partition. An absent partition was not read: its next offset is 0."""
 
 EventPlace = tuple[int, int]
-"""Partition and offset of an event."""
+"""The partition and the offset of an event."""
 
 
 class IndexLost(Exception):
@@ -92,8 +93,8 @@ class IndexWriter:
             pipe.execute()
 
     def begin(self, topic: str, partitions: int) -> list[int]:
-        """The offset from which each partition must be read. Raises Unrecoverable if the index is
-        of another topic."""
+        """The offset from which each partition must be read. Raises Unrecoverable if the index was
+        made from another topic."""
         with translated_failures():
             root = root_of(self._client.zrange(ROOT, 0, -1, withscores=True))
             if others := [each for each in root.topics if each != topic]:
@@ -113,8 +114,8 @@ class IndexWriter:
         """Apply a batch of events, after which everything before these positions is applied. Raises
         IndexLost.
 
-        `places`: the place of each event. Events before the ladder's position in their partition
-        are left out; without `places` none is.
+        `places` has the place of each event. Events before the ladder's position in their partition
+        are left out. Without `places`, no event is left out.
         """
         by_ladder: dict[str, list[tuple[EventPlace | None, IndexEvent]]] = {}
         for i, event in enumerate(events):
@@ -186,7 +187,7 @@ class IndexWriter:
 
 
 def other_topic_error(topic: str, why: str) -> Unrecoverable:
-    """The error for an index that is not of this topic."""
+    """The error for an index that was not made from this topic."""
     return Unrecoverable(
         f"the index in Redis is of another topic than {topic!r}: it is {why}: delete the keys that "
         f"begin with {INDEX!r} or {ROOT!r}, or give `serve` another database of Redis"
@@ -198,14 +199,14 @@ def _positions(found: Mapping[bytes, bytes]) -> Positions:
 
 
 def _checked(key: str, stored: Positions, last_seen: Positions) -> Positions:
-    """The stored positions. Raises IndexLost if one is lower than it was."""
+    """Return the stored positions. Raises IndexLost if one is lower than when last seen."""
     if any(stored.get(p, 0) < at for p, at in last_seen.items()):
         raise IndexLost(f"{key} went back")
     return stored
 
 
 def _advanced(stored: Positions, positions: Sequence[int]) -> Positions:
-    """The positions that are beyond the stored ones."""
+    """Those of `positions`, by partition, that are greater than the stored ones."""
     return {p: at for p, at in enumerate(positions) if at > stored.get(p, 0)}
 
 
@@ -225,8 +226,8 @@ class _StoredIndex(NamedTuple):
 
 
 def _read(client: Any, keys: LadderKeys, names: Sequence[str]) -> _StoredIndex:
-    """Read these players, and the parts about all players. The reads are not of one instant: the
-    caller watches the keys before it writes."""
+    """Read these players, and the data about all players. The values are not read at one instant,
+    so the caller must watch the keys before it writes."""
     with client.pipeline(transaction=False) as pipe:
         pipe.hgetall(keys.state)
         pipe.hlen(keys.players)
@@ -255,7 +256,7 @@ def _sizes(*sizes: int) -> bytes:
 
 
 def _sizes_after(found: _StoredIndex, after: LadderIndex) -> bytes:
-    """The sizes after `after` is written over what was found of these players."""
+    """The encoded sizes of the keys once `after` has replaced the data that was found."""
     before = found.before
     listed = [sum(each.listed for each in index.players.values()) for index in (before, after)]
     filled = [sum(n > 0 for n in index.bins.values()) for index in (before, after)]
