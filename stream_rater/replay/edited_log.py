@@ -22,7 +22,7 @@ from stream_rater.rating.parameters import Season
 from stream_rater.replay.edits import NO_EDITS, Edits, edited
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.decoder import (
-    Refusals,
+    Rejections,
     RoundDecoder,
     correction_indices,
     kind_of,
@@ -99,7 +99,7 @@ class LoggedRounds:
 
     @classmethod
     def of(
-        cls, records: Sequence[Record], rounds: RoundBatch, rejections: Refusals
+        cls, records: Sequence[Record], rounds: RoundBatch, rejections: Rejections
     ) -> "LoggedRounds":
         """The rounds that were decoded from these records (`RoundDecoder.decode`)."""
         read = [each for each, why in zip(records, rejections, strict=True) if why is None]
@@ -154,7 +154,7 @@ class RecordValidator:
         self._duplicates: dict[int, DuplicateWindow] = {}
         """For each partition, the ids of its latest rounds."""
 
-    def decode(self, records: Sequence[Record]) -> tuple[RoundBatch, Refusals]:
+    def decode(self, records: Sequence[Record]) -> tuple[RoundBatch, Rejections]:
         """Decode the rounds in these records, none of which may be a correction. Returns the
         accepted rounds, and the reasons why the other records are rejected: by the decoder, or as
         duplicates."""

@@ -25,7 +25,7 @@ SCAN_BYTES = 2**20
 
 NO_PLACES = np.empty(0, np.int64)
 
-Refusals = list[Invalid | None]
+Rejections = list[Invalid | None]
 """For each record, the reason why it is rejected; None if it contains the next of the valid
 rounds."""
 
@@ -57,7 +57,7 @@ class RoundDecoder:
             raise rejection
         return OneRound(rounds)
 
-    def decode(self, records: Sequence[Record]) -> tuple[RoundBatch, Refusals]:
+    def decode(self, records: Sequence[Record]) -> tuple[RoundBatch, Rejections]:
         """Decode the rounds in these records. Returns the valid rounds in the order of the records,
         and the reasons why the other records are rejected."""
         values = [each.value or b"" for each in records]
@@ -75,9 +75,9 @@ class RoundDecoder:
         in_order = (order == np.arange(len(order))).all()
         return (rounds if in_order else rounds.take(order)), rejections
 
-    def _oversized(self, records: Sequence[Record], values: Sequence[bytes]) -> Refusals:
+    def _oversized(self, records: Sequence[Record], values: Sequence[bytes]) -> Rejections:
         """For each record, the reason why it is not decoded at all; None if it is decoded."""
-        most, rejections = self._limits.max_bytes, Refusals()
+        most, rejections = self._limits.max_bytes, Rejections()
         for each, value in zip(records, values, strict=True):
             why = each.unreadable
             if not why and len(value) > most:
@@ -86,7 +86,7 @@ class RoundDecoder:
         return rejections
 
     def _read_rounds(
-        self, records: Sequence[Record], values: Sequence[bytes], run: range, rejections: Refusals
+        self, records: Sequence[Record], values: Sequence[bytes], run: range, rejections: Rejections
     ) -> Iterator[tuple[Ints, RoundBatch]]:
         """Yield, for each of the two readers, the places of the records that it read, and their
         rounds as reported. `run` are the places of the records to read."""
@@ -112,7 +112,7 @@ class RoundDecoder:
             yield np.array(indices, np.int64), fallback.columns_of(decoded)
 
     def _validated(
-        self, records: Sequence[Record], indices: Ints, rounds: RoundBatch, rejections: Refusals
+        self, records: Sequence[Record], indices: Ints, rounds: RoundBatch, rejections: Rejections
     ) -> tuple[Ints, RoundBatch]:
         """Validate rounds that `_read_rounds` yields. Returns, for the valid ones, the places of
         their records, and the rounds."""

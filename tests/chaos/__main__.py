@@ -14,13 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from local.servers import signals_as_exit
+from local.servers import AGAIN_S, in_destructor, signals_as_exit
 from tests.benchmarks.document import writing
 from tests.chaos.faults import FAULTS, ON_REQUEST
 from tests.chaos.scene import Outcome
@@ -104,8 +103,10 @@ def until(deadline_s: float) -> Iterator[None]:
     """Raise OutOfTime within the block, once, at that time; or before the block if the time is
     over."""
 
-    def out_of_time(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise OutOfTime
+    def out_of_time(_number: int, frame: FrameType | None) -> None:
+        if not in_destructor(frame):
+            raise OutOfTime
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
 
     left_s = deadline_s - time.monotonic()
     if left_s <= 0.0:

@@ -18,7 +18,7 @@ from stream_rater.rating.parameters import Elo, EloMMR
 from stream_rater.rounds import decoder as decoder_module
 from stream_rater.rounds import validation
 from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.decoder import Refusals, RoundDecoder
+from stream_rater.rounds.decoder import Rejections, RoundDecoder
 from stream_rater.rounds.validation import Invalid
 from tests import oracle_reader
 from tests.fuzz.recipes import inputs_of, messages
@@ -129,7 +129,7 @@ def test_records_are_what_the_oracle_finds_in_each(
 
 def assert_alike(
     ladders: Ladders, partitions: int, records: list[Record], decoder: RoundDecoder,
-    rounds: RoundBatch, found: Refusals,
+    rounds: RoundBatch, found: Rejections,
 ) -> None:  # fmt: skip
     """The rounds to the bit, and the refusals with code, text and whose they are."""
     valid, rejections = list[ReadRound](), list[tuple[str, ...] | None]()

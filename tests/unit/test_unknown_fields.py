@@ -9,7 +9,7 @@ from stream_rater.contract.record import Record
 from stream_rater.pipeline.observer import Observer
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.decoder import Refusals, RoundDecoder
+from stream_rater.rounds.decoder import Rejections, RoundDecoder
 from stream_rater.runtime import log
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack
@@ -40,7 +40,7 @@ UNKNOWN: list[tuple[list[dict[str, Any]], dict[str, Any], str]] = [
 
 def decoded(
     ladder: str, entries: Any, fields: Any, *, packed: bool, offset: int
-) -> tuple[RoundBatch, Refusals]:
+) -> tuple[RoundBatch, Rejections]:
     """One round."""
     encode, headers = (as_msgpack, MSGPACK_HEADERS) if packed else (as_json, [])
     value = encode(*entries, ladder=ladder, **fields)

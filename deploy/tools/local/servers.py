@@ -22,6 +22,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from local import background
 from local.kafka_node import NO_PROPERTIES, start_kafka
@@ -32,7 +33,7 @@ from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, LocalServerError, given_
 __all__ = ["Addresses", "LocalServerError", "Server", "servers", "start_kafka", "start_redis"]
 
 AGAIN_S = 0.05
-"""After this time a signal that arrived within a destructor is sent again."""
+"""A signal that arrived within a destructor is sent again after this time."""
 
 
 @dataclass(frozen=True)
@@ -76,34 +77,43 @@ def servers(
 
 @contextmanager
 def signals_as_exit() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the block as an exception does, so that it can clean up.
+    """Let SIGTERM and SIGHUP end the block as an exception does, so that it can clean up. Ctrl-C
+    ends it by KeyboardInterrupt, as usual. No signal is lost in a destructor.
 
     Only in the main thread and only where nobody else handles the signal.
     """
-    ours = []
+    before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
-        wanted = (signal.SIGTERM, signal.SIGHUP)
-        ours = [number for number in wanted if signal.getsignal(number) is signal.SIG_DFL]
-    for number in ours:
-        signal.signal(number, _exit)
+        usual = {
+            signal.SIGTERM: signal.SIG_DFL,
+            signal.SIGHUP: signal.SIG_DFL,
+            signal.SIGINT: signal.default_int_handler,
+        }
+        before = {n: way for n, way in usual.items() if signal.getsignal(n) is way}
+    for number in before:
+        signal.signal(number, _end)
     try:
         yield
     finally:
-        for number in ours:
-            signal.signal(number, signal.SIG_DFL)
+        for number, way in before.items():
+            signal.signal(number, way)
 
 
-def _exit(number: int, frame: FrameType | None) -> None:
-    """Raise SystemExit. Python drops an exception that leaves a destructor. So a signal that comes
-    within one is sent again a moment later."""
-    while frame is not None:
-        if frame.f_code.co_name == "__del__":
-            again = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
-            again.daemon = True
-            again.start()
-            return
+def _end(number: int, frame: FrameType | None) -> None:
+    if in_destructor(frame):
+        again = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+        return
+    raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+
+
+def in_destructor(frame: FrameType | None) -> bool:
+    """Whether a signal arrived within a destructor. Python drops an exception that leaves one, so
+    the signal must be handled later."""
+    while frame is not None and frame.f_code.co_name != "__del__":
         frame = frame.f_back
-    raise SystemExit(128 + number)
+    return frame is not None
 
 
 def main(arguments: list[str] | None = None) -> int:

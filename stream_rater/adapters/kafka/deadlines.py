@@ -28,7 +28,7 @@ def _is_retriable(error: KafkaException) -> bool:
 
 
 class Deadlines:
-    """Waits up to a time-out, or up to LAST_MOMENTS_S once the worker is asked to stop."""
+    """Waits up to a time-out, or up to STOP_GRACE_S once the worker is asked to stop."""
 
     def __init__(self, stop: threading.Event | None = None) -> None:
         self._stop = stop or threading.Event()

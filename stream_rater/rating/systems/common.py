@@ -27,9 +27,8 @@ from stream_rater.rating.systems.dimension import Dimension
 class Later:
     """A module that is imported when one of its names is first used.
 
-    Importing numba takes 0.3 s, and a process that only reads a configuration needs no kernel. An
-    import statement in a function takes 0.4 us for each call, where stage 1 of a lobby of five
-    takes 8 us.
+    A process that only reads a configuration needs no kernel, and numba takes long to import. An
+    import statement in a function would be executed for each wave.
     """
 
     def __init__(self, module: str) -> None:
