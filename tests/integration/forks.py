@@ -9,7 +9,9 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
+from multiprocessing.connection import wait
 from pathlib import Path
 
 from local.tools import ROOT
@@ -19,6 +21,10 @@ PRELOADED = "tests.integration.preloaded"
 
 context = multiprocessing.get_context("forkserver")
 context.set_forkserver_preload([PRELOADED])
+
+_one_at_a_time = threading.Lock()
+"""Held while a fork starts or its exit code is read. A start reads the exit codes of all forks that
+have ended, and of two threads that read the same one, the second would find 255."""
 
 
 class Fork:
@@ -34,7 +40,8 @@ class Fork:
         self._process = context.Process(
             target=_perform, args=(self._arguments, dict(environment), str(out), str(err))
         )
-        self._process.start()
+        with _one_at_a_time:
+            self._process.start()
 
     @property
     def pid(self) -> int:
@@ -42,13 +49,19 @@ class Fork:
         assert self._process.pid is not None
         return self._process.pid
 
+    @property
+    def sentinel(self) -> int:
+        """A file that is readable once the process has ended."""
+        return self._process.sentinel
+
     def poll(self) -> int | None:
         """The exit code (a signal's number is negative), None while the process runs."""
-        return self._process.exitcode
+        with _one_at_a_time:
+            return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
         """The exit code once the process has ended; TimeoutExpired if it does not in time."""
-        self._process.join(timeout)
+        wait([self.sentinel], timeout)
         code = self.poll()
         if code is None:
             raise subprocess.TimeoutExpired(self._arguments, timeout or 0.0)

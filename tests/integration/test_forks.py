@@ -4,6 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import forkserver
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import pytest
@@ -51,3 +55,29 @@ def test_a_fork_is_signalled_and_waited_for(tmp_path: Path) -> None:
         fork.wait(0.01)
     fork.kill()
     assert fork.wait(HANGS_S) == -signal.SIGKILL
+
+
+def test_threads_do_not_take_each_others_exit_codes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start reads the exit codes of all ended forks. Another thread that asks for one of them
+    while it is read finds it, too."""
+    ended = Fork(["--version"], NOWHERE, tmp_path / "first", tmp_path / "first")
+    file = ended.sentinel
+    assert wait([file], HANGS_S)
+    read, is_read, asked = forkserver.read_signed, threading.Event(), threading.Event()
+
+    def read_slowly(number: int) -> int:
+        code = read(number)
+        if number == file:
+            is_read.set()
+            asked.wait(0.2)  # without the lock, the other thread asks now
+        return code
+
+    monkeypatch.setattr(forkserver, "read_signed", read_slowly)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(Fork, ["--version"], NOWHERE, tmp_path / "log", tmp_path / "log")
+        assert is_read.wait(HANGS_S)
+        code = ended.poll()
+        asked.set()
+        assert (code, other.result().wait(HANGS_S)) == (0, 0)
