@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from stream_rater.adapters.kafka.ladder_events import LadderEvents, disagreement
-from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.kafka.topics import REQUEST_TIMEOUT_S, Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of
@@ -59,7 +59,8 @@ class LiveBeliefs:
     ) -> None:
         """Make no request, unless Redis is a cluster."""
         self._settings, self._ladders, self._clock = settings, ladders, clock
-        self._admin, self._store = Admin(settings), RedisStore(settings)
+        self._admin = Admin(settings, request_timeout_s=REQUEST_TIMEOUT_S)
+        self._store = RedisStore(settings)
         self._events = LadderEvents(settings, self._admin)
         self._ladder_log, self._until_s = LadderLog(), -1.0
         self._edits = EditsOfLadders()

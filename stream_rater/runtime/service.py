@@ -14,7 +14,7 @@ from typing import Any
 from stream_rater.adapters.driver import Driver, Stopping
 from stream_rater.adapters.kafka.consumer import Fenced, Input
 from stream_rater.adapters.kafka.ladder_events import LadderEvents
-from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.adapters.kafka.topics import REQUEST_TIMEOUT_S, Admin, Topics
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import partition_of
@@ -223,7 +223,7 @@ class Service:
         self.metrics = Metrics()
         self._lag = Lag()
         self.metrics.registry.register(self._lag)
-        admin = Admin(settings)
+        admin = Admin(settings, request_timeout_s=REQUEST_TIMEOUT_S)
         admin.create_topics()
         partitions = admin.check_topics()
         for warning in admin.warnings:

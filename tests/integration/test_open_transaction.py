@@ -4,7 +4,6 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from stream_rater.adapters.access import CLIENT_LOGGER, client_options
-from stream_rater.adapters.kafka import topics
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
@@ -39,7 +38,7 @@ def test_a_dead_workers_transaction_is_waited_for(settings: real.SettingsFactory
 
 
 def test_offsets_are_not_published_while_a_transaction_is_open(
-    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
+    settings: real.SettingsFactory,
 ) -> None:
     """The former offsets may not be the last ones, which a rebuild needs."""
     at = settings(transaction_timeout_ms=60_000)
@@ -47,6 +46,6 @@ def test_offsets_are_not_published_while_a_transaction_is_open(
     admin.create_topics()
     assert admin.committed(UPDATERS, admin.topics.parts, 4) == dict.fromkeys(range(4))
     leave_open(at)
-    monkeypatch.setattr(topics, "REQUEST_TIMEOUT_S", 0.6)
+    hasty = Admin(at, request_timeout_s=0.6)
     with pytest.raises(LogTrouble):
-        admin._stable(UPDATERS, admin.topics.parts, 4)
+        hasty._stable(UPDATERS, admin.topics.parts, 4)

@@ -42,9 +42,14 @@ from stream_rater.contract import events
 from stream_rater.contract.errors import Denied, LogTrouble
 
 TIMEOUT_S = 10.0
-"""The longest wait for the result of a request."""
+"""The time-out of requests for all topics, and of waits for new topics."""
 REQUEST_TIMEOUT_S = 5.0
-"""The time-out of requests that a state machine waits for."""
+"""The time-out of requests that a state machine waits for. It asks again later."""
+COMMAND_TIMEOUT_S = 30.0
+"""The time-out of a command's requests. A command ends if a request fails, so it waits longer for a
+busy broker."""
+RESULT_S = 2 * COMMAND_TIMEOUT_S
+"""The longest wait for the result of a request, if the client does not keep its time-out."""
 NEW_TOPIC_PAUSE_S = 0.05
 """The pause before the service again asks a broker that does not know a new topic."""
 ABANDONED_S = 15.0
@@ -93,8 +98,8 @@ class Topics:
 class Admin:
     """Requests to Kafka's admin API."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, *, request_timeout_s: float = COMMAND_TIMEOUT_S) -> None:
+        self._settings, self._timeout_s = settings, request_timeout_s
         self._connection_error: KafkaError | None = None
         """The reason why the client could not connect, if it reported one by callback."""
         options = client_options(settings) | {"error_cb": self._remember_connection_error}
@@ -268,7 +273,7 @@ class Admin:
         """The end offset of each partition that the topic has now, whether transactions are pending
         or not."""
         try:
-            known = self._client.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
+            known = self._client.list_topics(topic, timeout=self._timeout_s).topics[topic]
         except KafkaException as error:
             raise self._unreachable(error.args[0]) from None
         if known.error is not None:
@@ -299,10 +304,10 @@ class Admin:
 
     def _members(self, group: str) -> Sequence[Any]:
         name = self._settings.topic_prefix + group
-        described = self._client.describe_consumer_groups(
-            [name], request_timeout=REQUEST_TIMEOUT_S
-        )[name]
-        error = described.exception(TIMEOUT_S)
+        described = self._client.describe_consumer_groups([name], request_timeout=self._timeout_s)[
+            name
+        ]
+        error = described.exception(RESULT_S)
         if isinstance(error, KafkaException) and (
             error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
         ):
@@ -332,7 +337,7 @@ class Admin:
         """
         asked, reader = [TopicPartition(topic, p) for p in range(partitions)], self._reader(group)
         try:
-            found = reader.committed(asked, timeout=REQUEST_TIMEOUT_S)
+            found = reader.committed(asked, timeout=self._timeout_s)
         except KafkaException as error:
             denial = reader.poll(0.0)  # from the coordinator; the call itself only timed out
             raise trouble_of(denial.error() if denial is not None else error) from None
@@ -371,19 +376,21 @@ class Admin:
         """The offsets of each partition. Asks twice, because the client may know only a former
         leader."""
         with suppress(LogTrouble):
-            return self._listed_offsets(topic, partitions, spec, **options)
+            return self._listed_offsets(topic, partitions, spec, REQUEST_TIMEOUT_S, **options)
         self._forget_leaders(topic)
-        return self._listed_offsets(topic, partitions, spec, **options)
+        return self._listed_offsets(topic, partitions, spec, self._timeout_s, **options)
 
-    def _listed_offsets(self, topic: str, partitions: int, spec: Any, **options: Any) -> list[int]:
+    def _listed_offsets(
+        self, topic: str, partitions: int, spec: Any, timeout_s: float, **options: Any
+    ) -> list[int]:
         asked = {TopicPartition(topic, p): spec for p in range(partitions)}
-        found = self._client.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S, **options)
+        found = self._client.list_offsets(asked, request_timeout=timeout_s, **options)
         by_partition = {tp.partition: offset_of(future) for tp, future in found.items()}
         return [by_partition[p] for p in range(partitions)]
 
     def _forget_leaders(self, topic: str) -> None:
         with suppress(KafkaException):  # otherwise the client asks the former leader for minutes
-            self._client.list_topics(topic, timeout=REQUEST_TIMEOUT_S)
+            self._client.list_topics(topic, timeout=self._timeout_s)
 
 
 # --- the results of requests ---------------------------------------------------------------------
@@ -401,11 +408,11 @@ def offset_of(future: Any) -> int:
 def result_of(future: "Future[Any]") -> Any:
     """The result of a request. Raises LogTrouble or Denied."""
     try:
-        return future.result(TIMEOUT_S)
+        return future.result(RESULT_S)
     except KafkaException as error:
         raise trouble_of(error) from None
     except TimeoutError:
-        raise LogTrouble(f"kafka: no answer within {TIMEOUT_S:g} s") from None
+        raise LogTrouble(f"kafka: no answer within {RESULT_S:g} s") from None
 
 
 def is_unknown_topic(asked: "Future[Any]") -> bool:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import msgspec
 
 from stream_rater.adapters.kafka.reader import Reader
-from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.kafka.topics import REQUEST_TIMEOUT_S, Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Trouble
 from stream_rater.contract.events import UNDECODABLE, rating_changed_from_json
@@ -93,7 +93,7 @@ class Follower:
                 self._stop.wait(pause_s(troubles))
 
     def _follow(self) -> None:
-        admin = Admin(self._settings)
+        admin = Admin(self._settings, request_timeout_s=REQUEST_TIMEOUT_S)
         topic = admin.topics.changed
         (partitions,) = admin.partitions_of(topic)
         writer = IndexWriter(self._settings)
