@@ -91,13 +91,12 @@ lint: python ## Style, format and types only
 audit: servers ## Installed packages against the lock, offline; SBOM (ONLINE=1: pip-audit, too)
 	@PYTHONPATH=deploy/tools $(VENV_PYTHON) deploy/tools/audit.py $(if $(ONLINE),--online)
 
-dist: python ## The wheel and the source package, into build/dist
-	@rm -rf build/dist
-	@$(VENV_PYTHON) -m hatchling build --directory build/dist
+dist: python ## Wheels, pure and with kernels for each Python, and the source package: build/dist
+	@PYTHONPATH=deploy/tools $(VENV_PYTHON) deploy/tools/dist.py
 
 lock: python ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versions)
 	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@$(COMPILE) pyproject.toml --extra service --extra serve --extra lab --extra tracing \
+	@$(COMPILE) pyproject.toml --extra service --extra serve --extra arrow --extra lab --extra tracing \
 		--group dev --group audit --group build --output-file requirements.lock
 	@$(COMPILE) --group peers --output-file tests/benchmarks/peers.lock
 	@$(COMPILE) --group docs --output-file deploy/docs.lock
