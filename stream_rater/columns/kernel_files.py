@@ -31,6 +31,7 @@ from typing import Any
 import llvmlite
 from llvmlite import binding as llvm
 
+from stream_rater.columns import linking
 from stream_rater.columns.light_numba import numba
 
 _PACKAGE = Path(__file__).parents[1]
@@ -65,14 +66,16 @@ class KernelFiles:
         key = self._key(signature, target.codegen())
         for folder in folders():
             path = folder / level() / self._file_name(key)
-            if (content := _read(path, key)) is not None:
+            content = _read(path, key)
+            if content is not None and (compiled := _rebuilt(target, content)) is not None:
                 _log("[cache] data loaded from %r", str(path))
-                return _rebuilt(target, content)
+                return compiled
         return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
         """Write a compiled form. If it cannot be written, e.g. because the disk is full, this
         process uses it nevertheless."""
+        linking.mark(compiled, self._function.__module__, self._function.__name__)
         if compiled.lifted or compiled.library.has_dynamic_globals:
             return  # it has addresses of this process in it
         key = self._key(signature, compiled.codegen)
@@ -115,16 +118,22 @@ def _reduced(compiled: Any) -> bytes:
         if not each.is_declaration
     }
     reduced = ((name, kind, (machine_code, _no_llvm_code())), *rest)
-    return bytes(_dumps((symbols, llvm_code, reduced)))
+    library = compiled.library
+    return bytes(_dumps((library.entry, [*library.callees], symbols, llvm_code, reduced)))
 
 
 def _rebuilt(target: Any, content: bytes) -> Any:
     """The compiled form that `_reduced` gave these bytes of. Its LLVM code is read when a kernel
-    that calls it is compiled."""
-    symbols, llvm_code, reduced = pickle.loads(content)
+    that has a copy of it is compiled. None if the kernels that it calls are not those that it was
+    compiled with."""
+    entry, called, symbols, llvm_code, reduced = pickle.loads(content)
+    callees = linking.load_callees(called)
+    if callees is None:
+        return None
     target.codegen()._engine._defined_symbols |= symbols
     compiled = _compiler.CompileResult._rebuild(target, *reduced)
     compiled.library._get_module_for_linking = cache(partial(llvm.parse_bitcode, llvm_code))
+    compiled.library.entry, compiled.library.callees = entry, callees
     return compiled
 
 

@@ -22,7 +22,7 @@ from typing import Any, TypeVar, cast
 
 from llvmlite import binding as llvm
 
-from stream_rater.columns import kernel_files
+from stream_rater.columns import kernel_files, linking
 from stream_rater.columns.compiling import SharedCache
 from stream_rater.columns.light_numba import numba
 
@@ -82,7 +82,9 @@ OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 def kernel(function: F) -> F:
     """Compile `function` on its first call, without the GIL, by the rules above."""
-    compiled = numba.njit(**OPTIONS)(function)
+    compiled = numba.njit(**OPTIONS, no_cfunc_wrapper=True, pipeline_class=linking.KernelCompiler)(
+        function
+    )
     files = kernel_files.KernelFiles(function)
     compiled._cache = SharedCache(files, f"{function.__module__}.{function.__name__}")
     return cast(F, compiled)
@@ -100,10 +102,19 @@ def inlined(function: F) -> F:
     a third of the time of rounds of two players. The caller keeps the arrays alive. So numba
     refuses to compile a function that makes an array or returns one that was not passed to it.
     """
-    return cast(F, numba.njit(**OPTIONS, forceinline=True, _nrt=False)(function))
+    return cast(F, _part(function, _nrt=False))
 
 
 def giving(function: F) -> F:
     """Compile a function as `inlined` does, but one that makes or returns arrays and so counts
     references. No `inlined` function may call it."""
-    return cast(F, numba.njit(**OPTIONS, forceinline=True)(function))
+    return cast(F, _part(function))
+
+
+def _part(function: Callable[..., Any], **options: Any) -> Any:
+    compiled = numba.njit(
+        **OPTIONS, **options, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True,
+        pipeline_class=linking.InlinedCompiler,
+    )(function)  # fmt: skip
+    linking.keep_from_python(compiled)
+    return compiled

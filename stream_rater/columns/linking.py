@@ -1,0 +1,144 @@
+"""Decides how kernels call each other, so that no code is compiled twice.
+
+Numba puts a copy of every function that a kernel calls into the kernel, optimises the copy again,
+and compiles it again. So a large kernel at the bottom of such calls is compiled five times. Here:
+
+- A kernel has a copy of a small kernel, since LLVM may inline it. It calls a large kernel, which
+  LLVM would not inline (`MOST_COPIED`).
+- An inlined function (`InlinedCompiler`) is only ever a part of kernels. So it is neither optimised
+  by itself, except for a few cheap passes, nor compiled by itself.
+
+Before a kernel is loaded from a file, the kernels that it calls are loaded (`load_callees`).
+"""
+
+import sys
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from stream_rater.columns.light_numba import numba
+
+_codegen: Any = numba.core.codegen
+_compiler: Any = numba.core.compiler
+
+MOST_COPIED = 400
+"""A kernel of more LLVM instructions than this is called, not copied. LLVM inlines functions that
+cost up to 225 instructions or so."""
+
+NOT_FROM_PYTHON = "an inlined function is a part of kernels and cannot be called from Python"
+
+
+class Entry(NamedTuple):
+    """A compiled form of a kernel, as other kernels call it."""
+
+    module: str
+    name: str
+    arguments: tuple[Any, ...]
+    """The types of the arguments."""
+    symbol: str
+    """The linker's name of the machine code."""
+    size: int
+    """The number of its LLVM instructions."""
+
+    @property
+    def is_called(self) -> bool:
+        """Whether other kernels call it; otherwise they have copies of it."""
+        return self.size > MOST_COPIED
+
+
+class KernelLibrary(_codegen.JITCodeLibrary):  # type: ignore[misc]
+    """The code of a kernel, with the large kernels that it calls."""
+
+    def __init__(self, codegen: Any, name: str) -> None:
+        super().__init__(codegen, name)
+        self.callees: dict[Entry, Any] = {}
+        """The kernels that it calls, with their code."""
+
+    def add_linking_library(self, library: Any) -> None:
+        """Call a kernel or have a copy of it. Numba does this for each function that is called."""
+        entry = getattr(library, "entry", None)
+        if entry is not None and entry.is_called:
+            self._reload_init.update(library._reload_init)
+            self.callees[entry] = library
+            return
+        super().add_linking_library(library)
+        self.callees.update(getattr(library, "callees", {}))
+
+
+class InlinedLibrary(KernelLibrary):
+    """The code of an inlined function: LLVM code, but no machine code."""
+
+    def _optimize_final_module(self) -> None:
+        passes, builder = self._codegen._module_pass_manager(
+            loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap"
+        )
+        passes.run(self._final_module, builder)
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._verify_declare_only_symbols()
+        self._finalized = True
+
+
+class KernelCompiler(_compiler.Compiler):  # type: ignore[misc]
+    """Numba's compiler, for a kernel."""
+
+    library_class: type[KernelLibrary] = KernelLibrary
+
+    def __init__(
+        self, typing: Any, target: Any, library: Any, arguments: Any, returns: Any, flags: Any,
+        types_of_locals: Any,
+    ) -> None:  # fmt: skip
+        if library is None:
+            library = self.library_class(target.codegen(), "kernel")
+            library.enable_object_caching()
+        super().__init__(typing, target, library, arguments, returns, flags, types_of_locals)
+
+
+class InlinedCompiler(KernelCompiler):
+    """Numba's compiler, for an inlined function."""
+
+    library_class = InlinedLibrary
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.state.flags.no_compile = True
+
+
+def keep_from_python(dispatcher: Any) -> None:
+    """Let an inlined function be called by kernels only: it has no machine code. A call from Python
+    raises KeyError, whose text says so."""
+    add = dispatcher.add_overload
+
+    def add_uncallable(compiled: Any) -> None:
+        # Numba needs a built-in function here, another object for each compiled form, and calls it
+        # without looking at what arguments it takes. `str.format` takes any, and then misses one.
+        refuse = "".join(["{", NOT_FROM_PYTHON, "}"]).format
+        dispatcher.targetctx.insert_user_function(refuse, compiled.fndesc, [compiled.library])
+        add(compiled._replace(entry_point=refuse))
+
+    dispatcher.add_overload = add_uncallable
+
+
+def mark(compiled: Any, module: str, name: str) -> None:
+    """Note on a kernel's compiled form how other kernels call it."""
+    symbol = compiled.fndesc.llvm_func_name
+    function = compiled.library._get_module_for_linking().get_function(symbol)
+    size = sum(1 for block in function.blocks for _ in block.instructions)
+    arguments = tuple(compiled.signature.args)
+    compiled.library.entry = Entry(module, name, arguments, symbol, size)
+
+
+def load_callees(entries: Iterable[Entry]) -> dict[Entry, Any] | None:
+    """The code of the kernels that a compiled form calls, by entry, loaded or compiled. None if one
+    of them is not the one that the form was compiled with: then the form cannot be used."""
+    callees = {}
+    for entry in entries:
+        kernel = getattr(sys.modules.get(entry.module), entry.name, None)
+        if kernel is None:
+            return None
+        kernel.compile(entry.arguments)
+        library = kernel.overloads[entry.arguments].library
+        if library.entry != entry:
+            return None
+        callees[entry] = library
+    return callees
