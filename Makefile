@@ -3,7 +3,6 @@
 PYTHON ?= python3
 VENV_PYTHON := .venv/bin/python
 LOCAL := PYTHONPATH=deploy/tools $(PYTHON) -m local
-UV_VERSION := 0.13.8
 ASYNCAPI := $(CURDIR)/.servers/asyncapi
 ASYNCAPI_PARSER := 3.6.3
 COMPILE := $(VENV_PYTHON) -m uv pip compile --universal --python-version 3.11 --fork-strategy fewest \
@@ -23,7 +22,8 @@ unexport PYTHONDONTWRITEBYTECODE
 WRITTEN := $(if $(WRITE),--write)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup python servers demo test check docs bench bench-stream figure lint dist lock chart
+.PHONY: help setup python packages service servers demo test check docs bench bench-stream figure
+.PHONY: lint dist lock chart
 .PHONY: contract reference pictures bench-serve bench-games contract-check image-check image compose kubernetes
 .PHONY: chaos soak tables audit up down clean clean-data
 
@@ -36,10 +36,16 @@ setup: ## Install all: .venv, Redis, Prometheus, Java, Kafka, Chromium, Helm, To
 servers: # without what Go builds: that takes some minutes, and only `make test` and chaos need it
 	@$(LOCAL).setup
 
-python: # only .venv
+service: # Redis, Kafka, and in .venv only what the service and the demo need
+	@$(LOCAL).setup service
+
+python: # only .venv, with only what the service and the demo need
 	@$(LOCAL).setup python
 
-demo: servers ## A season of rounds through the service on real Kafka and Redis (ARGS=...)
+packages: # only .venv, with all packages
+	@$(LOCAL).setup packages
+
+demo: service ## A season of rounds through the service on real Kafka and Redis (ARGS=...)
 	@PYTHONPATH=deploy $(VENV_PYTHON) deploy/tools/demo.py $(ARGS)
 
 test: setup lint ## Everything that .ci/run runs: lint, types, all tests (ARGS="-k name")
@@ -62,7 +68,7 @@ bench-stream: servers ## The service under load: rate, cost, latency (ARGS=lobby
 bench-serve: servers ## How fast the API answers beside a worker at work (ARGS=--quick, WRITE=1)
 	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.benchmarks.reading $(ARGS) $(WRITTEN)
 
-bench-games: python ## All systems and other packages on real games, tuned and scored alike (WRITE=1)
+bench-games: packages ## All systems and other packages on real games, tuned and scored alike (WRITE=1)
 	@$(LOCAL).peers
 	@$(VENV_PYTHON) -m tests.benchmarks.games $(ARGS) $(WRITTEN)
 
@@ -83,7 +89,7 @@ figure: servers ## A season under a real Prometheus, and its dashboard drawn (AR
 pictures: servers ## The page of `serve` beside a made-up season, into docs/pictures; needs Chromium
 	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.pictures
 
-lint: python ## Style, format and types only
+lint: packages ## Style, format and types only
 	@$(VENV_PYTHON) -m ruff check .
 	@$(VENV_PYTHON) -m ruff format --check .
 	@$(VENV_PYTHON) -m mypy --strict
@@ -95,9 +101,10 @@ dist: python ## Wheels, pure and with kernels for each Python, and the source pa
 	@PYTHONPATH=deploy/tools $(VENV_PYTHON) deploy/tools/dist.py
 
 lock: python ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versions)
-	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@$(COMPILE) pyproject.toml --extra service --extra serve --extra arrow --extra lab --extra tracing \
 		--group dev --group audit --group build --output-file requirements.lock
+	@$(COMPILE) pyproject.toml --extra service --extra serve --group build --constraints requirements.lock \
+		--output-file deploy/service.lock
 	@$(COMPILE) --group peers --output-file tests/benchmarks/peers.lock
 	@$(COMPILE) --group docs --output-file deploy/docs.lock
 	@$(COMPILE) pyproject.toml --extra service --extra serve --extra otlp --constraints requirements.lock \
@@ -108,7 +115,7 @@ lock: python ## Write the locks anew from pyproject.toml (UPGRADE=1: newest vers
 contract: servers ## Write the events' contract, deploy/asyncapi.yaml, anew
 	@PYTHONPATH=deploy/tools $(VENV_PYTHON) deploy/tools/event_contract.py
 
-reference: python ## Write the tables of docs/reference anew, from the code
+reference: packages ## Write the tables of docs/reference anew, from the code
 	@PYTHONPATH=deploy/tools $(VENV_PYTHON) deploy/tools/reference.py
 
 contract-check: $(ASYNCAPI)/parser-$(ASYNCAPI_PARSER) ## Parse it by AsyncAPI's own parser (npm)
@@ -122,7 +129,7 @@ $(ASYNCAPI)/parser-$(ASYNCAPI_PARSER): # the stamp of an installation that went 
 image-check: servers ## Run the commands of deploy/Dockerfile in a folder (some minutes)
 	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.image
 
-image: python ## Build deploy/Dockerfile with podman or docker and check what it runs (root, WRITE=1)
+image: packages ## Build deploy/Dockerfile with podman or docker and check what it runs (root, WRITE=1)
 	@PYTHONPATH=.:deploy:deploy/tools $(VENV_PYTHON) -m containers image $(WRITTEN)
 
 compose: servers ## Run deploy/compose.yaml, a season through it, compare every rating (root, WRITE=1)
@@ -134,7 +141,7 @@ kubernetes: servers ## The chart on a real Kubernetes of one node (root, Go; lon
 chart: setup ## Write the Helm chart's README and the tests' renders anew
 	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.helm
 
-up: servers ## Start Kafka and Redis in the background (WITH=prometheus); in a shell: eval "$(make up)"
+up: $(if $(WITH),servers,service) ## Start Kafka and Redis in the background (WITH=prometheus); in a shell: eval "$(make up)"
 	@$(LOCAL).servers up $(WITH)
 
 down: ## Stop what `make up` started; the data stay

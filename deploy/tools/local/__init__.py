@@ -2,7 +2,7 @@
 
 Standard library only: these modules run on the system's Python before `.venv` exists.
 
-    setup ──▶ system (Debian packages), python_env (.venv), kafka_install (jars) ──▶ stamps
+    setup ──▶ system (Debian packages), python_env (.venv) ──▶ uv, kafka_install (jars) ──▶ stamps
     peers ──▶ setup                     what `make bench` compares with, besides
     servers, background ──▶ kafka_node, redis_node ──▶ processes (guard) ──▶ tools
 """

@@ -1,12 +1,16 @@
-"""The virtual environment `.venv`: exactly the lock's packages, and the project itself."""
+"""The virtual environment `.venv`: the lock's packages, or those that the service needs, and the
+project itself."""
 
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from local import uv
 from local.stamps import Stamp, digest
 from local.system import VENV, Package
 from local.tools import ROOT, LocalServerError
@@ -14,6 +18,8 @@ from local.tools import ROOT, LocalServerError
 VENV_DIRECTORY: Final = ROOT / ".venv"
 VENV_PYTHON: Final = VENV_DIRECTORY / "bin" / "python"
 LOCK: Final = ROOT / "requirements.lock"
+SERVICE_LOCK: Final = ROOT / "deploy" / "service.lock"
+"""The part of LOCK that the service, the demo and an installation in place need."""
 PEERS: Final = VENV_DIRECTORY / "peers"
 PEERS_LOCK: Final = ROOT / "tests" / "benchmarks" / "peers.lock"
 DOCS: Final = VENV_DIRECTORY / "docs"
@@ -22,6 +28,8 @@ PROJECT: Final = ROOT / "pyproject.toml"
 PACKAGE: Final = ROOT / "stream_rater"
 _STAMPS: Final = VENV_DIRECTORY / "stamps"
 _VENV_STAMP: Final = Stamp(_STAMPS / "venv")
+_PACKAGES: Final = Stamp(_STAMPS / "packages")
+"""Says which of the two locks was installed last."""
 
 
 def needed_packages() -> list[Package]:
@@ -57,14 +65,39 @@ def _venv_identity() -> str:
     return digest(f"{sys.version_info[:2]}", sys.base_prefix, str(ROOT))
 
 
+def ensure_service_packages(say: Callable[[str], None]) -> None:
+    """Install the packages that the service and the demo need, unless all are there."""
+    if not _PACKAGES.is_current(digest(LOCK)):
+        _ensure_packages(SERVICE_LOCK, say)
+
+
 def ensure_python_packages(say: Callable[[str], None]) -> None:
-    """Install the lock's packages, each checked by its hash."""
-    stamp, wanted = Stamp(_STAMPS / "packages"), digest(LOCK)
+    """Install all of the lock's packages, beside those that are there."""
+    _ensure_packages(LOCK, say)
+
+
+def _ensure_packages(lock: Path, say: Callable[[str], None]) -> None:
+    """Install the packages of a lock, each checked by its hash."""
+    wanted = digest(lock)
+    if _PACKAGES.is_current(wanted):
+        return
+    say(f"installing the Python packages of {lock.name}")
+    # From here until the end, what is installed is neither this nor what was there before.
+    _PACKAGES.path.unlink(missing_ok=True)
+    _uv("--require-hashes", *uv.WHEELS, "--requirement", str(lock))
+    _PACKAGES.write(wanted)
+
+
+def _ensure_uv() -> None:
+    """Install uv in the version of LOCK, checked by its hash."""
+    entry = uv.requirement_of("uv", LOCK)
+    stamp, wanted = Stamp(_STAMPS / "uv"), digest(entry)
     if stamp.is_current(wanted):
         return
-    say(f"installing the Python packages of {LOCK.name}")
-    # Wheels only: a source package would run a build with tools that no hash was checked for.
-    _pip("--require-hashes", "--only-binary", ":all:", "--requirement", str(LOCK))
+    with tempfile.TemporaryDirectory(prefix="stream-rater-") as folder:
+        requirement = Path(folder, "uv.txt")
+        requirement.write_text(entry, encoding="utf-8")
+        _pip("--require-hashes", *uv.WHEELS, "--requirement", str(requirement))
     stamp.write(wanted)
 
 
@@ -97,12 +130,12 @@ def ensure_docs(say: Callable[[str], None]) -> None:
 
 
 def ensure_project(say: Callable[[str], None]) -> None:
-    """Install the project in place; its build backend is in the lock, so no network is needed."""
+    """Install the project in place; its build backend is in both locks, so no network is needed."""
     stamp, wanted = Stamp(_STAMPS / "project"), digest(PROJECT, LOCK)
     if stamp.is_current(wanted):
         return
     say("installing stream-rater in place")
-    _pip("--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    _uv("--no-deps", "--no-build-isolation", "--editable", str(ROOT))
     stamp.write(wanted)
 
 
@@ -128,9 +161,20 @@ def _pip(*arguments: str) -> None:
     _run([str(VENV_PYTHON), "-m", "pip", "install", *options, *arguments])
 
 
-def _run(command: list[str]) -> None:
+def _uv(*arguments: str) -> None:
+    """Install by uv, with pip's settings of indexes."""
+    _ensure_uv()
+    command = [str(VENV_PYTHON), "-m", "pip", "config", "list"]
+    listed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    environment = os.environ | uv.settings_of(listed, os.environ)
+    _run(uv.install_command(VENV_PYTHON, *arguments), environment)
+
+
+def _run(command: list[str], environment: Mapping[str, str] | None = None) -> None:
     """Run a step; what it prints goes to standard error."""
-    code = subprocess.run(command, cwd=Path(ROOT), stdout=sys.stderr, check=False).returncode
+    code = subprocess.run(
+        command, cwd=Path(ROOT), env=environment, stdout=sys.stderr, check=False
+    ).returncode
     if code != 0:
         line = " ".join(command).replace(f"{ROOT}/", "")
         raise LocalServerError(f"this failed with exit code {code} (see above): {line}")

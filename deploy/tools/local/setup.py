@@ -1,7 +1,9 @@
 """Set-up: everything that the commands of the Makefile need.
 
-`python -m local.setup python` makes the Python environment (`make check`), without an argument also
-Redis, Prometheus and Kafka (`make demo`), with `all` also the tools that Go builds (`make setup`).
+`python -m local.setup python` makes the Python environment of the service (`make python`), and
+`service` also installs Redis and Kafka (`make demo`). `packages` installs all Python packages of
+the lock (`make check`). Without an argument Redis, Kafka and Prometheus follow (`make bench`), and
+with `all` also Chromium and the tools that Go builds (`make setup`).
 
 Each step looks first whether it is done (a stamp says from what), so that running it again costs
 a fraction of a second. Messages go to standard error: standard output belongs to the caller
@@ -15,12 +17,15 @@ if sys.version_info < (3, 11):  # noqa: UP036
     found = ".".join(str(part) for part in sys.version_info[:2])
     sys.exit(f"setup: needs Python 3.11 or newer, not {found}; use: make PYTHON=python3.11 ...")
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from local import go_tools, kafka_install, python_env, steps
 from local.steps import say
 from local.system import CHROMIUM, PROMETHEUS, REDIS, Package, ensure_packages
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, given_address
+
+Step = Callable[[Callable[[str], None]], None]
+"""A part of the set-up, which is given the function that says what it does."""
 
 
 def main(arguments: Sequence[str] = ()) -> int:
@@ -29,35 +34,45 @@ def main(arguments: Sequence[str] = ()) -> int:
         case []:
             return steps.run(ensure_servers)
         case ["python"]:
-            return steps.run(ensure_python_only)
+            return steps.run(lambda: ensure_python_only(python_env.ensure_service_packages))
+        case ["packages"]:
+            return steps.run(lambda: ensure_python_only(python_env.ensure_python_packages))
+        case ["service"]:
+            return steps.run(ensure_service)
         case ["all"]:
             return steps.run(ensure_everything)
     say(f"no such set-up: {' '.join(arguments)}")
     return 2
 
 
-def ensure_python_only() -> None:
-    """The Python environment with the project and its compiled kernels."""
+def ensure_python_only(packages: Step) -> None:
+    """The Python environment with some packages, the project and its compiled kernels."""
     ensure_packages(python_env.needed_packages(), say)
-    ensure_python()
+    ensure_python(packages)
+
+
+def ensure_service() -> None:
+    """What runs the service and the demo: Redis, Kafka, and only the Python packages of those."""
+    ensure_system_packages()
+    steps.side_by_side(ensure_kafka, lambda: ensure_python(python_env.ensure_service_packages))
 
 
 def ensure_servers() -> None:
-    """The Python environment, Redis, Prometheus and Kafka."""
-    ensure_system_packages()
+    """All Python packages, Redis, Prometheus and Kafka."""
+    ensure_system_packages(PROMETHEUS)
     steps.side_by_side(ensure_kafka, ensure_python)
 
 
 def ensure_everything() -> None:
     """All of it, Chromium, and the tools that Go builds, which take longest."""
-    ensure_system_packages(CHROMIUM)
+    ensure_system_packages(PROMETHEUS, CHROMIUM)
     steps.side_by_side(ensure_kafka, ensure_python, lambda: go_tools.ensure_tools(say))
 
 
 def ensure_system_packages(*more: Package) -> None:
     """All of the system's packages at once, so that one line can name those that are missing."""
     own_redis = given_address(REDIS_VARIABLE) is None
-    packages = [PROMETHEUS, REDIS] if own_redis else [PROMETHEUS]
+    packages = [REDIS] if own_redis else []
     packages += kafka_install.needed_packages() if own_kafka() else []
     ensure_packages([*packages, *python_env.needed_packages(), *more], say)
 
@@ -73,10 +88,10 @@ def ensure_kafka() -> None:
         kafka_install.ensure_kafka(say)
 
 
-def ensure_python() -> None:
+def ensure_python(packages: Step = python_env.ensure_python_packages) -> None:
     """The virtual environment, its packages, the project and the kernels, in this order."""
     python_env.ensure_venv(say)
-    python_env.ensure_python_packages(say)
+    packages(say)
     python_env.ensure_project(say)
     python_env.ensure_warm_kernels(say)
 
