@@ -97,7 +97,7 @@ dist: python ## The wheel and the source package, into build/dist
 
 lock: python ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versions)
 	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@$(COMPILE) pyproject.toml --extra service --extra serve --extra lab --extra tracing \
+	@$(COMPILE) pyproject.toml --extra service --extra serve --extra arrow --extra lab --extra tracing \
 		--group dev --group audit --group build --output-file requirements.lock
 	@$(COMPILE) --group peers --output-file tests/benchmarks/peers.lock
 	@$(COMPILE) --group docs --output-file deploy/docs.lock
