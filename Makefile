@@ -86,8 +86,8 @@ tables: servers ## Write the documents' tables anew (FROM=FILE ARGS="--commit C"
 figure: servers ## A season under a real Prometheus, and its dashboard drawn (ARGS=...)
 	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m watching $(ARGS)
 
-pictures: servers ## The page of `serve` beside a made-up season, into docs/pictures; needs Chromium
-	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.pictures
+pictures: servers ## The page of `serve` and notebooks, into docs/pictures; Chromium (ARGS=notebook)
+	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.pictures $(ARGS)
 
 lint: packages ## Style, format and types only
 	@$(VENV_PYTHON) -m ruff check .

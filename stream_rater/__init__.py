@@ -8,16 +8,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from stream_rater.config.extras import MissingExtra
     from stream_rater.library.ladder import Ladder
     from stream_rater.library.results import (
         Belief,
+        Calibration,
         FileResult,
+        History,
         InvalidRound,
         Leaderboard,
         OtherLadder,
         Players,
         Prediction,
         RefusedLine,
+        RefusedLines,
         RoundResult,
     )
     from stream_rater.rating.parameters import BadParameters
@@ -25,14 +29,18 @@ else:
     _HOMES = {
         "BadParameters": "rating.parameters",
         "Belief": "library.results",
+        "Calibration": "library.results",
         "FileResult": "library.results",
+        "History": "library.results",
         "InvalidRound": "library.results",
         "Ladder": "library.ladder",
         "Leaderboard": "library.results",
+        "MissingExtra": "config.extras",
         "OtherLadder": "library.results",
         "Players": "library.results",
         "Prediction": "library.results",
         "RefusedLine": "library.results",
+        "RefusedLines": "library.results",
         "RoundResult": "library.results",
     }
 
@@ -49,13 +57,17 @@ else:
 __all__ = [
     "BadParameters",
     "Belief",
+    "Calibration",
     "FileResult",
+    "History",
     "InvalidRound",
     "Ladder",
     "Leaderboard",
+    "MissingExtra",
     "OtherLadder",
     "Players",
     "Prediction",
     "RefusedLine",
+    "RefusedLines",
     "RoundResult",
 ]

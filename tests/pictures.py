@@ -1,4 +1,5 @@
-"""`make pictures`: the page of `serve` beside a made-up season, as docs/pictures/page-*.png."""
+"""`make pictures`: the page of `serve` beside a made-up season, as docs/pictures/page-*.png, and
+what notebooks show (`notebook_pictures`). `make pictures ARGS=notebook` makes the latter alone."""
 
 import os
 import sys
@@ -21,6 +22,7 @@ from demonstration.programs import (
 from local.servers import LocalServerError, servers
 from local.tools import ROOT
 from stream_rater.config.settings import PREFIX
+from tests import notebook_pictures
 from tests.browser import PHONE, NoBrowser, browser, tab
 
 OUT: Final = ROOT / "docs" / "pictures"
@@ -73,6 +75,11 @@ def main() -> int:
     """0, or 1 with one line when it cannot be done."""
     OUT.mkdir(exist_ok=True)
     try:
+        with browser() as opened:
+            for path in notebook_pictures.take_all(opened, OUT):
+                print(f"pictures: {path}", file=sys.stderr)
+        if "notebook" in sys.argv[1:]:
+            return 0
         with a_season() as address, browser() as opened:
             for name, look in LOOKS.items():
                 with tab(opened, **look) as found:

@@ -22,7 +22,7 @@ from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.winners import WinPredictions
 from stream_rater.rating.model import Wave
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.prediction.wins import of_rounds, performances_of
+from stream_rater.rating.prediction.wins import ANY, of_rounds, performances_of
 from stream_rater.rating.stages import rule_of
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.read_ahead import prefetched
@@ -138,16 +138,19 @@ class Contender:
             wave.rounds, self.config.initial_mu, noise, sigmas, gaussian, self.margin,
             displayed(self.config, wave) if self.by_display else np.empty(0),
         )  # fmt: skip
+        won, win_predictions = self.score_winners(wave)
+        return np.concatenate([pairs, won], axis=1), win_predictions
+
+    def score_winners(self, wave: Wave) -> tuple[Floats, WinPredictions]:
+        """(R, 3) the scores of `winners` alone, and the predicted probability to win of each side,
+        as in `score`."""
         sides = performances_of(
             self.config, wave.entry_starts, wave.share, wave.mu, wave.sigma, self.variance_factor
         )
         most = self.most_sides
         win = of_rounds(wave.round_starts, sides._replace(margin=self.margin), most)
         won = winners.score(wave.round_starts, wave.place, win, self.margin > 0.0, most)
-        win_predictions = winners.win_predictions(
-            wave.round_starts, wave.place, win, won[:, 0] > 0.0
-        )
-        return np.concatenate([pairs, won], axis=1), win_predictions
+        return won, winners.win_predictions(wave.round_starts, wave.place, win, won[:, 0] > 0.0)
 
 
 def displayed(config: RatingConfig, wave: Wave) -> Floats:
@@ -195,3 +198,23 @@ def evaluate(
         win_predictions._replace(round=np.searchsorted(number[order], win_predictions.round)),
         contender.margin > 0.0,
     )  # fmt: skip
+
+
+def predicted_wins(
+    sessions: Iterable[Session], config: RatingConfig, train: float, variance_factor: float = 1.0
+) -> WinPredictions:
+    """Rate a season, and return the predicted probability of each side to win, by the ratings
+    before its round, with the outcomes.
+
+    These are the predictions from which `Outcome.calibration` is computed, of winners of rounds of
+    any size, without those of the first floor(train R) rounds.
+    """
+    contender, empty = Contender(config, variance_factor, ANY), np.empty(0, np.int64)
+    rounds, found = 0, [WinPredictions(empty, np.empty(0), np.empty(0, bool))]
+    for session, indices, wave in contender.rate(sessions):
+        rounds += len(session.rounds)
+        if wave is not None:
+            _, part = contender.score_winners(wave)
+            found.append(part._replace(round=session.numbers[indices[part.round]]))
+    predictions = WinPredictions(*map(np.concatenate, zip(*found, strict=True)))
+    return predictions.from_round(trained(rounds, train))

@@ -26,12 +26,12 @@ from msgspec import structs
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.ranges import bounds
+from stream_rater.config.extras import lab_extra
 from stream_rater.evaluation import accuracy
 from stream_rater.evaluation.accuracy import LEAST_PROBABILITY, distances_of
 from stream_rater.evaluation.evaluation import Contender
 from stream_rater.evaluation.measures import FACTS_OF, FIELDS
 from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.tuning import lab_extra
 from stream_rater.evaluation.variance_factor import most_probable
 from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.model import Places

@@ -7,8 +7,7 @@ method of Nelder and Mead. It starts from the best point, because it needs fewer
 optimum.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -17,6 +16,7 @@ import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
+from stream_rater.config.extras import lab_extra
 from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.evaluation import MOST_SIDES, evaluate
 from stream_rater.evaluation.measures import FACTS_OF, FIELDS, better
@@ -36,20 +36,6 @@ PRIOR = 0.15
 END = 0.01
 """A parameter is at an end of its range if it is at most this far from it, as a fraction of the
 range."""
-
-
-class MissingExtra(Exception):
-    """A package of the extra `lab` is not installed."""
-
-
-@contextmanager
-def lab_extra() -> Iterator[None]:
-    """A context for imports of packages of the extra `lab`. Raises MissingExtra if an import
-    fails."""
-    try:
-        yield
-    except ImportError as error:
-        raise MissingExtra(f"{error.name} is not installed: stream-rater[lab] brings it") from None
 
 
 @dataclass(frozen=True, slots=True)

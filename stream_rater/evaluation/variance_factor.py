@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.config.extras import lab_extra
 from stream_rater.evaluation import winners
 from stream_rater.evaluation.evaluation import Contender
 from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.tuning import lab_extra
 from stream_rater.rating.model import Places
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.wins import Performances, of_rounds, performances_of

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +10,14 @@ from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.ranges import bounds
 from stream_rater.contract.events import EPOCH
 from stream_rater.library.messages import Sides
-from stream_rater.library.results import Belief, Leaderboard, Players, Prediction, RoundResult
+from stream_rater.library.results import (
+    Belief,
+    History,
+    Leaderboard,
+    Players,
+    Prediction,
+    RoundResult,
+)
 from stream_rater.library.tables import objects
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.balance import even_teams
@@ -62,6 +70,32 @@ def _in_order(
         performance=performance, rating=rating, previous_rating=before, rounds=rounds[order],
         provisional=rounds[order] < fewest,
     )  # fmt: skip
+
+
+def history_in(rated: Rated, player: str, row: int) -> History:
+    """The rounds of a player among the rated ones. `row`: the player's row in the pool."""
+    at, rounds = np.flatnonzero(rated.rows == row), rated.rounds
+    number = np.searchsorted(bounds(rounds.sizes), at, "right") - 1
+    numbers = numbers_of(rated)[at] if len(at) else np.empty((0, 7))
+    mu, sigma, before_mu, before_sigma, performance, rating, before = numbers.T.copy()
+    played: Ints = rated.result.wave.rounds[at] + 1
+    return History(
+        player=player, round_id=objects([rounds.heads[i].round_id for i in number.tolist()]),
+        completed_at=rounds.time[number].astype("datetime64[s]"),
+        rank=np.repeat(rounds.place, rounds.members)[at].astype(np.int64), mu=mu, sigma=sigma,
+        previous_mu=before_mu, previous_sigma=before_sigma, performance=performance, rating=rating,
+        previous_rating=before, rounds=played,
+        provisional=played < rated.rule.provisional_rounds,
+    )  # fmt: skip
+
+
+def joined(parts: Sequence[History]) -> History:
+    """The rounds of one player in all these parts, of which there is at least one."""
+    columns = [part.columns() for part in parts]
+    whole: dict[str, Any] = {
+        name: np.concatenate([each[name] for each in columns]) for name in columns[0]
+    }
+    return History(player=parts[0].player, **whole)
 
 
 # --- beliefs ---

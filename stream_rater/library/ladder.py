@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from stream_rater.columns import compile_progress
 from stream_rater.library.parameters import DEFAULT_SYSTEM, Parameters, rating_of
 from stream_rater.library.results import (
     Belief,
+    Calibration,
     FileResult,
+    History,
     Leaderboard,
     Players,
     Prediction,
@@ -27,9 +29,14 @@ from stream_rater.library.results import (
 from stream_rater.tables.reading import SCORES, Reading
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from stream_rater.library.rater import Rater
     from stream_rater.rating.parameters import RatingConfig
     from stream_rater.replay.sequential import Rated
+
+SHOWN_PLAYERS = 10
+"""The number of players that a notebook shows of a ladder."""
 
 
 class Ladder:
@@ -313,6 +320,98 @@ class Ladder:
             rate, "what-if", sides, ranks, shares, weight, performance_ceiling, completed_at
         )
 
+    # --- look back ---
+
+    def history(self, player: str) -> History:
+        """The rounds of a player, with the beliefs before and after each of them, by a replay of
+        all rounds of the ladder. Corrections apply to all rounds before them, so a history has the
+        numbers with all corrections so far. Raises KeyError if the player has not played, and
+        OSError if a file that was rated has changed."""
+        (found,) = self._histories([player])
+        return found
+
+    def _histories(self, players: Sequence[str]) -> "list[History]":
+        for each in players:
+            self._row(each)
+        return self._rater.histories(players)
+
+    def calibration(self, train: float = 0.1, *, variance_factor: float = 1.0) -> Calibration:
+        """How often sides won, by their predicted probability to win. The ladder rates all its
+        rounds again, and predicts each by the ratings before it. The numbers are those of
+        `stream-rater evaluate --calibration` for the same rounds.
+
+        Args:
+            train: The fraction of the rounds, from the first one on, that only build experience.
+            variance_factor: The variance factor of the predictions, as in `predict`.
+
+        Raises:
+            ValueError: `train` is not in [0, 1), or the factor is invalid.
+            OSError: A file that was rated has changed.
+        """
+        fraction, factor = (
+            self._messages.fraction_of(train),
+            self._messages.factor_of(variance_factor),
+        )
+        return self._rater.calibration(fraction, factor)
+
+    # --- draw ---
+
+    def plot(
+        self,
+        player: str | Sequence[str],
+        *,
+        over: Literal["rounds", "time"] = "rounds",
+        ax: "Axes | None" = None,
+    ) -> "Axes":
+        """Draw the rating of a player, or of several, after each of their rounds, with mu and its
+        uncertainty as an area. The numbers are those of `history`.
+
+        Args:
+            player: The id of a player, or a list of ids.
+            over: Where a point stands: at the number of the player's rounds, or at the time of the
+                round.
+            ax: The Matplotlib axes to draw into. Without them, a new figure is made.
+
+        Returns:
+            The axes. Their `figure` can be saved.
+
+        Raises:
+            KeyError: A player has not played.
+            MissingExtra: Matplotlib is not installed: the extra `lab` brings it.
+            OSError: A file that was rated has changed.
+        """
+        from stream_rater.library import plots
+
+        if over not in get_args(plots.Over):
+            raise ValueError(f"over: {over!r} is neither 'rounds' nor 'time'")
+        players = [player] if isinstance(player, str) else list(player)
+        return plots.ratings(self._histories(players), self._initial_sigma, over, ax)
+
+    def plot_board(self, most: int | None = 20, *, ax: "Axes | None" = None) -> "Axes":
+        """Draw the best `most` players: the rating of each, and mu with its uncertainty as a line.
+        `most` is as in `leaderboard`; `ax`, the result and MissingExtra are as in `plot`."""
+        from stream_rater.library import plots
+
+        return plots.board(self.leaderboard(most), len(self), self._initial_sigma, ax)
+
+    def plot_calibration(
+        self, train: float = 0.1, *, variance_factor: float = 1.0, ax: "Axes | None" = None
+    ) -> "Axes":
+        """Draw how often sides won, by their predicted probability to win, with 95 % intervals. The
+        arguments, the numbers and the errors are those of `calibration`; `ax`, the result and
+        MissingExtra are as in `plot`."""
+        from stream_rater.library import plots
+
+        return plots.calibration(
+            self.calibration(train, variance_factor=variance_factor), self.name, ax
+        )
+
+    @property
+    def _initial_sigma(self) -> float:
+        return self._rater.pool.rule.initial_sigma
+
+    # --- teams ---
+
     def balance(self, players: Sequence[str], teams: int = 2) -> list[tuple[str, ...]]:
         """Divide players into the most even teams. Some players may be newcomers.
 
@@ -334,3 +433,10 @@ class Ladder:
     def __repr__(self) -> str:
         system = self.parameters.__struct_config__.tag
         return f"<Ladder {self.name!r} by {system}: {len(self):,} players>"
+
+    def _repr_html_(self) -> str:
+        """The ladder and its best players as HTML, for notebooks."""
+        system = self.parameters.__struct_config__.tag
+        best = self.leaderboard(SHOWN_PLAYERS)
+        which = f", the best {len(best)}" if len(best) < len(self) else ""
+        return best.to_html(f"{self.name}: {len(self):,} players by {system}{which}")

@@ -71,6 +71,14 @@ def factor_of(value: object) -> float:
     return factor
 
 
+def fraction_of(value: object) -> float:
+    """The argument as the fraction of a ladder's rounds that only build experience. Raises
+    ValueError if it is not a number from 0 to below 1."""
+    if not isinstance(value, Real) or not 0.0 <= float(value) < 1.0:
+        raise ValueError(f"train: {value!r} is not in [0, 1); 0.1 leaves out the first tenth")
+    return float(value)
+
+
 def check_teams(teams: object, players: int) -> None:
     """Raise InvalidRound if this many players cannot form this number of teams."""
     if not isinstance(teams, int) or not 2 <= teams <= players:

@@ -4,17 +4,24 @@ The log is the truth. The unfinished replay of a failed call is discarded, and a
 from the log when it is next needed. So a call that raises changes nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
 from stream_rater.library import messages
+from stream_rater.library.answers import history_in, joined
 from stream_rater.library.log import Log, Rounds, RoundsFile, RoundsTable
-from stream_rater.library.results import FileResult, OtherLadder, RefusedLine
+from stream_rater.library.results import (
+    Calibration,
+    FileResult,
+    History,
+    OtherLadder,
+    RefusedLine,
+)
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import (
@@ -31,6 +38,8 @@ from stream_rater.replay.what_if import what_if
 from stream_rater.rounds.decoder import RoundDecoder, correction_indices
 from stream_rater.rounds.validation import Invalid
 from stream_rater.tables.reading import AS_FOUND, Reading
+
+T = TypeVar("T")
 
 UNNAMED = "notebook"
 """The id of a ladder until a file names another one."""
@@ -93,10 +102,9 @@ class Rater:
         """The replay of the whole log. It is made again if a call has failed."""
         if self._current is None:
             log, ladder = self._log, self.ladder
-            self._current = with_verdicts(
-                lambda verdicts: self._replayed(log, ladder, verdicts), log.records,
-                any_ladder(self.rating), WINDOW,
-            )  # fmt: skip
+            self._current = self._with_verdicts(
+                lambda verdicts: self._replayed(log, ladder, verdicts)
+            )
         return self._current
 
     def _replayed(self, log: Log, ladder: str, verdicts: Verdicts | None) -> _LogReplay:
@@ -148,6 +156,37 @@ class Rater:
         if rejection is not None:
             raise messages.argument_error(rejection)
         return what_if(work.pool, work.edits, rounds)
+
+    # --- the whole log again ---
+
+    def histories(self, players: Sequence[str]) -> list[History]:
+        """The rounds of each of these players, who must have played. They are found by a replay of
+        the whole log, so the time is that of rating it."""
+
+        def run(verdicts: Verdicts | None) -> list[list[History]]:
+            work = _LogReplay(self.ladder, self.rating, verdicts)
+            found = [list[History]() for _ in players]
+            for batch in batches_of(self._log.records()):
+                _, rated = work.feed(batch)
+                for player, parts in zip(players, found, strict=True):
+                    if (row := work.pool.find(player)) is not None:
+                        parts += [history_in(each, player, row) for each in rated]
+            return found
+
+        return [joined(parts) for parts in self._with_verdicts(run)]
+
+    def calibration(self, train: float, variance_factor: float) -> Calibration:
+        """Compares the ladder's predictions, each by the ratings before its round, with the
+        outcomes, as `calibration_of` does."""
+        from stream_rater.library.calibration import calibration_of
+
+        return calibration_of(
+            self._log.records, WINDOW, self.ladder, self.rating, train, variance_factor
+        )
+
+    def _with_verdicts(self, run: Callable[[Verdicts | None], T]) -> T:
+        """The result of `run` with the verdicts on the corrections in the log."""
+        return with_verdicts(run, self._log.records, any_ladder(self.rating), WINDOW)
 
     # --- a file ---
 

@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_rater.columns.arrays import Flags, Floats, Ints
-from stream_rater.library.tables import Columns, Objects
+from stream_rater.contract.events import shown
+from stream_rater.library import markup
+from stream_rater.library.tables import Columns, Objects, objects
 
 Side = str | Sequence[str]
 """A side of a round: the id of a player, or the ids of a team's members."""
@@ -44,6 +46,20 @@ class Belief:
     last_completed_at: str | None
     """The time at which the player's latest round was completed, RFC 3339 in UTC, in whole seconds;
     None for a newcomer."""
+
+    def _repr_html_(self) -> str:
+        """The belief as HTML, for notebooks."""
+        return markup.fields(
+            shown(self.player),
+            {
+                "rating": f"{self.rating:.1f}",
+                "mu": f"{self.mu:.1f}",
+                "sigma": f"{self.sigma:.1f}",
+                "rounds": f"{self.rounds:,}",
+                "provisional": str(self.provisional),
+                "last_completed_at": self.last_completed_at or "–",
+            },
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,6 +97,8 @@ class RoundResult(Columns):
     provisional: Flags
     """(P,) whether `rounds` is less than the ladder's `provisional_rounds`."""
 
+    ABSENT: ClassVar[Mapping[str, int]] = {"rank": DID_NOT_FINISH}
+
     @property
     def rating_change(self) -> Floats:
         """(P,) the change of each rating in the round, in rating points."""
@@ -92,11 +110,44 @@ class RoundResult(Columns):
         nothing = "" if len(self) else ", which taught nothing"
         return f"round {self.round_id}, {self.completed_at}{nothing}"
 
-    def _values(self, name: str, column: npt.NDArray[Any]) -> list[Any]:
-        found = super()._values(name, column)
-        if name == "rank":
-            return [None if rank == DID_NOT_FINISH else rank for rank in found]
-        return found
+
+@dataclass(frozen=True, eq=False, repr=False)
+class History(Columns):
+    """The N rounds of a player that count, in the order in which they were rated, with all
+    corrections so far."""
+
+    player: str
+    round_id: Objects
+    """(N,) the ids of the rounds."""
+    completed_at: Times
+    """(N,) the time at which each round was completed."""
+    rank: Ints
+    """(N,) the rank of the player's side; 0 if the side did not finish."""
+    mu: Floats
+    """(N,) the estimate of skill after the round, in rating points."""
+    sigma: Floats
+    """(N,) the uncertainty of mu after the round, in rating points."""
+    previous_mu: Floats
+    """(N,) mu before the round, in rating points."""
+    previous_sigma: Floats
+    """(N,) sigma before the round, in rating points."""
+    performance: Floats
+    """(N,) the estimated performance in the round, on the scale of mu."""
+    rating: Floats
+    """(N,) the rating to show to players, after the round, in rating points."""
+    previous_rating: Floats
+    """(N,) the rating to show before the round, in rating points."""
+    rounds: Ints
+    """(N,) the number of the player's rounds that count, this one included."""
+    provisional: Flags
+    """(N,) whether `rounds` is less than the ladder's `provisional_rounds`."""
+
+    ABSENT: ClassVar[Mapping[str, int]] = {"rank": DID_NOT_FINISH}
+
+    @property
+    def title(self) -> str:
+        """The line above the table."""
+        return f"{self.player}: {len(self):,} round{'' if len(self) == 1 else 's'}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -171,6 +222,36 @@ class Prediction(Columns):
         return f"prediction for {len(self)} sides: quality {self.quality:.2f}{draw}"
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Calibration(Columns):
+    """How often sides won, for B bins of sides with a similar probability to win. Each side was
+    predicted by the ratings before its round."""
+
+    low: Floats
+    """(B,) the low edge of each bin of probability."""
+    high: Floats
+    """(B,) the high edge of each bin."""
+    sides: Ints
+    """(B,) the number of sides in the bin."""
+    predicted: Floats
+    """(B,) the mean of the sides' predicted probabilities to win."""
+    won: Floats
+    """(B,) the share of the sides that won."""
+    won_low: Floats
+    """(B,) the low end of Wilson's 95 % interval of `won`, as if the sides were independent."""
+    won_high: Floats
+    """(B,) the high end of that interval."""
+
+    DECIMALS: ClassVar[Mapping[str, int]] = {
+        "low": 2, "high": 2, "predicted": 3, "won": 3, "won_low": 3, "won_high": 3,
+    }  # fmt: skip
+
+    @property
+    def title(self) -> str:
+        """The line above the table."""
+        return f"{self.sides.sum():,} sides by their probability to win"
+
+
 class RefusedLine(NamedTuple):
     """A line of a file that was rejected."""
 
@@ -180,6 +261,23 @@ class RefusedLine(NamedTuple):
     """One of the error codes of `round-rejected`."""
     message: str
     """The mistake, with its place in the line."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RefusedLines(Columns):
+    """The first N rejected lines of a file, as a table."""
+
+    line: Ints
+    """(N,) the numbers of the lines, from 1."""
+    code: Objects
+    """(N,) the error codes of `round-rejected`."""
+    message: Objects
+    """(N,) the mistakes, each with its place in the line."""
+
+    @property
+    def title(self) -> str:
+        """The line above the table."""
+        return "rejected lines"
 
 
 @dataclass(frozen=True)
@@ -201,6 +299,26 @@ class FileResult:
     """The number of rejected lines."""
     refusals: tuple[RefusedLine, ...] = field(default=(), repr=False)
     """The first 1,000 rejected lines."""
+
+    @property
+    def refused_lines(self) -> RefusedLines:
+        """`refusals` as a table."""
+        return RefusedLines(
+            line=np.array([each.line for each in self.refusals], np.int64),
+            code=objects([each.code for each in self.refusals]),
+            message=objects([each.message for each in self.refusals]),
+        )
+
+    def _repr_html_(self) -> str:
+        """The counts as HTML for notebooks, and the first rejected lines if there are any."""
+        names = ("ladder", "rounds", "updates", "corrections", "other_rounds", "refused")
+        values = {name: getattr(self, name) for name in names}
+        texts = {
+            name: shown(value) if isinstance(value, str) else f"{value:,}"
+            for name, value in values.items()
+        }
+        counts = markup.fields(shown(self.path), texts)
+        return counts + (self.refused_lines._repr_html_() if self.refusals else "")
 
 
 # --- errors ---

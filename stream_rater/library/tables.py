@@ -1,14 +1,19 @@
 """Columns of equal length that a notebook shows as a table."""
 
-import html
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from stream_rater.contract.events import shown
+from stream_rater.library import frames, markup
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
 
 SHOWN_ROWS = 20
 """The number of rows that are shown of a longer table."""
@@ -28,6 +33,9 @@ class Columns:
 
     DECIMALS: ClassVar[Mapping[str, int]] = {}
     """By name of a column of floats, the number of decimals that are shown; 1 for other columns."""
+    ABSENT: ClassVar[Mapping[str, int]] = {}
+    """By name of a column of integers, the number that stands for an absent value. Rows and data
+    frames have None or null in its place."""
 
     @property
     def title(self) -> str:
@@ -53,21 +61,49 @@ class Columns:
         if column.dtype.kind == "M":
             return [f"{each}Z" for each in np.datetime_as_string(column, "s").tolist()]
         found: list[Any] = column.tolist()
+        if name in self.ABSENT:
+            return [None if each == self.ABSENT[name] else each for each in found]
         return found
+
+    def to_arrow(self) -> "pa.Table":
+        """The table as a table of Arrow. Ids are texts, and times are timestamps in UTC. The rank
+        of a side that did not finish is null.
+
+        Raises MissingExtra if pyarrow is not installed.
+        """
+        return frames.to_arrow(self.columns(), self.ABSENT)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """The table as a data frame of pandas, as in `to_arrow`. Raises MissingExtra if pandas is
+        not installed."""
+        return frames.to_pandas(self.columns(), self.ABSENT)
+
+    def to_polars(self) -> "pl.DataFrame":
+        """The table as a data frame of Polars, as in `to_arrow`. Raises MissingExtra if Polars is
+        not installed."""
+        return frames.to_polars(self.columns(), self.ABSENT)
 
     def __repr__(self) -> str:
         cells = [list(self.columns()), *self._cells()]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        left = [column.dtype.kind in "OM" for column in self.columns().values()]
-        return "\n".join([self.title, *_lines(cells, widths, left), *self._hidden_rows()])
+        lines = _lines(cells, widths, self._are_left())
+        return "\n".join([shown(self.title), *lines, *self._hidden_rows()])
 
     def _repr_html_(self) -> str:
         """The table as HTML, for notebooks."""
-        head = _row("th", self.columns())
-        body = "".join(_row("td", cells) for cells in self._cells())
-        hidden_rows = "".join(f"<p>{html.escape(line)}</p>" for line in self._hidden_rows())
-        title = html.escape(self.title)
-        return f"<table><caption>{title}</caption>{head}{body}</table>{hidden_rows}"
+        return self.to_html()
+
+    def to_html(self, title: str = "") -> str:
+        """The first rows as HTML, as notebooks show them. `title`: the line above the table, if it
+        should not be the table's own. All texts are escaped."""
+        return markup.table(
+            shown(title or self.title), self.columns(), self._cells(), self._are_left(),
+            self._hidden_rows(),
+        )  # fmt: skip
+
+    def _are_left(self) -> list[bool]:
+        """Whether each column is aligned to the left, as texts and times are."""
+        return [column.dtype.kind in "OM" for column in self.columns().values()]
 
     def _cells(self) -> Iterator[list[str]]:
         """The first rows as texts."""
@@ -99,7 +135,3 @@ def _lines(cells: list[list[str]], widths: list[int], left: list[bool]) -> Itera
             for text, width, to_left in zip(row, widths, left, strict=True)
         )
         yield "  ".join(padded).rstrip()
-
-
-def _row(tag: str, cells: Iterable[str]) -> str:
-    return f"<tr>{''.join(f'<{tag}>{html.escape(each)}</{tag}>' for each in cells)}</tr>"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.extras import MissingExtra
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.evaluation.comparison import Named, Row, compare
@@ -83,7 +84,6 @@ def _check_diagram(path: Path) -> None:
     """Check before the work begins that the picture can be made. Raises BadConfiguration or
     Failed."""
     from stream_rater.evaluation.research import figures
-    from stream_rater.evaluation.tuning import MissingExtra
 
     if path.suffix not in PICTURES:
         raise BadConfiguration(f"--diagram {path}: end its name in {' or '.join(PICTURES)}")

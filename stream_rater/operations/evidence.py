@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.extras import MissingExtra
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.evaluation import peers
@@ -17,7 +18,6 @@ from stream_rater.evaluation.research import evidence, figures, games, games_tab
 from stream_rater.evaluation.research.evidence import DataSet, Effort, Entry
 from stream_rater.evaluation.research.farming import THRESHOLD
 from stream_rater.evaluation.season import sessions_of
-from stream_rater.evaluation.tuning import MissingExtra
 from stream_rater.operations.input_file import RoundsFile, file_failures
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.corrected import verdicts_of_log

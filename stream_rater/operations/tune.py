@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from stream_rater.config.errors import Failed
+from stream_rater.config.extras import MissingExtra
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
@@ -29,7 +30,6 @@ from stream_rater.evaluation.proposal import Proposal, TooFewRounds, propose
 from stream_rater.evaluation.season import Session, before, by_name, sessions_of
 from stream_rater.evaluation.spaces import WIDE
 from stream_rater.evaluation.tuning import (
-    MissingExtra,
     Problem,
     ProblemWithPrior,
     at_ends,

@@ -9,16 +9,23 @@ from typing import Any, assert_type
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+from matplotlib.axes import Axes
 
 from stream_rater import (
     Belief,
+    Calibration,
     FileResult,
+    History,
     InvalidRound,
     Ladder,
     Leaderboard,
     Players,
     Prediction,
     RefusedLine,
+    RefusedLines,
     RoundResult,
 )
 
@@ -42,6 +49,25 @@ def what_a_ladder_gives(ladder: Ladder) -> None:
     assert_type(len(ladder), int)
 
 
+def what_a_ladder_draws(ladder: Ladder) -> None:
+    """Matplotlib's axes, with their types where Matplotlib is installed."""
+    assert_type(ladder.plot("ann"), Axes)
+    assert_type(ladder.plot(["ann", "bob"], over="time"), Axes)
+    assert_type(ladder.plot_board(10, ax=ladder.plot("ann")), Axes)
+    assert_type(ladder.plot_calibration(0.2, variance_factor=1.1), Axes)
+
+
+def what_a_table_gives(ladder: Ladder, file: FileResult) -> None:
+    """Frames, with their types where Polars is installed. pandas and pyarrow declare none."""
+    assert_type(ladder.history("ann"), History)
+    assert_type(ladder.history("ann").completed_at, npt.NDArray[np.datetime64])
+    assert_type(ladder.calibration(), Calibration)
+    assert_type(file.refused_lines, RefusedLines)
+    assert_type(ladder.players.to_polars(), pl.DataFrame)
+    assert_type(ladder.players.to_pandas(), pd.DataFrame)
+    assert_type(ladder.players.to_arrow(), pa.Table)
+
+
 def what_a_ladder_is_given() -> None:
     """Parameters have names and types, as in a ladders file."""
     Ladder("glicko", initial_mu=1500.0)
@@ -57,6 +83,9 @@ def mistakes(ladder: Ladder, anything: Any) -> None:
     ladder.rate(["ann", "bob"], ranks=["1", "2"])  # type: ignore[list-item]
     ladder.rate(["ann", "bob"], [1, 2], [None, None])  # type: ignore[call-arg]
     ladder.leaderboard("ten")  # type: ignore[arg-type]
+    ladder.plot("ann", over="days")  # type: ignore[arg-type]
+    ladder.plot_board(ax="axes")  # type: ignore[arg-type]
+    ladder.players.to_frame()  # type: ignore[attr-defined]
     ladder["ann"].mu = 1.0  # type: ignore[misc]
     ladder.rate(anything)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from stream_rater.config.extras import MissingExtra
 from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.evaluation import evaluate
@@ -15,7 +16,6 @@ from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.spaces import SPACES, configuration, start
 from stream_rater.evaluation.tuning import (
     PRIOR,
-    MissingExtra,
     Problem,
     ProblemWithPrior,
     at_ends,

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import pytest
 
+from stream_rater.config.extras import MissingExtra
 from stream_rater.evaluation import variance_factor as module
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.measures import FIELDS
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session, in_blocks
-from stream_rater.evaluation.tuning import MissingExtra
 from stream_rater.evaluation.variance_factor import variance_factor
 from stream_rater.rating.parameters import EloMMR, RatingConfig, TrueSkill
 from tests.rounds import as_json, ranked

@@ -5,11 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
+from stream_rater.config.extras import lab_extra
 from stream_rater.evaluation.comparison import Row
+from stream_rater.evaluation.plots import Reliability, reliability_axes
+from stream_rater.evaluation.plots import reliability as draw_reliability
 from stream_rater.evaluation.research.evidence import REFERENCE, TRAIN, DataSet, Entry
 from stream_rater.evaluation.research.farming import FARMED, HARVEST, HONEST, Careers
-from stream_rater.evaluation.tuning import lab_extra, without_defaults
+from stream_rater.evaluation.tuning import without_defaults
+from stream_rater.evaluation.winners import Bin
 
 PAPER = {
     "synth-large": {"codeforces": (84.0, 11.1), "topcoder": (84.1, 11.0),
@@ -160,21 +165,18 @@ def reliability(rows: Sequence[Row], out: Path) -> None:
     files = list(dict.fromkeys(row.file for row in rows))
     figure, axes = plots.subplots(1, len(files), figsize=(5 * len(files), 5), squeeze=False)
     for ax, file in zip(axes[0], files, strict=True):
-        ax.plot([0, 1], [0, 1], color="grey", linestyle=":", label="as predicted")
+        reliability_axes(ax, file)
         for row in rows:
-            if row.file != file:
-                continue
-            bins = [each for each in row.calibration if each.sides >= LEAST_SIDES]
-            at, won = ([getattr(each, n) for each in bins] for n in ("foretold", "won"))
-            reach = [
-                [each.won - each.won_low for each in bins],
-                [each.won_high - each.won for each in bins],
-            ]
-            ax.errorbar(at, won, reach, marker="o", markersize=4, capsize=2, label=row.config)
-        ax.set(title=file, xlabel="probability to win", ylabel="part that won", aspect="equal",
-               xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))  # fmt: skip
+            if row.file == file:
+                bins = [each for each in row.calibration if each.sides >= LEAST_SIDES]
+                draw_reliability(ax, _columns_of(bins), row.config)
         ax.legend()
     _save(plots, figure, out)
+
+
+def _columns_of(bins: Sequence[Bin]) -> Reliability:
+    names = ("foretold", "won", "won_low", "won_high")
+    return Reliability(*(np.array([getattr(each, name) for each in bins]) for name in names))
 
 
 def pyplot() -> Any:
