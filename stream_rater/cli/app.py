@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
+from stream_rater.cli.convert import convert
 from stream_rater.cli.correct import correct
 from stream_rater.cli.demo import demo
 from stream_rater.cli.evaluate import evaluate
@@ -63,7 +64,7 @@ def main(context: click.Context) -> None:
 
 
 for command in (
-    checkpoint, correct, demo, erase, evaluate, evidence, inspect, predict, rate, rebuild, rejected,
-    run, serve, submit, tune, verify, watch,
+    checkpoint, convert, correct, demo, erase, evaluate, evidence, inspect, predict, rate, rebuild,
+    rejected, run, serve, submit, tune, verify, watch,
 ):  # fmt: skip
     main.add_command(command)

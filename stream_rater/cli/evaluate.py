@@ -17,9 +17,11 @@ from stream_rater.cli.options import (
     NEW_FILE,
     POSITIVE,
     one_line_errors,
+    table_options,
 )
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.files import read_rating
+from stream_rater.tables.formats import is_parquet
 
 CONFIGURATIONS = {".json", ".toml"}
 
@@ -68,12 +70,13 @@ def short_run() -> Iterator[None]:
     "--by", type=click.Choice(["mu", "display"]), default="mu", show_default=True,
     help="Which number puts players in order: the rating mu, or the displayed one.",
 )  # fmt: skip
+@table_options
 @one_line_errors
 @short_run()
 def evaluate(
     files: tuple[Path, ...], configs: tuple[Path, ...], train: float, form: str, **options: Any
 ) -> None:
-    """How well ratings predict the rounds of JSON-lines files.
+    """How well ratings predict the rounds of files: JSON lines, CSV or Parquet.
 
     Several configurations are compared with the first one. They may also stand one after the other
     behind a single --config.
@@ -88,7 +91,8 @@ def evaluate(
     from stream_rater.replay.files import begin_to_read, read_lines
 
     # The first file is read while the modules below load.
-    opened = [begin_to_read(rounds[0]), *map(read_lines, rounds[1:])]
+    first = read_lines if is_parquet(rounds[0]) else begin_to_read
+    opened = [first(rounds[0]), *map(read_lines, rounds[1:])]
     sources = list(zip(rounds, opened, strict=True))
     from stream_rater.operations.evaluate import evaluate_files
 

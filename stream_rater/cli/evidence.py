@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from stream_rater.cli.options import COUNT, FOLDER, one_line_errors
+from stream_rater.cli.options import COUNT, FOLDER, one_line_errors, table_options
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.evaluation.measures import PARTS, USUAL_PARTS
 from stream_rater.evaluation.spaces import SPACES
@@ -66,6 +66,7 @@ def _sizes(_: click.Context, param: click.Parameter, value: str | None) -> tuple
     show_default="cores",
     help="Processes for tuning.",
 )
+@table_options
 @one_line_errors
 def evidence(
     folder: Path | None, data: Path | None, out: Path, parts: tuple[str, ...],

@@ -11,6 +11,7 @@ import click
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import read_settings
 from stream_rater.config.settings import Settings
+from stream_rater.tables.reading import SCORES, Reading, parse_columns
 
 if TYPE_CHECKING:  # it takes longer to load than `--help` should take
     from rich.console import Console
@@ -83,6 +84,36 @@ def following(command: Command) -> Command:
     ):  # fmt: skip
         command = option(command)
     return command
+
+
+COLUMNS = click.option(
+    "--columns", multiple=True, metavar="ROLE=COLUMN,...",
+    help="Of a table: what its columns are, if their names do not say it.",
+)  # fmt: skip
+SCORE = click.option(
+    "--score", type=click.Choice(SCORES),
+    help="Of a table: whether a high or a low score is better.",
+)  # fmt: skip
+
+
+def table_options(command: Command) -> Command:
+    """Add the options that say how a table is to be read to a command. It gets them as
+    `reading`."""
+
+    @click.option(
+        "--ladder", default="",
+        help="Of a table: the ladder of its rounds; otherwise a column, or the file's name.",
+    )  # fmt: skip
+    @SCORE
+    @COLUMNS
+    @wraps(command)
+    @one_line_errors
+    def run(
+        *args: Any, columns: tuple[str, ...], score: str | None, ladder: str, **kwargs: Any
+    ) -> None:
+        command(*args, reading=Reading(parse_columns(columns), score or "", ladder), **kwargs)
+
+    return run
 
 
 SETTINGS = click.option(

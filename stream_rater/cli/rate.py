@@ -5,10 +5,11 @@ from pathlib import Path
 
 import click
 
-from stream_rater.cli.options import EXISTING_FILE, INPUT, NEW_FILE, one_line_errors
+from stream_rater.cli.options import EXISTING_FILE, INPUT, NEW_FILE, one_line_errors, table_options
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.files import ladders_of_environment, read_ladders, read_rating
 from stream_rater.config.ladders import any_ladder
+from stream_rater.tables.reading import Reading
 
 
 @click.command()
@@ -23,6 +24,7 @@ from stream_rater.config.ladders import any_ladder
 @click.option("--out", type=NEW_FILE, help="Where to write; standard output otherwise.")
 @click.option("--changes", type=NEW_FILE, help="Where to write each rating change (JSON lines).")
 @click.option("--records", is_flag=True, help="Add each belief's bytes (base64).")
+@table_options
 @one_line_errors
 def rate(
     rounds: Path,
@@ -31,9 +33,10 @@ def rate(
     out: Path | None,
     changes: Path | None,
     records: bool,
+    reading: Reading,
 ) -> None:
-    """Rate the rounds of a JSON-lines file, without any server. The file may be gzip-compressed;
-    `-` is standard input."""
+    """Rate the rounds of a file, without any server: JSON lines or CSV, either also
+    gzip-compressed, or Parquet. `-` is standard input, with JSON lines."""
     if config and ladders_path:
         raise BadConfiguration("give --config or --ladders, not both")
     if config:
@@ -46,4 +49,4 @@ def rate(
         raise BadConfiguration('--records: no record holds history "full"; give a number')
     from stream_rater.operations.rate import rate as rate_rounds
 
-    rate_rounds(rounds, ladders, out, changes, records=records)
+    rate_rounds(rounds, ladders, out, changes, records=records, reading=reading)

@@ -13,20 +13,25 @@ from stream_rater.cli.options import (
     following,
     one_line_errors,
     settings_of,
+    table_options,
 )
+from stream_rater.tables.reading import Reading
 
 
 @click.command()
 @click.argument("rounds", type=INPUT)
 @click.option("--per-second", type=POSITIVE, help="At most so many rounds a second.")
+@table_options
 @SETTINGS
 @one_line_errors
-def submit(rounds: Path, per_second: float | None, settings_path: Path | None) -> None:
-    """Send the rounds and corrections of a JSON-lines file to round-completed, each validated
-    before. `-` is standard input."""
+def submit(
+    rounds: Path, per_second: float | None, settings_path: Path | None, reading: Reading
+) -> None:
+    """Send the rounds and corrections of a file (JSON lines, CSV or Parquet) to round-completed,
+    each validated before. `-` is standard input, with JSON lines."""
     from stream_rater.operations.submit import submit as submit_file
 
-    submit_file(rounds, settings_of(settings_path), per_second)
+    submit_file(rounds, settings_of(settings_path), per_second, reading)
 
 
 @click.command()

@@ -7,10 +7,12 @@ from typing import Any
 import click
 
 from stream_rater.cli.options import (
+    COLUMNS,
     COUNT,
     EXISTING_FILE,
     FRACTION,
     NEW_FILE,
+    SCORE,
     SETTINGS,
     one_line_errors,
     settings_of,
@@ -19,6 +21,7 @@ from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
 from stream_rater.evaluation.measures import MEASURES
 from stream_rater.evaluation.spaces import SPACES
+from stream_rater.tables.reading import Reading, parse_columns
 
 FILE_DEFAULTS = {"train": 0.1, "measure": "pair_inversion"}
 TOPIC_DEFAULTS = {"train": 0.5, "measure": "log_loss"}
@@ -51,12 +54,14 @@ TOPIC_MEASURES = ("log_loss", "pair_inversion")
     "--workers", type=COUNT, default=os.cpu_count() or 1, show_default="cores", help="Processes."
 )
 @click.option("--out", type=NEW_FILE, help="Where to write the configuration as JSON.")
+@COLUMNS
+@SCORE
 @SETTINGS
 @one_line_errors
 def tune(
     rounds: Path | None, ladder: str | None, system: str | None, out: Path | None,
     settings_path: Path | None, train: float | None, measure: str | None, *, from_topic: bool,
-    **options: Any,
+    columns: tuple[str, ...], score: str | None, **options: Any,
 ) -> None:  # fmt: skip
     """Search the hyperparameters that predict the first part of a file's rounds best; or those of
     a ladder on Kafka, with the gain over its present ones.
@@ -70,6 +75,8 @@ def tune(
     if from_topic:
         if rounds is not None:
             raise BadConfiguration("give a file of rounds or --from-topic, not both")
+        if columns or score:
+            raise BadConfiguration("--columns and --score are for tables, not for --from-topic")
         if ladder is None:
             raise BadConfiguration("--from-topic: name the ladder to tune by --ladder")
         if by not in TOPIC_MEASURES:
@@ -84,7 +91,9 @@ def tune(
         raise BadConfiguration("give a file of rounds, or --from-topic and --ladder")
     if system is None:
         raise BadConfiguration("give --system: which one to tune")
-    _tune_file(rounds, system, by, out, **options)
+    _tune_file(
+        rounds, system, by, out, reading=Reading(parse_columns(columns), score or ""), **options
+    )
 
 
 def _tune_file(

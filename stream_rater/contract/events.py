@@ -50,7 +50,11 @@ class RoundCompleted(Round, frozen=True, kw_only=True):
 
 
 class StrictEntry(Entry, frozen=True, gc=False, forbid_unknown_fields=True):
-    """An entry that rejects unknown fields."""
+    """An entry that rejects unknown fields. A score and a seat are known, but not used; in other
+    entries they may have any value."""
+
+    score: float | None = None
+    seat: str | None = None
 
 
 class StrictRound(RoundCompleted, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,10 +5,10 @@ The import is quick: the modules that rate are loaded when the first ladder is m
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from stream_rater.library.results import (
     Shares,
     Side,
 )
+from stream_rater.tables.reading import SCORES, Reading
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -152,9 +153,18 @@ class Ladder:
         )
         return self._answers.round_result(round_id, at, given_sides, rate(message), rater.edits)
 
-    def rate_file(self, path: str | os.PathLike[str], *, ladder: str | None = None) -> FileResult:
-        """Rate the rounds of a file of JSON lines in their order. The file may be compressed by
-        gzip.
+    def rate_file(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        ladder: str | None = None,
+        columns: Mapping[str, str] | None = None,
+        score: str = "",
+    ) -> FileResult:
+        """Rate the rounds of a file: JSON lines in their order, or a table in order of time.
+
+        A name that ends in .csv, .tsv or .parquet is that of a table. JSON lines and CSV may be
+        compressed by gzip. Parquet needs the extra `arrow`.
 
         Invalid lines are rejected, and all others are rated. A correction in the file changes all
         rounds before it, including those that were rated before the file. In that case the ladder
@@ -163,16 +173,58 @@ class Ladder:
         Args:
             path: The file.
             ladder: The id of the ladder whose rounds are rated; rounds of other ladders are
-                skipped. Without it, all rounds of the file must be of one ladder.
+                skipped. Without it, all rounds of the file must be of one ladder. The rounds of a
+                table without a column of ladders are of this one.
+            columns: Of a table: the columns by their roles, such as `{"round": "match_id"}`, if
+                their names do not say it.
+            score: Of a table: `"high"` or `"low"`, which scores are better.
 
         Returns:
             The counts of rounds, rating changes and rejected lines.
 
         Raises:
-            OSError: The file cannot be read, or holds no JSON lines.
+            OSError: The file cannot be read, or holds neither JSON lines nor a table.
             OtherLadder: The rounds are of another ladder than those before, or of several.
+            ValueError: A column of a table could be meant in two ways, or is missing. The text
+                names the argument that decides.
         """
-        return self._rater.rate_file(Path(path), ladder)
+        return self._rater.rate_file(Path(path), ladder, self._reading(columns, score))
+
+    def rate_table(
+        self,
+        table: Any,
+        *,
+        ladder: str | None = None,
+        columns: Mapping[str, str] | None = None,
+        score: str = "",
+    ) -> FileResult:
+        """Rate the rounds of a table in order of time, as `rate_file` rates a file of them.
+
+        Args:
+            table: A dict of columns, or a data frame of pandas, Polars, DuckDB, pyarrow, or another
+                package whose frames have `__arrow_c_stream__` or `__dataframe__`. Other frames than
+                those of pandas and Polars need the extra `arrow`.
+            ladder: As in `rate_file`.
+            columns: As in `rate_file`.
+            score: As in `rate_file`.
+
+        Returns:
+            The counts of rounds, rating changes and rejected rows. A row is named by its number,
+            from 1.
+
+        Raises:
+            OSError: The table cannot be read.
+            OtherLadder: As in `rate_file`.
+            ValueError: As in `rate_file`.
+        """
+        return self._rater.rate_table(table, ladder, self._reading(columns, score))
+
+    @staticmethod
+    def _reading(columns: Mapping[str, str] | None, score: str) -> Reading:
+        """How a table is to be read. Raises ValueError."""
+        if score not in ("", *SCORES):
+            raise ValueError(f"score: {score!r}: give one of {', '.join(SCORES)}")
+        return Reading(dict(columns or {}), score, python=True)
 
     # --- ask ---
 

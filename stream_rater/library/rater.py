@@ -14,7 +14,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
 from stream_rater.library import messages
 from stream_rater.library.answers import history_in, joined
-from stream_rater.library.log import Log, RoundsFile
+from stream_rater.library.log import Log, Rounds, RoundsFile, RoundsTable
 from stream_rater.library.results import (
     Calibration,
     FileResult,
@@ -37,6 +37,7 @@ from stream_rater.replay.sequential import Rated, Replay
 from stream_rater.replay.what_if import what_if
 from stream_rater.rounds.decoder import RoundDecoder, correction_indices
 from stream_rater.rounds.validation import Invalid
+from stream_rater.tables.reading import AS_FOUND, Reading
 
 T = TypeVar("T")
 
@@ -189,18 +190,27 @@ class Rater:
 
     # --- a file ---
 
-    def rate_file(self, path: Path, ladder: str | None) -> FileResult:
+    def rate_file(self, path: Path, ladder: str | None, reading: Reading = AS_FOUND) -> FileResult:
         """Rate the rounds of a file, as its corrections edit them. `ladder`: the ladder whose
-        rounds are rated; None: all rounds are rated, and must be of one ladder.
+        rounds are rated; None: all rounds are rated, and must be of one ladder. `reading`: how a
+        table is to be read.
 
-        Raises OSError if the file cannot be read, and OtherLadder.
+        Raises OSError if the file cannot be read, OtherLadder, and BadConfiguration with a question
+        about the columns of a table.
         """
-        file = RoundsFile(path)
+        own = ladder or (self.ladder if self._is_named else "")
+        return self._rate_all(RoundsFile(path, reading, own), ladder)
+
+    def rate_table(self, table: Any, ladder: str | None, reading: Reading) -> FileResult:
+        """Rate the rounds of a data frame or a dict of columns, as `rate_file` does."""
+        return self._rate_all(RoundsTable(table, reading, ladder or self.ladder), ladder)
+
+    def _rate_all(self, file: Rounds, ladder: str | None) -> FileResult:
         name = ladder or (self.ladder if self._is_named else self._ladder_of(file))
         if self._is_named and name != self.ladder:
             raise OtherLadder(
-                f"{path}: ladder {name!r}, but this one is {self.ladder!r}: make another Ladder "
-                "for it"
+                f"{file.path}: ladder {name!r}, but this one is {self.ladder!r}: make another "
+                "Ladder for it"
             )
         log = self._log if name == self.ladder else self._log.renamed(name)
         first = log.end
@@ -222,9 +232,11 @@ class Rater:
         log.add_file(file)
         self._log, self._current = log, work
         self.ladder, self._is_named = name, self._is_named or tally.rounds > 0
-        return tally.result()
+        result = tally.result()
+        file.release()
+        return result
 
-    def _has_corrections(self, file: RoundsFile, tally: "_Tally") -> bool:
+    def _has_corrections(self, file: Rounds, tally: "_Tally") -> bool:
         """Whether a file has corrections, which change rounds that were rated before. Raises the
         errors that rating the file would raise, so that nothing has to be undone."""
         decoder = RoundDecoder(any_ladder(self.rating))
@@ -240,7 +252,7 @@ class Rater:
         for batch in batches_of(records):
             tally.add(*work.feed(batch))
 
-    def _ladder_of(self, file: RoundsFile) -> str:
+    def _ladder_of(self, file: Rounds) -> str:
         """The ladder of a file's first valid round; the present ladder if there is none."""
         decoder = RoundDecoder(any_ladder(self.rating))
         for record in file.records(0):
@@ -252,7 +264,7 @@ class Rater:
 class _Tally:
     """Counts the rounds, rating changes and rejected lines of a file."""
 
-    def __init__(self, file: RoundsFile, first: int, ladder: str, *, chosen: bool) -> None:
+    def __init__(self, file: Rounds, first: int, ladder: str, *, chosen: bool) -> None:
         """`chosen`: whether rounds of other ladders are skipped; otherwise they are an error."""
         self.first = first
         """The offset of the file's first line."""
@@ -263,8 +275,11 @@ class _Tally:
 
     def begin(self) -> None:
         """Set all counts to 0, for the start of the file."""
-        self.rounds = self._updates = self._corrections = self._others = self._rejected = 0
-        self._rejected_lines: list[RefusedLine] = []
+        self.rounds = self._updates = self._corrections = self._others = 0
+        table = self._file.table
+        self._rejected = 0 if table is None else table.rejected
+        rows = () if table is None else table.rejections[:MOST_REJECTED_LINES]
+        self._rejected_lines = [RefusedLine(line, why.code, str(why)) for line, why in rows]
 
     def check(self, batch: LoggedRounds) -> None:
         """Raise OtherLadder if a round is of another ladder and no ladder was chosen."""
@@ -288,12 +303,17 @@ class _Tally:
         self._corrections += len(batch.corrections)
         self._rejected += len(batch.rejected)
         self._rejected_lines += [
-            RefusedLine(self._line(record.offset), invalid.code, str(invalid))
+            RefusedLine(self._line(record.offset), invalid.code, self._why(invalid))
             for record, invalid in batch.rejected[: MOST_REJECTED_LINES - len(self._rejected_lines)]
         ]
 
     def _line(self, offset: int) -> int:
-        return offset - self.first + 1
+        table, number = self._file.table, offset - self.first
+        return number + 1 if table is None else table.line_of(number)
+
+    def _why(self, invalid: Invalid) -> str:
+        table = self._file.table
+        return str(invalid if table is None else table.explained(invalid, self.first))
 
     def result(self) -> FileResult:
         """The counts as the result of the file."""

@@ -13,7 +13,6 @@ from stream_rater.evaluation.comparison import Named, Row, compare
 from stream_rater.evaluation.evaluation import MOST_SIDES
 from stream_rater.evaluation.season import Session, by_name, sessions_of
 from stream_rater.operations.input_file import (
-    Mistakes,
     Order,
     RoundsFile,
     check_writable,
@@ -24,6 +23,7 @@ from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import Verdicts
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.runtime.progress import track
+from stream_rater.tables.reading import AS_FOUND, Reading
 
 T = TypeVar("T")
 
@@ -58,19 +58,21 @@ class Evaluated(NamedTuple):
 def evaluate_files(
     files: Sequence[tuple[Path, Iterator[bytes]]], configs: Sequence[Named], train: float, *,
     calibration: bool, diagram: Path | None, factor: float, by: str = "mu",
+    reading: Reading = AS_FOUND,
 ) -> Evaluated:  # fmt: skip
     """Evaluate each configuration on each file. `files`: paths with their lines.
 
     `train`: the fraction of the rounds that only builds experience. `factor`: multiplies the
     variance of a side's performance. `by`: "mu" or "display", the number that puts players in
-    order. Raises BadConfiguration or Failed.
+    order. `reading`: how tables are to be read. Raises BadConfiguration or Failed.
     """
     if diagram is not None:
         _check_diagram(diagram)
     rows, seasons = [], []
     most = ANY if calibration or diagram is not None else MOST_SIDES
     for path, lines in files:
-        season = SeasonFile(path, lines, named=by_name(config for _, config in configs))
+        named = by_name(config for _, config in configs)
+        season = SeasonFile(path, lines, named=named, reading=reading)
         comparing = partial(_compare, path.name, configs, train, factor, most, by == "display")
         with file_failures():
             rows += season.play(comparing)
@@ -112,12 +114,13 @@ class SeasonFile:
     three times: twice to validate the corrections, and once to rate the rounds."""
 
     def __init__(
-        self, path: Path, lines: Iterator[bytes] | None = None, *, named: bool = False
-    ) -> None:
+        self, path: Path, lines: Iterator[bytes] | None = None, *, named: bool = False,
+        reading: Reading = AS_FOUND,
+    ) -> None:  # fmt: skip
         """`lines`: the lines of the file, if it is open already. `named`: whether the names of
-        players are kept."""
-        self.mistakes, self.order = Mistakes(path), Order()
-        self._path, self._file, self._named = path, RoundsFile(path, lines), named
+        players are kept. `reading`: how a table is to be read."""
+        self._path, self._file, self._named = path, RoundsFile(path, lines, reading), named
+        self.mistakes, self.order = self._file.mistakes, Order()
 
     def play(self, run: Callable[[Iterator[Session]], T]) -> T:
         """Return `run(sessions)` for the valid rounds, and count mistakes and late rounds.

@@ -18,12 +18,14 @@ from stream_rater.evaluation.research import evidence, figures, games, games_tab
 from stream_rater.evaluation.research.evidence import DataSet, Effort, Entry
 from stream_rater.evaluation.research.farming import THRESHOLD
 from stream_rater.evaluation.season import sessions_of
-from stream_rater.operations.input_file import Mistakes, RoundsFile, file_failures
+from stream_rater.operations.input_file import RoundsFile, file_failures
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.player_index import PlayerIndex
+from stream_rater.tables.formats import SUFFIXES as TABLES
+from stream_rater.tables.reading import AS_FOUND, Reading
 
-SUFFIXES = (".jsonl", ".jsonl.gz")
+SUFFIXES = (".jsonl", ".jsonl.gz", *TABLES)
 FARMER = "tourist"
 """The player who farms in the paper. He is in the data set `codeforces`."""
 
@@ -35,8 +37,10 @@ def evidence_report(
     data: Path, out: Path, parts: Collection[str], systems: Sequence[str], *,
     rounds: int | None, trials: int | None, quick: bool, workers: int,
     cut: Sequence[int] = (), teams: int | None = None, season: int | None = None,
+    reading: Reading = AS_FOUND,
 ) -> None:  # fmt: skip
     """Make the parts of the report on the files in `data`, and write them to the folder `out`.
+    `reading`: how tables are to be read.
 
     Raises BadConfiguration or Failed.
     """
@@ -44,23 +48,29 @@ def evidence_report(
     effort = replace(effort, rounds=rounds or effort.rounds, trials=trials or effort.trials)
     paths = sorted(each for each in data.iterdir() if each.name.endswith(SUFFIXES))
     if not paths:
-        raise BadConfiguration(f"{data}: no file ends in .jsonl or .jsonl.gz")
-    mistakes = [Mistakes(path) for path in paths]
+        raise BadConfiguration(f"{data}: no file ends in {', '.join(SUFFIXES)}")
+    tables = [path.name.lower().endswith(TABLES) for path in paths]
+    sources = [
+        RoundsFile(path, None, reading if table else AS_FOUND)
+        for path, table in zip(paths, tables, strict=True)
+    ]
     with file_failures():
         out.mkdir(parents=True, exist_ok=True)
-        files = [load(*each, effort.rounds) for each in zip(paths, mistakes, strict=True)]
+        files = [
+            load(path, source, effort.rounds) for path, source in zip(paths, sources, strict=True)
+        ]
         try:
             _Report(effort, systems, workers, out, cut, teams, season).write_parts(parts, files)
         except MissingExtra as error:
             raise Failed(str(error)) from None
-    for each in mistakes:
-        each.conclude()
+    for source in sources:
+        source.mistakes.conclude()
 
 
-def load(path: Path, mistakes: Mistakes, rounds: int | None) -> Loaded:
+def load(path: Path, file: RoundsFile, rounds: int | None) -> Loaded:
     """The rounds of a file, and its players by ladder. `rounds`: the number of rounds to take from
     the start of the file; None: all."""
-    file, window = RoundsFile(path), Settings().duplicate_window
+    mistakes, window = file.mistakes, Settings().duplicate_window
     # The whole file is validated: later records may correct the first `rounds` rounds.
     verdicts = verdicts_of_log(file.records, ANY_LADDER, window)
     players: dict[str, PlayerIndex] = {}

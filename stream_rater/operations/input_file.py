@@ -1,4 +1,5 @@
-"""Reads a file of rounds. Reports its invalid lines, and warns if its rounds are out of order."""
+"""Reads a file of rounds: JSON lines, or a table, which becomes JSON lines. Reports its invalid
+lines, and warns if its rounds are out of order."""
 
 import os
 import sys
@@ -7,9 +8,10 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar
 
 from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import shown
 from stream_rater.contract.record import Record
 from stream_rater.replay.edited_log import LogBatch, records_of
@@ -17,6 +19,11 @@ from stream_rater.replay.files import STANDARD_INPUT, json_lines, name_of, read_
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.progress import SHOWN_LINES, counted, track_bytes
+from stream_rater.tables.formats import is_parquet, is_table, stem_of
+from stream_rater.tables.reading import AS_FOUND, Reading
+
+if TYPE_CHECKING:  # it is loaded for tables only
+    from stream_rater.tables.table import Table
 
 T = TypeVar("T")
 
@@ -28,26 +35,69 @@ class RoundsFile:
     """The records of a file, which can be read more than once.
 
     A correction changes rounds before it, so a file with corrections is read again from its start.
-    Standard input is copied to a temporary file while it is read.
+    Standard input is copied to a temporary file while it is read. A table is read once, and its
+    events are stored in a temporary file.
     """
 
-    def __init__(self, path: Path, lines: Iterator[bytes] | None = None) -> None:
-        """`lines`: the lines of the first reading, if it has begun already."""
+    def __init__(
+        self, path: Path, lines: Iterator[bytes] | None = None, reading: Reading = AS_FOUND,
+        ladders: Ladders | None = None, *, once: bool = False,
+    ) -> None:  # fmt: skip
+        """`lines`: the lines of the first reading, if it has begun already. `reading`: how a table
+        is to be read. `ladders`: those among which the ladder of a table must be; None: any.
+        `once`: whether the records are read once only, so that no copy is needed."""
+        self.mistakes = Mistakes(path)
+        """Its invalid lines."""
         self._path = path
         self._lines = lines
+        self._reading, self._ladders, self._once = reading, ladders, once
+        self._table: Table | None = None
         self._copy: IO[bytes] | None = None
         self._uncopied: Iterator[bytes] = iter(())
 
     def records(self) -> Iterator[Record]:
         """Yield the lines as records, from the first one on, with a progress bar by the bytes.
 
-        Raises OSError if the file cannot be read or holds no JSON lines.
+        Raises OSError if the file cannot be read or holds no JSON lines, and BadConfiguration with
+        a question about the columns of a table.
         """
+        if is_table(self._path):
+            return records_of(self.table().lines())
+        if self._reading.given:
+            raise BadConfiguration(
+                f"{name_of(self._path)}: --columns, --score and --ladder are for tables, whose "
+                "names end in .csv, .tsv or .parquet: JSON lines name all themselves"
+            )
         return read_records(self._path, self._read())
+
+    def table(self) -> "Table":
+        """The table in the file, read. Says on standard error how its columns were understood.
+        Raises as `records` does."""
+        if self._table is not None:
+            return self._table
+        from stream_rater.tables.table import table_of_file
+
+        path = self._path
+        lines, self._lines = self._lines, None
+        if not is_parquet(path):
+            lines = track_bytes(lines or read_lines(path), path.name, text_size(path))
+        table = table_of_file(path, lines or iter(()), self._reading)
+        ladder = "" if table.names_ladder else self._reading.ladder or stem_of(path)
+        if ladder and self._ladders is not None and self._ladders.find(ladder, 0) is None:
+            raise BadConfiguration(
+                f"{path}: ladder {ladder!r} is not configured: name one that is, as by --ladder "
+                f"{next(iter(self._ladders.ladders), 'NAME')}"
+            )
+        of_all = f"; ladder: {ladder}" if ladder else ""
+        print(f"{table.layout.described()}{of_all}", file=sys.stderr)
+        table.read()
+        self.mistakes.add_table(table)
+        self._table = table
+        return table
 
     def _read(self) -> Iterator[bytes]:
         lines, self._lines = self._lines, None
-        if self._path != STANDARD_INPUT:
+        if self._path != STANDARD_INPUT or self._once:
             return lines or read_lines(self._path)
         if self._copy is None:
             self._copy = tempfile.TemporaryFile()  # noqa: SIM115 - as long as this object lives
@@ -141,6 +191,7 @@ class Mistakes:
         """The number of valid lines."""
         self._printed = 0
         """The number of invalid lines that an earlier reading of the file has printed."""
+        self._table: Table | None = None
 
     def restart(self) -> None:
         """Count from the start of the file again, and print no line twice."""
@@ -161,13 +212,30 @@ class Mistakes:
     def add(self, line: int, invalid: Invalid) -> None:
         """Count and print an invalid line. `line`: its number, from 0."""
         self.count += 1
-        if self._printed < self.count <= SHOWN_LINES:
-            print(f"{name_of(self.path)}:{line + 1}: {invalid.code}: {invalid}", file=sys.stderr)
+        if self._printed < self.count and self._rejected_rows + self.count <= SHOWN_LINES:
+            if self._table is None:
+                self._print(line + 1, invalid)
+            else:
+                self._print(self._table.line_of(line), self._table.explained(invalid))
+
+    def add_table(self, table: "Table") -> None:
+        """Count and print the rows of a table that were rejected before they became events. From
+        now on, the numbers of lines are those of events of this table."""
+        self._table = table
+        for line, invalid in table.rejections[:SHOWN_LINES]:
+            self._print(line, invalid)
+
+    @property
+    def _rejected_rows(self) -> int:
+        return 0 if self._table is None else self._table.rejected
+
+    def _print(self, line: int, invalid: Invalid) -> None:
+        print(f"{name_of(self.path)}:{line}: {invalid.code}: {invalid}", file=sys.stderr)
 
     def conclude(self) -> None:
         """Raise Failed if there were invalid lines. Warn if there were no lines at all."""
-        if self.count:
-            were = f"{counted(self.count, 'round')} {'was' if self.count == 1 else 'were'} invalid"
+        if count := self.count + self._rejected_rows:
+            were = f"{counted(count, 'round')} {'was' if count == 1 else 'were'} invalid"
             others = (
                 f"the {self.valid_lines:,} others were"
                 if self.valid_lines > 1

@@ -27,17 +27,20 @@ from stream_rater.replay.pool import Pool
 from stream_rater.replay.rating_changes import changes_of
 from stream_rater.replay.sequential import Replay
 from stream_rater.runtime.cautions import cautions_of
+from stream_rater.tables.reading import AS_FOUND, Reading
 
 _to_json = msgspec.json.Encoder().encode
 
 
 def rate(
-    path: Path, ladders: Ladders, out: Path | None, changes: Path | None, *, records: bool
-) -> None:
+    path: Path, ladders: Ladders, out: Path | None, changes: Path | None, *, records: bool,
+    reading: Reading = AS_FOUND,
+) -> None:  # fmt: skip
     """Rate the rounds of a file with its corrections. Writes the final ratings to `out` (None:
     standard output), and each rating change to `changes` if it is given.
 
-    `records`: whether the lines include the bytes of each belief. Warns on standard error of
+    `records`: whether the lines include the bytes of each belief. `reading`: how a table is to be
+    read. Warns on standard error of
     parameters whose effect may surprise.
 
     Raises BadConfiguration or Failed.
@@ -47,7 +50,7 @@ def rate(
     for caution in cautions_of(ladders):
         print(f"warning: {caution}", file=sys.stderr)
     with file_failures():
-        rated = rate_file(path, ladders, changes)
+        rated = rate_file(path, ladders, changes, reading)
         with _opened(out) as file:
             for ladder, pool in sorted(rated.replay.pools.items()):
                 lines = rating_lines(ladder, pool, records=records)
@@ -71,13 +74,17 @@ class RatedFile(NamedTuple):
         self.mistakes.conclude()
 
 
-def rate_file(path: Path, ladders: Ladders, changes: Path | None = None) -> RatedFile:
+def rate_file(
+    path: Path, ladders: Ladders, changes: Path | None = None, reading: Reading = AS_FOUND
+) -> RatedFile:
     """Rate the rounds of a file with its corrections. Writes each rating change to `changes` if it
     is given.
 
-    Raises OSError, EOFError or zlib.error if a file cannot be read or written.
+    Raises OSError, EOFError or zlib.error if a file cannot be read or written, and BadConfiguration
+    with a question about the columns of a table.
     """
-    file, mistakes, window = RoundsFile(path), Mistakes(path), Settings().duplicate_window
+    file, window = RoundsFile(path, None, reading, ladders), Settings().duplicate_window
+    mistakes = file.mistakes
 
     def run(verdicts: Verdicts | None) -> RatedFile:
         replay, order = Replay(ladders, window, verdicts=verdicts), Order()

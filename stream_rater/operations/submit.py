@@ -23,23 +23,27 @@ from stream_rater.operations.corrections import (
     checked,
     rejection_now,
 )
-from stream_rater.operations.input_file import Mistakes, Order, read_records
+from stream_rater.operations.input_file import Order, RoundsFile
 from stream_rater.operations.live_log import ends_of
 from stream_rater.rounds.correction_records import names_in, round_in
 from stream_rater.rounds.decoder import RoundDecoder, kind_of
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import counted
+from stream_rater.tables.reading import AS_FOUND, Reading
 
 
-def submit(path: Path, settings: Settings, per_second: float | None) -> None:
+def submit(
+    path: Path, settings: Settings, per_second: float | None, reading: Reading = AS_FOUND
+) -> None:
     """Send the valid rounds and corrections of a file to Kafka. `per_second`: the largest number of
-    records to send in a second; None for no limit.
+    records to send in a second; None for no limit. `reading`: how a table is to be read.
 
     Raises BadConfiguration, or Failed if lines were rejected or not sent.
     """
     ladders = ladders_of_settings(settings)
-    decoder, mistakes, order = RoundDecoder(ladders), Mistakes(path), Order()
+    file = RoundsFile(path, None, reading, ladders, once=True)
+    decoder, mistakes, order = RoundDecoder(ladders), file.mistakes, Order()
     with named_failures():
         admin = Admin(settings)
         if admin.topics.rounds not in admin.partitions():
@@ -47,7 +51,7 @@ def submit(path: Path, settings: Settings, per_second: float | None) -> None:
         submitter = Submitter(settings, admin.topics.rounds)
         end_of = ends_of(admin)
         sent, corrections, began_s = 0, 0, time.monotonic()
-        for record in read_records(path):
+        for record in file.records():
             value = (record.value or b"").strip()
             now = structs.replace(record, value=value, received_s=time.time())
             kind = kind_of(record)

@@ -46,6 +46,7 @@ from stream_rater.replay.edited_log import RecordValidator, Verdicts
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime import progress
 from stream_rater.runtime.progress import rejections, unknown_ladder
+from stream_rater.tables.reading import AS_FOUND, Reading
 
 T = TypeVar("T")
 
@@ -97,15 +98,16 @@ class TunedFile(NamedTuple):
 
 def tune_file(
     path: Path, system: str, measure: str, out: Path | None, *, train: float, trials: int,
-    workers: int,
+    workers: int, reading: Reading = AS_FOUND,
 ) -> TunedFile:  # fmt: skip
     """Search the parameters of a system that are best by a measure on the first part of a file.
 
-    `train`: the size of this part, as a fraction of all rounds. Raises BadConfiguration or Failed.
+    `train`: the size of this part, as a fraction of all rounds. `reading`: how a table is to be
+    read. Raises BadConfiguration or Failed.
     """
     if out is not None:
         check_writable(out)
-    season = SeasonFile(path)
+    season = SeasonFile(path, reading=reading)
     with file_failures():
         sessions = season.play(list)
     first = before(sessions, trained(season.mistakes.valid_lines, train))

@@ -96,7 +96,7 @@ def _no_json_lines(name: str, number: int, line: bytes) -> str:
     text = line.strip().decode(errors="backslashreplace")
     start = text[:SHOWN_CHARACTERS] + ("…" if len(text) > SHOWN_CHARACTERS else "")
     start = start if start.isprintable() else repr(start)[1:-1]
-    guess = " (is it CSV?)" if "," in text else ""
+    guess = " (is it CSV? Then end its name in .csv)" if "," in text else ""
     guess = " (is it one JSON array?)" if text.startswith("[") else guess
     return (
         f"{name}: no JSON lines{guess}: each line must be a round as a JSON object, but line "

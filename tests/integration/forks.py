@@ -23,8 +23,8 @@ context = multiprocessing.get_context("forkserver")
 context.set_forkserver_preload([PRELOADED])
 
 _one_at_a_time = threading.Lock()
-"""Held while a fork starts or its exit code is read. A start reads the exit codes of all forks that
-have ended, and of two threads that read the same one, the second would find 255."""
+"""Locked while a fork starts or its exit code is read. A start reads the exit codes of all ended
+forks, and of two threads that read the same one, the second would find 255."""
 
 
 class Fork:

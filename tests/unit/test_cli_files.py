@@ -59,7 +59,10 @@ def test_a_file_without_rounds_is_reported(tmp_path: Path, name: str, text: byte
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("round,player,rank\n1,ann,2\n", "no JSON lines (is it CSV?): each line must be a round"),
+        (
+            "round,player,rank\n1,ann,2\n",
+            "no JSON lines (is it CSV? Then end its name in .csv): each line",
+        ),
         ("\n17\n18\n", "no JSON lines: each line must be a round as a JSON object, but line 2 is"),
         ("\x1b[2J\nx", r"line 1 is: \x1b[2J"),
         ("x" * 99, f"line 1 is: {'x' * 40}…"),
@@ -70,7 +73,7 @@ def test_what_is_no_json_lines_is_reported_in_one_line(
     tmp_path: Path, text: str, expected: str
 ) -> None:
     """Not line by line."""
-    path = tmp_path / "a.csv"
+    path = tmp_path / "a.txt"
     path.write_text(text)
     config = tmp_path / "c.json"
     config.write_text('{"system":"elo-mmr","weight_limit":0.2,"sigma_limit":80}')

@@ -22,7 +22,7 @@ from stream_rater.evaluation.research import evidence
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import singly
 from stream_rater.operations import evidence as operation
-from stream_rater.operations.input_file import Mistakes
+from stream_rater.operations.input_file import RoundsFile
 from tests.rounds import event, ranked
 
 MMR = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80}
@@ -368,7 +368,7 @@ def test_evidence_reads_a_file_as_its_corrections_make_it(write: Write) -> None:
     """Even the first rounds alone, which later lines correct."""
     season = rounds(30)
     files = write("a.jsonl", [*season, *corrections()]), write("b.jsonl", by_hand(season))
-    mine, theirs = (operation.load(Path(file), Mistakes(Path(file)), 20)[0] for file in files)
+    mine, theirs = (operation.load(Path(file), RoundsFile(Path(file)), 20)[0] for file in files)
     assert mine.rounds == theirs.rounds == 20
     for one, other in zip(singly(mine.sessions), singly(theirs.sessions), strict=True):
         assert one.rows.tolist() == other.rows.tolist()

@@ -10,7 +10,7 @@ from stream_rater.evaluation.game import Game, games_of
 from stream_rater.evaluation.sides import own_run, scores_of
 from stream_rater.evaluation.spaces import configuration
 from stream_rater.operations.evidence import load
-from stream_rater.operations.input_file import Mistakes
+from stream_rater.operations.input_file import RoundsFile
 from stream_rater.rating.systems.elo_mmr import GOOD_SIGMA, GOOD_WEIGHT
 from tests.benchmarks.measure import Skipped
 from tests.benchmarks.offline import shared
@@ -27,7 +27,7 @@ def real_games() -> list[Game]:
             path: Path = shared(name)
         except Skipped as why:
             pytest.skip(str(why))
-        data, _ = load(path, Mistakes(path), rounds)
+        data, _ = load(path, RoundsFile(path), rounds)
         found += games_of(name, data.sessions, cut)
     return found
 

@@ -56,7 +56,7 @@ class Place:
         store = SimpleNamespace(
             layout=SimpleNamespace(check_stored=lambda _: None), read=self._read
         )
-        monkeypatch.setattr(live_beliefs, "Admin", lambda _: admin)
+        monkeypatch.setattr(live_beliefs, "Admin", lambda *_, **__: admin)
         monkeypatch.setattr(live_beliefs, "RedisStore", lambda _: store)
         monkeypatch.setattr(live_beliefs, "LadderEvents", lambda *_: events)
         monkeypatch.setattr(live_beliefs, "disagreement", lambda *_, **__: "")

@@ -195,7 +195,9 @@ class Input:
             self._pause(self._reading if effect.no_fetch else self._reading & effect.paused)
             first = self.consumer.poll(effect.timeout_s)
             rest = [] if effect.no_fetch else self._rest(first, effect)
-            if first is None and not effect.no_fetch and time.monotonic() < self._moved_s + WAKE_S:
+            moved = time.monotonic() < self._moved_s + WAKE_S
+            # The seeks that wake the client go to `_next`, which lies before the records in `rest`.
+            if first is None and not rest and moved and not effect.no_fetch:
                 self._wake(self._reading - self._paused)
             if max(self._moved_s, time.monotonic() - MEMBER_S) >= self._member_read_s:
                 self._read_membership()

@@ -1,0 +1,1 @@
+"""The sequential replay: it rates a log's rounds one after the other, in memory."""

@@ -1,0 +1,163 @@
+"""Reads the rows of a CSV file, each with the number of its first line.
+
+Cells are separated by commas, semicolons or tabs. A cell in quotes may have several lines. A row
+that is damaged is rejected, and the rows behind it are read: after an open quote, reading goes on
+with the line behind the one where the row begins.
+"""
+
+import csv
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.rounds.validation import Invalid
+from stream_rater.tables.cells import shown
+from stream_rater.tables.reading import UnreadableTable
+from stream_rater.tables.source import Reject, Source
+
+MOST_LINES: Final = 100
+"""The most lines of a row. More mean that a quote is not closed."""
+
+DELIMITERS: Final = ",;\t"
+
+UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+
+
+class CsvRows(Source):
+    """The rows of a CSV file with a header."""
+
+    def __init__(self, name: str, stem: str, lines: Iterator[bytes], *, tabs: bool) -> None:
+        """`lines`: the lines of the file. `tabs`: whether tabs separate the cells; otherwise the
+        header shows what does. Raises UnreadableTable if there is no header."""
+        super().__init__(name, stem, "line")
+        self._lines = lines
+        self._again: deque[bytes] = deque()
+        """Lines that are read again, behind a damaged row."""
+        self._taken: list[bytes] = []
+        """The lines of the present row."""
+        self._number = 0
+        """The number of the latest line that was read."""
+        self._delimiter = "\t" if tabs else ""
+        self.columns = self._header()
+
+    def rows(self, places: Sequence[int], reject: Reject) -> Iterator[tuple[int, Sequence[Any]]]:
+        """Yield the line and all cells of each row. Blank rows are skipped. Raises
+        UnreadableTable."""
+        width = len(self.columns)
+        for line, cells in self._records(reject):
+            if len(cells) == width:
+                if any(cells):
+                    yield line, cells
+            elif any(cells[width:]) or (any(cells) and len(cells) < width):
+                reject(line, Invalid("malformed", _ragged(len(cells), width)), cells)
+            elif any(cells):
+                yield line, cells[:width]
+
+    def _header(self) -> list[str]:
+        def refuse(line: int, invalid: Invalid, _: Sequence[Any]) -> None:
+            raise UnreadableTable(f"{self.name}:{line}: no header row: {invalid}")
+
+        for _, cells in self._records(refuse):
+            return [each.strip() for each in cells]
+        raise UnreadableTable(
+            f"{self.name}: empty: the first line of a table must name its columns"
+        )
+
+    def _records(self, reject: Reject) -> Iterator[tuple[int, list[str]]]:
+        while True:
+            texts = self._texts()
+            first = self._number + 1
+            try:
+                if not self._delimiter:
+                    self._delimiter = self._sniffed(texts)
+                reader = csv.reader(texts, delimiter=self._delimiter, strict=True)
+                while True:
+                    first = self._number + 1
+                    self._taken.clear()
+                    cells = next(reader, None)
+                    if cells is None:
+                        return
+                    if cells:
+                        yield first, cells
+            except csv.Error as error:
+                self._again.extendleft(reversed(self._taken[1:]))
+                self._number = first
+                reject(first, Invalid("malformed", _damage(str(error))), ())
+
+    def _sniffed(self, texts: Iterator[str]) -> str:
+        """The most frequent delimiter of the first line that is not blank."""
+        for text in texts:
+            if text.strip():
+                self._again.appendleft(self._taken[-1])
+                self._number -= 1
+                outside = "".join(text.split('"')[::2])
+                return max(DELIMITERS, key=outside.count)
+        return ","
+
+    def _texts(self) -> Iterator[str]:
+        """Yield the lines as text."""
+        lines, again, taken = self._lines, self._again, self._taken
+        while True:
+            raw = again.popleft() if again else next(lines, None)
+            if raw is None:
+                return
+            self._number += 1
+            taken.append(raw)
+            if self._number == 1:
+                raw = self._first_line(raw)
+            if b"\0" in raw:
+                raise csv.Error("NUL")
+            if len(taken) > MOST_LINES:
+                raise csv.Error("unexpected end of data")
+            try:
+                yield raw.decode()
+            except UnicodeDecodeError as error:
+                self._not_utf8(raw[error.start : error.start + 1])
+
+    def _first_line(self, raw: bytes) -> bytes:
+        if raw.startswith(UTF_16):
+            raise UnreadableTable(
+                f"{self.name}: it is in UTF-16: save it as UTF-8, as by: "
+                f"iconv -f UTF-16 -t UTF-8 {self.name} > utf8.csv"
+            )
+        if b"\r" in raw.rstrip(b"\r\n"):
+            raise UnreadableTable(
+                f"{self.name}: its lines end in CR alone: save it with other line ends, as by: "
+                f"tr '\\r' '\\n' < {self.name} > lines.csv"
+            )
+        return raw.removeprefix(b"\xef\xbb\xbf")
+
+    def _not_utf8(self, byte: bytes) -> None:
+        raise UnreadableTable(
+            f"{self.name}:{self._number}: not UTF-8 (the byte 0x{byte.hex()}): save it as UTF-8, "
+            f"as by: iconv -f LATIN1 -t UTF-8 {self.name} > utf8.csv"
+        ) from None
+
+
+def _ragged(cells: int, width: int) -> str:
+    return f"{cells} cells, but the header has {width}: quote a cell that contains the separator"
+
+
+def _damage(error: str) -> str:
+    if error == "NUL":
+        return "it contains a NUL: remove it"
+    if error == "unexpected end of data" or "field larger" in error:
+        return "a quote is not closed: write a quote inside of a cell twice"
+    return f"{error}: write a quote inside of a cell twice, and put the whole cell in quotes"
+
+
+def check_header(name: str, columns: Sequence[str], *, known: bool) -> None:
+    """Raise BadConfiguration if the first row of a CSV file is none that names columns. `known`:
+    whether the name of any of its columns is known."""
+    if len(columns) == 1:
+        raise BadConfiguration(
+            f"{name}:1: one column only, {shown(columns[0])}: separate cells by commas, semicolons "
+            "or tabs"
+        )
+    if not known and any(each.replace(".", "").replace("-", "").isdigit() for each in columns):
+        listed = ", ".join(map(shown, columns[:4]))
+        raise BadConfiguration(
+            f"{name}:1: no header row: the first line must name the columns, but it is {listed}"
+            + (", …" if len(columns) > 4 else "")
+        )

@@ -1,0 +1,370 @@
+"""Finds which column of a table has which role, by the columns' names and what the caller says.
+
+There are two forms: long, a row an entry, and wide, a row a match. A role that several columns may
+have is a question to the caller, never a guess.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, NoReturn
+
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.tables import names
+from stream_rater.tables.names import PAIRS, PLACES, ROLES, SCORES, SEATS, TOGETHER, plain
+from stream_rater.tables.reading import Reading
+from stream_rater.tables.times import FORMATS
+
+SHOWN_UNUSED: Final = 6
+"""The most columns without a role that a description names."""
+
+Places = tuple[int, ...]
+
+LONG_ROLES: Final = ("player", "team", "rank", "score", "dnf", "seat", "share")
+COMMON_ROLES: Final = ("ladder", "round", "time", "weight")
+
+
+class Side(NamedTuple):
+    """A side of a row in the wide form: the places of its columns, -1 where there is none."""
+
+    role: str
+    players: int
+    score: int = -1
+    rank: int = -1
+
+    @property
+    def seat(self) -> str | None:
+        """The seat that the side's name says."""
+        return self.role if self.role in SEATS else None
+
+
+@dataclass
+class Layout:
+    """The columns of a table by their roles."""
+
+    name: str
+    columns: Sequence[str]
+    roles: dict[str, Places] = field(default_factory=dict)
+    """The places of the columns of each role. A role of several columns joins them."""
+    sides: list[Side] = field(default_factory=list)
+    """The sides of a row; empty in the long form."""
+    unit: str = "line"
+    """What the numbers of rows count: `line` or `row`."""
+    time_format: str = ""
+    general_round: bool = False
+    """Whether the column of the round's id was found by a name that may mean something else."""
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether a row is a match."""
+        return bool(self.sides)
+
+    def column(self, role: str) -> str:
+        """The name of a role's column, as messages show it."""
+        return "+".join(self.columns[place] for place in self.roles[role])
+
+    def described(self) -> str:
+        """What was found, on one line."""
+        found = [f"{role} = {self.column(role)}" for role in self.roles]
+        used = {place for places in self.roles.values() for place in places}
+        unused = [each for place, each in enumerate(self.columns) if place not in used and each]
+        if unused:
+            more = len(unused) - SHOWN_UNUSED
+            listed = ", ".join(unused[:SHOWN_UNUSED]) + (f" and {more} more" if more > 0 else "")
+            unused = [f"; not used: {listed}"]
+        form = "a row a match" if self.is_wide else "a row an entry"
+        return f"{self.name}: {form}: {', '.join(found)}{''.join(unused)}"
+
+
+def layout_of(name: str, columns: Sequence[str], reading: Reading) -> Layout:
+    """The roles of the columns of the table `name`. Raises BadConfiguration with the question that
+    is left, or what is missing."""
+    found = _Finder(name, columns, reading)
+    found.take_given()
+    found.find_sides()
+    for role in (*COMMON_ROLES, *(("result",) if found.layout.sides else LONG_ROLES)):
+        found.find(role)
+    found.check()
+    return found.layout
+
+
+class _Finder:
+    """Finds the roles of one table."""
+
+    def __init__(self, name: str, columns: Sequence[str], reading: Reading) -> None:
+        self.layout = Layout(name, columns)
+        self._name, self._columns, self._reading = name, columns, reading
+        self._plain = [plain(each) for each in columns]
+        self._given: dict[str, Places] = {}
+        self._without: set[str] = set()
+        """The roles that the caller leaves without a column."""
+
+    # --- what the caller says ---
+
+    def take_given(self) -> None:
+        """Take the columns that the caller names."""
+        known = {plain(each): each for each in _all_roles()}
+        for given, column in self._reading.columns.items():
+            role = known.get(plain(given))
+            if role is None:
+                roles = ", ".join((*COMMON_ROLES, *LONG_ROLES))
+                self._fail(
+                    f"{given!r} is no role of a column: the roles are {roles}, and for a row a "
+                    "match player1, player2, …, home, away, winner, loser, score1, home_score, …, "
+                    "result"
+                )
+            if not column:
+                self._without.add(role)
+            else:
+                self._given[role] = self._places(role, column)
+
+    def _places(self, role: str, column: str) -> Places:
+        """The places of the columns that the caller names for a role."""
+        if column not in self._columns and role == "time":
+            column, colon, form = column.rpartition(":")
+            if not colon:
+                column = form
+            elif form in FORMATS:
+                self.layout.time_format = form
+            else:
+                self._fail(f"{form!r} is no form of a time: give {', '.join(FORMATS)}")
+        if column in self._columns:
+            return (self._place(column),)
+        return tuple(self._place(each.strip()) for each in column.split("+"))
+
+    def _place(self, column: str) -> int:
+        exact = [i for i, each in enumerate(self._columns) if each == column]
+        found = exact or [i for i, each in enumerate(self._plain) if each == plain(column)]
+        if not found:
+            near = difflib.get_close_matches(column, self._columns, 1, 0.5)
+            hint = f"; the nearest name is {near[0]!r}" if near else ""
+            self._fail(f"no column {column!r}{hint}")
+        if len(found) > 1:
+            self._twice(found)
+        return found[0]
+
+    # --- sides ---
+
+    def find_sides(self) -> None:
+        """Find the sides of the wide form, if the columns have them."""
+        keys = _side_roles(self._given)
+        if keys:
+            if len(keys) < 2:
+                self._fail(f"one side only, {keys[0]}: name the column of the other one, too")
+            chosen = keys
+        elif "player" in self._given or "team" in self._given:
+            return
+        else:
+            systems = [found for each in self._systems() if (found := self._present(each))]
+            if not systems:
+                return
+            if len(systems) > 1:
+                listed = " or ".join(" and ".join(each) for each in systems)
+                cure = self._reading.by_columns(
+                    {side: self._columns[self._candidates(side)[0]] for side in systems[0]}
+                )
+                self._fail(f"the sides of a match may be {listed}: say which, as {cure}")
+            chosen = systems[0]
+        self._ask_players(chosen)
+        for side in chosen:
+            self._add_side(side)
+
+    def _systems(self) -> Iterable[Sequence[str]]:
+        yield from PAIRS
+        yield from names.numbered_sides()
+
+    def _candidates(self, side: str) -> list[int]:
+        known = names.names_of_side(side.removeprefix("player") or side)
+        if side in ("player", "opponent"):
+            known = {f"{side}{more}" for more in ("", "id", "name")}
+        return [place for place, each in enumerate(self._plain) if each in known]
+
+    def _present(self, keys: Sequence[str]) -> list[str]:
+        """The sides of a system that have columns; none if there are fewer than two."""
+        found: list[str] = []
+        for key in keys:
+            if not self._candidates(key):
+                break
+            found.append(f"player{key}" if len(key) == 1 or key.isdigit() else key)
+        return found if len(found) > 1 else []
+
+    def _ask_players(self, sides: Sequence[str]) -> None:
+        """Ask if a side has several columns that may name its players."""
+        choices = {side: self._candidates(side) for side in sides if side not in self._given}
+        open_ = next((side for side, found in choices.items() if len(found) > 1), None)
+        if open_ is None:
+            return
+        options = [
+            {side: self._columns[found[min(i, len(found) - 1)]] for side, found in choices.items()}
+            for i in range(len(choices[open_]))
+        ]
+        listed = " or ".join(self._columns[place] for place in choices[open_])
+        cures = " or ".join(map(self._reading.by_columns, options))
+        self._fail(f"{open_} may be {listed}: say which, as {cures}")
+
+    def _add_side(self, side: str) -> None:
+        layout, key = self.layout, side.removeprefix("player") or side
+        players = self._given.get(side) or (self._candidates(side)[0],)
+        layout.roles[side] = players
+        others = []
+        for word, words in (("score", SCORES), ("rank", PLACES)):
+            role = f"{word}{key}" if side != key else f"{side}_{word}"
+            found = self._given.get(role)
+            if found is None and role not in self._without:
+                known = names.names_with(words, key)
+                places = [i for i, each in enumerate(self._plain) if each in known]
+                self._ask(role, places)
+                found = tuple(places[:1])
+            if found:
+                layout.roles[role] = found
+            others.append(found[0] if found else -1)
+        layout.sides.append(Side(side, players[0], *others))
+
+    # --- other roles ---
+
+    def find(self, role: str) -> None:
+        """Find the column of a role, if there is one."""
+        layout = self.layout
+        found = self._given.get(role, ())
+        if not found and role not in self._without:
+            found = self._found(role)
+        if found:
+            layout.roles[role] = found
+
+    def _found(self, role: str) -> Places:
+        taken = {place for places in (*self.layout.roles.values(), *self._given.values())
+                 for place in places}  # fmt: skip
+        together = [i for name in TOGETHER for i, each in enumerate(self._plain) if each == name]
+        if role == "round" and len(together) == len(TOGETHER):
+            return tuple(together)
+        if role == "result" and self.layout.sides[0].role == "winner":
+            return ()
+        if role == "result" and (winner := self._named_winner()):
+            return winner
+        for number, group in enumerate(ROLES[role]):
+            if role == "round" and not self.layout.sides:
+                group = " ".join(set(group.split()) - names.NOT_LONG)
+            if role == "result" and number and all(each.score >= 0 for each in self.layout.sides):
+                return ()
+            places = [i for i in names.matching(self._columns, group) if i not in taken]
+            self._ask(role, places)
+            if places:
+                self.layout.general_round |= role == "round" and number > 0
+                return self._with_time_of_day(places[0]) if role == "time" else (places[0],)
+        return self._alone("time") if role == "time" else ()
+
+    def _named_winner(self) -> Places:
+        """The column that names the winner of a match, if the sides have other columns."""
+        found = [i for i, each in enumerate(self._plain) if each in names.names_of_side("winner")]
+        self._ask("result", found)
+        return tuple(found)
+
+    def _with_time_of_day(self, date: int) -> Places:
+        of_day = [i for i, each in enumerate(self._plain) if each in names.OF_DAY]
+        if self._plain[date] not in names.DATES or not of_day:
+            return (date,)
+        self._ask("time", of_day)
+        both = f"{self._columns[date]}+{self._columns[of_day[0]]}"
+        if not self.layout.sides:  # it may be how long somebody took
+            cures = (
+                self._reading.by_columns({"time": each}) for each in (self._columns[date], both)
+            )
+            self._fail(
+                f"the time of a round may be {self._columns[date]}, or {both}: say which, as "
+                f"{' or '.join(cures)}"
+            )
+        return date, of_day[0]
+
+    def _alone(self, name: str) -> Places:
+        return tuple(i for i, each in enumerate(self._plain) if each == name)[:1]
+
+    def _ask(self, role: str, places: Sequence[int]) -> None:
+        """Fail if several columns may have a role."""
+        if len(places) < 2:
+            return
+        if len({self._columns[place] for place in places}) < len(places):
+            self._twice(places)
+        listed = [self._columns[place] for place in places]
+        cure = self._reading.by_columns({role: listed[0]})
+        self._fail(f"{role} may be {' or '.join(listed)}: say which, as {cure}")
+
+    def _twice(self, places: Sequence[int]) -> NoReturn:
+        first, second = places[:2]
+        self._fail(
+            f"two columns have the name {self._columns[first]!r}, columns {first + 1} and "
+            f"{second + 1}: give each a name of its own"
+        )
+
+    # --- what a table needs ---
+
+    def check(self) -> None:
+        """Fail if the columns do not say who played, and who won."""
+        layout, reading = self.layout, self._reading
+        self._check_given()
+        if layout.sides:
+            named = layout.sides[0].role == "winner" or "result" in layout.roles
+            sides = layout.sides
+            scored = all(each.score >= 0 for each in sides)
+            if not scored and not all(each.rank >= 0 for each in sides) and not (
+                named and len(sides) == 2
+            ):  # fmt: skip
+                result = f"name one, as {reading.by_columns({'result': 'COLUMN'})}, or "
+                self._fail(
+                    f"no column says who won: {result if len(sides) == 2 else 'name '}the scores, "
+                    f"as {reading.by_columns({_score_role(each): 'COLUMN' for each in sides[:3]})}"
+                )
+            return
+        if "player" not in layout.roles and "team" in layout.roles:
+            layout.roles["player"] = layout.roles.pop("team")
+        missing = [each for each in ("round", "player") if each not in layout.roles]
+        if missing:
+            cure = reading.by_columns(dict.fromkeys(missing, "COLUMN"))
+            both = "" if len(missing) == 1 else (
+                ", or of a match with all its players in one row as "
+                + reading.by_columns({"player1": "COLUMN", "player2": "COLUMN"})
+            )  # fmt: skip
+            self._fail(
+                f"no column is known as {' or '.join(missing)} (there are "
+                f"{', '.join(self._columns[:8])}): name it, as {cure}{both}"
+            )
+        if "rank" not in layout.roles and "score" not in layout.roles:
+            self._fail(
+                "no column says who won: name one, as "
+                f"{reading.by_columns({'rank': 'COLUMN'})} or "
+                f"{reading.by_columns({'score': 'COLUMN'})}"
+            )
+        if "rank" not in layout.roles and not reading.score:
+            self._fail(f"is a high {layout.column('score')} the better one? Say {reading.by_score}")
+
+    def _check_given(self) -> None:
+        """Fail if the caller gives a role that the form of the table does not have."""
+        form = "a match" if self.layout.sides else "an entry"
+        for role in self._given:
+            if role not in self.layout.roles:
+                self._fail(f"{role} is no role where a row is {form}")
+
+    def _fail(self, text: str) -> NoReturn:
+        raise BadConfiguration(f"{self._name}: {text}")
+
+
+def _all_roles() -> Iterable[str]:
+    yield from (*COMMON_ROLES, *LONG_ROLES, "result")
+    for side in (each for pair in PAIRS for each in pair):
+        if side != "player":
+            yield from (side, f"{side}_score", f"{side}_rank")
+    for keys in names.numbered_sides():
+        for key in keys:
+            yield from (f"player{key}", f"score{key}", f"rank{key}")
+
+
+def _side_roles(given: Mapping[str, Places]) -> list[str]:
+    """The sides that the caller names, in order."""
+    paired = [side for pair in PAIRS for side in pair if side in given]
+    numbered = [f"player{key}" for keys in names.numbered_sides() for key in keys
+                if f"player{key}" in given]  # fmt: skip
+    return paired if len(paired) > 1 or (paired and paired != ["player"]) else numbered
+
+
+def _score_role(side: Side) -> str:
+    key = side.role.removeprefix("player") or side.role
+    return f"{side.role}_score" if key == side.role else f"score{key}"

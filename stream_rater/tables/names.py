@@ -1,0 +1,150 @@
+"""The names by which the columns of tables are known. docs/how-to/tables.md lists them.
+
+Case and all that is neither a letter nor a digit are ignored: `Home Team` and `home_team` are the
+same. Of a name with points, such as `standing.placement`, the last parts count, too.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+ROLES: Final[dict[str, tuple[str, ...]]] = {
+    "ladder": ("ladder league div division mode queue playlist",),
+    "round": (
+        "roundid matchid gameid setid raceid contestid eventid lobbyid fixtureid heatid",
+        "round match game race contest lobby fixture heat id",
+    ),
+    "time": (
+        "completedat endedat finishedat playedat datetime timestamp utcdate endtime",
+        "date matchdate gamedate playedon day tourneydate",
+        "startedat createdat starttime",
+    ),
+    "weight": ("weight",),
+    "player": (
+        "player playerid playername name user userid username competitor athlete driver driverid "
+        "handle entrant entrantid entrantname participant who",
+    ),
+    "team": ("team teamid teamname squad",),
+    "rank": ("rank place placement position pos finish standing",),
+    "score": ("score points pts scorevalue",),
+    "dnf": ("dnf didnotfinish",),
+    "seat": ("seat side color colour",),
+    "share": ("share timeplayed",),
+    "result": ("result res outcome ftr", "score"),
+}
+"""The names of each role's columns. Names of a later group count only if none of an earlier one is
+there."""
+
+GENERAL: Final = frozenset(ROLES["round"][1].split())
+"""Names of ids that often mean something else, such as the stage of a tournament. They count only
+as whole names, and in the wide form only if the first rows show no value twice."""
+
+NOT_LONG: Final = frozenset({"id"})
+"""Names that are no round's in the long form, where a row is an entry."""
+
+DATES: Final = frozenset(ROLES["time"][1].split())
+OF_DAY: Final = ("time", "kickoff", "kickofftime", "matchtime", "gametime")
+"""The names of a time of day beside a date, and without a date the names of a time."""
+
+TOGETHER: Final = ("tourneyid", "matchnum")
+"""Two columns that are a round's id together."""
+
+PAIRS: Final = (("home", "away"), ("white", "black"), ("blue", "red"), ("winner", "loser"),
+                ("player", "opponent"))  # fmt: skip
+"""The two sides of a match, the first one first."""
+
+SEATS: Final = frozenset({"home", "away", "white", "black", "blue", "red"})
+"""The sides that are seats."""
+
+NUMBERED: Final = ("player", "team", "p", "side", "competitor", "entrant", "opponent")
+"""The words before or around the number or letter of a side: `player1`, `player1_id`,
+`player_id_1`, `player_a`."""
+
+OF_SIDE: Final = (
+    "",
+    "id",
+    "name",
+    "team",
+    "teamid",
+    "teamname",
+    "player",
+    "playerid",
+    "playername",
+)
+"""The words that may follow a side's name in the name of its players' column."""
+
+SCORES: Final = ("score", "goals", "points", "pts")
+PLACES: Final = ("place", "placement", "finish")
+"""The words for a side's place in the wide form. `rank` is none of them: there it often means a
+ranking before the match."""
+
+SHORT_SCORES: Final = {"home": ("fthg", "hg"), "away": ("ftag", "ag")}
+"""The short names of goals in tables of football matches."""
+
+MOST_SIDES: Final = 100
+
+
+def plain(name: str) -> str:
+    """A name without what is ignored."""
+    return re.sub(r"[\W_]+", "", name.lower())
+
+
+def suffixes(name: str) -> Iterator[str]:
+    """The whole name, and the last parts of a name with points, the longest first."""
+    parts = [plain(part) for part in name.split(".")]
+    for first in range(len(parts)):
+        yield "".join(parts[first:])
+
+
+def matching(columns: Sequence[str], names: str) -> list[int]:
+    """The places of the columns that are known by one of these names."""
+    known = set(names.split())
+    return [place for place, column in enumerate(columns) if _is_known(column, known)]
+
+
+def _is_known(column: str, known: set[str]) -> bool:
+    found = next((each for each in suffixes(column) if each in _EVERY), "")
+    return found in known and (found not in GENERAL or found == plain(column))
+
+
+def is_known(column: str) -> bool:
+    """Whether a column has the name of any role or side."""
+    own = plain(column)
+    sides = (*(each for pair in PAIRS for each in pair), "1", "2", "a", "b")
+    return (
+        any(each in _EVERY for each in suffixes(column))
+        or own in TOGETHER or own in OF_DAY or any(own in names_of_side(side) for side in sides)
+    )  # fmt: skip
+
+
+_EVERY: Final = {each for groups in ROLES.values() for names in groups for each in names.split()}
+
+
+def numbered_sides() -> Iterator[tuple[str, ...]]:
+    """The keys of numbered sides, by numbers and by letters: `1`, `2`, …; `a`, `b`, …"""
+    yield tuple(str(number) for number in range(1, MOST_SIDES + 1))
+    yield tuple("abcdefgh")
+
+
+def names_of_side(side: str) -> set[str]:
+    """The names of the column with the players of a side."""
+    if _is_number(side):
+        return {
+            each for word in NUMBERED for more in ("", "id", "name")
+            for each in (f"{word}{side}{more}", f"{word}{more}{side}")
+        }  # fmt: skip
+    return {f"{side}{more}" for more in OF_SIDE}
+
+
+def names_with(words: Sequence[str], side: str) -> set[str]:
+    """The names of a side's column with one of these words, such as `home_score` or `score1`."""
+    found = {f"{word}{side}" for word in words}
+    stems = [f"{word}{side}" for word in NUMBERED] if _is_number(side) else [side, f"{side}team"]
+    found |= {
+        each for word in words for stem in stems for each in (f"{stem}{word}", f"{word}{stem}")
+    }
+    return found | (set(SHORT_SCORES.get(side, ())) if words is SCORES else set())
+
+
+def _is_number(side: str) -> bool:
+    return side.isdigit() or len(side) == 1

@@ -1,0 +1,421 @@
+"""Tables in: what is made of CSV files, what they are asked, and how mistakes in them are shown."""
+
+import gzip
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stream_rater.cli import app
+from stream_rater.tables import names
+from stream_rater.tables.csv_rows import MOST_LINES
+
+ROOT = Path(__file__).resolve().parents[2]
+
+FOOTBALL = """\
+Div,Date,Time,HomeTeam,AwayTeam,FTHG,FTAG,FTR,HTHG,Referee
+E0,16/08/2024,20:00,Man United,Fulham,1,0,H,0,R Jones
+E0,17/08/2024,12:30,Ipswich,Liverpool,0,2,A,0,T Robinson
+E0,17/08/2024,15:00,"Nott'm Forest",Bournemouth,1,1,D,1,M Oliver
+,,,,,,,,,
+"""
+ATP = """\
+tourney_id,tourney_date,match_num,winner_id,winner_name,loser_id,loser_name,score,round,loser_rank
+2020-8888,20200106,300,104925,Novak Djokovic,104745,Rafael Nadal,6-2 7-6(4),F,2
+2020-8888,20200106,299,104925,Novak Djokovic,106421,Daniil Medvedev,6-1 5-7 6-4,SF,2
+"""
+LONG = """\
+round,player,rank,time
+r1,ann,1,2026-01-01
+r2,bob,1,2026-01-03
+r1,bob,2,2026-01-01
+r2,cy,DNF,2026-01-03
+"""
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app.main, words)
+
+
+def table(folder: Path, text: str | bytes, name: str = "a.csv") -> str:
+    data = text.encode() if isinstance(text, str) else text
+    (folder / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    return str(folder / name)
+
+
+def events(folder: Path, text: str | bytes, *words: str, name: str = "a.csv") -> list[Any]:
+    """The events that `convert` makes of a table without mistakes."""
+    found = run("convert", table(folder, text, name), "-", *words)
+    assert found.exit_code == 0, found.stderr
+    return [json.loads(line) for line in found.stdout.splitlines()]
+
+
+def entry(player: str, rank: int, **fields: Any) -> dict[str, Any]:
+    return {"player": player, "rank": rank, **fields}
+
+
+def test_football(tmp_path: Path) -> None:
+    """The file of a season as football-data.co.uk gives it: dates, seats and scores, no blank
+    row."""
+    found = events(tmp_path, FOOTBALL, name="football.csv")
+    assert found[0] == {
+        "round_id": "football-1", "ladder": "E0", "completed_at": "2024-08-16T20:00:00Z",
+        "standings": [entry("Man United", 1, score=1, seat="home"),
+                      entry("Fulham", 2, score=0, seat="away")],
+    }  # fmt: skip
+    assert [each["rank"] for each in found[1]["standings"]] == [2, 1]
+    assert [each["rank"] for each in found[2]["standings"]] == [1, 1]
+    assert len(found) == 3
+
+
+def test_tennis(tmp_path: Path) -> None:
+    """The winner may be an id or a name, which is asked; the id of a match has two columns."""
+    path = table(tmp_path, ATP, "atp.csv")
+    asked = run("rate", path)
+    assert asked.exit_code == 2
+    assert asked.stderr == (
+        f"stream-rater: {path}: winner may be winner_id or winner_name: say which, as --columns "
+        "winner=winner_id,loser=loser_id or --columns winner=winner_name,loser=loser_name\n"
+    )
+    found = events(tmp_path, ATP, "--columns", "winner=winner_id,loser=loser_id", name="atp.csv")
+    assert [each["round_id"] for each in found] == ["2020-8888-300", "2020-8888-299"]
+    assert found[0]["standings"] == [entry("104925", 1), entry("104745", 2)]
+    assert (found[0]["ladder"], found[0]["completed_at"]) == ("atp", "2020-01-06T00:00:00Z")
+
+
+def test_it_says_how_it_was_read(tmp_path: Path) -> None:
+    """In one line, with the columns that are not used."""
+    path = table(tmp_path, FOOTBALL, "football.csv")
+    assert run("rate", path).stderr == (
+        f"{path}: a row a match: home = HomeTeam, home_score = FTHG, away = AwayTeam, away_score = "
+        "FTAG, ladder = Div, time = Date+Time, result = FTR; not used: HTHG, Referee\n"
+    )
+    path = table(tmp_path, LONG)
+    assert run("rate", path).stderr == (
+        f"{path}: a row an entry: round = round, time = time, player = player, rank = rank; "
+        "ladder: a\n"
+    )
+
+
+def test_entries_of_a_round_need_not_be_adjacent(tmp_path: Path) -> None:
+    """And rounds are in order of time, with ties in the order of the table."""
+    found = events(tmp_path, LONG + "r3,x,1,2026-01-02\nr3,y,2,2026-01-02\n")
+    assert [each["round_id"] for each in found] == ["r1", "r3", "r2"]
+    assert found[2]["standings"] == [entry("bob", 1), {"player": "cy", "dnf": True}]
+
+
+HEAD = "round,player,score\n"
+WIDE: list[tuple[str, tuple[str, ...], list[tuple[Any, ...]]]] = [
+    ("white,black,result\nann,bob,1-0\nann,bob,1/2-1/2\nann,bob,0-1\n", (),
+     [(1, 2), (1, 1), (2, 1)]),
+    ("player,opponent,outcome\nann,bob,W\nann,bob,draw\nann,bob,L\n", (), [(1, 2), (1, 1), (2, 1)]),
+    ("home,away,score\nann,bob,10-9\nann,bob,2:3\n", (), [(1, 2), (2, 1)]),
+    ("team1,team2,winner\nann,bob,bob\nann,bob,draw\nann,bob,ann\n", (), [(2, 1), (1, 1), (1, 2)]),
+    ("white,black,winner\nann,bob,black\n", (), [(2, 1)]),
+    ("p1,p2,p3,score1,score2,score3\na,b,c,5,9,5\na,b,,1,2,\n", (), [(2, 1, 2), (2, 1)]),
+    ("p1,p2,score1,score2\na,b,5,9\n", ("--score", "low"), [(1, 2)]),
+    ("p1,p2,p3,place1,place2,place3\na,b,c,2,1,DNF\n", (), [(2, 1, None)]),
+    ("home,away,FTHG,FTAG,result\na,b,1,1,H\n", (), [(1, 2)]),
+    (HEAD + "r,a,1\nr,b,3\nr,c,3\n", ("--score", "high"), [(3, 1, 1)]),
+    (HEAD + "r,a,1\nr,b,3\nr,c,3\n", ("--score", "low"), [(1, 2, 2)]),
+    ("race,driver,pos,dnf\nr,a,1,\nr,b,,yes\n", (), [(1, None)]),
+    ("Match ID;Player-Name;PLACE\nr;a;2\nr;b;1.0\n", (), [(2, 1)]),
+    ("round\tplayer\trank\nr\ta\t2\nr\tb\t1\n", (), [(2, 1)]),
+    ("x,y,z\nr,a,2\nr,b,1\n", ("--columns", "round=x,player=y", "--columns", "Rank=z"), [(2, 1)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "words", "ranks"), WIDE)
+def test_who_won(tmp_path: Path, text: str, words: tuple[str, ...], ranks: list[Any]) -> None:
+    """By a result, the name of the winner, scores, places or ranks."""
+    found = events(tmp_path, text, *words)
+    assert [
+        tuple(each.get("rank") for each in one["standings"]) for one in found
+    ] == ranks  # fmt: skip
+
+
+def test_seats_scores_teams_and_weights(tmp_path: Path) -> None:
+    """Are in the entries, where the table has them."""
+    text = "match,ladder,weight,team,player,score,rank,side,share\n" + "".join(
+        f"m,duo,2,{row}\n" for row in ("red,a,2.5,1,R,1", "red,b,2.5,1,R,0.5", "blue,c,3,2,B,1")
+    )
+    assert events(tmp_path, text) == [{
+        "round_id": "m", "ladder": "duo", "completed_at": "1970-01-01T00:00:00Z", "weight": 2,
+        "standings": [
+            {"team": ["a", "b"], "rank": 1, "shares": [1.0, 0.5], "score": 2.5, "seat": "R"},
+            {"player": "c", "rank": 2, "score": 3, "seat": "B"},
+        ],
+    }]  # fmt: skip
+
+
+TIMES = {
+    "2024-08-16T20:00:00+02:00": "2024-08-16T20:00:00+02:00",
+    "2024-08-16 20:00": "2024-08-16T20:00:00Z",
+    "2024-08-16 20:00:01.5+02:00": "2024-08-16T18:00:01.500000Z",
+    "2024/08/16": "2024-08-16T00:00:00Z",
+    "2024.08.16": "2024-08-16T00:00:00Z",
+    "20240816": "2024-08-16T00:00:00Z",
+    "1723838400": "2024-08-16T20:00:00Z",
+    "1723838400000": "2024-08-16T20:00:00Z",
+    "16/08/2024": "2024-08-16T00:00:00Z",
+    "08/16/2024 20:00": "2024-08-16T20:00:00Z",
+    "16.8.24": "2024-08-16T00:00:00Z",
+}
+
+
+@pytest.mark.parametrize("given", TIMES)
+def test_times(tmp_path: Path, given: str) -> None:
+    """Each form of a time, without a zone in UTC."""
+    (found,) = events(tmp_path, f"date,winner,loser\n{given},a,b\n")
+    assert found["completed_at"] == TIMES[given]
+
+
+@pytest.mark.parametrize(("form", "expected"), [("dmy", "04-03"), ("mdy", "03-04")])
+def test_a_date_that_may_be_two(tmp_path: Path, form: str, expected: str) -> None:
+    """Is asked about, unless another row decides; the answer is the form."""
+    text = "Date,winner,loser\n05/05/2020,a,b\n03/04/2020,a,b\n"
+    path = table(tmp_path, text)
+    asked = run("rate", path)
+    assert (asked.exit_code, asked.stderr.splitlines()[-1]) == (
+        2, f"stream-rater: {path}:3: is '03/04/2020' in column Date the day first or the month? No "
+        "row decides it: say --columns time=Date:dmy or --columns time=Date:mdy",
+    )  # fmt: skip
+    found = events(tmp_path, text, "--columns", f"time=Date:{form}")
+    times = [each["completed_at"] for each in found]
+    assert f"2020-{expected}T00:00:00Z" in times
+    decided = {"dmy": "31/12/2019", "mdy": "12/31/2019"}[form]
+    found = events(tmp_path, f"{text}{decided},a,b\n")
+    assert f"2020-{expected}T00:00:00Z" in [each["completed_at"] for each in found]
+
+
+QUESTIONS = [
+    ("round,player,name,rank\n", "player may be player or name: say which, as --columns player="),
+    ("round,player,score\n", "is a high score the better one? Say --score high or --score low"),
+    ("round,player\n", "no column says who won: name one, as --columns rank=COLUMN"),
+    ("home,away\n", "no column says who won: name one, as --columns result=COLUMN, or the scores, "
+     "as --columns home_score=COLUMN,away_score=COLUMN"),
+    ("p1,p2,p3,result\n", "no column says who won: name the scores, as --columns score1=COLUMN,"),
+    ("player,rank\n", "no column is known as round (there are player, rank): name it, as"),
+    ("home,away,white,black,result\n", "the sides of a match may be home and away or white and "
+     "black: say which, as --columns home=home,away=away"),
+    ("date,time,round,player,rank\n", "the time of a round may be date, or date+time: say which"),
+    ("winner,loser,round\na,b,F\nc,d,F\n", "column round has 'F' in the lines 2 and 3, so it "
+     "may be no id of a match: say --columns round=round if it is one, or leave it out, as "
+     "--columns round="),
+    ("round,player,player,rank\n", "two columns have the name 'player', columns 2 and 3"),
+    ("r1,ann,1\n", ":1: no header row: the first line must name the columns, but it is 'r1', "),
+    ("everything\n", ":1: one column only, 'everything': separate cells by commas"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), QUESTIONS)
+def test_questions(tmp_path: Path, text: str, expected: str) -> None:
+    """What could be meant in two ways, or is missing, ends the command with exit code 2."""
+    path = table(tmp_path, text)
+    found = run("rate", path)
+    assert found.exit_code == 2
+    last = found.stderr.splitlines()[-1]
+    assert last.startswith(f"stream-rater: {path}:") and expected in last, last
+
+
+OPTIONS = [
+    (("--columns", "player"), "give ROLE=COLUMN"),
+    (("--columns", "gamer=player"), "'gamer' is no role of a column: the roles are ladder, round"),
+    (("--columns", "rank=rnak"), "no column 'rnak'; the nearest name is 'rank'"),
+    (("--columns", "rank=rank,rank=time"), "rank is given twice"),
+    (("--columns", "result=rank"), "result is no role where a row is an entry"),
+    (("--columns", "time=time:dym"), "'dym' is no form of a time: give dmy, mdy, ymd, s, ms"),
+]
+
+
+@pytest.mark.parametrize(("words", "expected"), OPTIONS)
+def test_wrong_answers(tmp_path: Path, words: tuple[str, ...], expected: str) -> None:
+    """An option that the table does not fit has its own line."""
+    found = run("rate", table(tmp_path, LONG), *words)
+    assert (found.exit_code, found.stderr.count("\n")) == (2, 1)
+    assert expected in found.stderr
+
+
+def test_options_of_tables_are_for_tables(tmp_path: Path) -> None:
+    """JSON lines name everything themselves."""
+    found = run("rate", table(tmp_path, "{}\n", "a.jsonl"), "--score", "low")
+    assert (found.exit_code, "are for tables" in found.stderr) == (2, True)
+    found = run("convert", table(tmp_path, "{}\n", "a.jsonl"), "-")
+    assert (found.exit_code, "no table: its name must end in" in found.stderr) == (2, True)
+
+
+UNREADABLE = [
+    (b"", ": empty: the first line of a table must name its columns"),
+    ("round,player,rank\nr,José,1\n".encode("latin-1"),
+     ":2: not UTF-8 (the byte 0xe9): save it as UTF-8, as by: iconv -f LATIN1 -t UTF-8 "),
+    ("round,player\n".encode("utf-16"), ": it is in UTF-16: save it as UTF-8"),
+    (b"round,player,rank\rr,a,1\r", ": its lines end in CR alone: save it with other line ends"),
+    (b"ro\0und,player\n", ":1: no header row: it contains a NUL: remove it"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), UNREADABLE)
+def test_unreadable(tmp_path: Path, text: bytes, expected: str) -> None:
+    """A file that is no table in UTF-8 is refused, not mangled."""
+    path = table(tmp_path, text)
+    found = run("rate", path)
+    assert found.exit_code == 1
+    assert found.stderr.splitlines()[-1].startswith(f"stream-rater: {path}{expected}")
+
+
+GOOD = "round,player,rank,time,weight\ng,ann,1,2026-01-01,1\ng,bob,2,2026-01-01,1\n"
+ROWS = [
+    ("r,a,1,2026-01-01", "4: malformed: 4 cells, but the header has 5"),
+    ("r,a,1,2026-01-01,1,9", "4: malformed: 6 cells, but the header has 5"),
+    ('r,"a"b,1,2026-01-01,1', "4: malformed: ',' expected after '\"': write a quote"),
+    ("r,a\0,1,2026-01-01,1", "4: malformed: it contains a NUL: remove it"),
+    ("r,,1,2026-01-01,1", "4: bad-id: column player: empty"),
+    ("r,a,first,2026-01-01,1", "4: bad-rank: column rank: 'first' is no rank: give 1, 2, …, or "),
+    ("r,a,,2026-01-01,1", "4: bad-rank: column rank: empty: write DNF for who did not finish"),
+    ("r,a,1,32/12/2026,1", "4: bad-time: column time: '32/12/2026' is no time: is 32 the day or"),
+    ("r,a,1,2026-02-30,1", "4: bad-time: column time: '2026-02-30' is no date"),
+    ("r,a,1,soon,1", "4: bad-time: column time: 'soon' is no time: give RFC 3339, a date, or"),
+    ("r,a,1,12345,1", "4: bad-time: column time: '12345' is no time: seconds since 1970 have 10"),
+    ("r,a,1,,1", "4: bad-time: column time: empty"),
+    ('r,a,1,2026-01-01,"1,5"', "4: bad-weight: column weight: '1,5' is no number: write a point"),
+    ("r,a,1,2026-01-01,1\nr,b,2,2026-01-02,1", "5: bad-time: column time: 2026-01-02T00:00:00Z, "
+     "but line 4 of the round has 2026-01-01T00:00:00Z"),
+    ("r,a,1,2026-01-01,1", "4: too-few-entries: standings: 1, a round needs 2"),
+    ("r,a,1,2026-01-01,1\nr,a,2,2026-01-01,1", "4: duplicate-player: player 'a' stands in"),
+    ("r,a,1,1026-01-01,1\nr,b,2,1026-01-01,1", "4: bad-time: column time: before the year 1900"),
+    ("r,a,1,2026-01-01,-1\nr,b,2,2026-01-01,-1", "4: bad-weight: column weight: -1.0 is not in"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "expected"), ROWS)
+def test_bad_rows(tmp_path: Path, rows: str, expected: str) -> None:
+    """Each is named by line and column, and counts as rejected; all others are rated."""
+    path = table(tmp_path, f"{GOOD}{rows}\nh,ann,1,2026-01-05,1\nh,bob,2,2026-01-05,1\n")
+    found = run("rate", path)
+    shown = found.stderr.splitlines()[1:]
+    assert found.exit_code == 1
+    assert shown[0].startswith(f"{path}:{expected}"), shown
+    assert shown[-1] == f"stream-rater: {path}: 1 round was invalid; the 2 others were taken"
+    assert [json.loads(line)["rounds"] for line in found.stdout.splitlines()] == [2, 2]
+
+
+def test_a_bad_row_rejects_its_round_once(tmp_path: Path) -> None:
+    """The rows before and behind it are not rated without it."""
+    text = "round,player,rank\nr,a,1\nr,b,x\nr,c,y\nr,d,2\ns,a,1\ns,b,2\n"
+    found = run("rate", table(tmp_path, text))
+    assert [line.rpartition("a.csv:")[2][:8] for line in found.stderr.splitlines()[1:-1]] == [
+        "3: bad-r"
+    ]
+    assert sorted(json.loads(line)["player"] for line in found.stdout.splitlines()) == ["a", "b"]
+
+
+def test_members_of_a_team_agree(tmp_path: Path) -> None:
+    """The cure is said: a team of a race is none of the round."""
+    text = "race,driver,team,pos\nr,a,red,1\nr,b,red,2\nr,c,blue,3\n"
+    found = run("rate", table(tmp_path, text))
+    assert "3: bad-rank: column team: 'red' has another rank, score or seat than in line 2" in (
+        found.stderr
+    )
+    (one,) = events(tmp_path, text, "--columns", "team=")
+    assert [each["player"] for each in one["standings"]] == ["a", "b", "c"]
+
+
+def test_a_result_and_scores_that_differ(tmp_path: Path) -> None:
+    """Which of them is true is not guessed."""
+    found = run("rate", table(tmp_path, "home,away,FTHG,FTAG,FTR\na,b,1,2,H\n"))
+    assert "2: bad-rank: column FTR: 'H', but the scores are 1 and 2" in found.stderr
+
+
+def test_a_quoted_cell_has_several_lines(tmp_path: Path) -> None:
+    """A row's line is its first; reading goes on behind an open quote."""
+    text = 'winner,loser,note\na,b,"one\ntwo\nthree"\na,,x\na,b,"open\n' + "a,b,c\n" * 3
+    found = run("convert", table(tmp_path, text), "-")
+    assert [line.partition("a.csv:")[2] for line in found.stderr.splitlines()[1:3]] == [
+        "5: bad-id: column loser: empty",
+        "6: malformed: a quote is not closed: write a quote inside of a cell twice",
+    ]
+    assert found.stdout.count("\n") == 4
+    text += "a,b,c\n" * 3 * MOST_LINES
+    assert run("convert", table(tmp_path, text), "-").stdout.count("\n") == 4 + 3 * MOST_LINES
+
+
+def test_ids_do_not_move_when_a_row_is_put_right(tmp_path: Path) -> None:
+    """An id that is made has the number of the row, and a duplicate is shown by its line."""
+    found = run("convert", table(tmp_path, "winner,loser\na,b\na,\na\nc,d\n"), "-")
+    ids = [json.loads(line)["round_id"] for line in found.stdout.splitlines()]
+    assert ids == ["a-1", "a-4"]
+    text = "match_id,date,winner,loser\nm,2026-01-02,a,b\nm,2026-01-01,a,b\n"
+    found = run("rate", table(tmp_path, text))
+    assert "a.csv:2: duplicate-round: round_id 'm' stands in line 3" in found.stderr
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "A.CSV", "a.tsv"])
+def test_names_and_byte_order_marks(tmp_path: Path, name: str) -> None:
+    """The ending decides, in any case; a byte order mark is no part of a name."""
+    text = ("\ufeff" + LONG).replace(",", "\t" if "tsv" in name else ",")
+    assert len(events(tmp_path, text, name=name)) == 2
+
+
+def test_ladders(tmp_path: Path) -> None:
+    """A column, else --ladder, else the file's name; it must be one of the ladders."""
+    ladders = tmp_path / "l.toml"
+    ladders.write_text('[ladders.duel.rating]\nsystem = "elo-mmr"\nweight_limit = 0.2\n'
+                       "sigma_limit = 80\n")  # fmt: skip
+    path = table(tmp_path, LONG)
+    found = run("rate", path, "--ladders", str(ladders))
+    assert (found.exit_code, found.stderr) == (
+        2, f"stream-rater: {path}: ladder 'a' is not configured: name one that is, as by --ladder "
+        "duel\n",
+    )  # fmt: skip
+    found = run("rate", path, "--ladders", str(ladders), "--ladder", "duel")
+    assert json.loads(found.stdout.splitlines()[0])["ladder"] == "duel"
+    (one, _) = events(tmp_path, LONG.replace("time", "mode"), "--columns", "time=")
+    assert one["ladder"] == "2026-01-01"
+    (one, _) = events(tmp_path, LONG.replace("time", "mode"), "--ladder", "x")
+    assert one["ladder"] == "x"
+
+
+def test_strict_ladders_take_tables(tmp_path: Path) -> None:
+    """A score and a seat are no unknown fields; a score that is a text is."""
+    ladders = tmp_path / "l.toml"
+    ladders.write_text(
+        '[ladders.E0.rating]\nsystem = "elo-mmr"\nweight_limit = 0.2\nsigma_limit = 80\n'
+        '[ladders.E0.limits]\nunknown_fields = "reject"\n'
+    )
+    found = run("rate", table(tmp_path, FOOTBALL), "--ladders", str(ladders))
+    assert found.exit_code == 0, found.stderr
+    events_ = run("convert", table(tmp_path, FOOTBALL), "-").stdout
+    bad = events_.replace('"score":1', '"score":"1"')
+    found = run("rate", table(tmp_path, bad, "a.jsonl"), "--ladders", str(ladders))
+    assert "malformed: Expected `float | null`, got `str` - at `$.standings[0].score`" in (
+        found.stderr
+    )
+
+
+def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extra is named in one line."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    found = run("rate", table(tmp_path, "", "a.parquet"))
+    assert found.exit_code == 1
+    assert "pyarrow is not installed: stream-rater[arrow] brings it" in found.stderr
+
+
+def test_a_file_that_is_not_parquet(tmp_path: Path) -> None:
+    """Is one line, too."""
+    found = run("rate", table(tmp_path, "round,player", "a.parquet"))
+    assert (found.exit_code, found.stderr.count("\n")) == (1, 1)
+
+
+def test_every_name_is_documented() -> None:
+    """docs/how-to/tables.md lists the names by which columns are known."""
+    page = (ROOT / "docs" / "how-to" / "tables.md").read_text(encoding="utf-8")
+    text = re.sub(r"```.*?```", "", page, flags=re.DOTALL)
+    listed = {names.plain(each) for each in re.findall(r"`([^`]+)`", text)}
+    known = {each for groups in names.ROLES.values() for group in groups for each in group.split()}
+    known |= {*names.TOGETHER, *names.OF_DAY, *names.NUMBERED}
+    known |= {side for pair in names.PAIRS for side in pair}
+    assert known - listed == set()
