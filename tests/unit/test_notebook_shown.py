@@ -19,8 +19,8 @@ from stream_rater.library import plots
 from stream_rater.library.tables import SHOWN_ROWS
 from tests.rounds import day, event, ranked
 
-HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$x$ & \\$", "\x1b[2J",
-           "_hidden", "x" * 128, "日本\u202e"]  # fmt: skip
+HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$\\frac$ & \\$",
+           "\x1b[2J", "_hidden", "x" * 128, "日本\u202e"]  # fmt: skip
 """Ids that would be commands to HTML, to Matplotlib or to a terminal."""
 
 
@@ -146,22 +146,22 @@ def test_control_characters_are_not_printed() -> None:
 
 def test_a_history_has_what_each_round_gave() -> None:
     """The results of `rate`, also of teams and of those who did not finish."""
-    ladder, rows = Ladder(), list[dict[str, Any]]()
+    ladder, rows = Ladder(), dict[str, list[dict[str, Any]]]()
     given: list[Any] = [
         (["ann", "bob"], [1, 2]), ([("ann", "cy"), "bob", "dee"], [2, 1, None]),
         (["bob", "cy"], [1, 2]), (["dee", "ann"], [None, None]), (["dee", "ann"], [1, None]),
     ]  # fmt: skip
     for i, (sides, ranks) in enumerate(given):
-        found = ladder.rate(sides, ranks, completed_at=day(i), round_id=f"r{i}").to_dicts()
-        rows += [
-            {"round_id": f"r{i}", "completed_at": f"{day(i)[:19]}Z", **row}
-            for row in found if row["player"] == "ann"
-        ]  # fmt: skip
-    for row in rows:
-        del row["player"], row["side"]
-    history = ladder.history("ann")
-    assert history.to_dicts() == rows and len(rows) == 3
-    assert repr(history).startswith("ann: 3 rounds\n")
+        of_round = {"round_id": f"r{i}", "completed_at": f"{day(i)[:19]}Z"}
+        for row in ladder.rate(sides, ranks, completed_at=day(i), round_id=f"r{i}").to_dicts():
+            del row["side"]
+            rows.setdefault(row.pop("player"), []).append(of_round | row)
+    assert {player: len(found) for player, found in rows.items()} == {
+        "ann": 3, "bob": 3, "cy": 2, "dee": 2,
+    }  # fmt: skip
+    for player, found in rows.items():
+        assert ladder.history(player).to_dicts() == found
+    assert repr(ladder.history("ann")).startswith("ann: 3 rounds\n")
     with pytest.raises(KeyError, match="'eve' has played no round here"):
         ladder.history("eve")
 
