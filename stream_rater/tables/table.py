@@ -30,6 +30,9 @@ from stream_rater.tables.source import Source
 from stream_rater.tables.times import Times
 from stream_rater.tables.wide import WideEvents
 
+CHUNK: Final = 1 << 16
+"""The number of events whose places are Python integers at the same time."""
+
 MOST_KEPT: Final = 1_000
 """The most mistakes of a table whose texts are stored."""
 
@@ -106,9 +109,10 @@ class Table:
 
     def lines(self) -> Iterator[bytes]:
         """Yield the events as JSON lines."""
-        events = self._events
-        for number in self._order.tolist():
-            yield events[number] + b"\n"
+        events, order = self._events, self._order
+        for first in range(0, len(order), CHUNK):
+            for number in order[first : first + CHUNK].tolist():
+                yield events[number] + b"\n"
 
     def line_of(self, number: int) -> int:
         """The number of the first row of an event. `number`: that of the event, from 0."""

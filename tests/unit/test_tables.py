@@ -115,6 +115,7 @@ WIDE: list[tuple[str, tuple[str, ...], list[tuple[Any, ...]]]] = [
     ("player,opponent,outcome\nann,bob,W\nann,bob,draw\nann,bob,L\n", (), [(1, 2), (1, 1), (2, 1)]),
     ("home,away,score\nann,bob,10-9\nann,bob,2:3\n", (), [(1, 2), (2, 1)]),
     ("team1,team2,winner\nann,bob,bob\nann,bob,draw\nann,bob,ann\n", (), [(2, 1), (1, 1), (1, 2)]),
+    ("team1,team2,winner\nD,H,H\nD,H,D\n", (), [(2, 1), (1, 2)]),
     ("white,black,winner\nann,bob,black\n", (), [(2, 1)]),
     ("p1,p2,p3,score1,score2,score3\na,b,c,5,9,5\na,b,,1,2,\n", (), [(2, 1, 2), (2, 1)]),
     ("p1,p2,score1,score2\na,b,5,9\n", ("--score", "low"), [(1, 2)]),
@@ -156,6 +157,7 @@ TIMES = {
     "2024-08-16T20:00:00+02:00": "2024-08-16T20:00:00+02:00",
     "2024-08-16 20:00": "2024-08-16T20:00:00Z",
     "2024-08-16 20:00:01.5+02:00": "2024-08-16T18:00:01.500000Z",
+    "2024-08-16T20:00Z": "2024-08-16T20:00:00Z",
     "2024/08/16": "2024-08-16T00:00:00Z",
     "2024.08.16": "2024-08-16T00:00:00Z",
     "20240816": "2024-08-16T00:00:00Z",
@@ -320,6 +322,10 @@ def test_members_of_a_team_agree(tmp_path: Path) -> None:
     assert "3: bad-rank: column team: 'red' has another rank, score or seat than in line 2" in (
         found.stderr
     )
+    found = run("rate", table(tmp_path, f"{text}s,a,red,x\n"))
+    assert [line.rpartition("a.csv:")[2][:2] for line in found.stderr.splitlines()[1:3]] == [
+        "3:", "5:"
+    ]  # fmt: skip
     (one,) = events(tmp_path, text, "--columns", "team=")
     assert [each["player"] for each in one["standings"]] == ["a", "b", "c"]
 
@@ -339,8 +345,11 @@ def test_a_quoted_cell_has_several_lines(tmp_path: Path) -> None:
         "6: malformed: a quote is not closed: write a quote inside of a cell twice",
     ]
     assert found.stdout.count("\n") == 4
-    text += "a,b,c\n" * 3 * MOST_LINES
-    assert run("convert", table(tmp_path, text), "-").stdout.count("\n") == 4 + 3 * MOST_LINES
+    text += 'a,b,c"\n' + "a,b,c\n" * 3 * MOST_LINES
+    text = text.replace('"open\n', '"open\n' + "a,b,c\n" * MOST_LINES) + "a,,c\n"
+    found = run("convert", table(tmp_path, text), "-")
+    assert found.stdout.count("\n") == 5 + 4 * MOST_LINES
+    assert f"a.csv:{len(text.splitlines())}: bad-id" in found.stderr
 
 
 def test_ids_do_not_move_when_a_row_is_put_right(tmp_path: Path) -> None:
@@ -358,6 +367,7 @@ def test_names_and_byte_order_marks(tmp_path: Path, name: str) -> None:
     """The ending decides, in any case; a byte order mark is no part of a name."""
     text = ("\ufeff" + LONG).replace(",", "\t" if "tsv" in name else ",")
     assert len(events(tmp_path, text, name=name)) == 2
+    assert ": round = round, " in run("rate", str(tmp_path / name)).stderr
 
 
 def test_ladders(tmp_path: Path) -> None:
