@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -98,6 +98,7 @@ class Building:
             elif instruction == "RUN":
                 command = value.replace(PREFIX, str(self.installed))
                 if self._brief and COMPILING in command:
+                    compile_here(self._environment)
                     lend_kernels(self.installed)
                     command = command.replace(COMPILING, COMPILING.removesuffix(" --all"))
                 subprocess.run(
@@ -115,6 +116,14 @@ class Building:
                 shutil.copytree(path, to, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copy(path, to)
+
+
+def compile_here(image: Mapping[str, str]) -> None:
+    """Have this tree's kernels for the image's processors, too: compiled once for each state of the
+    sources, like the tree's own."""
+    command = [sys.executable, "-m", "stream_rater.runtime.selfcheck"]
+    level = {name: value for name, value in image.items() if name.startswith("NUMBA_")}
+    subprocess.run(command, cwd=ROOT, env=os.environ | level, stdout=subprocess.DEVNULL, check=True)
 
 
 def lend_kernels(installed: Path) -> None:
