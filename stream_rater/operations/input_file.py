@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
+import numpy as np
+
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import shown
@@ -161,11 +163,24 @@ class Order:
     def add(self, rounds: RoundBatch) -> None:
         """Compare the next rounds with those before them."""
         self._count += len(rounds)
+        if len({head.ladder for head in rounds.heads}) == 1:
+            self._add_ladder(rounds)
+            return
         for head, time in zip(rounds.heads, rounds.time.tolist(), strict=True):
             if time < self._latest.get(head.ladder, time):
                 self._late += 1
                 self._first_late = self._first_late or head.round_id
             self._latest[head.ladder] = time
+
+    def _add_ladder(self, rounds: RoundBatch) -> None:
+        """Add rounds that are all of one ladder."""
+        ladder, time = rounds.heads[0].ladder, rounds.time
+        before = np.append(self._latest.get(ladder, time[0]), time[:-1])
+        late = np.flatnonzero(time < before)
+        self._late += len(late)
+        if len(late) and not self._first_late:
+            self._first_late = rounds.heads[int(late[0])].round_id
+        self._latest[ladder] = int(time[-1])
 
     def conclude(self, path: Path) -> None:
         """Warn on standard error if many rounds are earlier than the round before them."""

@@ -6,7 +6,6 @@ correction is accepted may depend on the whole log before it. So corrections are
 separate passes (`corrected`), and a replay receives the outcome (`Verdicts`).
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,7 +15,7 @@ import numpy as np
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract.corrections import EVENT_TYPE, Correction, kind_of_line
+from stream_rater.contract.corrections import Correction
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
 from stream_rater.replay.edits import NO_EDITS, Edits, edited
@@ -28,6 +27,7 @@ from stream_rater.rounds.decoder import (
     kind_of,
     split_at_corrections,
 )
+from stream_rater.rounds.lines import LineReader, Lines, arrivals_of
 from stream_rater.rounds.validation import DuplicateWindow, Invalid
 
 BATCH_BYTES = 2**18
@@ -102,11 +102,10 @@ class LoggedRounds:
         cls, records: Sequence[Record], rounds: RoundBatch, rejections: Rejections
     ) -> "LoggedRounds":
         """The rounds that were decoded from these records (`RoundDecoder.decode`)."""
-        read = [each for each, why in zip(records, rejections, strict=True) if why is None]
-        return cls(
-            rounds, np.array([each.partition for each in read], np.int64),
-            np.array([each.offset for each in read], np.int64),
-        )  # fmt: skip
+        read = arrivals_of(records)
+        if any(rejections):
+            read = read.take(np.flatnonzero([why is None for why in rejections]))
+        return cls(rounds, read.partition, read.offset)
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -159,6 +158,12 @@ class RecordValidator:
         accepted rounds, and the reasons why the other records are rejected: by the decoder, or as
         duplicates."""
         rounds, rejections = self.round_decoder.decode(records)
+        if isinstance(records, Lines) and not any(rejections):
+            ladders = {head.ladder for head in rounds.heads}
+            ids = [head.round_id for head in rounds.heads]
+            offsets = range(records.first, records.first + len(ids))
+            if len(ladders) == 1 and self._window_of(0).check_new(offsets, ladders.pop(), ids):
+                return rounds, rejections
         new, i = list[int](), 0
         for number, (record, rejection) in enumerate(zip(records, rejections, strict=True)):
             if rejection is not None:
@@ -227,8 +232,10 @@ class EditedLog:
                 else:
                     rejected.append((each, invalid))
         valid, rejections = self.validator.decode(rounds)
-        both = zip(rounds, rejections, strict=True)
-        found = [(each, invalid) for each, invalid in both if invalid is not None]
+        found = list[tuple[Record, Invalid]]()
+        if any(rejections):
+            both = zip(rounds, rejections, strict=True)
+            found = [(each, invalid) for each, invalid in both if invalid is not None]
         if rejected:
             found = sorted([*rejected, *found], key=lambda each: each[0].offset)
         return LogBatch(LoggedRounds.of(rounds, valid, rejections), found, accepted)
@@ -246,22 +253,23 @@ class EditedLog:
         return rounds, counts & self.validator.round_decoder.informative(rounds)
 
 
-def records_of(lines: Iterable[bytes], first: int = 0) -> Iterator[Record]:
-    """Yield each line that is not blank as a record. The record's offset is the line number,
-    counted from `first`. Its arrival time is infinite, so that no round is too far ahead of it. Its
-    header is made from the field `event_type`."""
-    for number, line in enumerate(lines, first):
-        if line.strip():
-            kind = kind_of_line(line)
-            headers = ((EVENT_TYPE, kind.encode()),) if kind else ()
-            yield Record(0, number, line, headers, received_s=math.inf)
+def records_of(lines: Iterable[bytes], first: int = 0) -> LineReader:
+    """The lines that are not blank, as records. Their offsets are the line numbers, counted from
+    `first`."""
+    return LineReader(iter(lines), first)
 
 
 def batches_of(
     records: Iterable[Record], most_bytes: int = BATCH_BYTES, *, mixed: bool = False
-) -> Iterator[list[Record]]:
+) -> Iterator[Sequence[Record]]:
     """Yield batches of consecutive records, each of at most `most_bytes` bytes or of one record. A
     correction begins a new batch, unless batches may be `mixed`."""
+    if isinstance(records, LineReader):
+        for each in records.batches(most_bytes):
+            yield from (
+                [each] if isinstance(each, Lines) else batches_of(each, most_bytes, mixed=mixed)
+            )
+        return
     batch, size = list[Record](), 0
     for record in records:
         own = len(record.value or b"")

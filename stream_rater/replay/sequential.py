@@ -100,12 +100,11 @@ class Replay:
     def rate(self, reported: LoggedRounds) -> list[Rated]:
         """Rate accepted rounds after the corrections have edited them."""
         rounds, informative = self._log.informative(reported)
-        places, heads, rules = (
-            np.flatnonzero(informative),
-            rounds.heads,
-            rounds.config_index.tolist(),
-        )
-        keys = ((heads[i].ladder, rules[i]) for i in places.tolist())
+        places, rules = np.flatnonzero(informative), rounds.config_index
+        ladders = [head.ladder for head in rounds.heads]
+        if len(places) and len(set(ladders)) == 1 and (rules == rules[0]).all():
+            return [self._rate(ladders[0], int(rules[0]), rounds, places, reported.offset)]
+        keys = ((ladders[i], int(rules[i])) for i in places.tolist())
         return [
             self._rate(ladder, rule, rounds, places[group], reported.offset)
             for (ladder, rule), group in indices_by(keys).items()

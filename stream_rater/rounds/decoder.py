@@ -18,6 +18,7 @@ from stream_rater.contract.corrections import EVENT_TYPE, ROUND
 from stream_rater.contract.record import Record, header
 from stream_rater.rounds import fallback, fastjson
 from stream_rater.rounds.batch import OneRound, RoundBatch, fill_from_heads, sort_entries
+from stream_rater.rounds.lines import Arrivals, Lines, arrivals_of, values_of
 from stream_rater.rounds.validation import Candidates, Invalid, LadderTerms, check
 
 SCAN_BYTES = 2**20
@@ -60,13 +61,13 @@ class RoundDecoder:
     def decode(self, records: Sequence[Record]) -> tuple[RoundBatch, Rejections]:
         """Decode the rounds in these records. Returns the valid rounds in the order of the records,
         and the reasons why the other records are rejected."""
-        values = [each.value or b"" for each in records]
+        values, arrivals = values_of(records), arrivals_of(records)
         rejections = self._oversized(records, values)
         found, first = [], 0
         for texts in fastjson.runs(values, SCAN_BYTES):
             run = range(first, first + len(texts))
             for indices, rounds in self._read_rounds(records, values, run, rejections):
-                found.append(self._validated(records, indices, rounds, rejections))
+                found.append(self._validated(records, arrivals, indices, rounds, rejections))
             first += len(run)
         if len(found) == 1:
             return found[0][1], rejections
@@ -78,6 +79,8 @@ class RoundDecoder:
     def _oversized(self, records: Sequence[Record], values: Sequence[bytes]) -> Rejections:
         """For each record, the reason why it is not decoded at all; None if it is decoded."""
         most, rejections = self._limits.max_bytes, Rejections()
+        if isinstance(records, Lines) and max(map(len, values)) <= most:
+            return [None] * len(values)
         for each, value in zip(records, values, strict=True):
             why = each.unreadable
             if not why and len(value) > most:
@@ -91,10 +94,13 @@ class RoundDecoder:
         """Yield, for each of the two readers, the places of the records that it read, and their
         rounds as reported. `run` are the places of the records to read."""
         left = [i for i in run if rejections[i] is None]
-        packed = {i for i in left if records[i].headers and _is_packed(records[i])}
+        packed = set[int]()
+        if not isinstance(records, Lines):
+            packed = {i for i in left if records[i].headers and _is_packed(records[i])}
         if len(left) > len(packed):
             usual = [i for i in left if i not in packed] if packed else left
-            rounds, taken = fastjson.scan([values[i] for i in usual], self._limits.max_depth)
+            own = values if len(usual) == len(values) else [values[i] for i in usual]
+            rounds, taken = fastjson.scan(own, self._limits.max_depth)
             if len(rounds):
                 yield np.array(usual, np.int64)[taken], rounds
             others = [usual[i] for i in np.flatnonzero(~taken).tolist()]
@@ -112,21 +118,22 @@ class RoundDecoder:
             yield np.array(indices, np.int64), fallback.columns_of(decoded)
 
     def _validated(
-        self, records: Sequence[Record], indices: Ints, rounds: RoundBatch, rejections: Rejections
-    ) -> tuple[Ints, RoundBatch]:
+        self, records: Sequence[Record], arrivals: Arrivals, indices: Ints, rounds: RoundBatch,
+        rejections: Rejections,
+    ) -> tuple[Ints, RoundBatch]:  # fmt: skip
         """Validate rounds that `_read_rounds` yields. Returns, for the valid ones, the places of
         their records, and the rounds."""
-        own = records if len(indices) == len(records) else [records[i] for i in indices.tolist()]
-        rounds.config_index[:], limits = self._terms.of(rounds.heads, [each.offset for each in own])
+        own = arrivals if len(indices) == len(records) else arrivals.take(indices)
+        rounds.config_index[:], limits = self._terms.of(rounds.heads, own.offset)
         fill_from_heads(rounds)
         candidates = Candidates(
             rounds=rounds,
             bounds=limits,
-            received_s=np.array([each.received_s for each in own], np.float64),
-            partition=np.array([each.partition for each in own], np.int64),
+            received_s=own.received_s,
+            partition=own.partition,
             partitions=self._partitions,
-            unknown_field=lambda i: _reread(fallback.unknown_field, own[i]),
-            shares_mistake=lambda i: _reread(fallback.shares_mistake, own[i]),
+            unknown_field=lambda i: _reread(fallback.unknown_field, records[indices[i]]),
+            shares_mistake=lambda i: _reread(fallback.shares_mistake, records[indices[i]]),
         )
         found = check(candidates)
         sort_entries(rounds)
@@ -159,6 +166,8 @@ def kind_of(record: Record) -> str:
 
 def correction_indices(records: Sequence[Record]) -> list[int]:
     """The places of the records whose header says that they are corrections."""
+    if isinstance(records, Lines):
+        return []
     return [i for i, each in enumerate(records) if each.headers and kind_of(each)]
 
 
@@ -168,9 +177,8 @@ def split_at_corrections(
     """Yield, for each correction, the rounds before it together with the correction. If there are
     rounds after the last correction, yield them with None at the end."""
     first = 0
-    for i, each in enumerate(records):
-        if each.headers and kind_of(each):
-            yield records[first:i], each
-            first = i + 1
+    for i in correction_indices(records):
+        yield records[first:i], records[i]
+        first = i + 1
     if first < len(records):
         yield records[first:] if first else records, None

@@ -9,7 +9,7 @@ message says where the mistake is.
 """
 
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -409,16 +409,19 @@ class LadderTerms:
         self._indices: dict[int, int] = {}
         self._cache: dict[str, _Terms] = {}
 
-    def of(self, heads: Sequence[RoundHead], offsets: Sequence[int]) -> tuple[Ints, Bounds]:
+    def of(self, heads: Sequence[RoundHead], offsets: Ints) -> tuple[Ints, Bounds]:
         """(R,) the index of each round's rating configuration, -1 where the ladder is unknown; and
         the rounds' bounds. `offsets` are those at which the rounds were read."""
         ladders = [head.ladder for head in heads]
         which = {ladder: i for i, ladder in enumerate(dict.fromkeys(ladders))}
         table = np.array([self._cached_terms(ladder) for ladder in which], np.float64)
-        table = table[[*map(which.__getitem__, ladders)]]
+        if len(which) == 1:
+            table = np.repeat(table, len(ladders), axis=0)
+        else:
+            table = table[[*map(which.__getitem__, ladders)]]
         if not table[:, 0].all():
             for i in np.flatnonzero(table[:, 0] == 0).tolist():
-                table[i] = self._look_up(ladders[i], offsets[i])
+                table[i] = self._look_up(ladders[i], int(offsets[i]))
         columns = table.T
         return columns[1].astype(np.int64), Bounds(*columns[2:])
 
@@ -469,27 +472,45 @@ class DuplicateWindow:
 
     def __init__(self, window: int) -> None:
         self._window = window
-        self._recent: deque[tuple[int, tuple[str, str]]] = deque()
-        self._latest: dict[tuple[str, str], int] = {}
+        self._began = 0
+        """The offset at which `_young` began."""
+        self._young: dict[str, dict[str, int]] = {}
+        """The latest offset of each valid round since then, by ladder and round id."""
+        self._old: dict[str, dict[str, int]] = {}
+        """The same of a span of more than W offsets before, so that none is forgotten too early."""
 
     def check(self, offset: int, ladder: str, round_id: str) -> None:
         """Remember a valid round. Raises Invalid if it is a duplicate."""
-        oldest = offset - self._window
-        if self._recent and self._recent[0][0] < oldest:
-            self._forget_before(oldest)
-        key = (ladder, round_id)
-        earlier = self._latest.get(key)
-        self._latest[key] = offset
-        self._recent.append((offset, key))
-        if earlier is not None:
+        self._forget(offset)
+        young, old = self._young.setdefault(ladder, {}), self._old.get(ladder, {})
+        earlier = young.get(round_id, old.get(round_id, -1))
+        young[round_id] = offset
+        if earlier >= max(offset - self._window, 0):
             duplicate = Invalid(
                 "duplicate-round", f"round_id {round_id!r} stands at offset {earlier}"
             )
             duplicate.set_round(ladder, round_id)
             raise duplicate
 
-    def _forget_before(self, offset: int) -> None:
-        while self._recent and self._recent[0][0] < offset:
-            seen, key = self._recent.popleft()
-            if self._latest[key] == seen:
-                del self._latest[key]
+    def check_new(self, offsets: range, ladder: str, round_ids: Sequence[str]) -> bool:
+        """Remember valid rounds of one ladder if none of them has an id that is remembered.
+
+        Returns whether this is so. If it is not, nothing is remembered, and each must be checked by
+        itself.
+        """
+        if not round_ids:
+            return True
+        self._forget(offsets[0])
+        young, old = self._young.setdefault(ladder, {}), self._old.get(ladder, {})
+        if not (young.keys().isdisjoint(round_ids) and old.keys().isdisjoint(round_ids)):
+            return False
+        found = dict(zip(round_ids, offsets, strict=True))
+        if len(found) < len(round_ids):
+            return False
+        young.update(found)
+        return True
+
+    def _forget(self, offset: int) -> None:
+        """Forget rounds of which none is among the W offsets before this one."""
+        if offset - self._began > self._window:
+            self._old, self._young, self._began = self._young, {}, offset

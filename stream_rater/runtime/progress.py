@@ -64,9 +64,10 @@ def track_batches(batches: Iterable[S], label: str, total: int | None = None) ->
 
 def track_bytes(lines: Iterable[bytes], label: str, total: int | None) -> Iterator[bytes]:
     """Yield lines, with a progress bar that counts their bytes. `total`: None if it is unknown."""
-    if not sys.stderr.isatty():
-        yield from lines
-        return
+    return _with_bar(lines, label, total) if sys.stderr.isatty() else iter(lines)
+
+
+def _with_bar(lines: Iterable[bytes], label: str, total: int | None) -> Iterator[bytes]:
     with progress(percent=True) as bar:
         task = bar.add_task(label, total=total)
         size, step = 0, max((total or 0) // 1000, MIN_BYTES)

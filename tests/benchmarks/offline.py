@@ -16,6 +16,7 @@ from io import StringIO
 from itertools import islice
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,15 +28,34 @@ from tests.benchmarks.measure import Effort, Result, Skipped, result, times_s
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0)
 FILES = ("cwl", "formula-one", "map-rando", "codeforces")
-DUELS, QUICK_DUELS, DUELISTS = 500_000, 5_000, 100_000
 TURNS = 5
 
 
-def duels(count: int) -> Iterator[bytes]:
-    """Rounds of two players each, drawn from many: a minute apart."""
+class Made(NamedTuple):
+    """A file of made-up rounds."""
+
+    rounds: int
+    size: int
+    """The number of players in a round."""
+    players: int
+    """The number of players in the file."""
+
+
+MADE = {
+    "duels": Made(500_000, 2, 100_000),
+    "duels-few": Made(500_000, 2, 1_000),
+    "twelve": Made(100_000, 12, 100_000),
+    "twelve-few": Made(100_000, 12, 1_000),
+}
+QUICK = 100
+"""The divisor of the number of rounds for a quick run."""
+
+
+def made_up(count: int, made: Made) -> Iterator[bytes]:
+    """Rounds of so many players each, drawn from all: a minute apart."""
     rng = random.Random(1)
     for i in range(count):
-        first, second = rng.sample(range(DUELISTS), 2)
+        chosen = rng.sample(range(made.players), made.size)
         days, minutes = divmod(i, 1440)
         event = {
             "round_id": f"r{i}",
@@ -43,8 +63,8 @@ def duels(count: int) -> Iterator[bytes]:
             "completed_at": f"{2000 + days // 336}-{1 + days // 28 % 12:02}-{1 + days % 28:02}"
             f"T{minutes // 60:02}:{minutes % 60:02}:00Z",
             "standings": [
-                {"player": f"player-{first:06}", "rank": 1},
-                {"player": f"player-{second:06}", "rank": 2},
+                {"player": f"player-{player:06}", "rank": rank}
+                for rank, player in enumerate(chosen, 1)
             ],
         }
         yield msgspec.json.encode(event) + b"\n"
@@ -60,11 +80,12 @@ def shared(name: str) -> Path:
 
 
 def _file(name: str, effort: Effort, folder: Path) -> Path:
-    if name != "duels":
+    made = MADE.get(name)
+    if made is None:
         return shared(name)
-    path = folder / "duels.jsonl"
+    path = folder / f"{name}.jsonl"
     with path.open("wb") as file:
-        file.writelines(duels(QUICK_DUELS if effort.quick else DUELS))
+        file.writelines(made_up(made.rounds // (QUICK if effort.quick else 1), made))
     return path
 
 
@@ -102,8 +123,10 @@ def _measured(name: str, path: Path, effort: Effort, folder: Path) -> Result:
         run(what, path)
     times = times_s(effort.turns(TURNS), **{each: partial(run, each, path) for each in options})
     spent = {what: median(each) for what, each in times.items()}
-    begin = partial(_command, *options["evaluate"], one)
-    start = times_s(effort.turns(TURNS), begin=begin)["begin"]
+    starts = times_s(
+        effort.turns(TURNS),
+        **{what: partial(_command, *options[what], one) for what in ("evaluate", "rate")},
+    )
     scores = msgspec.json.decode(printed["evaluate"])[0]
     rounds, results = scores["rounds"], scores["results"]
     ratio = {
@@ -113,12 +136,13 @@ def _measured(name: str, path: Path, effort: Effort, folder: Path) -> Result:
         "rate_results_a_second": results / spent["rate"],
         "evaluate_rounds_a_second": rounds / spent["evaluate"],
         "second": (spent["two"] - spent["evaluate"]) / spent["evaluate"],
-        "start_s": median(start),
+        "start_s": median(starts["evaluate"]),
+        "rate_start_s": median(starts["rate"]),
     }
     note = "without the start of the commands; medians"
     return result(f"offline/{name}", spent["evaluate"] / rounds * 1e6, "us/round", ratio, note)
 
 
 BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
-    f"offline/{name}": partial(_measure, name) for name in (*FILES, "duels")
+    f"offline/{name}": partial(_measure, name) for name in (*FILES, *MADE)
 }

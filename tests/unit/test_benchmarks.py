@@ -46,10 +46,11 @@ def test_names() -> None:
     sizes = (2, 5, 12, 30, 60, 100, 300, 1000, 10000, 100000, 1000000)
     stages = [f"{kind}/{n}" for kind in ("stage1", "stage1-gaussian") for n in sizes]
     files = ["update/codeforces", "evaluate/codeforces", "record/codeforces"]
-    offline = ("cwl", "formula-one", "map-rando", "codeforces", "duels")
-    files += [f"offline/{each}" for each in offline]
+    offline = ("cwl", "formula-one", "map-rando", "codeforces")
+    made = ("duels", "duels-few", "twelve", "twelve-few")
+    files += [f"offline/{each}" for each in (*offline, *made)]
     models = ("elo-mmr", "elo-mmr-factor", "elo", "openskill")
-    files += [f"winners/{each}/{model}" for each in offline[:4] for model in models][:-1]
+    files += [f"winners/{each}/{model}" for each in offline for model in models][:-1]
     assert benchmarks._chosen([]) == [*stages, "lobby/5", "lobby/100", *files]
     assert benchmarks._chosen(["lobby", "stage1/5"]) == ["lobby/5", "lobby/100", "stage1/5"]
 

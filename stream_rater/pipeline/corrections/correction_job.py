@@ -226,7 +226,7 @@ class CorrectionJob:
     # --- reading ---
 
     def _read(
-        self, first: int, end: int, take: Callable[[list[Record]], Steps[None]]
+        self, first: int, end: int, take: Callable[[Sequence[Record]], Steps[None]]
     ) -> Steps[None]:
         """Pass all records from `first` to before `end` to `take`, in batches."""
         while first < end:
@@ -266,7 +266,7 @@ class CorrectionJob:
 
         head, proven = self._starting_point.head, self._starting_point.head is None
 
-        def warm_up(batch: list[Record]) -> Steps[None]:
+        def warm_up(batch: Sequence[Record]) -> Steps[None]:
             nonlocal proven
             for each in self._record_validator.read(batch):
                 if isinstance(each, Record):
@@ -275,7 +275,7 @@ class CorrectionJob:
             proven |= head is not None and head.is_last_in(batch)
             yield from ()
 
-        def take(batch: list[Record]) -> Steps[None]:
+        def take(batch: Sequence[Record]) -> Steps[None]:
             for each in self._record_validator.read(batch):
                 if isinstance(each, Record):
                     remember(each)
@@ -284,7 +284,7 @@ class CorrectionJob:
                     validator.add(own)
                 yield from ahead.read(each)
 
-        def look_ahead(batch: list[Record]) -> Steps[None]:
+        def look_ahead(batch: Sequence[Record]) -> Steps[None]:
             for each in self._record_validator.read(batch):
                 yield from ahead.read(each)
 
@@ -331,12 +331,12 @@ class CorrectionJob:
         self._starting_point.release()
         self._pools = self._pool_of(before), self._pool_of(after)
 
-        def warm_up(batch: list[Record]) -> Steps[None]:
+        def warm_up(batch: Sequence[Record]) -> Steps[None]:
             for _ in self._record_validator.read(batch):
                 pass
             yield from ()
 
-        def take(batch: list[Record]) -> Steps[None]:
+        def take(batch: Sequence[Record]) -> Steps[None]:
             for each in self._record_validator.read(batch):
                 if isinstance(each, Record):
                     for replay in replays:

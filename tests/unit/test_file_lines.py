@@ -1,0 +1,127 @@
+"""Lines of a file are read in batches, and give what single records give."""
+
+import math
+import random
+from pathlib import Path
+
+import pytest
+
+from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.contract.record import Record
+from stream_rater.operations.input_file import Order
+from stream_rater.replay.edited_log import EditedLog, RecordValidator, batches_of, records_of
+from stream_rater.rounds.lines import LineReader, Lines
+from tests.rounds import as_json
+
+WINDOW = 9
+MOST_BYTES = 700
+
+
+def line(number: int, ladder: str = "a") -> bytes:
+    """A valid round."""
+    return as_json(round_id=f"r{number}", ladder=ladder) + b"\n"
+
+
+def singly(lines: list[bytes], first: int = 0) -> list[Record]:
+    """The records of these lines, read one by one."""
+    return [*LineReader(iter(lines), first)]
+
+
+def mixed(rng: random.Random, count: int) -> list[bytes]:
+    """Valid rounds, some of them repeated; blank lines, corrections, and lines that are no JSON."""
+    voided = b'{"event_type":"round-voided","ladder":"a","round_id":"r1"}\n'
+    named = b'{"event_type":"round-completed",' + line(7)[1:]
+    return [
+        rng.choice([line(rng.randrange(40), rng.choice("ab"))] * 8 + [b"\n", b" \t\n", b"{\n"])
+        if rng.random() < 0.9
+        else rng.choice([voided, named])
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_batches_hold_the_records_of_the_lines(seed: int) -> None:
+    """All lines are there in order, whatever stands between them, and a correction begins a
+    batch."""
+    rng = random.Random(seed)
+    lines, first = mixed(rng, rng.randrange(400)), rng.randrange(5)
+    batches = [*batches_of(records_of(lines, first), MOST_BYTES)]
+    assert [each for batch in batches for each in batch] == singly(lines, first)
+    assert all(len(b) == 1 or sum(len(x.value or b"") for x in b) <= MOST_BYTES for b in batches)
+    assert not any(each.headers for batch in batches for each in batch[1:])
+
+
+def test_batches_are_filled() -> None:
+    """Valid lines become few batches, without records."""
+    lines = [line(i) for i in range(1000)]
+    batches = [*batches_of(records_of(lines), 10**5)]
+    assert all(isinstance(each, Lines) for each in batches)
+    assert len(batches) < 8
+
+
+def test_records_may_be_read_singly_first() -> None:
+    """What was read singly is not in a batch."""
+    reader = records_of([line(i) for i in range(10)])
+    found = [next(reader), next(reader)]
+    for batch in batches_of(reader):
+        found += batch
+    assert found == singly([line(i) for i in range(10)])
+
+
+def test_a_record_of_a_line() -> None:
+    """Its offset is the line's number, and it has no time of arrival."""
+    lines = Lines([b"a", b"b", b"c"], 5)
+    assert lines[1] == Record(0, 6, b"b", received_s=math.inf)
+    assert [*lines[1:]] == [*lines][1:]
+    assert lines[-1].offset == 7
+    with pytest.raises(IndexError):
+        lines[3]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_lines_have_the_verdicts_of_records(seed: int) -> None:
+    """The same rounds are accepted, and the same are rejected for the same reasons."""
+    rng = random.Random(seed)
+    lines = [line(rng.randrange(30), rng.choice("ab" if seed % 2 else "a")) for _ in range(120)]
+    if seed % 3 == 0:
+        lines[rng.randrange(120)] = b"{\n"
+    if seed % 5:
+        lines = [line(i) for i in range(50)] + lines
+    log, validator = EditedLog(ANY_LADDER, WINDOW), RecordValidator(ANY_LADDER, WINDOW)
+    accepted, rejected = list[tuple[int, str, str]](), list[tuple[int, str]]()
+    for batch in log.batches(records_of(lines), MOST_BYTES):
+        heads = zip(batch.rounds.offset.tolist(), batch.rounds.rounds.heads, strict=True)
+        accepted += [(offset, head.ladder, head.round_id) for offset, head in heads]
+        rejected += [(each.offset, str(why)) for each, why in batch.rejected]
+    expected, refused = list[tuple[int, str, str]](), list[tuple[int, str]]()
+    for record in singly(lines):
+        rounds, (why,) = validator.decode([record])
+        if why is None:
+            expected.append((record.offset, rounds.heads[0].ladder, rounds.heads[0].round_id))
+        else:
+            refused.append((record.offset, str(why)))
+    assert (accepted, rejected) == (expected, refused)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_late_rounds_are_counted_alike_in_any_batches(
+    seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rounds in one batch, in several, and one by one give the same warning."""
+    rng, path = random.Random(seed), Path("rounds.jsonl")
+    ladders = "ab" if seed % 2 else "a"
+    lines = [
+        as_json(
+            round_id=f"r{i}", ladder=rng.choice(ladders),
+            completed_at=f"2020-01-{rng.randrange(10, 20)}T00:00:00Z",
+        )
+        for i in range(20)
+    ]  # fmt: skip
+    warnings = set()
+    for size in (1, 3, 20):
+        order, log = Order(), EditedLog(ANY_LADDER, WINDOW)
+        for first in range(0, 20, size):
+            order.add(log.read(Lines(lines[first : first + size], first)).rounds.rounds)
+        order.conclude(path)
+        warnings.add(capsys.readouterr().err)
+    assert len(warnings) == 1
