@@ -91,9 +91,8 @@ lint: python ## Style, format and types only
 audit: servers ## Installed packages against the lock, offline; SBOM (ONLINE=1: pip-audit, too)
 	@PYTHONPATH=deploy/tools $(VENV_PYTHON) deploy/tools/audit.py $(if $(ONLINE),--online)
 
-dist: python ## The wheel and the source package, into build/dist
-	@rm -rf build/dist
-	@$(VENV_PYTHON) -m hatchling build --directory build/dist
+dist: python ## Wheels, pure and with kernels for each Python, and the source package: build/dist
+	@PYTHONPATH=deploy/tools $(VENV_PYTHON) deploy/tools/dist.py
 
 lock: python ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versions)
 	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)

@@ -5,7 +5,7 @@
 with no right to write there; a traced round's span goes from it to a collector. Left out is what
 only a container has: the base image, the copy between stages, the user's number. `make test` does
 the same, but compiles no kernels: it lends the image those that this tree has of the same sources,
-and warms Elo-MMR only (`tests/integration/test_image_runs.py`).
+for this machine's level, and warms Elo-MMR only (`tests/integration/test_image_runs.py`).
 """
 
 import os
@@ -24,18 +24,18 @@ from pathlib import Path
 from typing import Any
 
 from dockerfile_parse import DockerfileParser
-from numba.core.caching import _CacheLocator
 
-import stream_rater
 from containers.image import LOADED, SAVED, WARM_S
 from local.tools import ROOT
-from stream_rater.columns import kernels
+from stream_rater.columns import kernel_files, kernels  # noqa: F401  # which sets the level
 from tests.helm.chart import worker_pods
 
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 PREFIX = "/opt/stream-rater"
-COMPILING = "stream_rater.runtime.selfcheck --all"
+COMPILING = "stream_rater.cli.compile_kernels --all"
 """The long part of the build."""
+LEVEL = "x86-64-v3"
+"""That of the kernels in the image."""
 DISTRIBUTIONS = (
     "from importlib import metadata as m; print(*(d.metadata['Name'] for d in m.distributions()))"
 )
@@ -98,8 +98,10 @@ class Building:
             elif instruction == "RUN":
                 command = value.replace(PREFIX, str(self.installed))
                 if self._brief and COMPILING in command:
+                    assert LEVEL in command
                     lend_kernels(self.installed)
                     command = command.replace(COMPILING, COMPILING.removesuffix(" --all"))
+                    command = command.replace(LEVEL, kernel_files.level())
                 subprocess.run(
                     ["/bin/sh", "-euc", command], cwd=self._work, env=self._environment, check=True
                 )
@@ -118,22 +120,12 @@ class Building:
 
 
 def lend_kernels(installed: Path) -> None:
-    """Give what was installed the kernels that this tree has compiled of the same sources.
-
-    numba keeps them in a folder named by the place of their sources, and by the sources' times.
-    """
-    ours = Path(stream_rater.__file__).parent
-    (theirs,) = installed.glob("lib/*/site-packages/stream_rater")
-    kept = Path(kernels.numba.config.CACHE_DIR)  # as that module has set it
-    lent = theirs / kept.relative_to(ours)
-    for source in ours.rglob("*.py"):
-        copy = theirs / source.relative_to(ours)
-        assert copy.read_bytes() == source.read_bytes(), f"{copy} is another"
-        os.utime(copy, (source.stat().st_atime, source.stat().st_mtime))
-        cached = kept / _CacheLocator.get_suitable_cache_subpath(str(source))
-        place = lent / _CacheLocator.get_suitable_cache_subpath(str(copy))
-        if cached.is_dir() and not place.exists():
-            shutil.copytree(cached, place)
+    """Give what was installed the kernels that this tree has compiled of the same sources, as if
+    they had come with it."""
+    (package,) = installed.glob("lib/*/site-packages/stream_rater")
+    ours = kernel_files.written() / kernel_files.level()
+    lent = package / "compiled" / kernel_files.STATE / kernel_files.level()
+    shutil.copytree(ours, lent, dirs_exist_ok=True)
 
 
 def as_the_image(command: Sequence[str], installed: Path, image: Stage, **more: str) -> str:

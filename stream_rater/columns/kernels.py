@@ -10,25 +10,21 @@ Bit-for-bit equality of ratings needs arithmetic that does not depend on the pro
   more lanes.
 - There is no libm: `elementary` has its own exp, log and tanh.
 
-Compiled code is cached next to the sources, so a process starts warm. Numba notices a change of a
-kernel's own file, but not of the files of the kernels that it calls. So each state of the sources
-has a cache of its own. Numba gives up a cache that it cannot write to, although a container's
-read-only image contains all that is needed. So such a cache is copied to a writable folder.
+Compiled code is kept in files (`kernel_files`), so a process starts warm. A wheel or an image can
+bring such files. Then the level is theirs, even if the machine has a wider one, so that nothing is
+compiled.
 """
 
-import hashlib
 import platform
-import shutil
-import sys
-import tempfile
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from llvmlite import binding as llvm
 
+from stream_rater.columns import kernel_files
 from stream_rater.columns.compiling import SharedCache
+from stream_rater.columns.light_numba import numba
 
 KERNEL_VERSION = 12
 """The version of the kernels. It is raised by any change that can alter a bit of a rating. Parts
@@ -37,28 +33,6 @@ carry it. Workers leave alone parts of newer kernels, and parts of kernels older
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-
-UNUSED = ("scipy.linalg", "cffi", "yaml")
-"""Modules that numba uses where they are installed, but that no kernel uses: BLAS, which brings all
-of SciPy; C libraries; and a file of settings. They take as long to import as numba itself."""
-
-
-def _numba_without(unused: tuple[str, ...]) -> Any:
-    """Import those parts of numba that look for these modules, with the modules hidden. Returns
-    numba."""
-    modules: dict[str, Any] = sys.modules
-    hidden = [name for name in unused if name not in modules]
-    modules.update(dict.fromkeys(hidden))  # None: the module cannot be imported
-    try:
-        import_module("numba.np.arraymath")
-        import_module("numba.core.typing.cffi_utils")
-    finally:
-        for name in hidden:
-            del modules[name]
-    return modules["numba"]
-
-
-numba = _numba_without(UNUSED)
 
 _config: Any = numba.config
 
@@ -75,8 +49,11 @@ WHOLE_WIDTH = "-prefer-256-bit"
 
 
 def _instruction_level() -> str | None:
-    """The level that $NUMBA_CPU_NAME names, or the widest of this machine; None on other
-    architectures. A wider level has more lanes, but gives the same bits."""
+    """The level that $NUMBA_CPU_NAME names; otherwise the widest of this machine, or the widest of
+    which there are shipped kernels. None on other architectures.
+
+    A wider level has more lanes, but gives the same bits.
+    """
     if platform.machine() != "x86_64":
         return None
     if _config.CPU_NAME:  # numba's $NUMBA_CPU_NAME
@@ -85,49 +62,10 @@ def _instruction_level() -> str | None:
         flags = set(Path("/proc/cpuinfo").read_text().split())
     except OSError:
         flags = set()
-    return next(level for level, needed in LEVELS if flags.issuperset(needed))
+    usable = [level for level, needed in LEVELS if flags.issuperset(needed)]
+    return next(filter(kernel_files.is_shipped, usable), usable[0])
 
 
-def _cache_folder(under: str) -> Path:
-    """The folder for the kernels compiled from exactly these sources. Its name depends on the
-    sources even below numba's $NUMBA_CACHE_DIR, because numba checks only a kernel's own file."""
-    here, digest = Path(__file__).parent, hashlib.sha256()
-    for package in (here, here.parent / "rating"):  # other packages' kernels call only these
-        for source in sorted(package.rglob("*.py")):
-            digest.update(source.read_bytes())
-    return Path(under or here / "__pycache__") / f"kernels-{digest.hexdigest()[:12]}"
-
-
-def writable(folder: Path, copies: list[tempfile.TemporaryDirectory[str]]) -> Path:
-    """The folder itself, or a copy of it if it is read-only. The copy exists as long as `copies`
-    do.
-
-    A folder that is neither writable nor there is returned, and numba reports the error.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError:
-        if folder.is_dir():
-            copies.append(tempfile.TemporaryDirectory(prefix="stream-rater-kernels-"))
-            return _copied(folder, Path(copies[-1].name))
-    return folder
-
-
-def _copied(folder: Path, to: Path) -> Path:
-    """Copy the files of a cache into `to`, and return `to`. Modes are not copied, because the
-    copies must be writable."""
-    for file in folder.glob("*/*"):
-        target = to / file.relative_to(folder)
-        target.parent.mkdir(exist_ok=True)
-        shutil.copyfile(file, target)
-    return to
-
-
-_COPIES: list[tempfile.TemporaryDirectory[str]] = []
-"""The copies of cache folders. They are removed at the end of the process."""
-
-_config.CACHE_DIR = str(writable(_cache_folder(_config.CACHE_DIR), _COPIES))
 _config.CPU_NAME = _instruction_level()
 _config.CPU_FEATURES = WHOLE_WIDTH if _config.CPU_NAME == WIDEST else ""
 
@@ -144,8 +82,9 @@ OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 def kernel(function: F) -> F:
     """Compile `function` on its first call, without the GIL, by the rules above."""
-    compiled = numba.njit(**OPTIONS, cache=True)(function)
-    compiled._cache = SharedCache(compiled._cache, f"{function.__module__}.{function.__name__}")
+    compiled = numba.njit(**OPTIONS)(function)
+    files = kernel_files.KernelFiles(function)
+    compiled._cache = SharedCache(files, f"{function.__module__}.{function.__name__}")
     return cast(F, compiled)
 
 

@@ -1,9 +1,8 @@
 """Compiles the kernels, and checks that this machine computes the same bits as all others.
 
-`python -m stream_rater.runtime.selfcheck` is part of `make setup`. Workers then start with compiled
-code for Elo-MMR, offline commands also for its full histories, and all commands with bytecode.
-With `--all`, which an image's build uses, it compiles every system, but not full histories. Each
-worker runs `check` at its start.
+`python -m stream_rater.runtime.selfcheck` rates a few rounds by Elo-MMR, and with `--all` by every
+system. What is not compiled yet is compiled. `cli.compile_kernels` does this with more processes.
+Each worker runs `check` at its start.
 """
 
 import compileall

@@ -3,12 +3,12 @@
 import argparse
 import re
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import click
+import dist
 import msgspec
 import pytest
 
@@ -80,8 +80,8 @@ def check_command(words: list[str]) -> None:
             command.make_context(name, there)
         case ["python3", "-m", "venv", ".venv"] | [".venv/bin/python", "-m", "pip", "install", "."]:
             pass
-        case [".venv/bin/python", "-m", "pip", "install", wheel]:
-            assert wheel == f"build/dist/stream_rater-{version('stream-rater')}-py3-none-any.whl"
+        case [".venv/bin/python", "-m", "pip", "install", "--find-links", folder, "stream-rater"]:
+            assert ROOT / folder == dist.DIST
         case [".venv/bin/python", script, *arguments]:
             PARSERS[script](arguments)
         case ["helm", "install" | "upgrade", *arguments]:

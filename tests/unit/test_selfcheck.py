@@ -9,11 +9,11 @@ from importlib.util import cache_from_source
 from pathlib import Path
 from typing import get_args
 
-import numba
 import pytest
 from llvmlite import binding as llvm
 
 from local.tools import ROOT
+from stream_rater.columns import kernel_files
 from stream_rater.config.errors import ArithmeticMismatch
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.runtime import selfcheck
@@ -56,9 +56,8 @@ def test_a_read_only_image_starts_warm(tmp_path: Path) -> None:
     selfcheck.compile_for(selfcheck.SYSTEMS[0])
     selfcheck.compile_for_full_histories()
     shipped, scratch = tmp_path / "shipped", tmp_path / "tmp"
-    cache = vars(numba.config)["CACHE_DIR"]
-    kernels = shipped / Path(cache).name
-    shutil.copytree(cache, kernels)
+    kernels = shipped / kernel_files.STATE
+    shutil.copytree(kernel_files.written(), kernels)
     for folder in (shipped, kernels, *kernels.iterdir()):
         folder.chmod(0o555)
     scratch.mkdir()
@@ -67,7 +66,7 @@ def test_a_read_only_image_starts_warm(tmp_path: Path) -> None:
         [*(WITHOUT_MIGHT if os.geteuid() == 0 else ()), sys.executable, "-m", SELFCHECK],
         cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert f"data loaded from '{scratch}" in done.stdout
+    assert f"data loaded from '{shipped}" in done.stdout
     assert "saved" not in done.stdout
     assert list(scratch.iterdir()) == []
 
@@ -83,7 +82,7 @@ def test_kernels_of_other_sources_are_never_taken(tmp_path: Path) -> None:
             source.write(f"# {version}\n")
         done = subprocess.run(
             [sys.executable, "-c",
-             "from stream_rater.columns.kernels import numba; print(numba.config.CACHE_DIR)"],
+             "from stream_rater.columns.kernel_files import written; print(written())"],
             cwd=tmp_path / version, env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")},
             capture_output=True, text=True, check=True,
         )  # fmt: skip

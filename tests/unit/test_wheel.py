@@ -1,18 +1,20 @@
-"""`make dist`: the wheel, which pip alone installs into an environment with nothing else in it."""
+"""`make dist`: the wheels, which pip alone installs into an environment with nothing else in it."""
 
 import os
-import re
 import subprocess
 import sys
 import tarfile
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import audit
+import dist
 import pytest
 from packaging.utils import canonicalize_name
 
 from local.tools import ROOT
+from stream_rater.columns import compiling, kernel_files, kernels  # noqa: F401  # sets the level
 from tests import image, pages
 from tests.unit.test_notebook_page import cells
 
@@ -28,24 +30,41 @@ def run(words: list[str], at: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what the command of the Makefile builds."""
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source package and the pure wheel."""
     folder = tmp_path_factory.mktemp("dist")
-    makefile = (ROOT / "Makefile").read_text()
-    (built,) = re.findall(r"^\t@\$\(VENV_PYTHON\) (-m hatchling .*) build/dist$", makefile, re.M)
-    run([sys.executable, *built.split(), str(folder)], ROOT)
+    dist.build(sys.executable, folder)
     return folder
 
 
 @pytest.fixture(scope="module")
-def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def carrying(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel with kernels for this Python: with those that this tree has compiled for this
+    machine, to save the time of compiling others."""
+    folder = tmp_path_factory.mktemp("dist")
+    ours = str(kernel_files.written().parent)
+    dist.build_with_kernels(
+        sys.executable, folder, NUMBA_CACHE_DIR=ours, NUMBA_CPU_NAME=kernel_files.level()
+    )
+    (wheel,) = folder.iterdir()
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def pins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file that constrains packages to the versions of the lock."""
+    file = tmp_path_factory.mktemp("pins") / "pins.txt"
+    locked = audit.read_lock(audit.LOCK.read_text()).values()
+    file.write_text("".join(f"{each.name}=={each.version}\n" for each in locked))
+    return file
+
+
+@pytest.fixture(scope="module")
+def installed(built: Path, pins: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment into which pip has installed the wheel, in the versions of the lock; with the
     kernels of this tree."""
     folder = tmp_path_factory.mktemp("clean")
-    (wheel,) = dist.glob("*.whl")
-    locked = audit.read_lock(audit.LOCK.read_text()).values()
-    pins = folder / "pins.txt"
-    pins.write_text("".join(f"{each.name}=={each.version}\n" for each in locked))
+    (wheel,) = built.glob("*.whl")
     run([sys.executable, "-m", "venv", str(folder / "venv")], folder)
     pip = [str(folder / "venv" / "bin" / "python"), "-m", "pip"]
     run([*pip, "install", "--quiet", "--constraint", str(pins), str(wheel)], folder)
@@ -53,9 +72,73 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "venv"
 
 
-def test_the_wheel_is_the_package(dist: Path) -> None:
+COUNTED = """
+import sys
+from numba.core.registry import CPUDispatcher
+from stream_rater.columns.compiling import Watcher, watchers
+
+reports = []
+watchers.append(Watcher())
+watchers[-1].compiling = lambda *report: reports.append(report)
+
+import stream_rater
+ladder = stream_rater.Ladder()
+ladder.rate(["ann", "bob"])
+
+ours = [module for name, module in sys.modules.items() if name.startswith("stream_rater.")]
+kernels = {each for module in ours for each in vars(module).values() if type(each) is CPUDispatcher}
+compiled = [each for each in kernels if each._cache_misses]
+loaded = [each for each in kernels if each._cache_hits]
+print(ladder["ann"].mu > 1500.0, len(loaded) > 5, compiled, reports)
+"""
+"""The first round of a notebook, and what numba and our own reports say of compiling."""
+
+CHECK = "from stream_rater.runtime import selfcheck; selfcheck.check(); print('the same bits')"
+
+
+def test_a_wheel_with_kernels_compiles_nothing(carrying: Path, pins: Path, tmp_path: Path) -> None:
+    """Wherever and whenever it is unpacked: in a notebook, by a command, in the test vector. And
+    nothing is written, neither to the package nor to the user's folder."""
+    for place in ("here", "there/at/another/place"):
+        home, python = tmp_path / place / "home", str(tmp_path / place / "venv" / "bin" / "python")
+        home.mkdir(parents=True)
+        uv = [sys.executable, "-m", "uv", "--quiet"]
+        run([*uv, "venv", str(tmp_path / place / "venv")], tmp_path)
+        run([*uv, "pip", "install", "--python", python, "-c", str(pins), str(carrying)], tmp_path)
+        (package,) = (tmp_path / place).glob("venv/lib/*/site-packages/stream_rater")
+        for path in package.rglob("*"):
+            os.utime(path, (1, 1))
+        alone = ["env", f"HOME={home}", "NUMBA_CACHE_DIR=", "NUMBA_DEBUG_CACHE=0"]
+        assert run([*alone, python, "-c", COUNTED], tmp_path) == "True True [] []\n"
+        rounds = str(ROOT / "deploy" / "examples" / "rounds.jsonl")
+        speaking = [*alone[:-1], "NUMBA_DEBUG_CACHE=1", python]
+        said = run([*speaking, "-m", "stream_rater", "rate", rounds], tmp_path)
+        said += run([*speaking, "-c", CHECK], tmp_path)
+        assert image.LOADED in said and '"player":"ann"' in said and "the same bits" in said
+        assert image.SAVED not in said
+        assert list(home.iterdir()) == []
+        assert list(package.rglob("kernels-*")) == [package / "compiled" / kernel_files.STATE]
+        assert list(package.rglob(compiling.LOCK_FILE)) == []
+
+
+def test_a_wheel_with_kernels_requires_what_compiled_them(carrying: Path, built: Path) -> None:
+    """And it says for which Python they are. All else is the pure wheel's."""
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    assert carrying.name.endswith(f"-{python}-{python}-manylinux_2_28_x86_64.whl")
+    (pure,) = built.glob("*.whl")
+    with zipfile.ZipFile(carrying) as ours, zipfile.ZipFile(pure) as other:
+        kernels = {name for name in ours.namelist() if name.endswith(".kernel")}
+        names = set(ours.namelist()) - kernels
+        (metadata,) = (ours.read(name).decode() for name in names if name.endswith("/METADATA"))
+        assert names == set(other.namelist())
+    assert kernels
+    for package in ("numba", "llvmlite"):
+        assert f"Requires-Dist: {package}=={version(package)}\n" in metadata
+
+
+def test_the_wheel_is_the_package(built: Path) -> None:
     """All of its files, and nothing that was made of them; the source package can be built."""
-    (wheel,), (source,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
+    (wheel,), (source,) = built.glob("*.whl"), built.glob("*.tar.gz")
     with zipfile.ZipFile(wheel) as files:
         names = {name for name in files.namelist() if ".dist-info/" not in name}
     ours = [path for path in (ROOT / "stream_rater").rglob("*") if path.is_file()]

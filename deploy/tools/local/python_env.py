@@ -116,7 +116,7 @@ def ensure_warm_kernels(say: Callable[[str], None]) -> None:
     if stamp.is_current(wanted):
         return
     say("compiling the kernels")
-    command = [str(VENV_PYTHON), "-m", "stream_rater.runtime.selfcheck"]
+    command = [str(VENV_PYTHON), "-m", "stream_rater.cli.compile_kernels"]
     if subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=False).returncode == 0:
         stamp.write(wanted)
     else:

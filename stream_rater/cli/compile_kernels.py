@@ -1,0 +1,169 @@
+"""Compiles kernels in several processes: `python -m stream_rater.cli.compile_kernels`.
+
+It is part of `make setup`. It compiles what workers and commands need for Elo-MMR; with `--all`,
+which images and wheels use, for every system. The work is divided into parts. Each part begins with
+other kernels, and processes share what they compile, so that few of them wait for each other. One
+process more than there are processors does the parts, because one of them often waits.
+"""
+
+import argparse
+import multiprocessing
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
+from io import StringIO
+from multiprocessing.queues import SimpleQueue
+from pathlib import Path
+from threading import Thread
+
+import msgspec
+import numpy as np
+
+import stream_rater
+from stream_rater.cli.evaluate import evaluate
+from stream_rater.cli.rate import rate
+from stream_rater.columns import compile_progress
+from stream_rater.columns.compiling import SharedCache, Watcher, watchers
+from stream_rater.rating import stages
+from stream_rater.rating.model import Wave, newcomers
+from stream_rater.rating.parameters import RatingConfig
+from stream_rater.runtime import selfcheck
+
+Part = Callable[[], object]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Compile the kernels, and check that they compute the bits of this release."""
+    parser = argparse.ArgumentParser(prog="python -m stream_rater.cli.compile_kernels")
+    parser.add_argument("--all", action="store_true", help="for every rating system")
+    asked = parser.parse_args(arguments)
+    compile_progress.on_stderr()
+    selfcheck.write_bytecode()
+    systems = selfcheck.SYSTEMS if asked.all else selfcheck.SYSTEMS[:1]
+    parts = list(parts_for(systems))
+    processors = len(os.sched_getaffinity(0))
+    if processors > 1:
+        side_by_side(parts, processors + 1)
+    selfcheck.check()
+    for part in parts:  # what a process did not compile because it was killed
+        part()
+
+
+def parts_for(systems: Sequence[RatingConfig]) -> Iterator[Part]:
+    """The parts of the work, those first that take longest."""
+    yield partial(stage_1, systems[0])
+    yield from (partial(stage_2, each) for each in (systems[0], _in_full(systems[0])))
+    yield partial(selfcheck.compile_for, systems[0])
+    for each in systems[1:]:
+        yield partial(stage_1, each)
+    for each in systems[1:]:
+        yield partial(selfcheck.compile_for, each)
+    yield selfcheck.compile_for_full_histories
+    yield partial(offline, systems)
+    yield partial(in_a_notebook, systems)
+
+
+def _in_full(config: RatingConfig) -> RatingConfig:
+    return msgspec.structs.replace(config, history="full")
+
+
+def stage_1(config: RatingConfig) -> None:
+    """Compile stage 1, by a wave of one round that no kernel has decoded."""
+    wave = Wave(
+        round_starts=np.array([0, 2]), weight=np.ones(1), ceiling=np.full(1, np.inf),
+        time=np.zeros(1, np.int64), place=np.array([1, 2], np.int32),
+        entry_starts=np.array([0, 1, 2]), share=np.ones(2), mu=np.full(2, config.initial_mu),
+        sigma=np.full(2, stages.rule_of(config).initial_sigma), rounds=np.zeros(2, np.int64),
+        last_time=np.zeros(2, np.int64),
+    )  # fmt: skip
+    stages.estimate(config, wave)
+
+
+def stage_2(config: RatingConfig) -> None:
+    """Compile stage 2, by an update of no player."""
+    rule = stages.rule_of(config)
+    beliefs = newcomers(
+        2, rule.kept + 1 or 8, rule.initial_mu, rule.initial_sigma, coded=rule.kept > 0
+    )
+    nobody = np.zeros(0, np.int64)
+    stages.update(beliefs, nobody, np.zeros((0, 3)), [rule], nobody)
+
+
+def offline(systems: Sequence[RatingConfig]) -> None:
+    """Compile what `rate` and `evaluate` need."""
+    quiet = StringIO()
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(quiet), redirect_stderr(quiet):
+        rounds, config = Path(folder, "rounds.jsonl"), Path(folder, "config.json")
+        some = (selfcheck._round(0), selfcheck._round(1), selfcheck._usual_round(2))
+        rounds.write_bytes(b"".join(each + b"\n" for each in some))
+        for each in systems:
+            config.write_bytes(msgspec.json.encode(each))
+            outputs = [f"--out={rounds}.out", f"--changes={rounds}.changes", "--records"]
+            for command, options in ((rate, outputs), (evaluate, ["--calibration"])):
+                words = [str(rounds), f"--config={config}", *options]
+                command.main(words, standalone_mode=False)
+
+
+def in_a_notebook(systems: Sequence[RatingConfig]) -> None:
+    """Compile what `Ladder` needs."""
+    warnings.simplefilter("ignore")  # of systems whose ratings may surprise
+    for each in systems:
+        parameters = msgspec.to_builtins(each)
+        ladder = stream_rater.Ladder(parameters.pop("system"), **parameters)
+        ladder.rate(["a", ("b", "c")])
+        ladder.what_if(["a", "d"], [1, 1])
+        ladder.predict(["a", ("b", "c")])
+        ladder.balance(["a", "b", "c", "d"])
+        ladder.leaderboard(1)
+        ladder.record("a")
+
+
+class _Reports(Watcher):
+    """Reports to the process that started this one."""
+
+    def __init__(self, queue: "SimpleQueue[str | None]") -> None:
+        self._queue = queue
+
+    def compiling(self, kernel: str, number: int, most: int) -> None:
+        self._queue.put(kernel)
+
+
+def side_by_side(parts: Sequence[Part], processes: int) -> None:
+    """Do the parts in so many processes. What a process could not do because it was killed is not
+    done; any other error is raised."""
+    context = multiprocessing.get_context("fork")
+    queue: SimpleQueue[str | None] = context.SimpleQueue()
+    with ProcessPoolExecutor(processes, context, _report_to, (queue,)) as pool:
+        done = [pool.submit(part) for part in parts]
+        reading = Thread(target=_pass_on, args=(queue,), daemon=True)
+        reading.start()
+        try:
+            for each in done:
+                each.result()
+        except BrokenProcessPool:
+            print("a process that compiles kernels was killed: compiling in one", file=sys.stderr)
+        finally:
+            queue.put(None)
+            reading.join()
+
+
+def _report_to(queue: "SimpleQueue[str | None]") -> None:
+    watchers[:] = [_Reports(queue)]
+
+
+def _pass_on(queue: "SimpleQueue[str | None]") -> None:
+    seen: set[str] = set()
+    while (kernel := queue.get()) is not None:
+        seen.add(kernel)
+        for each in watchers:
+            each.compiling(kernel, min(len(seen), SharedCache.declared), SharedCache.declared)
+
+
+if __name__ == "__main__":
+    main()

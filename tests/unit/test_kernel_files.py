@@ -1,0 +1,192 @@
+"""Compiled kernels are found wherever they lie, and nothing that does not fit is taken for one."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+import pytest
+from numba import types
+
+from stream_rater.columns import compiling, kernel_files, kernels
+from stream_rater.columns.kernel_files import KernelFiles
+from stream_rater.rounds import depth
+from stream_rater.rounds.depth import json_depth
+
+kernel: Any = depth._json_depth
+
+CODE = "from stream_rater.rounds.depth import json_depth as f; print(f(b'[]', 0))"
+PACKAGE = Path(kernel_files.__file__).parents[1]
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """A copy of the package's sources at another place, of another time, without kernels."""
+    shutil.copytree(PACKAGE, tmp_path / "stream_rater", ignore=lambda *_: ["__pycache__"])
+    for path in (tmp_path / "stream_rater").rglob("*.py"):
+        os.utime(path, (1, 1))
+    return tmp_path
+
+
+def run(place: Path, cache: Path, **variables: str) -> str:
+    """What numba says of its cache when one kernel runs by the package that lies at a place."""
+    given = {"NUMBA_CACHE_DIR": str(cache), "NUMBA_DEBUG_CACHE": "1", "PYTHONPATH": str(place)}
+    done = subprocess.run(
+        [sys.executable, "-c", CODE], cwd=place, env=os.environ | given | variables,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    *said, depth = done.stdout.splitlines()
+    assert depth == "1"
+    return "\n".join(said)
+
+
+def saved(said: str) -> int:
+    """How many kernels were compiled."""
+    return said.count("data saved to")
+
+
+def test_shipped_kernels_are_taken_at_any_place_and_time(elsewhere: Path) -> None:
+    """Nothing is compiled, and nothing is written: neither a kernel, nor a lock, nor a folder."""
+    run(PACKAGE.parent, elsewhere / "built")
+    shutil.copytree(elsewhere / "built", elsewhere / "stream_rater" / "compiled")
+    (_lock,) = elsewhere.rglob(f"stream_rater/**/{compiling.LOCK_FILE}")
+    _lock.unlink()
+    said = run(elsewhere, elsewhere / "none")
+    assert f"data loaded from '{elsewhere}/stream_rater/compiled/" in said
+    assert saved(said) == 0
+    assert not (elsewhere / "none").exists()
+    assert not list(elsewhere.rglob(f"stream_rater/**/{compiling.LOCK_FILE}"))
+
+
+def test_a_damaged_kernel_is_compiled_again(elsewhere: Path) -> None:
+    """It is not loaded, but another is written and loaded from then on."""
+    run(PACKAGE.parent, elsewhere / "built")
+    shutil.copytree(elsewhere / "built", elsewhere / "stream_rater" / "compiled")
+    (shipped,) = elsewhere.glob("stream_rater/compiled/*/*/*.kernel")
+    shipped.write_bytes(shipped.read_bytes()[:-1])
+    assert saved(run(elsewhere, elsewhere / "cache")) == 1
+    assert saved(run(elsewhere, elsewhere / "cache")) == 0
+
+
+def test_damage_is_seen(tmp_path: Path) -> None:
+    """Any byte that is lost or other, and what was written under another name."""
+    path, key = tmp_path / "folder" / "file", b"k" * 16
+    assert kernel_files._read(path, key) is None
+    assert kernel_files._write(path, key, b"content")
+    assert kernel_files._read(path, key) == b"content"
+    assert kernel_files._read(path, b"l" * 16) is None
+    whole = path.read_bytes()
+    for i in range(len(whole)):
+        for damaged in (whole[:i], whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :]):
+            path.write_bytes(damaged)
+            assert kernel_files._read(path, key) is None
+    assert [each.name for each in path.parent.iterdir()] == ["file"]
+
+
+def test_shipped_kernels_decide_the_level(elsewhere: Path) -> None:
+    """If this machine has it; otherwise, and by $NUMBA_CPU_NAME, kernels are compiled."""
+    usual = run(elsewhere, elsewhere / "usual")
+    assert f"/{kernel_files.level()}/" in usual or os.environ.get("NUMBA_CPU_NAME")
+    narrow = {"NUMBA_CPU_NAME": "x86-64"}
+    run(PACKAGE.parent, elsewhere / "built", **narrow)
+    shutil.copytree(elsewhere / "built", elsewhere / "stream_rater" / "compiled")
+    given = {"NUMBA_CPU_NAME": ""}
+    assert saved(run(elsewhere, elsewhere / "none", **given)) == 0
+    assert saved(run(elsewhere, elsewhere / "none", NUMBA_CPU_NAME="x86-64-v2")) == 1
+    (level,) = elsewhere.glob("stream_rater/compiled/*/x86-64")
+    level.rename(level.with_name("x86-64-v9"))  # no machine has it
+    assert "/x86-64-v9/" not in (said := run(elsewhere, elsewhere / "other", **given))
+    assert saved(said) == 1
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Folders of this test alone."""
+    monkeypatch.setattr(kernel_files, "SHIPPED", tmp_path / "shipped")
+    monkeypatch.setattr(kernel_files._config, "CACHE_DIR", str(tmp_path / "beside"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "users"))
+    monkeypatch.setattr(kernel_files, "_temporary", [])
+    for each in (kernel_files.folders, kernel_files.written):
+        each.cache_clear()
+    yield tmp_path
+    for each in (kernel_files.folders, kernel_files.written):
+        each.cache_clear()
+
+
+def test_what_is_compiled_goes_where_it_can_be_written(places: Path) -> None:
+    """Beside the sources, to the user's folder, or to a temporary one; never among the shipped."""
+    assert kernel_files.written() == places / "beside" / kernel_files.STATE
+    shutil.rmtree(places / "beside")
+    (places / "beside").touch()
+    kernel_files.written.cache_clear()
+    assert kernel_files.written() == places / "users" / "stream-rater" / kernel_files.STATE
+    shutil.rmtree(places / "users")
+    (places / "users").touch()
+    kernel_files.written.cache_clear()
+    assert kernel_files.written().name.startswith("stream-rater-kernels-")
+    assert not (places / "shipped").exists()
+
+
+def test_a_full_disk_stops_no_kernel(places: Path) -> None:
+    """What cannot be written is used all the same."""
+    json_depth(b"[]", 0)
+    (form,) = kernel.overloads.values()
+    folder = Path(KernelFiles(kernel.py_func).cache_path)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.touch()  # no folder, so that nothing can be written into it
+    KernelFiles(kernel.py_func).save_overload(form.signature, form)
+    assert folder.read_bytes() == b""
+
+
+def test_a_folder_is_of_one_state(monkeypatch: pytest.MonkeyPatch, elsewhere: Path) -> None:
+    """Another version of Python, numba or llvmlite has another; so have other sources."""
+    assert kernel_files._state() == kernel_files.STATE
+    for module, name in ((numba, "__version__"), (llvmlite, "__version__")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, "0.0")
+            assert kernel_files._state() != kernel_files.STATE
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.implementation, "cache_tag", "cpython-999")
+        assert kernel_files._state() != kernel_files.STATE
+    monkeypatch.setattr(kernel_files, "_PACKAGE", elsewhere / "stream_rater")
+    assert kernel_files._state() == kernel_files.STATE
+    (elsewhere / "stream_rater" / "columns" / "new.py").write_text("pass")
+    assert kernel_files._state() != kernel_files.STATE
+
+
+class Codegen:
+    """As numba's."""
+
+    def __init__(self, *magic: str) -> None:
+        self._magic = magic
+
+    def magic_tuple(self) -> tuple[str, ...]:
+        return self._magic
+
+
+def plus(number: int) -> Callable[[int], int]:
+    """A function that has a number in it."""
+
+    def add(x: int) -> int:
+        return x + number
+
+    return add
+
+
+def test_a_name_is_of_one_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other types, instructions, constants and sources have others."""
+
+    def key(function: Any = kernel.py_func, kind: Any = types.int64, level: str = "v3") -> bytes:
+        return KernelFiles(function)._key((kind,), Codegen("triple", level))
+
+    functions = (plus(1), plus(2), kernels.kernel)
+    keys = [key(), key(kind=types.int32), key(level="v4"), *(key(each) for each in functions)]
+    assert len(set(keys)) == len(keys)
+    assert key(plus(1)) == key(plus(1))
+    monkeypatch.setattr(kernel_files, "_source_digest", lambda _: "other")
+    assert key() not in keys
