@@ -37,6 +37,7 @@ def main() -> int:
             say(f"compiling the kernels for Python {version}")
             environment = make_environment(python, BUILD / f"python{version}")
             build_with_kernels(environment, DIST)
+            shutil.rmtree(BUILD / f"python{version}")
     return 0 if any(python for _, python in found) else 1
 
 
