@@ -43,6 +43,7 @@ CHECKSUM_BYTES = 16
 _config: Any = numba.config
 _compiler: Any = numba.core.compiler
 _dumps: Any = numba.core.serialize.dumps
+_runtime: Any = numba.core.runtime.rtsys
 _log: Any = numba.core.caching._cache_log
 """Prints a line if $NUMBA_DEBUG_CACHE is set, as numba does for its own cache."""
 
@@ -62,7 +63,7 @@ class KernelFiles:
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         """The compiled form for these types of arguments, or None if no folder has it."""
-        target.refresh()  # numba's own cache does so: it registers what forms refer to
+        _runtime.initialize(target)  # machine code refers to it
         key = self._key(signature, target.codegen())
         for folder in folders():
             path = folder / level() / self._file_name(key)
