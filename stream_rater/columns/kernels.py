@@ -102,19 +102,10 @@ def inlined(function: F) -> F:
     a third of the time of rounds of two players. The caller keeps the arrays alive. So numba
     refuses to compile a function that makes an array or returns one that was not passed to it.
     """
-    return cast(F, _part(function, _nrt=False))
+    return cast(F, linking.Inlined(function, OPTIONS, counting=False))
 
 
 def giving(function: F) -> F:
     """Compile a function as `inlined` does, but one that makes or returns arrays and so counts
     references. No `inlined` function may call it."""
-    return cast(F, _part(function))
-
-
-def _part(function: Callable[..., Any], **options: Any) -> Any:
-    compiled = numba.njit(
-        **OPTIONS, **options, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True,
-        pipeline_class=linking.InlinedCompiler,
-    )(function)  # fmt: skip
-    linking.keep_from_python(compiled)
-    return compiled
+    return cast(F, linking.Inlined(function, OPTIONS, counting=True))

@@ -12,19 +12,21 @@ Before a kernel is loaded from a file, the kernels that it calls are loaded (`lo
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from stream_rater.columns.light_numba import numba
 
 _codegen: Any = numba.core.codegen
 _compiler: Any = numba.core.compiler
+_CPUDispatcher: Any = numba.core.registry.CPUDispatcher
 
 MOST_COPIED = 400
 """A kernel of more LLVM instructions than this is called, not copied. LLVM inlines functions that
 cost up to 225 instructions or so."""
 
-NOT_FROM_PYTHON = "an inlined function is a part of kernels and cannot be called from Python"
+NO_WRAPPERS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""The options for a function that neither Python nor C calls."""
 
 
 class Entry(NamedTuple):
@@ -104,19 +106,31 @@ class InlinedCompiler(KernelCompiler):
         self.state.flags.no_compile = True
 
 
-def keep_from_python(dispatcher: Any) -> None:
-    """Let an inlined function be called by kernels only: it has no machine code. A call from Python
-    raises KeyError, whose text says so."""
-    add = dispatcher.add_overload
+class Inlined(_CPUDispatcher):  # type: ignore[misc]
+    """An inlined function. Kernels have its code in them. For a call from Python, as by tests, a
+    kernel that only calls it is compiled in this process."""
 
-    def add_uncallable(compiled: Any) -> None:
-        # Numba needs a built-in function here, another object for each compiled form, and calls it
-        # without looking at what arguments it takes. `str.format` takes any, and then misses one.
-        refuse = "".join(["{", NOT_FROM_PYTHON, "}"]).format
-        dispatcher.targetctx.insert_user_function(refuse, compiled.fndesc, [compiled.library])
-        add(compiled._replace(entry_point=refuse))
+    def __init__(
+        self, function: Callable[..., Any], options: Mapping[str, Any], *, counting: bool
+    ) -> None:
+        """`counting`: whether the function counts the references to arrays."""
+        own = {"nopython": True, "forceinline": True, "_nrt": counting, **NO_WRAPPERS}
+        super().__init__(function, targetoptions={**options, **own}, pipeline_class=InlinedCompiler)
 
-    dispatcher.add_overload = add_uncallable
+        def called(*arguments: Any) -> Any:
+            return self(*arguments)
+
+        self._from_python = numba.njit(**options)(called)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._from_python(*arguments)
+
+    def add_overload(self, compiled: Any) -> None:
+        """Make a compiled form known to the kernels that are compiled after it."""
+        # Numba needs a built-in function as the entry, another object for each compiled form.
+        entry = [].copy
+        self.targetctx.insert_user_function(entry, compiled.fndesc, [compiled.library])
+        super().add_overload(compiled._replace(entry_point=entry))
 
 
 def mark(compiled: Any, module: str, name: str) -> None:

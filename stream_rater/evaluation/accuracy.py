@@ -129,6 +129,12 @@ def distances_of(n: int) -> Ints:
     return found
 
 
+@kernel
+def scored_distances(n: int) -> Ints:
+    """Do the same as `distances_of`, for callers that are not compiled."""
+    return distances_of(n)
+
+
 @inlined
 def _score_pairs(
     place: Places, mu: Floats, variance: Floats, other_place: Places, other_mu: Floats,

@@ -19,7 +19,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.ranges import bounds
-from stream_rater.evaluation.accuracy import distances_of
+from stream_rater.evaluation.accuracy import scored_distances
 from stream_rater.evaluation.measures import FIELDS, WEIGHT_OF
 from stream_rater.evaluation.season import Session
 from stream_rater.rating.model import DID_NOT_FINISH
@@ -59,7 +59,7 @@ def count_unrated(session: Session, rated: Ints, scores: Floats) -> None:
     finished = session.rounds.place[first] != DID_NOT_FINISH
     sizes = session.rounds.entries[others].tolist()
     for i, n, drawn in zip(others.tolist(), sizes, finished.tolist(), strict=True):
-        scores[i, DRAWN if drawn else UNFINISHED] = np.sum(n - distances_of(n))
+        scores[i, DRAWN if drawn else UNFINISHED] = np.sum(n - scored_distances(n))
 
 
 def alike(scores: Sequence[Floats]) -> list[Floats]:
