@@ -128,7 +128,7 @@ class Inlined(_CPUDispatcher):  # type: ignore[misc]
     def add_overload(self, compiled: Any) -> None:
         """Make a compiled form known to the kernels that are compiled after it."""
         # Numba needs a built-in function as the entry, another object for each compiled form.
-        entry = [].copy
+        entry: Any = [].copy
         self.targetctx.insert_user_function(entry, compiled.fndesc, [compiled.library])
         super().add_overload(compiled._replace(entry_point=entry))
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,8 +85,9 @@ def test_a_kernel_is_compiled_again_with_what_it_calls(place: Path) -> None:
 
 def test_a_large_kernel_is_in_no_other() -> None:
     """`solve_large` was once compiled in five kernels, each time for seconds."""
-    for kernel in (performance.solve_rounds, rate_waves.rate_waves):
-        for compiled in kernel.overloads.values():  # type: ignore[attr-defined]
+    kernels: list[Any] = [performance.solve_rounds, rate_waves.rate_waves]
+    for kernel in kernels:
+        for compiled in kernel.overloads.values():
             called = {entry.name for entry in compiled.library.callees}
             defined = " ".join(f.name for f in compiled.library.get_defined_functions())
             assert called and not any(f"{name}B" in defined for name in called)
