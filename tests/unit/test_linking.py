@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stream_rater import Ladder
 from stream_rater.columns import linking
 from stream_rater.rating.elo_mmr import performance, rate_waves
 from stream_rater.rating.elo_mmr.sums import HIGH, KNOWN, LOW, round_bounds
@@ -85,8 +86,11 @@ def test_a_kernel_is_compiled_again_with_what_it_calls(place: Path) -> None:
 
 def test_a_large_kernel_is_in_no_other() -> None:
     """`solve_large` was once compiled in five kernels, each time for seconds."""
-    kernels: list[Any] = [performance.solve_rounds, rate_waves.rate_waves]
+    Ladder().rate(["ann", "bob"])
+    performance.performances(np.array([1, 2], np.int32), np.ones(2), np.ones(2), 1.0)
+    kernels: list[Any] = [performance.performances, rate_waves.rate_waves]
     for kernel in kernels:
+        assert kernel.overloads
         for compiled in kernel.overloads.values():
             called = {entry.name for entry in compiled.library.callees}
             defined = " ".join(f.name for f in compiled.library.get_defined_functions())
