@@ -1,6 +1,7 @@
 """Real Kafka and Redis for tests: a topic prefix and a Redis database that no other test has."""
 
 import itertools
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,9 @@ CLAIM = "stream-rater:test"
 DELETION_S = 60.0
 """More than a broker needs that was stopped a moment ago and must first register again."""
 
+PREFIX = re.compile(r"t[0-9a-f]{12}\.")
+"""The prefixes of tests' topics."""
+
 SettingsFactory = Callable[..., Settings]
 """Settings of this test's servers, topics and database; keyword arguments change the others."""
 
@@ -45,6 +49,7 @@ def a_place(addresses: Addresses, *, ours: bool = False) -> Iterator[Settings]:
     `ours`: the servers are the test's own, whatever the environment names.
     """
     prefix = f"t{uuid.uuid4().hex[:12]}."
+    assert PREFIX.match(prefix)
     given = given_address(REDIS_VARIABLE) is not None and not ours
     url, client = _claimed_database(addresses.redis, GIVEN_DATABASES if given or ours else 0)
     settings = Settings(
