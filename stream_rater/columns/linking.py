@@ -5,8 +5,8 @@ and compiles it again. So a large kernel at the bottom of such calls is compiled
 
 - A kernel has a copy of a small kernel, since LLVM may inline it. It calls a large kernel, which
   LLVM would not inline (`MOST_COPIED`).
-- An inlined function (`InlinedCompiler`) is only ever a part of kernels. So it is neither optimised
-  by itself, except for a few cheap passes, nor compiled by itself.
+- An inlined function (`Inlined`) is only ever a part of kernels. So it is neither optimised nor
+  compiled by itself.
 
 Before a kernel is loaded from a file, the kernels that it calls are loaded (`load_callees`).
 """
@@ -21,7 +21,7 @@ _codegen: Any = numba.core.codegen
 _compiler: Any = numba.core.compiler
 _CPUDispatcher: Any = numba.core.registry.CPUDispatcher
 
-MOST_COPIED = 400
+MOST_COPIED = 250
 """A kernel of more LLVM instructions than this is called, not copied. LLVM inlines functions that
 cost up to 225 instructions or so."""
 
@@ -70,10 +70,7 @@ class InlinedLibrary(KernelLibrary):
     """The code of an inlined function: LLVM code, but no machine code."""
 
     def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager(
-            loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap"
-        )
-        passes.run(self._final_module, builder)
+        """Leave it to the kernels that the code becomes a part of."""
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
