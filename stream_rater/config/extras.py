@@ -8,6 +8,12 @@ class MissingExtra(Exception):
     """An optional package is not installed. The text is one line that says how to install it."""
 
 
+def missing(package: str, name: str) -> str:
+    """The text that says that a package of the extra `name` is not installed, and how to install
+    it."""
+    return f"{package} is not installed: stream-rater[{name}] brings it"
+
+
 @contextmanager
 def extra(name: str) -> Iterator[None]:
     """A context for imports of packages that the extra `name` installs. Raises MissingExtra if an
@@ -15,15 +21,13 @@ def extra(name: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise MissingExtra(
-            f"{error.name} is not installed: stream-rater[{name}] brings it"
-        ) from None
+        raise MissingExtra(missing(error.name or "a package", name)) from None
 
 
 @contextmanager
 def own_package() -> Iterator[None]:
-    """A context for imports of packages that no extra installs, because only those who use them
-    already ask for them. Raises MissingExtra if an import fails."""
+    """A context for imports of packages that no extra installs: only programs that use such a
+    package already ask for its objects. Raises MissingExtra if an import fails."""
     try:
         yield
     except ImportError as error:

@@ -11,13 +11,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from stream_rater.config.extras import missing
 from stream_rater.tables.reading import UnreadableTable
 from stream_rater.tables.source import Reject, Source
 
 FRAME: Final = "table"
 """The name of a table that is no file."""
 
-PARQUET_EXTRA: Final = "pyarrow is not installed: stream-rater[arrow] brings it"
+PARQUET_EXTRA: Final = missing("pyarrow", "arrow")
 
 
 class ColumnRows(Source):

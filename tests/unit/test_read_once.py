@@ -5,21 +5,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import Message
 
 from stream_rater.adapters.kafka.consumer import Input
-from stream_rater.config.settings import Settings
 from stream_rater.pipeline.ports import Poll
+from tests.unit.consumers import Client, input_with
 
 RECORDS = 3
 
 
-class LateClient:
+class LateClient(Client):
     """A consumer whose records arrive between the wait for the first one and the call that takes
     the others."""
 
-    def __init__(self) -> None:
-        self.at = 0
+    end = RECORDS
 
     def poll(self, _: float) -> None:
         """Nothing has arrived by the end of the wait."""
@@ -28,28 +27,13 @@ class LateClient:
         offsets, self.at = range(self.at, RECORDS), RECORDS
         return [Message(topic="t", partition=0, offset=each, value=b"x") for each in offsets]
 
-    def seek(self, to: TopicPartition) -> None:
-        self.at = to.offset
-
-    def get_watermark_offsets(self, *_: Any, **__: Any) -> tuple[int, int]:
-        return 0, RECORDS
-
-    def memberid(self) -> str:
-        return "member"
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None
-
 
 @pytest.fixture
 def input_() -> Iterator[Input]:
     """An input that has just begun to read a partition of such a client."""
-    found = Input(Settings(kafka="127.0.0.1:1"), "t", "g")
-    consumer, found.consumer = found.consumer, LateClient()  # type: ignore[assignment]
-    found._owned = found._reading = {0}
-    found._next, found._subscribed, found._moved_s = {0: 0}, True, time.monotonic()
-    yield found
-    consumer.close()
+    with input_with(LateClient()) as found:
+        found._reading, found._next, found._moved_s = {0}, {0: 0}, time.monotonic()
+        yield found
 
 
 def test_late_records_are_returned_once(input_: Input) -> None:

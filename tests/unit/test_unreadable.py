@@ -10,18 +10,18 @@ from stream_rater.adapters.kafka import reader
 from stream_rater.adapters.kafka.consumer import Input
 from stream_rater.config.settings import Settings
 from stream_rater.pipeline.ports import Poll
+from tests.unit.consumers import Client, input_with
 
 FIRST, LAST = 4, 8
 """Offsets of the batch."""
 BAD = KafkaError(KafkaError._BAD_COMPRESSION, "zstd")
 
 
-class Client:
+class UnreadableClient(Client):
     """A consumer that reports the first offset of the batch, twice in a poll, until it is sought
     beyond the last."""
 
-    def __init__(self) -> None:
-        self.at = 0
+    end = LAST + 1
 
     def poll(self, _: float) -> Message | None:
         return Message(topic="t", partition=0, offset=FIRST, error=BAD) if self.at <= LAST else None
@@ -29,32 +29,16 @@ class Client:
     def consume(self, *_: Any) -> list[Message]:
         return [each for each in [self.poll(0.0)] if each is not None]
 
-    def seek(self, to: TopicPartition) -> None:
-        self.at = to.offset
-
     def incremental_assign(self, some: Sequence[TopicPartition]) -> None:
         for each in some:
             self.seek(each)
 
-    def get_watermark_offsets(self, *_: Any, **__: Any) -> tuple[int, int]:
-        return 0, LAST + 1
-
-    def memberid(self) -> str:
-        return "member"
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None
-
 
 @pytest.fixture
 def input_() -> Iterator[Input]:
-    """That owns a partition, of such a client."""
-    found = Input(Settings(kafka="127.0.0.1:1"), "t", "g")
-    consumer, client = found.consumer, Client()
-    found.consumer = client  # type: ignore[assignment]
-    found._owned, found._subscribed = {0}, True
-    yield found
-    consumer.close()
+    """An input that owns a partition of such a client."""
+    with input_with(UnreadableClient()) as found:
+        yield found
 
 
 def read(input_: Input, polls: int) -> list[int]:
@@ -82,7 +66,7 @@ def test_they_are_reported_from_where_they_are_sought(input_: Input) -> None:
 
 def test_they_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """From any of them on, one a call, and to before any of them."""
-    client = Client()
+    client = UnreadableClient()
     monkeypatch.setattr(client, "assign", client.incremental_assign, raising=False)
     monkeypatch.setattr(reader, "Consumer", lambda *_, **__: client)
     again = reader.Rereader(Settings(kafka="127.0.0.1:1"), "t")

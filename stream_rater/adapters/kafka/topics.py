@@ -248,7 +248,10 @@ class Admin:
         resource = admin_api.ConfigResource(admin_api.ResourceType.TOPIC, topic)
         try:
             entries = self._described(
-                topic, lambda: self._client.describe_configs([resource])[resource]
+                topic,
+                lambda: self._client.describe_configs([resource], request_timeout=self._timeout_s)[
+                    resource
+                ],
             )
         except Denied:
             raise Denied(f"kafka: this service may not read the configuration of {topic}") from None
@@ -262,7 +265,10 @@ class Admin:
     def topic_id(self, topic: str) -> str:
         """The id of a topic, which differs from that of a deleted topic of the same name."""
         asked = TopicCollection([topic])
-        described = self._described(topic, lambda: self._client.describe_topics(asked)[topic])
+        described = self._described(
+            topic,
+            lambda: self._client.describe_topics(asked, request_timeout=self._timeout_s)[topic],
+        )
         return str(described.topic_id)
 
     def ends(self, topic: str, partitions: int) -> list[int]:
