@@ -51,13 +51,13 @@ class Brokers:
         self.leads, led = True, self.leads
         return {each: answered(SimpleNamespace(offset=0) if led else UNKNOWN) for each in asked}
 
-    def describe_configs(self, resources: Any, **_: Any) -> Any:
+    def describe_configs(self, resources: Any, **options: Any) -> Any:
         (resource,) = resources
         _, made = topic_settings(AT)[resource.name]
         configs = {name: SimpleNamespace(value=value) for name, value in made.items()}
         return {resource: answered(configs if self.knows() else UNKNOWN)}
 
-    def describe_topics(self, asked: Any, **_: Any) -> Any:
+    def describe_topics(self, asked: Any, **options: Any) -> Any:
         reported = SimpleNamespace(topic_id="id") if self.knows() else UNKNOWN
         return {name: answered(reported) for name in KNOWN}
 
