@@ -3,7 +3,8 @@
 from collections.abc import Generator
 from typing import Any
 
-from stream_rater.adapters.memory import Log, MemoryDriver, Store, estimator_worker, updater_worker
+from stream_rater.adapters.local_driver import LocalDriver, estimator_worker, updater_worker
+from stream_rater.adapters.memory import Log, Store
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.observer import Observer
@@ -56,8 +57,8 @@ class Engine:
         )
 
     def _step(
-        self, worker: MemoryDriver, machine: "Machine", effect: Effect[Any]
-    ) -> "tuple[MemoryDriver, Machine, Effect[Any]]":
+        self, worker: LocalDriver, machine: "Machine", effect: Effect[Any]
+    ) -> "tuple[LocalDriver, Machine, Effect[Any]]":
         worker.now_s = self._now_s
         outcome = worker.perform(effect)
         if isinstance(effect, Poll) and not outcome.records:
@@ -68,5 +69,5 @@ class Engine:
 Machine = Generator[Effect[Any], Any, Any]
 
 
-def _start(worker: MemoryDriver, machine: Machine) -> tuple[MemoryDriver, Machine, Effect[Any]]:
+def _start(worker: LocalDriver, machine: Machine) -> tuple[LocalDriver, Machine, Effect[Any]]:
     return worker, machine, next(machine)

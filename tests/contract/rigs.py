@@ -20,6 +20,8 @@ from stream_rater.adapters.driver import Driver
 from stream_rater.adapters.kafka import consumer
 from stream_rater.adapters.kafka.ladder_events import LadderEvents
 from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.local_driver import estimator_worker, updater_worker
+from stream_rater.adapters.local_log import Group
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
@@ -150,13 +152,13 @@ class MemoryRig:
         self._members: dict[str, list[Member]] = {ESTIMATOR: [], UPDATER: []}
 
     def join(self, role: str, *, evictable: bool = False) -> Member:
-        make = memory.estimator_worker if role == ESTIMATOR else memory.updater_worker
+        make = estimator_worker if role == ESTIMATOR else updater_worker
         member = Member(make(self.log, self.store), role)
         self._members[role].append(member)
         self._assign(role, self._members[role])
         return member
 
-    def _group(self, role: str) -> memory.Group:
+    def _group(self, role: str) -> Group:
         return self.log.estimators if role == ESTIMATOR else self.log.updaters
 
     def _assign(self, role: str, members: Sequence[Member]) -> None:

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from stream_rater.adapters.memory import Log, estimator_worker
+from stream_rater.adapters.local_driver import estimator_worker
+from stream_rater.adapters.memory import Log
 from stream_rater.adapters.memory import Store as MemoryStore
 from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.metadata import LayoutMismatch

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from stream_rater.adapters.memory import Log, MemoryDriver, Store, estimator_worker
+from stream_rater.adapters.local_driver import LocalDriver, estimator_worker
+from stream_rater.adapters.memory import Log, Store
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.ladders import ANY_LADDER, Ladder, Ladders
 from stream_rater.contract.corrections import EVENT_TYPE
@@ -39,7 +40,7 @@ class Story:
     def __init__(self, window: int, every: int, ladders: Ladders = ANY_LADDER) -> None:
         self.log = Log(1, 1)
         self.store = Store()
-        self.driver: MemoryDriver = estimator_worker(self.log, self.store)
+        self.driver: LocalDriver = estimator_worker(self.log, self.store)
         self.edits = LadderEdits()
         self.log_context = LogContext(ladders, window, 1, every)
         self.begun_at: list[int] = []

@@ -4,14 +4,14 @@ from collections.abc import Container
 
 import pytest
 
-from stream_rater.adapters.memory import MemoryDriver, Steps
+from stream_rater.adapters.local_driver import LocalDriver, Steps
 from stream_rater.replay import checkpoint
 
 from .test_checkpoints import Story, a_correction, a_story
 from .test_corrections import as_lines
 
 
-class Full(MemoryDriver):
+class Full(LocalDriver):
     """A driver whose store does not take some of the heads and pieces."""
 
     refuses: Container[int] = ()

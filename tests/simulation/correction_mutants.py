@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from stream_rater.adapters.memory import Steps
+from stream_rater.adapters.local_driver import Steps
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
 from stream_rater.pipeline.corrections.correction_ports import (

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from stream_rater.adapters.memory import Steps
+from stream_rater.adapters.local_driver import Steps
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.player_map import Fingerprints

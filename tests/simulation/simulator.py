@@ -12,7 +12,8 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 
-from stream_rater.adapters.memory import Group, Log
+from stream_rater.adapters.local_log import Group
+from stream_rater.adapters.memory import Log
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.errors import LogTrouble, StoreTrouble

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from stream_rater.adapters.memory import Group, Log
+from stream_rater.adapters.local_log import Group
+from stream_rater.adapters.memory import Log
 from stream_rater.columns.sharding import shards_of
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble

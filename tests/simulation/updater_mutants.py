@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from stream_rater.adapters.memory import Steps
+from stream_rater.adapters.local_driver import Steps
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.parts.correction_parts import CorrectionPart

@@ -11,7 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stream_rater.adapters.memory import Group, Log, MemoryDriver, Records, Steps, Store
+from stream_rater.adapters.local_driver import LocalDriver, Steps
+from stream_rater.adapters.local_log import Group, Topic
+from stream_rater.adapters.memory import Log, Store
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.ports import (
@@ -182,15 +184,16 @@ class StoreWithPast(Store):
         self.beliefs[shard] = dict(beliefs)
 
 
-class UnkindDriver(MemoryDriver):
+class UnkindDriver(LocalDriver):
     """A driver that performs effects in any order that real servers might."""
 
+    log: Log
     store: StoreWithPast
     commits_plainly = False
     """Whether offsets without rejections are committed outside of a transaction."""
 
     def __init__(
-        self, log: Log, store: StoreWithPast, group: Group, source: list[Records],
+        self, log: Log, store: StoreWithPast, group: Group, source: Topic,
         rng: random.Random, unkindness: Unkindness,
     ) -> None:  # fmt: skip
         super().__init__(log, store, group, source)
@@ -237,7 +240,7 @@ class UnkindDriver(MemoryDriver):
             most = self.rng.choice((1, 1, 2, 5))
         if self.unkindness.stutter and self.rng.random() < self.unkindness.stutter:
             again = self._reading[partition] - self.rng.choice((1, 2, 5))
-            again = max(again, self._source[partition].start)
+            again = max(again, self._source.start(partition))
             self.store.faults["repeated"] += again < self._reading[partition]
             self._reading[partition] = again
         return super()._take(partition, most)

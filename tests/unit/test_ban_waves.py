@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from stream_rater.adapters.memory import Log, MemoryDriver, Store, estimator_worker, updater_worker
+from stream_rater.adapters.local_driver import LocalDriver, estimator_worker, updater_worker
+from stream_rater.adapters.memory import Log, Store
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import to_json
@@ -42,7 +43,7 @@ def duel(log: Log, number: int, *players: str, ladder: str = "l") -> None:
     )  # fmt: skip
 
 
-def steps_of(job: CorrectionJob, driver: MemoryDriver) -> int:
+def steps_of(job: CorrectionJob, driver: LocalDriver) -> int:
     """Do a job; returns in how many pieces, between which other rounds have their turn."""
     for count in range(1, 10**6):
         step, outcome = job.step(), None
@@ -92,7 +93,7 @@ def test_a_wave_of_20_000_is_validated_in_parts_and_looks_at_its_own_rounds(
 class Actor:
     """A machine and what does its effects."""
 
-    def __init__(self, driver: MemoryDriver, machine: Step[Any]) -> None:
+    def __init__(self, driver: LocalDriver, machine: Step[Any]) -> None:
         self.driver, self.machine = driver, machine
         self.effect: Effect[Any] = next(machine)
 

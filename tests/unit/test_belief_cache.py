@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_rater.adapters.memory import Log, MemoryDriver, Store, estimator_worker, updater_worker
+from stream_rater.adapters.local_driver import LocalDriver, estimator_worker, updater_worker
+from stream_rater.adapters.memory import Log, Store
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record
@@ -74,8 +75,8 @@ def test_next_round_does_not_wait_if_somebody_saw_it_coming(hand: ByHand) -> Non
 
 
 def _turn(
-    worker: MemoryDriver, machine: Machine, effect: Effect[Any], now_s: float
-) -> tuple[MemoryDriver, Machine, Effect[Any]]:
+    worker: LocalDriver, machine: Machine, effect: Effect[Any], now_s: float
+) -> tuple[LocalDriver, Machine, Effect[Any]]:
     worker.now_s += now_s
     return worker, machine, machine.send(worker.perform(effect))
 

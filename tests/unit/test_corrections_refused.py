@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stream_rater.adapters.kafka.topics import Topics
-from stream_rater.adapters.memory import Log, Store, estimator_worker
+from stream_rater.adapters.local_driver import estimator_worker
+from stream_rater.adapters.memory import Log, Store
 from stream_rater.cli import app
 from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, Limits
 from stream_rater.config.settings import Settings

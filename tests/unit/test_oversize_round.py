@@ -7,7 +7,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_rater.adapters.memory import Log, Store, estimator_worker, updater_worker
+from stream_rater.adapters.local_driver import estimator_worker, updater_worker
+from stream_rater.adapters.memory import Log, Store
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.record import Record
