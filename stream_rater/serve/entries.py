@@ -78,6 +78,7 @@ History = tuple[IndexedChange, ...]
 
 decode_player = msgspec.msgpack.Decoder(IndexedPlayer).decode
 decode_history = msgspec.msgpack.Decoder(History).decode
+decode_change = msgspec.msgpack.Decoder(IndexedChange).decode
 decode_summary = msgspec.msgpack.Decoder(LadderSummary).decode
 encode_entry = msgspec.msgpack.Encoder().encode
 

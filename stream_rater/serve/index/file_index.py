@@ -1,0 +1,319 @@
+"""The index of a standalone process, in the SQLite file that has the log and the beliefs.
+
+The engine writes the index in the same transaction as the events, on the same connection. So the
+index never lacks an event, and an answer shows log and index at one instant. `serve.entries`
+defines the contents, as it does for the index in Redis.
+
+A player's changes are rows of their own, so that a change costs one insertion. A history is cut
+back at each correction, and when the player's number of rounds is a multiple of the number of
+changes that are kept. So the table has at most twice as many.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+from stream_rater.contract.errors import StoreTrouble
+from stream_rater.contract.events import RatingChanged
+from stream_rater.serve.cursors import AfterRow, ranked
+from stream_rater.serve.entries import (
+    BIN,
+    History,
+    IndexedPlayer,
+    IndexEvent,
+    LadderIndex,
+    LadderSummary,
+    apply_events,
+    bin_of,
+    change_of,
+    decode_change,
+    decode_player,
+    decode_summary,
+    encode_entry,
+)
+from stream_rater.serve.questions import AbsentLadder, LadderView, PageView, PlayerView
+
+FORMAT = 1
+"""The format of the tables. If a file has another one, the index is made again."""
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS index_state (
+    one INTEGER PRIMARY KEY CHECK (one = 1), format INTEGER NOT NULL, next INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS index_ladders (
+    ladder TEXT PRIMARY KEY, summary BLOB NOT NULL, listed INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS index_players (
+    ladder TEXT, player TEXT, entry BLOB NOT NULL, score REAL, PRIMARY KEY (ladder, player)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS index_ranks ON index_players (ladder, score, player)
+    WHERE score IS NOT NULL;
+CREATE TABLE IF NOT EXISTS index_bins (
+    ladder TEXT, bin INTEGER, players INTEGER NOT NULL, PRIMARY KEY (ladder, bin)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS index_changes (
+    ladder TEXT, player TEXT, source INTEGER, change BLOB NOT NULL,
+    PRIMARY KEY (ladder, player, source)
+) WITHOUT ROWID;
+"""
+"""`score` is minus the displayed rating of a listed player, and null for others. `source` is the
+offset in `round-completed`. `next` is the offset of `rating-changed` before which the index has
+every event."""
+
+NAMES = "index_ladders", "index_players", "index_bins", "index_changes"
+AT_ONCE = 500
+"""The most players that one statement names."""
+
+T = TypeVar("T")
+
+
+class FileIndexWriter:
+    """Writes the index on the connection that writes the file. The caller ends the transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, max_changes: int) -> None:
+        """`max_changes`: the number of changes that are kept of each player."""
+        self._do, self._max_changes = connection, max_changes
+
+    def begin(self) -> int:
+        """Create the tables where they are missing. Returns the offset of `rating-changed` from
+        which the events must be applied."""
+        for statement in TABLES.split(";"):
+            self._do.execute(statement)
+        found = self._do.execute("SELECT format, next FROM index_state").fetchone()
+        if found is not None and found[0] == FORMAT:
+            return int(found[1])
+        for name in NAMES:
+            self._do.execute(f"DELETE FROM {name}")
+        self._do.execute("REPLACE INTO index_state VALUES (1, ?, 0)", (FORMAT,))
+        return 0
+
+    def apply(self, events: Sequence[IndexEvent], end: int) -> None:
+        """Apply the next events. `end`: the offset before which the index then has every event."""
+        by_ladder: dict[str, list[IndexEvent]] = {}
+        for event in events:
+            by_ladder.setdefault(event.ladder, []).append(event)
+        for ladder, own in by_ladder.items():
+            before = self._before(ladder, sorted({event.player for event in own}))
+            self._write(ladder, before, apply_events(before, own, 0))
+            self._write_changes(ladder, own)
+        self._do.execute("UPDATE index_state SET next = ?", (end,))
+
+    def _before(self, ladder: str, names: Sequence[str]) -> LadderIndex:
+        """The part of a ladder's index that events of these players may change."""
+        found = self._do.execute("SELECT summary FROM index_ladders WHERE ladder = ?", (ladder,))
+        summary = found.fetchone()
+        bins = self._do.execute("SELECT bin, players FROM index_bins WHERE ladder = ?", (ladder,))
+        return LadderIndex(
+            _players(self._do, ladder, names), {}, dict(bins.fetchall()),
+            LadderSummary() if summary is None else decode_summary(summary[0]),
+        )  # fmt: skip
+
+    def _write(self, ladder: str, before: LadderIndex, after: LadderIndex) -> None:
+        changed = [
+            (ladder, name, encode_entry(each), -each.rating if each.listed else None)
+            for name, each in after.players.items()
+            if before.players.get(name) is not each
+        ]
+        self._do.executemany("REPLACE INTO index_players VALUES (?, ?, ?, ?)", changed)
+        erased = [(ladder, name) for name in before.players if name not in after.players]
+        for table in ("index_players", "index_changes"):
+            self._do.executemany(f"DELETE FROM {table} WHERE ladder = ? AND player = ?", erased)
+        bins = [(ladder, at, n) for at, n in after.bins.items() if n != before.bins.get(at)]
+        self._do.executemany("REPLACE INTO index_bins VALUES (?, ?, ?)", bins)
+        if bins or after.summary != before.summary:
+            self._do.execute(
+                "REPLACE INTO index_ladders VALUES (?, ?, ?)",
+                (ladder, encode_entry(after.summary), sum(after.bins.values())),
+            )
+
+    def _write_changes(self, ladder: str, events: Sequence[IndexEvent]) -> None:
+        if not self._max_changes:
+            return
+        changes = [each for each in events if isinstance(each, RatingChanged)]
+        self._do.executemany(
+            "REPLACE INTO index_changes VALUES (?, ?, ?, ?)",
+            [(ladder, each.player, each.offset, encode_entry(change_of(each))) for each in changes],
+        )
+        self._do.executemany(
+            "DELETE FROM index_changes WHERE ladder = ?1 AND player = ?2 AND source <= ("
+            "SELECT source FROM index_changes WHERE ladder = ?1 AND player = ?2 "
+            "ORDER BY source DESC LIMIT 1 OFFSET ?3)",
+            [
+                (ladder, each.player, self._max_changes)
+                for each in changes
+                if each.rounds % self._max_changes == 0 or each.correction is not None
+            ],
+        )
+
+
+def _players(
+    connection: sqlite3.Connection, ladder: str, names: Sequence[str]
+) -> dict[str, IndexedPlayer]:
+    """Those of the players that the index has."""
+    found: dict[str, IndexedPlayer] = {}
+    for first in range(0, len(names), AT_ONCE):
+        some = names[first : first + AT_ONCE]
+        marks = ", ".join("?" * len(some))
+        rows = connection.execute(
+            f"SELECT player, entry FROM index_players WHERE ladder = ? AND player IN ({marks})",
+            (ladder, *some),
+        )
+        found |= {player: decode_player(entry) for player, entry in rows}
+    return found
+
+
+class FileIndexReader:
+    """Answers from the index, as `questions.Index` describes. It is for one thread, and has a
+    connection of its own, which cannot write.
+
+    Its methods raise StoreTrouble if the file cannot be read.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, max_changes: int) -> None:
+        """`max_changes`: the number of changes that a history has."""
+        self._ask, self._max_changes = connection, max_changes
+
+    async def ladders(self) -> list[str]:
+        return self._read(lambda: [each for (each,) in self._rows("ladder FROM index_ladders")])
+
+    async def ladder(self, ladder: str) -> LadderView | None:
+        def read() -> LadderView | None:
+            found = self._rows("summary, listed FROM index_ladders WHERE ladder = ?", ladder)
+            if not found:
+                return None
+            bins = self._rows(
+                "bin, players FROM index_bins WHERE ladder = ? AND players > 0 ORDER BY bin", ladder
+            )
+            return LadderView(decode_summary(found[0][0]), found[0][1], dict(bins))
+
+        return self._read(read)
+
+    async def players(self, ladder: str, players: Sequence[str]) -> list[IndexedPlayer | None]:
+        def read() -> list[IndexedPlayer | None]:
+            self._check(ladder)
+            found = _players(self._ask, ladder, sorted(set(players)))
+            return [found.get(name) for name in players]
+
+        return self._read(read)
+
+    async def player(self, ladder: str, player: str) -> PlayerView | None:
+        def read() -> PlayerView | None:
+            listed = self._check(ladder)
+            found = _players(self._ask, ladder, [player]).get(player)
+            if found is None:
+                return None
+            rank = 1 + self._better(ladder, -found.rating) if found.listed else None
+            return PlayerView(found, rank, listed)
+
+        return self._read(read)
+
+    async def history(self, ladder: str, player: str) -> History:
+        def read() -> History:
+            self._check(ladder)
+            rows = self._rows(
+                "change FROM index_changes WHERE ladder = ? AND player = ? "
+                "ORDER BY source DESC LIMIT ?", ladder, player, self._max_changes,
+            )  # fmt: skip
+            return tuple(decode_change(each) for (each,) in reversed(rows))
+
+        return self._read(read)
+
+    # --- the leaderboard ---
+
+    async def page(self, ladder: str, after: AfterRow | None, limit: int) -> PageView:
+        place = (float("-inf"), "") if after is None else (-after.rating, after.player)
+
+        def read() -> PageView:
+            listed = self._check(ladder)
+            return self._page(ladder, self._after(ladder, place, limit + 1), limit, listed)
+
+        return self._read(read)
+
+    async def around(self, ladder: str, player: str, limit: int) -> PageView | None:
+        def read() -> PageView | None:
+            listed = self._check(ladder)
+            own = self._rows(
+                "score FROM index_players WHERE ladder = ? AND player = ? AND score IS NOT NULL",
+                ladder, player,
+            )  # fmt: skip
+            if not own:
+                return None
+            ((score,),) = own
+            before = self._rows(
+                "player, score FROM index_players WHERE ladder = ? AND score IS NOT NULL "
+                "AND (score, player) < (?, ?) ORDER BY score DESC, player DESC LIMIT ?",
+                ladder, score, player, limit // 2,
+            )  # fmt: skip
+            after = self._after(ladder, (score, player), limit - len(before))
+            rows = [*reversed(before), (player, score), *after]
+            return self._page(ladder, rows, limit, listed)
+
+        return self._read(read)
+
+    def _after(self, ladder: str, place: tuple[float, str], limit: int) -> list[tuple[str, float]]:
+        """At most `limit` rows of the leaderboard after a place, as player and score."""
+        return self._rows(
+            "player, score FROM index_players WHERE ladder = ? AND score IS NOT NULL "
+            "AND (score, player) > (?, ?) ORDER BY score, player LIMIT ?", ladder, *place, limit,
+        )  # fmt: skip
+
+    def _page(
+        self, ladder: str, rows: list[tuple[str, float]], limit: int, listed: int
+    ) -> PageView:
+        if not rows:
+            return PageView([], more=False, listed=listed)
+        first, score = rows[0]
+        better = self._better(ladder, score)
+        ((equal,),) = self._rows(
+            "count(*) FROM index_players WHERE ladder = ? AND score = ? AND player < ?",
+            ladder, score, first,
+        )  # fmt: skip
+        shown = [(player, -each) for player, each in rows[:limit]]
+        return PageView(ranked(shown, better + equal, better), len(rows) > limit, listed)
+
+    def _better(self, ladder: str, score: float) -> int:
+        """The number of listed players with a greater rating than minus this score."""
+        own = bin_of(-score)
+        ((above, within),) = self._rows(
+            "(SELECT coalesce(sum(players), 0) FROM index_bins WHERE ladder = ?1 AND bin > ?2), "
+            "(SELECT count(*) FROM index_players WHERE ladder = ?1 AND score < ?3 AND score > ?4)",
+            ladder, own, score, -float(own + BIN),
+        )  # fmt: skip
+        return int(above) + int(within)
+
+    # --- one instant ---
+
+    def _read(self, read: Callable[[], T]) -> T:
+        """Read at one instant."""
+        with failures(), instant(self._ask):
+            return read()
+
+    def _rows(self, query: str, *given: object) -> list[tuple]:  # type: ignore[type-arg]
+        return self._ask.execute(f"SELECT {query}", given).fetchall()
+
+    def _check(self, ladder: str) -> int:
+        """The number of listed players. Raises AbsentLadder."""
+        found = self._rows("listed FROM index_ladders WHERE ladder = ?", ladder)
+        if not found:
+            raise AbsentLadder(f"the index has nothing of ladder {ladder!r}")
+        return int(found[0][0])
+
+
+@contextmanager
+def instant(connection: sqlite3.Connection) -> Iterator[None]:
+    """Everything that is read within shows the file at one instant."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.rollback()
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Convert the exceptions of SQLite to StoreTrouble."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreTrouble(f"sqlite: {error}") from None

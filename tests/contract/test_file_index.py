@@ -1,0 +1,194 @@
+"""The index in a SQLite file: equal to the newest events, however they come; ranks, ties, cursors
+and around-me beside a plain table, while ratings move. The facts are those of the index in Redis
+(`test_serve_index`)."""
+
+import asyncio
+import random
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_rater.contract.errors import StoreTrouble
+from stream_rater.contract.events import RatingChanged
+from stream_rater.serve import cursors
+from stream_rater.serve.cursors import AfterRow
+from stream_rater.serve.entries import PlayerErased, bin_of, player_of
+from stream_rater.serve.index.file_index import FileIndexReader, FileIndexWriter
+from stream_rater.serve.questions import AbsentLadder
+from tests.contract.test_serve_index import LADDER, an_event, brute, some_events
+
+KEPT = 3
+
+
+class Index:
+    """A file with an index, and a reader with a connection of its own."""
+
+    def __init__(self, file: Path) -> None:
+        self.connection = sqlite3.connect(file, isolation_level=None)
+        self.connection.execute("PRAGMA journal_mode=WAL")
+        self.reading = sqlite3.connect(f"file:{file}?mode=ro", uri=True, isolation_level=None)
+        self.writer = FileIndexWriter(self.connection, KEPT)
+        self.reader = FileIndexReader(self.reading, KEPT)
+        self.next = self.writer.begin()
+
+    def apply(self, events: Sequence[Any], end: int = 0) -> None:
+        """Apply in one transaction."""
+        self.connection.execute("BEGIN")
+        self.writer.apply(events, end)
+        self.connection.execute("COMMIT")
+
+    def ask(self, question: str, *given: Any) -> Any:
+        """The answer to a question."""
+        return asyncio.run(getattr(self.reader, question)(*given))
+
+    def contents(self) -> list[Any]:
+        """All rows of all tables, without the position."""
+        names = ("ladders", "players", "bins", "changes")
+        found = {name: self.reading.execute(f"SELECT * FROM index_{name}") for name in names}
+        rows = {name: rows.fetchall() for name, rows in found.items()}
+        rows["bins"] = [each for each in rows["bins"] if each[2]]
+        return [*rows.items()]
+
+    def close(self) -> None:
+        """Close both connections."""
+        self.reading.close()
+        self.connection.close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "ratings.db"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_order_and_any_repetition(file: Path, seed: int) -> None:
+    """Old events, repetitions and other batches lead to the same index."""
+    rng, events = random.Random(seed), some_events(seed)
+    given = [*events, *rng.sample(events, 20)]
+    rng.shuffle(given)
+    newest = {each.player: each for each in sorted(events, key=lambda each: each.offset)}
+    with closing(Index(file)) as index:
+        for first in range(0, len(given), 7):
+            index.apply(given[first : first + 7])
+        names = sorted(newest)
+        assert index.ask("players", LADDER, names) == [player_of(newest[name]) for name in names]
+        view = index.ask("ladder", LADDER)
+        listed = [each for each in newest.values() if each.rounds and not each.provisional]
+        bins = [bin_of(each.rating) for each in listed]
+        assert view.bins == {at: bins.count(at) for at in sorted(set(bins))}
+        assert view.listed == len(listed)
+        last = max(newest.values(), key=lambda each: each.offset)
+        counting = sum(each.rounds > 0 for each in newest.values())
+        assert (view.summary.players, view.summary.offset) == (counting, last.offset)
+        for name in names:
+            own = [each.offset for each in events if each.player == name][-KEPT:]
+            assert [change.offset for change in index.ask("history", LADDER, name)] == own
+
+
+def test_histories_are_cut_back(file: Path) -> None:
+    """A history has the newest changes, and the file has at most twice as many."""
+    with closing(Index(file)) as index:
+        for number in range(1, 50):
+            index.apply([an_event("ann", number, rounds=number)])
+            history = index.ask("history", LADDER, "ann")
+            assert [each.offset for each in history] == [*range(1, number + 1)][-KEPT:]
+            assert len(dict(index.contents())["changes"]) < 2 * KEPT
+
+
+def test_an_erased_player_leaves_no_trace(tmp_path: Path) -> None:
+    """The index is what it would be without the player's events."""
+    events: list[RatingChanged] = some_events(2)
+    gone, last = events[0].player, an_event("somebody", 40)
+    with closing(Index(tmp_path / "with")) as erased, closing(Index(tmp_path / "never")) as never:
+        erased.apply(events)
+        erased.apply([PlayerErased(LADDER, gone), PlayerErased(LADDER, "stranger"), last])
+        never.apply([*(event for event in events if event.player != gone), last])
+        assert erased.contents() == never.contents()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_pages_equal_a_plain_table(file: Path, seed: int) -> None:
+    """Ranks, ties, each page from each cursor, and around each player, between moves."""
+    rng = random.Random(seed)
+    names = [f"{i:02}é" for i in range(25)]
+    table: dict[str, float] = {}
+    places: list[AfterRow | None] = [None]
+    with closing(Index(file)) as index:
+        for offset in range(1, 30):
+            moved = rng.sample(names, rng.choice([1, 3, 20]))
+            events = [
+                an_event(
+                    name, offset, rng.choice([-0.0, 1.5, 2.5, 2.5, 99.0, rng.random()]),
+                    rounds=rng.choice([0, 7, 7, 7]),
+                )
+                for name in moved
+            ]  # fmt: skip
+            index.apply(events)
+            for each in events:
+                table.pop(each.player, None)
+                if each.rounds:
+                    table[each.player] = each.rating
+            _assert_pages(index, table, places, rng.randint(1, 9))
+            away = rng.choice(names)
+            if away not in table:
+                assert index.ask("around", LADDER, away, 3) is None
+            if table:
+                name = rng.choice(sorted(table))
+                cursor = cursors.encode_cursor(AfterRow(table[name], name))
+                places.append(cursors.decode_cursor(cursor))
+
+
+def _assert_pages(
+    index: Index, table: dict[str, float], places: Sequence[AfterRow | None], limit: int
+) -> None:
+    whole = brute(table)
+    for behind in places:
+        page = index.ask("page", LADDER, behind, limit)
+        after = [
+            row
+            for row in whole
+            if behind is None
+            or (-row[2], row[1].encode()) > (-behind.rating, behind.player.encode())
+        ]
+        assert [tuple(row) for row in page.rows] == after[:limit]
+        assert page.more == (len(after) > limit)
+        assert page.listed == len(whole)
+    for i, (rank, name, rating) in enumerate(whole):
+        view, near = index.ask("player", LADDER, name), index.ask("around", LADDER, name, limit)
+        assert (view.rank, view.player.rating) == (rank, rating)
+        start = max(0, i - limit // 2)
+        assert [tuple(row) for row in near.rows] == whole[start : start + limit]
+        assert near.more == (start + limit < len(whole))
+
+
+def test_what_is_missing(file: Path) -> None:
+    """A ladder without events, a player without events, a file that cannot be read."""
+    with closing(Index(file)) as index:
+        assert index.ask("ladder", LADDER) is None
+        assert index.ask("ladders") == []
+        with pytest.raises(AbsentLadder):
+            index.ask("players", LADDER, ["ann"])
+        index.apply([an_event("ann", 1)])
+        assert index.ask("ladders") == [LADDER]
+        assert index.ask("player", LADDER, "bob") is None
+        assert index.ask("history", LADDER, "bob") == ()
+        index.reading.close()
+        with pytest.raises(StoreTrouble, match="sqlite"):
+            index.ask("ladders")
+
+
+def test_it_goes_on_where_it_was(file: Path) -> None:
+    """Reading begins at the stored position, and from the start if the format is another."""
+    with closing(Index(file)) as index:
+        assert index.next == 0
+        index.apply([an_event("ann", 1)], 7)
+    with closing(Index(file)) as index:
+        assert index.next == 7
+        index.connection.execute("UPDATE index_state SET format = 0")
+    with closing(Index(file)) as index:
+        assert index.next == 0
+        assert dict(index.contents())["players"] == []
