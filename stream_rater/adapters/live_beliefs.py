@@ -1,7 +1,8 @@
-"""Reads the current beliefs of some players from the workers' Redis, as a pool of these players."""
+"""Reads the current beliefs of some players from the workers' store, as a pool of these players."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from stream_rater.config.ladders import Ladder, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.pipeline.corrections.edits_in_force import EditsOfLadders
 from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.pipeline.ports import UNFINISHED
+from stream_rater.pipeline.ports import UNFINISHED, StoredShard
 from stream_rater.rating import record
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.what_if import KnownBeliefs, playing_as
@@ -39,7 +40,7 @@ class LaddersDiffer(Exception):
 
 
 class StaleBeliefs(Exception):
-    """Redis lacks beliefs that were published: it lost them, or a rebuild is not finished."""
+    """The store lacks beliefs that were published: it lost them, or a rebuild is not finished."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -47,26 +48,77 @@ class StaleBeliefs(Exception):
         )
 
 
-class LiveBeliefs:
-    """Reads the workers' beliefs. It is for one thread.
+class BeliefSource(Protocol):
+    """The log and the store whose beliefs are read. It is for one thread."""
 
-    Its methods raise LayoutMismatch if Redis is not that of the workers, TopicMismatch, LogTrouble,
-    StoreTrouble or Denied.
-    """
+    shards: int
+    """The number of shards, after `prepare`."""
+    partitions: int
+    """The number of partitions of `round-completed`, after `prepare`."""
 
-    def __init__(
-        self, settings: Settings, ladders: Ladders, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def prepare(self) -> None:
+        """Find the two numbers. Raises LayoutMismatch if the store is not that of the workers, and
+        TopicMismatch."""
+
+    def ladder_log(self) -> LadderLog:
+        """The ladder events that exist now."""
+
+    def ends(self) -> Sequence[int]:
+        """The end offset of each partition of `round-completed`."""
+
+    def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, StoredShard]:
+        """The position and the records of each shard. Each shard is read at one instant."""
+
+
+class ServiceBeliefs(BeliefSource):
+    """The workers' Kafka and Redis."""
+
+    def __init__(self, settings: Settings) -> None:
         """Make no request, unless Redis is a cluster."""
-        self._settings, self._ladders, self._clock = settings, ladders, clock
+        self._settings = settings
         self._admin = Admin(settings, request_timeout_s=REQUEST_TIMEOUT_S)
         self._store = RedisStore(settings)
         self._events = LadderEvents(settings, self._admin)
+        self.shards = self.partitions = 0
+        self.read = self._store.read
+
+    def prepare(self) -> None:
+        topics = self._admin.topics
+        (shards,) = self._admin.partitions_of(topics.changed)
+        (self.partitions,) = self._admin.partitions_of(topics.rounds)
+        self._admin.partitions_of(topics.ladder_events)  # raises TopicMismatch
+        layout = {"shards": str(shards), "buckets": str(self._settings.buckets)}
+        self._store.layout.check_stored(layout)
+        self.shards = shards
+
+    def ladder_log(self) -> LadderLog:
+        try:
+            return self._events.read()
+        finally:
+            self._events.close()  # the next read continues where this one ended
+
+    def ends(self) -> Sequence[int]:
+        return self._admin.ends(self._admin.topics.rounds, self.partitions)
+
+
+class LiveBeliefs:
+    """Reads the workers' beliefs. It is for one thread.
+
+    Its methods raise LayoutMismatch if the store is not that of the workers, TopicMismatch,
+    LogTrouble, StoreTrouble or Denied.
+    """
+
+    def __init__(
+        self, settings: Settings, ladders: Ladders, source: BeliefSource,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        """Ask `source` for nothing yet."""
+        self._settings, self._ladders, self._clock = settings, ladders, clock
+        self._source = source
         self._ladder_log, self._until_s = LadderLog(), -1.0
         self._edits = EditsOfLadders()
-        self._ends: list[int] = []
+        self._ends: Sequence[int] = ()
         """The end offset of each partition of `round-completed`, where the next round will be."""
-        self._shards = self._partitions = 0
 
     def of(
         self, ladder: str, players: Sequence[str], time_s: int | None = None,
@@ -107,32 +159,22 @@ class LiveBeliefs:
         return known._replace(pool=pool)
 
     def _prepare(self) -> None:
-        """Check once that the workers use this Redis. Read new ladder events."""
-        if not self._shards:
-            topics = self._admin.topics
-            (shards,) = self._admin.partitions_of(topics.changed)
-            (self._partitions,) = self._admin.partitions_of(topics.rounds)
-            self._admin.partitions_of(topics.ladder_events)  # raises TopicMismatch
-            layout = {"shards": str(shards), "buckets": str(self._settings.buckets)}
-            self._store.layout.check_stored(layout)
-            self._shards = shards
+        """Check once that the workers use this store. Read new ladder events."""
+        if not self._source.shards:
+            self._source.prepare()
         if self._clock() > self._until_s:
-            try:
-                self._ladder_log = self._events.read()
-            finally:
-                self._events.close()  # the next read continues where this one ended
-            self._ends = self._admin.ends(self._admin.topics.rounds, self._partitions)
+            self._ladder_log, self._ends = self._source.ladder_log(), self._source.ends()
             self._until_s = self._clock() + REFRESH_S
 
     def _records(self, ladder: str, players: Sequence[str]) -> dict[str, bytes | None]:
         """The record of each player; None if there is none. Each shard is read at one instant."""
         found: dict[str, bytes | None] = {}
-        shard = shards_of(players, self._shards)
+        shard = shards_of(players, self._source.shards)
         asked = {
             int(number): [(ladder, players[i]) for i in np.flatnonzero(shard == number).tolist()]
             for number in np.unique(shard)
         }
-        stored = self._store.read(
+        stored = self._source.read(
             {number: PlayerColumn.of(wanted) for number, wanted in asked.items()}
         )
         for number, wanted in asked.items():

@@ -47,12 +47,12 @@ def serve(settings_path: Path | None) -> None:
 def serve_api(settings: Settings) -> None:
     """Serve the API until SIGTERM or SIGINT. Raises BadConfiguration or Failed."""
     from stream_rater.runtime.failures import named_failures
-    from stream_rater.serve.service import ServeProcess
+    from stream_rater.serve.service import ServeProcess, parts_of_service
 
     ladders = ladders_of_settings(settings)
     with named_failures():
         try:
-            service = ServeProcess(settings, ladders)
+            service = ServeProcess(settings, ladders, parts_of_service(settings))
         except BadConfiguration:
             raise
         except (OSError, ValueError) as error:

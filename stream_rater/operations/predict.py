@@ -132,7 +132,8 @@ def from_redis(question: Question, settings: Settings, ladder: str) -> Answer:
 
     with named_failures():
         try:
-            beliefs = live_beliefs.LiveBeliefs(settings, ladders_of_settings(settings))
+            source = live_beliefs.ServiceBeliefs(settings)
+            beliefs = live_beliefs.LiveBeliefs(settings, ladders_of_settings(settings), source)
             known = beliefs.of(ladder, question.players)
         except live_beliefs.UnratedLadder as error:
             raise Failed(unknown_ladder(ladder, error.rated)) from None

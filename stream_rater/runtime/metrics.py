@@ -42,12 +42,14 @@ LOG_EVERY_S = 1.0
 
 
 class Metrics:
-    """The metrics of one process."""
+    """The metrics of the state machines in one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        """`registry`: the one of the process, if it has other metrics, too."""
         disable_created_metrics()  # type: ignore[no-untyped-call]  # nobody reads these series
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
+        self.registry = CollectorRegistry() if registry is None else registry
+        if registry is None:
+            ProcessCollector(registry=self.registry)
         self._declare_work()
         self._declare_health()
         self._declare_environment()

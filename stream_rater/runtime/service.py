@@ -32,6 +32,7 @@ from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ladder_history import (
     LadderContradiction,
+    LadderEventLog,
     LadderLog,
     announce,
     encode_histories,
@@ -111,7 +112,7 @@ def removed_ladders(ladders: Ladders, ladder_log: LadderLog) -> str:
 
 
 def check_ladders(
-    ladders: Ladders, ladder_events: LadderEvents, ends: Callable[[], Sequence[int]]
+    ladders: Ladders, ladder_events: LadderEventLog, ends: Callable[[], Sequence[int]]
 ) -> None:
     """Check the ladders file against the ladder events, and these against the log of rounds. Then
     announce the file's changes. Raises BadConfiguration if anything is contradictory."""

@@ -9,8 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import metadata
+from typing import NamedTuple, Protocol
 
+from stream_rater.adapters.live_beliefs import BeliefSource, ServiceBeliefs
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
@@ -24,7 +27,7 @@ from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.index.follower import NewEvent, Watcher
 from stream_rater.serve.index.process import END_TIMEOUT_S, IndexProcess
 from stream_rater.serve.index.reader import IndexReader, ReadPositions
-from stream_rater.serve.questions import Incomplete, Questions
+from stream_rater.serve.questions import Incomplete, Index, Questions
 
 API_LIMITS = Limits(connections=2000, per_address=0, head_bytes=256 * 1024)
 """The limits of the API's server. The setting SERVE_CONNECTIONS replaces `per_address`."""
@@ -43,20 +46,79 @@ SWITCH_S = 0.0005
 """The interval at which a thread that computes a prediction lets the event loop run."""
 
 
-class ServeProcess(Watcher):
-    """A `serve` process of the read side."""
+class Following(Protocol):
+    """Follows `rating-changed` in a thread, and reports to a Watcher."""
 
-    def __init__(self, settings: Settings, ladders: Ladders) -> None:
+    caught_up: bool
+    """Whether the index has every event that existed when reading began."""
+    lag: int
+    """The number of records that are not in the index yet."""
+    last_report_s: float
+    """When it last showed that it works, monotonic seconds."""
+
+    def listen(self) -> None:
+        """Follow until `stop`. Raises the exception that ended it."""
+
+    def stop(self) -> None:
+        """Ask it to end; then `listen` ends, too."""
+
+    def end(self) -> None:
+        """Release what it holds. If it has not ended in time, end it."""
+
+    def unready(self) -> list[str]:
+        """The reasons why what it follows does not go on, if it knows them."""
+
+
+class CompleteIndex(Index, Protocol):
+    """An index that can be asked whether it is complete."""
+
+    async def check_complete(self) -> None:
+        """Raise Incomplete if the index lacks events that it is known to have."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+
+
+class Parts(NamedTuple):
+    """What a process of the API answers from."""
+
+    following: Following
+    index: CompleteIndex
+    connect: Callable[[], BeliefSource]
+    """Connects to the workers' beliefs."""
+
+
+MakeParts = Callable[[Watcher, ReadPositions, ApiMetrics], Parts]
+"""Makes the parts. The watcher gets the reports. The positions are those before which the index is
+known to have all events."""
+
+
+def parts_of_service(settings: Settings) -> MakeParts:
+    """A function that makes the parts of a process beside workers, Kafka and Redis."""
+
+    def make(watcher: Watcher, positions: ReadPositions, _: ApiMetrics) -> Parts:
+        return Parts(
+            IndexProcess(settings, watcher), IndexReader(settings, positions),
+            partial(ServiceBeliefs, settings),
+        )  # fmt: skip
+
+    return make
+
+
+class ServeProcess(Watcher):
+    """A process that answers requests about ratings."""
+
+    def __init__(self, settings: Settings, ladders: Ladders, make_parts: MakeParts) -> None:
         """Begin to listen at once. Raises OSError or ValueError if that fails."""
         self.log = log.logger("serve")
         self.metrics, self._hub, self._positions = ApiMetrics(self.log), Hub(), ReadPositions()
-        self._index = IndexProcess(settings, self)
-        self._reader = index = IndexReader(settings, self._positions)
+        self._index, index, connect = make_parts(self, self._positions, self.metrics)
+        self._reader = index
         executor = FairExecutor("predictions", min(4, os.cpu_count() or 1), MOST_PREDICTIONS)
         questions = Questions(
             index, ladders, lambda: self._index.caught_up, time.monotonic, executor.run
         )
-        beliefs = BeliefQuestions(settings, ladders, index)
+        beliefs = BeliefQuestions(settings, ladders, index, connect)
         api = Api(
             settings, metadata.version("stream-rater"), questions, beliefs, self._hub, self.metrics,
             self.unhealthy, self.unready,
@@ -190,7 +252,7 @@ class ServeProcess(Watcher):
             return ["the index is not complete: Redis lost it, or went back"]
         except (StoreTrouble, Denied) as trouble:
             return [str(trouble)]
-        return self.unhealthy()
+        return self.unhealthy() or self._index.unready()
 
     async def _unready_in_another_loop(self) -> list[str]:
         """The same as `unready`, called from the event loop of the probes."""

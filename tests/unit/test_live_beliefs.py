@@ -60,7 +60,8 @@ class Place:
         monkeypatch.setattr(live_beliefs, "RedisStore", lambda _: store)
         monkeypatch.setattr(live_beliefs, "LadderEvents", lambda *_: events)
         monkeypatch.setattr(live_beliefs, "disagreement", lambda *_, **__: "")
-        self.live = LiveBeliefs(Settings(), ladders, lambda: self.now_s)
+        source = live_beliefs.ServiceBeliefs(Settings())
+        self.live = LiveBeliefs(Settings(), ladders, source, lambda: self.now_s)
 
     def _read(self, players: Mapping[int, PlayerColumn]) -> dict[int, StoredShard]:
         return {

@@ -5,7 +5,7 @@ If a `serve` process may read only the index, it refuses these questions with `n
 other questions work.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from stream_rater.adapters.kafka.topics import TopicMismatch
 from stream_rater.adapters.live_beliefs import (
+    BeliefSource,
     LaddersDiffer,
     LiveBeliefs,
     StaleBeliefs,
@@ -55,9 +56,14 @@ class BeliefQuestions:
     """Answers questions for the event loop, or raises Refused. One thread works on these questions
     one after the other, so they do not delay requests of other kinds."""
 
-    def __init__(self, settings: Settings, ladders: Ladders, index: Index) -> None:
-        """Prepare to answer. No request is sent to Redis before the first question."""
+    def __init__(
+        self, settings: Settings, ladders: Ladders, index: Index,
+        connect: Callable[[], BeliefSource],
+    ) -> None:  # fmt: skip
+        """Prepare to answer. `connect` is called with the first question, in the thread that works
+        on the questions."""
         self._settings, self._ladders, self._index = settings, ladders, index
+        self._connect = connect
         self._executor = FairExecutor("beliefs", 1, MOST_WAITING)
         self._live: LiveBeliefs | None = None
 
@@ -133,7 +139,7 @@ class BeliefQuestions:
     @property
     def _beliefs(self) -> LiveBeliefs:
         if self._live is None:
-            self._live = LiveBeliefs(self._settings, self._ladders)
+            self._live = LiveBeliefs(self._settings, self._ladders, self._connect())
         return self._live
 
 

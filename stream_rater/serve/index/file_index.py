@@ -174,6 +174,14 @@ class FileIndexReader:
         """`max_changes`: the number of changes that a history has."""
         self._ask, self._max_changes = connection, max_changes
 
+    async def check_complete(self) -> None:
+        """Raise StoreTrouble if the file cannot be read. The index is always complete."""
+        await self.ladders()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        self._ask.close()
+
     async def ladders(self) -> list[str]:
         return self._read(lambda: [each for (each,) in self._rows("ladder FROM index_ladders")])
 

@@ -81,6 +81,10 @@ class IndexProcess:
         with suppress(OSError):  # it has ended
             self._reports.send(None)
 
+    def unready(self) -> list[str]:
+        """Nothing: the workers have their own probes."""
+        return []
+
     def end(self) -> None:
         """Kill the process if it has not ended in time."""
         if self._process.pid is not None:

@@ -1,0 +1,275 @@
+"""Both state machines on one data file, in one thread: the engine of a standalone process.
+
+A *turn* takes the records that wait, appends them to the log, and lets the estimator and the
+updater work until each waits for records. It is one transaction of the file, which ends with one
+write to the disk. Only then the submitters get their answers, and only then subscribers see the
+events. If the transaction fails, nothing of the turn has happened: the records wait for the next
+turn, and both machines start over, as after a crash.
+
+So steps 12 to 14 of the protocol are one transaction, and `applied` is the committed offset
+whenever the file is read.
+"""
+
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple, Protocol
+
+from stream_rater.adapters.local_driver import LocalDriver
+from stream_rater.adapters.sqlite.database import Database
+from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
+from stream_rater.contract.errors import LogTrouble, Trouble
+from stream_rater.contract.record import Headers
+from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.ports import Effect, Event, Poll, Polled, Step, pause_s
+
+MOST_WAITING = 20_000
+"""The most records that may wait for their turn."""
+MOST_TOGETHER = 5_000
+"""The most records that one turn appends."""
+TURN_S = 0.02
+"""The time after which a turn ends, although a machine has more to do."""
+IDLE_S = 1.0
+"""The longest time for which the engine waits without looking at its machines."""
+
+
+class Full(Exception):
+    """Too many records wait for the disk. The submitter must try again later."""
+
+
+class Place(NamedTuple):
+    """The place of a record in `round-completed`."""
+
+    partition: int
+    offset: int
+
+
+class NewRecord(NamedTuple):
+    """A record for a partition of `round-completed`."""
+
+    partition: int
+    key: bytes
+    value: bytes
+    headers: Headers = ()
+
+
+class Subscriber(Protocol):
+    """Gets the events of each turn: within its transaction, and after it."""
+
+    def publish(self, first: int, events: Sequence[Event]) -> None:
+        """Write what follows from the events, in the transaction of the turn. `first`: the offset
+        of the first one in the only partition of `rating-changed`."""
+
+    def published(self) -> None:
+        """The transaction of the last `publish` is on the disk."""
+
+    def withdrawn(self) -> None:
+        """The transaction of the last `publish` was rolled back."""
+
+
+class Machine:
+    """A state machine, its driver, and the effect that it asks for."""
+
+    def __init__(
+        self, name: str, driver: LocalDriver, step: Step[Any], observer: Observer,
+        on_effect: Callable[[str, str, float], None],
+    ) -> None:  # fmt: skip
+        self.name, self.driver, self.observer = name, driver, observer
+        self._step: Generator[Effect[Any], Any, Any] = step
+        self._on_effect = on_effect
+        self._effect: Effect[Any] = next(step)
+        self.due_s = 0.0
+        """When its poll ends without records, monotonic seconds."""
+        self.on_polled: Callable[[Polled], None] = lambda _: None
+
+    def advance(self, now_s: float) -> bool:
+        """Perform the present effect, and those that follow it, up to the next poll. Returns False
+        if the machine waits. Raises Trouble if an effect fails."""
+        if isinstance(self._effect, Poll) and not self._may_poll(self._effect, now_s):
+            return False
+        self.driver.now_s = now_s
+        while True:
+            self._perform()
+            if isinstance(self._effect, Poll):
+                self.due_s = now_s + self._effect.timeout_s
+                return True
+
+    def _may_poll(self, poll: Poll, now_s: float) -> bool:
+        if now_s >= self.due_s:
+            return True
+        return not poll.no_fetch and self.driver.has_news(poll.paused)
+
+    def _perform(self) -> None:
+        began_s, effect = time.perf_counter(), self._effect
+        outcome = self.driver.perform(effect)
+        self._on_effect(self.name, type(effect).__name__, time.perf_counter() - began_s)
+        if isinstance(effect, Poll):
+            self.on_polled(outcome)
+        self._effect = self._step.send(outcome)
+
+    def start_over(self, trouble: Trouble, now_s: float) -> None:
+        """Let the machine forget what it knows and read everything again."""
+        self._effect = self._step.throw(trouble)
+        self.due_s = now_s
+        if isinstance(self._effect, Poll):
+            self.due_s += self._effect.timeout_s
+
+
+class _Waiting(NamedTuple):
+    records: Sequence[NewRecord]
+    answer: "Future[list[Place]]"
+
+
+class Engine:
+    """Runs both machines. All methods but `append` and `stop` are for the engine's thread, which
+    has opened the file."""
+
+    def __init__(
+        self, database: Database, log: SqliteLog, machines: Sequence[Machine],
+        subscriber: Subscriber, on_trouble: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._database, self._log, self._machines = database, log, machines
+        self._subscriber, self._on_trouble = subscriber, on_trouble
+        self._queue: deque[_Waiting] = deque()
+        self._waiting = 0
+        """The number of records in the queue."""
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._troubles = 0
+        self._events: list[Event] = []
+        """The events of the turn in progress."""
+        log.on_events = self._collect
+        self.last_turn_s = time.monotonic()
+        """When the last turn ended, monotonic seconds."""
+        self.trouble = ""
+        """Why the last turn failed; empty if it did not."""
+
+    # --- for other threads ---
+
+    def append(self, records: Sequence[NewRecord]) -> "Future[list[Place]]":
+        """Append records to the log. The future has their places once they are on the disk.
+
+        A cancelled future takes its records back if their turn has not begun. Raises Full if too
+        many records wait.
+        """
+        answer: Future[list[Place]] = Future()
+        with self._changed:
+            if self._stopping or self._waiting + len(records) > MOST_WAITING:
+                raise Full
+            self._queue.append(_Waiting(records, answer))
+            self._waiting += len(records)
+            self._changed.notify()
+        return answer
+
+    @property
+    def waiting(self) -> int:
+        """The number of records that wait for their turn."""
+        return self._waiting
+
+    def stop(self) -> None:
+        """End `run` after the turn in progress. Records that still wait are not appended."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+
+    # --- the thread ---
+
+    def run(self) -> None:
+        """Take turns until `stop`. Raises Unrecoverable or Denied if the engine cannot go on."""
+        try:
+            while not self._stopping:
+                self.turn()
+                self._wait()
+        finally:
+            self._give_up()
+
+    def turn(self) -> None:
+        """Take one turn."""
+        taken = self._take()
+        now_s = time.monotonic()
+        try:
+            with self._database.turn():
+                places = iter(self._append(taken))
+                self._work(now_s)
+        except BaseException as error:
+            self._take_back(taken)
+            if not isinstance(error, Trouble):
+                raise
+            trouble = error
+            self._subscriber.withdrawn()
+            self._troubles += 1
+            self.trouble = str(trouble)
+            self._on_trouble(self.trouble)
+            for machine in self._machines:
+                machine.start_over(trouble, now_s)
+            return
+        finally:
+            self.last_turn_s = time.monotonic()
+        self._troubles, self.trouble = 0, ""
+        for each in taken:
+            each.answer.set_result([*itertools.islice(places, len(each.records))])
+        self._subscriber.published()
+
+    def _take(self) -> list[_Waiting]:
+        """Take records from the queue. Those of cancelled futures are dropped."""
+        taken, count = [], 0
+        with self._changed:
+            while self._queue and count < MOST_TOGETHER:
+                each = self._queue.popleft()
+                self._waiting -= len(each.records)
+                if each.answer.running() or each.answer.set_running_or_notify_cancel():
+                    taken.append(each)
+                    count += len(each.records)
+        return taken
+
+    def _take_back(self, taken: Sequence[_Waiting]) -> None:
+        """Put records back at the head of the queue."""
+        with self._changed:
+            self._queue.extendleft(reversed(taken))
+            self._waiting += sum(len(each.records) for each in taken)
+
+    def _append(self, taken: Sequence[_Waiting]) -> list[Place]:
+        received_s = time.time()
+        rounds = [
+            NewRound(record.partition, record.value, record.headers, received_s, record.key)
+            for each in taken
+            for record in each.records
+        ]
+        offsets = self._log.submit_all(rounds) if rounds else ()
+        return [Place(each.partition, at) for each, at in zip(rounds, offsets, strict=True)]
+
+    def _work(self, began_s: float) -> None:
+        """Let the machines work until both wait, or the turn is over."""
+        now_s, self._events = began_s, []
+        first = self._log.changed_end(0)
+        while any([each.advance(now_s) for each in self._machines]):  # noqa: C419  # all of them
+            now_s = time.monotonic()
+            if now_s - began_s > TURN_S:
+                break
+        if self._events:
+            self._subscriber.publish(first, self._events)
+
+    def _collect(self, events: Sequence[Event]) -> None:
+        self._events += events
+
+    def _wait(self) -> None:
+        """Wait until records come or a machine is due."""
+        with self._changed:
+            if self._troubles:
+                self._changed.wait(pause_s(self._troubles))
+            elif not (self._queue or self._stopping):
+                due_s = min(machine.due_s for machine in self._machines) - time.monotonic()
+                self._changed.wait(min(max(due_s, 0.0), IDLE_S))
+
+    def _give_up(self) -> None:
+        """Tell those whose records still wait that they were not appended."""
+        with self._changed:
+            self._stopping = True
+            waiting, self._waiting = list(self._queue), 0
+            self._queue.clear()
+        for each in waiting:
+            if each.answer.running() or each.answer.set_running_or_notify_cancel():
+                each.answer.set_exception(LogTrouble("the process ends: nothing was written"))
