@@ -2,15 +2,16 @@
 facts."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from local.tools import find_redis_server
 from tests import real
-from tests.contract.rigs import KafkaRig, MemoryRig, Rig
+from tests.contract.rigs import KafkaRig, MemoryRig, Rig, SqliteRig
 from tests.redis_cluster import RedisCluster, a_redis_cluster, client_of
 
-MEMORY = "memory"
+MEMORY, SQLITE = "memory", "sqlite"
 REAL = pytest.param("real", marks=pytest.mark.integration)
 
 
@@ -22,11 +23,22 @@ def kafka_rig(settings: real.SettingsFactory) -> Iterator[KafkaRig]:
     found.close()
 
 
-@pytest.fixture(params=[MEMORY, REAL])
+@pytest.fixture
+def sqlite_rig(tmp_path: Path) -> Iterator[SqliteRig]:
+    """The rig on a data file."""
+    found = SqliteRig(tmp_path / "ratings.db")
+    yield found
+    found.close()
+
+
+@pytest.fixture(params=[MEMORY, SQLITE, REAL])
 def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
-    """A log with its groups, without members: in memory and on Kafka."""
+    """A log with its groups, without members: in memory, in a data file, and on Kafka."""
     if request.param == MEMORY:
         yield MemoryRig()
+        return
+    if request.param == SQLITE:
+        yield request.getfixturevalue("sqlite_rig")
         return
     yield request.getfixturevalue("kafka_rig")
 

@@ -1,4 +1,4 @@
-"""The log, in memory and on Kafka, behind one interface.
+"""The log, in memory, in a data file and on Kafka, behind one interface.
 
 A `Member` performs a machine's effects. A `Rig` makes members, writes as other clients do, and
 reads what any subscriber would read.
@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -23,11 +24,15 @@ from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.local_driver import estimator_worker, updater_worker
 from stream_rater.adapters.local_log import Group
 from stream_rater.adapters.redis.store import RedisStore
+from stream_rater.adapters.sqlite import driver
+from stream_rater.adapters.sqlite.database import Database, connect_reader
+from stream_rater.adapters.sqlite.log import SqliteLog, read_events, read_rejections
+from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.ladder_history import LadderEventLog
-from stream_rater.pipeline.ports import Effect, Event, Poll, Publish, Seek
+from stream_rater.pipeline.ports import Effect, Event, Poll, Publish, Rejection, Seek
 from tests.integration.topics import Bytes, headers_of, produce, read_topic
 from tests.waits import HANGS_S, Watch, wait_until
 
@@ -143,23 +148,27 @@ class Rig(Protocol):
         """The contents of round-rejected."""
 
 
-class MemoryRig:
-    """The rig in memory."""
+class LocalRig:
+    """A rig on a log of this process."""
+
+    log: Any
 
     def __init__(self) -> None:
-        self.log = memory.Log(PARTITIONS, SHARDS)
-        self.store = memory.Store()
         self._members: dict[str, list[Member]] = {ESTIMATOR: [], UPDATER: []}
 
     def join(self, role: str, *, evictable: bool = False) -> Member:
-        make = estimator_worker if role == ESTIMATOR else updater_worker
-        member = Member(make(self.log, self.store), role)
+        member = Member(self._worker(role), role)
         self._members[role].append(member)
         self._assign(role, self._members[role])
         return member
 
+    def _worker(self, role: str) -> Performer:
+        """A driver for a new member."""
+        raise NotImplementedError
+
     def _group(self, role: str) -> Group:
-        return self.log.estimators if role == ESTIMATOR else self.log.updaters
+        group: Group = self.log.estimators if role == ESTIMATOR else self.log.updaters
+        return group
 
     def _assign(self, role: str, members: Sequence[Member]) -> None:
         self._group(role).assign([member.performer for member in members])
@@ -180,11 +189,9 @@ class MemoryRig:
         for each in records:
             self.log.submit(partition, each.value, each.headers, time.time(), each.key)
 
-    def cut(self, partition: int, offset: int) -> None:
-        self.log.rounds[partition].start = offset
-
     def notes(self) -> LadderEventLog:
-        return self.log
+        log: LadderEventLog = self.log
+        return log
 
     def add_shards(self, count: int) -> None:
         self.log.add_shards(count)
@@ -200,7 +207,7 @@ class MemoryRig:
         return self._group(role).committed.get(partition)
 
     def events(self) -> list[tuple[int, bytes, bytes]]:
-        return seen([event for events in self.log.changed for event in events])
+        return seen(self._events())
 
     visible_events = events
 
@@ -210,8 +217,72 @@ class MemoryRig:
                 each.record.partition, each.record.offset, each.code, each.message,
                 each.record.key, each.record.value,
             )
-            for each in self.log.rejected
+            for each in self._rejections()
         ]  # fmt: skip
+
+    def _events(self) -> list[Event]:
+        """All published events."""
+        raise NotImplementedError
+
+    def _rejections(self) -> list[Rejection]:
+        """All rejections."""
+        raise NotImplementedError
+
+
+class MemoryRig(LocalRig):
+    """The rig in memory."""
+
+    log: memory.Log
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log = memory.Log(PARTITIONS, SHARDS)
+        self.store = memory.Store()
+
+    def _worker(self, role: str) -> Performer:
+        make = estimator_worker if role == ESTIMATOR else updater_worker
+        return make(self.log, self.store)
+
+    def cut(self, partition: int, offset: int) -> None:
+        self.log.rounds[partition].start = offset
+
+    def _events(self) -> list[Event]:
+        return [event for events in self.log.changed for event in events]
+
+    def _rejections(self) -> list[Rejection]:
+        return self.log.rejected
+
+
+class SqliteRig(LocalRig):
+    """The rig on a data file. Subscribers read by a connection of their own."""
+
+    log: SqliteLog
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.database = Database.open(path, partitions=PARTITIONS, shards=SHARDS)
+        self.log = SqliteLog(self.database)
+        self.store = SqliteStore(self.database)
+        self._reader = connect_reader(path)
+
+    def _worker(self, role: str) -> Performer:
+        make = driver.estimator_worker if role == ESTIMATOR else driver.updater_worker
+        return make(self.log, self.store)
+
+    def cut(self, partition: int, offset: int) -> None:
+        self.log.cut_rounds(partition, offset)
+
+    def _events(self) -> list[Event]:
+        shards = range(len(self.log.parts))
+        return [event for shard in shards for _, event in read_events(self._reader, shard)]
+
+    def _rejections(self) -> list[Rejection]:
+        return [each for _, each in read_rejections(self._reader)]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reader.close()
+        self.database.close()
 
 
 class KafkaRig:

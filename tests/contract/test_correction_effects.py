@@ -8,6 +8,7 @@ from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka import reader
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.local_driver import LocalDriver
+from stream_rater.adapters.sqlite.driver import SqliteDriver
 from stream_rater.contract.corrections import PlayerRemoved, RoundVoided, name_of
 from stream_rater.contract.events import to_json
 from stream_rater.contract.record import Record
@@ -47,6 +48,7 @@ def small_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "REREAD_AT_ONCE", 3)
     monkeypatch.setattr(reader, "REREAD_TIMEOUT_S", 3.0)
     monkeypatch.setattr(LocalDriver, "poll_records", 3)
+    monkeypatch.setattr(SqliteDriver, "poll_records", 3)
 
 
 def test_records_are_read_again_in_order(rig: Rig) -> None:

@@ -1,8 +1,11 @@
 """The store: what was applied is read back atomically, and nothing else is."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,6 +19,10 @@ from stream_rater.adapters.memory import Store as MemoryStore
 from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.redis.metadata import LayoutMismatch
 from stream_rater.adapters.redis.store import LIBRARY, RedisStore
+from stream_rater.adapters.sqlite import driver
+from stream_rater.adapters.sqlite.database import Database
+from stream_rater.adapters.sqlite.log import SqliteLog
+from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.record import Player
@@ -25,6 +32,7 @@ from stream_rater.pipeline.ports import (
     VANISHED,
     Application,
     Apply,
+    Effect,
     Position,
     Priors,
     ReadBeliefs,
@@ -58,14 +66,36 @@ class RedisPerformer:
         raise AssertionError(effect)
 
 
+class SqlitePerformer:
+    """Performs each effect in a turn of its own, as a process on a data file does."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.driver = driver.updater_worker(SqliteLog(database), SqliteStore(database))
+
+    def perform(self, effect: Effect[Any]) -> Any:
+        with self.database.turn():
+            return self.driver.perform(effect)
+
+
 REAL = [pytest.param(name, marks=pytest.mark.integration) for name in ("real", "cluster")]
 
 
-@pytest.fixture(params=["memory", *REAL])
+@pytest.fixture
+def sqlite_store(tmp_path: Path) -> Iterator[Performer]:
+    """An empty store in a data file."""
+    with closing(Database.open(tmp_path / "ratings.db", partitions=1, shards=SHARDS)) as database:
+        yield SqlitePerformer(database)
+
+
+@pytest.fixture(params=["memory", "sqlite", *REAL])
 def store(request: pytest.FixtureRequest) -> Performer:
     """An empty store."""
     if request.param == "memory":
         return estimator_worker(Log(1, SHARDS), MemoryStore())
+    if request.param == "sqlite":
+        performer: Performer = request.getfixturevalue("sqlite_store")
+        return performer
     return RedisPerformer(request.getfixturevalue(f"{request.param}_settings"))
 
 

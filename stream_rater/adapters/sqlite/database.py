@@ -1,0 +1,352 @@
+"""Opens a data file, and runs the transactions of the one connection that writes to it.
+
+One process at a time may write to a file: it holds a lock on `FILE.lock`. Its only writing
+connection also checkpoints the write-ahead log. Other processes and threads use read-only
+connections (`connect_reader`).
+
+SQLite before 3.51.3 (and 3.50.7, 3.44.6) has a race between a write and a checkpoint of two
+connections, after which the file may be corrupt. Here one connection does both, so the race cannot
+happen. `warnings_of` says so for a foreign program that opens the file to write.
+"""
+
+import fcntl
+import os
+import socket
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from stream_rater.adapters.sqlite import schema
+from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble, Trouble, Unrecoverable
+
+CACHE_KIB = 64 * 1024
+"""The size of the page cache of the connection that writes."""
+
+CHECKPOINT_PAGES = 4000
+"""The number of pages in the write-ahead log after which a commit checkpoints it."""
+
+BUSY_S = 5.0
+"""How long a statement waits for a lock that a foreign program holds."""
+
+WAL_RACE_MENDED = ((3, 44, 6), (3, 45, 0)), ((3, 50, 7), (3, 51, 0)), ((3, 51, 3), (4, 0, 0))
+"""The ranges of SQLite's versions without the race between a write and a checkpoint of two
+connections. Versions before 3.7.0 have no write-ahead log."""
+
+
+class Unusable(Unrecoverable):
+    """A data file that cannot be opened, or must not be used any more. The text is one line."""
+
+
+class Database:
+    """The one connection that writes to a data file. All methods must be called in the thread that
+    opened it."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: IO[str]) -> None:
+        self.path = path
+        self.connection = connection
+        self._lock = lock
+        self.on_rollback: list[Callable[[], None]] = []
+        """What is called after a rollback: what is known of the file must be read again."""
+        self.in_turn = False
+        self.owner: object = None
+        """The machine's driver whose Apply has begun the open transaction outside of a turn."""
+        self._joined = False
+        """Whether writes belong to the transaction of `owner`."""
+        self._spoiled: sqlite3.Error | None = None
+        self.partitions = int(self.meta("partitions") or 0)
+        self.shards = int(self.meta("shards") or 0)
+
+    @classmethod
+    def open(cls, path: Path, *, partitions: int = 16, shards: int = 1) -> "Database":
+        """Open a file to write to it; create it if there is none. An existing file keeps its
+        numbers of partitions and shards.
+
+        Raises Unusable if another process has the file open, if the file is of a newer release, was
+        moved to Kafka, or is no data file, and Denied if it may not be read or written.
+        """
+        lock = _locked(path)
+        try:
+            with _opening(path):
+                connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+                _prepare(connection, path, partitions, shards)
+                return cls(path, connection, lock)
+        except BaseException:
+            lock.close()
+            raise
+
+    def close(self) -> None:
+        """Roll back what is open, move the write-ahead log into the file, and release the lock."""
+        self._roll_back()
+        with suppress(sqlite3.Error):  # the write-ahead log is read at the next start
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.connection.close()
+        self._lock.close()
+
+    # --- transactions ---
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """One transaction for all that both machines and the submissions do in it. It is on the
+        disk when the block is left.
+
+        If a statement or the commit fails, nothing of the block has happened, and a Trouble is
+        raised: both machines must start over. Raises Unrecoverable if the disk or the file is
+        broken: then the process must end.
+        """
+        self.roll_back_owner()
+        with self._failing(LogTrouble):
+            self.connection.execute("BEGIN IMMEDIATE")
+        self.in_turn = True
+        try:
+            yield
+            with self._failing(LogTrouble):
+                if self._spoiled is not None:
+                    raise self._spoiled
+                self.connection.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+        finally:
+            self.in_turn, self._spoiled = False, None
+
+    @contextmanager
+    def write(self, trouble: type[Trouble]) -> Iterator[sqlite3.Connection]:
+        """Statements that take effect together: in the turn, in the transaction of the driver that
+        acts (`joined`), or in one of their own. Raises `trouble` if they fail."""
+        if self.in_turn or self._joined:
+            with self._failing(trouble):
+                yield self.connection
+            return
+        self.roll_back_owner()
+        with self._failing(trouble):
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.connection
+                self.connection.execute("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
+
+    @contextmanager
+    def reading(self, trouble: type[Trouble]) -> Iterator[sqlite3.Connection]:
+        """Statements that only read. Raises `trouble` if they fail."""
+        with self._failing(trouble):
+            yield self.connection
+
+    def begin_for(self, owner: object) -> None:
+        """Begin a transaction that stays open until `commit_owner` or `roll_back_owner`."""
+        self.roll_back_owner()
+        with self._failing(StoreTrouble):
+            self.connection.execute("BEGIN IMMEDIATE")
+        self.owner = owner
+
+    @contextmanager
+    def joined(self) -> Iterator[None]:
+        """Within the block, writes belong to the open transaction of the owner."""
+        self._joined = True
+        try:
+            yield
+        finally:
+            self._joined = False
+
+    def commit_owner(self) -> None:
+        """Commit the open transaction of the owner."""
+        self.owner = None
+        try:
+            with self._failing(LogTrouble):
+                self.connection.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def roll_back_owner(self) -> None:
+        """Take back the open transaction of the owner, if there is one."""
+        if self.owner is not None:
+            self._roll_back()
+
+    def _roll_back(self) -> None:
+        self.owner, self._spoiled = None, None
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+        for each in self.on_rollback:
+            each()
+
+    @contextmanager
+    def _failing(self, trouble: type[Trouble]) -> Iterator[None]:
+        """Raise the errors of SQLite as ours. In a turn, nothing is committed after one."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            if self.in_turn:
+                self._spoiled = error
+            raise error_of(error, self.path, trouble) from None
+
+    # --- facts about the file ---
+
+    def meta(self, name: str) -> Any:
+        """A fact about the file; None if it was never set."""
+        sql = "SELECT value FROM meta WHERE name = ?"
+        with self.reading(LogTrouble) as connection:
+            found = connection.execute(sql, (name,)).fetchone()
+        return found and found[0]
+
+    def set_meta(self, name: str, value: str | int | bytes | None) -> None:
+        """Set a fact about the file."""
+        with self.write(LogTrouble) as connection:
+            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+    def mark_moved(self, where: str) -> None:
+        """Note that the data was moved: the file never opens again, so that no round is rated in
+        two places."""
+        self.set_meta("moved", where)
+
+    @property
+    def data_version(self) -> int:
+        """A number that changes whenever another connection has changed the file."""
+        with self.reading(LogTrouble) as connection:
+            return int(connection.execute("PRAGMA data_version").fetchone()[0])
+
+
+# --- opening -------------------------------------------------------------------------------------
+
+
+def connect_reader(path: Path) -> sqlite3.Connection:
+    """A read-only connection for another process or thread, which may read while the owner writes.
+
+    A transaction of it should end within a second, because the write-ahead log grows meanwhile.
+    Raises Unusable if there is no such file, or if it is no data file of this release, and Denied
+    if it may not be read.
+    """
+    with _opening(path):
+        if not path.is_file():
+            raise Unusable(f"{path}: there is no such file")
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro", timeout=BUSY_S, isolation_level=None, uri=True,
+            check_same_thread=False,
+        )  # fmt: skip
+        _check(connection, path)
+        return connection
+
+
+def _locked(path: Path) -> IO[str]:
+    """Take the lock of a file for the life of this process."""
+    name = path.with_name(path.name + ".lock")
+    try:
+        lock = name.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise Denied(f"{name}: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.seek(0)
+        holder = lock.read(1000).strip() or "another process"
+        lock.close()
+        raise Unusable(
+            f"{path} is in use by {holder}: stop that process first, or use its HTTP API"
+        ) from None
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    lock.truncate(0)
+    lock.write(f"process {os.getpid()} on {socket.gethostname()} since {since}\n")
+    lock.flush()
+    return lock
+
+
+@contextmanager
+def _opening(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise error_of(error, path, StoreTrouble) from None
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, partitions: int, shards: int) -> None:
+    """Set the connection up, and create or upgrade the tables."""
+    (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if objects:
+        _check(connection, path)
+    for name, value in {
+        "journal_mode": "WAL", "synchronous": "FULL", "cache_size": -CACHE_KIB,
+        "wal_autocheckpoint": CHECKPOINT_PAGES, "temp_store": "MEMORY",
+        **({"fullfsync": "ON", "checkpoint_fullfsync": "ON"} if sys.platform == "darwin" else {}),
+    }.items():  # fmt: skip
+        connection.execute(f"PRAGMA {name} = {value}").fetchall()
+    if not objects:
+        _create(connection, partitions, shards)
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    while found < schema.FORMAT:
+        statements = schema.UPGRADES[found]
+        found += 1
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {statements}; PRAGMA user_version = {found}; COMMIT"
+        )
+
+
+def _create(connection: sqlite3.Connection, partitions: int, shards: int) -> None:
+    """Create the tables, all or none."""
+    facts = {
+        "partitions": partitions,
+        "shards": shards,
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    rows = ",".join(f"('{name}', '{value}')" for name, value in facts.items())
+    connection.executescript(
+        f"BEGIN IMMEDIATE; {schema.CREATE}; INSERT INTO meta VALUES {rows}; COMMIT"
+    )
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise Unusable if a file is not a data file of this release or an older one."""
+    (kind,) = connection.execute("PRAGMA application_id").fetchone()
+    if kind != schema.APPLICATION_ID:
+        raise Unusable(f"{path} is no data file of stream-rater: name another file")
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    if found > schema.FORMAT:
+        raise Unusable(
+            f"{path} has format {found}, and this release knows formats up to {schema.FORMAT}: "
+            "use the release that wrote it, or a newer one"
+        )
+    moved = connection.execute("SELECT value FROM meta WHERE name = 'moved'").fetchone()
+    if moved:
+        raise Unusable(
+            f"{path} was moved to {moved[0]} and is not used any more: rounds go there now"
+        )
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+BROKEN = {
+    sqlite3.SQLITE_IOERR: "the disk failed: check it, then start again",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged: restore a backup",
+    sqlite3.SQLITE_NOTADB: "it is no file of SQLite: name another file",
+    sqlite3.SQLITE_FORMAT: "the file is damaged: restore a backup",
+}
+"""The errors after which nothing is known of the file, and the remedy."""
+
+DENYING = (
+    sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH,
+)  # fmt: skip
+
+
+def error_of(error: sqlite3.Error, path: Path, trouble: type[Trouble]) -> Exception:
+    """The error that a machine gets for an error of SQLite: `trouble` if it may go away, as that of
+    a full disk may, Denied for missing rights, and Unusable if the process must end."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    text = f"{path}: {error}"
+    if code in BROKEN:
+        return Unusable(f"{text}: {BROKEN[code]}")
+    return Denied(text) if code in DENYING else trouble(f"sqlite: {text}")
+
+
+def warnings_of(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Mapping[str, str]:
+    """What an operator should know of this version of SQLite, by the name of the flaw."""
+    if any(first <= version < last for first, last in WAL_RACE_MENDED):
+        return {}
+    name = ".".join(map(str, version))
+    return {
+        "wal-reset": f"SQLite {name} may damage a file if two connections write to it at once: "
+        "let no other program write to the data file while this process runs"
+    }

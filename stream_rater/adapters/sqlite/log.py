@@ -1,0 +1,339 @@
+"""The log in a data file: the tables of rounds, parts, events, rejections and ladder events."""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from stream_rater.adapters.local_log import Group, LocalLog, Transaction
+from stream_rater.adapters.sqlite.database import Database
+from stream_rater.adapters.sqlite.schema import offset_of, partition_of, place
+from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.record import Headers, Record, Trace
+from stream_rater.pipeline.ladder_history import LadderLog
+from stream_rater.pipeline.ports import Event, Rejection
+
+EncodedEvent = tuple[bytes, bytes, bytes, str, Trace | None]
+"""Key, value, event id, time and trace context of an event."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_headers = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]]).decode
+_events = msgspec.msgpack.Decoder(list[EncodedEvent]).decode
+
+
+class NewRound(NamedTuple):
+    """A record to append to `round-completed`."""
+
+    partition: int
+    value: bytes | None
+    headers: Headers = ()
+    received_s: float = 0.0
+    key: bytes | None = None
+
+
+class SqliteTopic:
+    """The partitions of `round-completed` or `performance-estimated`."""
+
+    def __init__(self, database: Database, table: str, partitions: int) -> None:
+        self._database = database
+        self._table = table
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self.load(partitions)
+
+    def load(self, partitions: int) -> None:
+        """Read again where the partitions start and end."""
+        with self._database.reading(LogTrouble) as connection:
+            self._starts = starts_of(connection, self._table, partitions)
+            self._ends = [
+                end_of(connection, self._table, partition, start)
+                for partition, start in enumerate(self._starts)
+            ]
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def start(self, partition: int) -> int:
+        """The first offset that can be read."""
+        return self._starts[partition]
+
+    def end(self, partition: int) -> int:
+        """The offset of the next record."""
+        return self._ends[partition]
+
+    def read(self, partition: int, first: int, end: int) -> Sequence[Record]:
+        """The records with offsets in [first, end)."""
+        with self._database.reading(LogTrouble) as connection:
+            return list(read_records(connection, self._table, partition, first, end))
+
+    def take_offset(self, partition: int) -> int:
+        """The offset of a record that is about to be appended."""
+        self._ends[partition] += 1
+        return self._ends[partition] - 1
+
+    def cut(self, connection: sqlite3.Connection, partition: int, offset: int) -> None:
+        """Delete the records before an offset."""
+        if offset <= self._starts[partition]:
+            return
+        connection.execute(
+            f"DELETE FROM {self._table} WHERE place >= ? AND place < ?",
+            (place(partition, 0), place(partition, offset)),
+        )
+        connection.execute(
+            "INSERT OR REPLACE INTO starts VALUES (?, ?, ?)", (self._table, partition, offset)
+        )
+        self._starts[partition] = offset
+
+
+class SqliteLog(LocalLog):
+    """The topics, the two consumer groups, and the ladder events (a
+    `ladder_history.LadderEventLog`), in a data file."""
+
+    rounds: SqliteTopic
+    parts: SqliteTopic
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database.partitions, database.shards)
+        self.database = database
+        self.rounds = SqliteTopic(database, "rounds", database.partitions)
+        self.parts = SqliteTopic(database, "parts", database.shards)
+        self._groups = {ESTIMATORS: self.estimators, UPDATERS: self.updaters}
+        self._changed_ends: list[int] = []
+        self._load()
+        database.on_rollback.append(self._load)
+
+    def _load(self) -> None:
+        """Read again what is known of the file."""
+        self.rounds.load(len(self.rounds))
+        self.parts.load(len(self.parts))
+        with self.database.reading(LogTrouble) as connection:
+            self._changed_ends = [
+                changed_end(connection, shard) for shard in range(len(self.parts))
+            ]
+            for name, group in self._groups.items():
+                rows = connection.execute(
+                    "SELECT partition, next FROM committed WHERE consumers = ?", (name,)
+                )
+                group.committed = dict(rows)
+
+    def add_shards(self, count: int) -> None:
+        """Add shards. Running workers do not notice them."""
+        shards = len(self.parts) + count
+        self.database.set_meta("shards", shards)
+        self.database.shards = self.updaters.partitions = shards
+        self.parts.load(shards)
+        self._changed_ends += [0] * count
+
+    # --- round-completed ---
+
+    def submit(
+        self,
+        partition: int,
+        value: bytes | None,
+        headers: Headers = (),
+        received_s: float = 0.0,
+        key: bytes | None = None,
+    ) -> int:
+        """Append a record to `round-completed`, and return its offset."""
+        return self.submit_all([NewRound(partition, value, headers, received_s, key)])[0]
+
+    def submit_all(self, rounds: Sequence[NewRound]) -> list[int]:
+        """Append records to `round-completed`, and return their offsets. They are on the disk once
+        the turn has ended; without a turn, once this returns."""
+        offsets = []
+        rows = []
+        with self.database.write(LogTrouble) as connection:
+            for partition, value, headers, received_s, key in rounds:
+                offset = self.rounds.take_offset(partition)
+                offsets.append(offset)
+                encoded = _encode(headers) if headers else None
+                rows.append((place(partition, offset), key, value, encoded, received_s))
+            connection.executemany("INSERT INTO rounds VALUES (?, ?, ?, ?, ?)", rows)
+        return offsets
+
+    def cut_rounds(self, partition: int, offset: int) -> None:
+        """Delete the records of `round-completed` before an offset."""
+        with self.database.write(LogTrouble) as connection:
+            self.rounds.cut(connection, partition, offset)
+
+    # --- what the driver asks for ---
+
+    def append_part(self, shard: int, value: bytes) -> int:
+        with self.database.write(LogTrouble) as connection:
+            offset = self.parts.take_offset(shard)
+            connection.execute("INSERT INTO parts VALUES (?, ?)", (place(shard, offset), value))
+        return offset
+
+    def read(self) -> LadderLog:
+        ladder_log = LadderLog()
+        with self.database.reading(LogTrouble) as connection:
+            for (event,) in connection.execute("SELECT event FROM ladder_events ORDER BY id"):
+                ladder_log.read(event)
+        return ladder_log
+
+    def write(self, messages: Sequence[bytes]) -> None:
+        with self.database.write(LogTrouble) as connection:
+            rows = [(each,) for each in messages]
+            connection.executemany("INSERT INTO ladder_events (event) VALUES (?)", rows)
+
+    def rejected_places(self) -> Iterable[tuple[int, int]]:
+        with self.database.reading(LogTrouble) as connection:
+            return [
+                (partition, offset_of(last))
+                for partition in range(len(self.rounds))
+                for (last,) in connection.execute(
+                    "SELECT max(place) FROM rejected WHERE place >= ? AND place < ?",
+                    (place(partition, 0), place(partition + 1, 0)),
+                )
+                if last is not None
+            ]
+
+    def save(self, group: Group, transaction: Transaction) -> None:
+        name = ESTIMATORS if group is self.estimators else UPDATERS
+        with self.database.write(LogTrouble) as connection:
+            if transaction.events:
+                self._add_events(connection, transaction.events)
+            if transaction.rejections:
+                connection.executemany(
+                    "INSERT INTO rejected (place, code, message, ladder, round_id, unreadable)"
+                    " VALUES (?, ?, ?, ?, ?, ?)",
+                    map(_rejected_row, transaction.rejections),
+                )
+            connection.executemany(
+                "INSERT OR REPLACE INTO committed VALUES (?, ?, ?)",
+                [(name, partition, next_) for partition, next_ in transaction.offsets.items()],
+            )
+            if group is self.updaters:
+                self._prune_parts(connection, transaction.offsets)
+            group.committed.update(transaction.offsets)
+
+    def _add_events(self, connection: sqlite3.Connection, events: Sequence[Event]) -> None:
+        by_shard: dict[int, list[EncodedEvent]] = {}
+        for each in events:
+            encoded = (each.key, each.value, each.event_id, each.time, each.trace)
+            by_shard.setdefault(each.shard, []).append(encoded)
+        for shard, some in by_shard.items():
+            first = self._changed_ends[shard]
+            self._changed_ends[shard] += len(some)
+            row = place(shard, first), len(some), _encode(some)
+            connection.execute("INSERT INTO changed VALUES (?, ?, ?)", row)
+
+    def _prune_parts(self, connection: sqlite3.Connection, offsets: Iterable[int]) -> None:
+        """Delete the parts before each shard's last call. The last call may be needed again: its
+        events, and the checksum of its last part."""
+        for shard in offsets:
+            found = connection.execute(
+                "SELECT min(start, applied) FROM positions WHERE shard = ?", (shard,)
+            ).fetchone()
+            if found is not None:
+                until = min(found[0], self.updaters.committed.get(shard, 0))
+                self.parts.cut(connection, shard, until)
+
+    # --- what subscribers read ---
+
+    def changed_end(self, shard: int) -> int:
+        """The offset of the shard's next event in `rating-changed`."""
+        return self._changed_ends[shard]
+
+
+def _rejected_row(each: Rejection) -> tuple[int, str, str, str, str, str]:
+    at = place(each.record.partition, each.record.offset)
+    texts = each.code, each.message, each.ladder, each.round_id, each.record.unreadable
+    code, message, ladder, round_id, unreadable = map(_valid, texts)
+    return at, code, message, ladder, round_id, unreadable
+
+
+def _valid(text: str) -> str:
+    """The text with question marks in the place of what UTF-8 cannot encode."""
+    return text.encode("utf-8", "replace").decode()
+
+
+# --- what any connection can read ----------------------------------------------------------------
+
+
+def starts_of(connection: sqlite3.Connection, table: str, partitions: int) -> list[int]:
+    """The first offset of each partition that can be read."""
+    found = dict(
+        connection.execute("SELECT partition, start FROM starts WHERE topic = ?", (table,))
+    )
+    return [found.get(partition, 0) for partition in range(partitions)]
+
+
+def end_of(connection: sqlite3.Connection, table: str, partition: int, start: int) -> int:
+    """The offset of a partition's next record. `start`: its first offset."""
+    (last,) = connection.execute(
+        f"SELECT max(place) FROM {table} WHERE place >= ? AND place < ?",
+        (place(partition, 0), place(partition + 1, 0)),
+    ).fetchone()
+    return start if last is None else offset_of(last) + 1
+
+
+def changed_end(connection: sqlite3.Connection, shard: int) -> int:
+    """The offset of a shard's next event in `rating-changed`."""
+    found = connection.execute(
+        "SELECT place + count FROM changed WHERE place >= ? AND place < ?"
+        " ORDER BY place DESC LIMIT 1",
+        (place(shard, 0), place(shard + 1, 0)),
+    ).fetchone()
+    return 0 if found is None else offset_of(found[0])
+
+
+def read_records(
+    connection: sqlite3.Connection, table: str, partition: int, first: int, end: int
+) -> Iterator[Record]:
+    """The records of `rounds` or `parts` with offsets in [first, end)."""
+    bounds = place(partition, max(first, 0)), place(partition, end)
+    if table == "parts":
+        sql = "SELECT place, value FROM parts WHERE place >= ? AND place < ? ORDER BY place"
+        for at, value in connection.execute(sql, bounds):
+            yield Record(partition, offset_of(at), value)
+        return
+    sql = (
+        "SELECT place, value, headers, received_s, key FROM rounds"
+        " WHERE place >= ? AND place < ? ORDER BY place"
+    )
+    for at, value, headers, received_s, key in connection.execute(sql, bounds):
+        found = _headers(headers) if headers else ()
+        yield Record(partition, offset_of(at), value, found, received_s, key)
+
+
+def read_events(
+    connection: sqlite3.Connection, shard: int, first: int = 0
+) -> Iterator[tuple[int, Event]]:
+    """Offset and content of the events of `rating-changed` from an offset on. Of older events, only
+    the last one of each player may be left (`read_last_events`)."""
+    row = connection.execute(
+        "SELECT max(place) FROM changed WHERE place >= ? AND place <= ?",
+        (place(shard, 0), place(shard, first)),
+    ).fetchone()
+    begin = place(shard, first) if row[0] is None else row[0]
+    for at, events in connection.execute(
+        "SELECT place, events FROM changed WHERE place >= ? AND place < ? ORDER BY place",
+        (begin, place(shard + 1, 0)),
+    ):
+        for offset, (key, value, event_id, time, trace) in enumerate(
+            _events(events), offset_of(at)
+        ):
+            if offset >= first:
+                yield offset, Event(shard, key, value, event_id, time, trace)
+
+
+def read_rejections(
+    connection: sqlite3.Connection, after: int = 0
+) -> Iterator[tuple[int, Rejection]]:
+    """Number and content of the rejections with numbers greater than `after`."""
+    sql = (
+        "SELECT id, r.place, code, message, ladder, round_id, unreadable,"
+        " value, headers, received_s, key"
+        " FROM rejected r LEFT JOIN rounds s ON s.place = r.place WHERE id > ? ORDER BY id"
+    )
+    for row in connection.execute(sql, (after,)):
+        number, at, code, message, ladder, round_id, unreadable, *whole = row
+        value, headers, received_s, key = whole
+        record = Record(
+            partition_of(at), offset_of(at), value, _headers(headers) if headers else (),
+            received_s or 0.0, key, unreadable,
+        )  # fmt: skip
+        yield number, Rejection(record, code, message, ladder, round_id)

@@ -1,0 +1,82 @@
+"""The tables of a data file, and what changes between formats.
+
+A *place* is a partition and an offset in one integer, so that each partition is appended to in the
+order of its key, and a range of offsets is one scan.
+"""
+
+from collections.abc import Mapping
+
+APPLICATION_ID = 0x53524154
+"""The `application_id` in the file's header, which shows that a file of SQLite is ours: "SRAT"."""
+
+FORMAT = 1
+"""The format of the file that this release writes. It is `user_version` in the file's header."""
+
+OFFSET_BITS = 44
+MOST_PARTITIONS = 1 << (63 - OFFSET_BITS)
+
+
+def place(partition: int, offset: int) -> int:
+    """The key of a record: `partition << 44 | offset`."""
+    return partition << OFFSET_BITS | offset
+
+
+def partition_of(place_: int) -> int:
+    """The partition in a place."""
+    return place_ >> OFFSET_BITS
+
+
+def offset_of(place_: int) -> int:
+    """The offset in a place."""
+    return place_ & ((1 << OFFSET_BITS) - 1)
+
+
+CREATE = f"""
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {FORMAT};
+CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE rounds (
+    place INTEGER PRIMARY KEY, key BLOB, value BLOB, headers BLOB, received_s REAL NOT NULL
+);
+CREATE TABLE parts (place INTEGER PRIMARY KEY, value BLOB NOT NULL);
+CREATE TABLE starts (
+    topic TEXT NOT NULL, partition INTEGER NOT NULL, start INTEGER NOT NULL,
+    PRIMARY KEY (topic, partition)
+) WITHOUT ROWID;
+CREATE TABLE changed (place INTEGER PRIMARY KEY, count INTEGER NOT NULL, events BLOB NOT NULL);
+CREATE TABLE last_changed (
+    shard INTEGER NOT NULL, key BLOB NOT NULL, offset INTEGER NOT NULL, event BLOB NOT NULL,
+    PRIMARY KEY (shard, key)
+) WITHOUT ROWID;
+CREATE TABLE rejected (
+    id INTEGER PRIMARY KEY, place INTEGER NOT NULL, code TEXT NOT NULL, message TEXT NOT NULL,
+    ladder TEXT NOT NULL, round_id TEXT NOT NULL, unreadable TEXT NOT NULL
+);
+CREATE TABLE ladder_events (id INTEGER PRIMARY KEY, event BLOB NOT NULL);
+CREATE TABLE committed (
+    consumers TEXT NOT NULL, partition INTEGER NOT NULL, next INTEGER NOT NULL,
+    PRIMARY KEY (consumers, partition)
+) WITHOUT ROWID;
+CREATE TABLE positions (
+    shard INTEGER PRIMARY KEY, applied INTEGER NOT NULL, start INTEGER NOT NULL,
+    fresh BLOB NOT NULL, epoch BLOB NOT NULL, tail INTEGER
+);
+CREATE TABLE beliefs (
+    shard INTEGER NOT NULL, ladder TEXT NOT NULL, player TEXT NOT NULL, record BLOB NOT NULL,
+    PRIMARY KEY (shard, ladder, player)
+) WITHOUT ROWID;
+CREATE TABLE recent (id INTEGER PRIMARY KEY, shard INTEGER NOT NULL, beliefs BLOB NOT NULL);
+CREATE TABLE checkpoints (
+    ladder TEXT NOT NULL, name TEXT NOT NULL, head BLOB NOT NULL, PRIMARY KEY (ladder, name)
+) WITHOUT ROWID;
+CREATE TABLE pieces (
+    ladder TEXT NOT NULL, name TEXT NOT NULL, number INTEGER NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (ladder, name, number)
+);
+"""
+"""`changed` has the events of a transaction in one row, and `last_changed` the last event of each
+player whose last event was deleted from it. `recent` has the beliefs of the last calls, which are
+newer than those in `beliefs`."""
+
+UPGRADES: Mapping[int, str] = {}
+"""By format, the statements that lead from it to the next format."""
