@@ -70,7 +70,7 @@ class BeliefSource(Protocol):
         """The position and the records of each shard. Each shard is read at one instant."""
 
 
-class ServiceBeliefs(BeliefSource):
+class ServiceBeliefs:
     """The workers' Kafka and Redis."""
 
     def __init__(self, settings: Settings) -> None:
@@ -80,9 +80,9 @@ class ServiceBeliefs(BeliefSource):
         self._store = RedisStore(settings)
         self._events = LadderEvents(settings, self._admin)
         self.shards = self.partitions = 0
-        self.read = self._store.read
 
     def prepare(self) -> None:
+        """Check that the workers use this Redis."""
         topics = self._admin.topics
         (shards,) = self._admin.partitions_of(topics.changed)
         (self.partitions,) = self._admin.partitions_of(topics.rounds)
@@ -92,12 +92,18 @@ class ServiceBeliefs(BeliefSource):
         self.shards = shards
 
     def ladder_log(self) -> LadderLog:
+        """The ladder events that exist now."""
         try:
             return self._events.read()
         finally:
             self._events.close()  # the next read continues where this one ended
 
+    def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, StoredShard]:
+        """The position and the records of each shard."""
+        return self._store.read(players)
+
     def ends(self) -> Sequence[int]:
+        """The end offset of each partition of `round-completed`."""
         return self._admin.ends(self._admin.topics.rounds, self.partitions)
 
 

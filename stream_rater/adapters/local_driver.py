@@ -123,6 +123,14 @@ class LocalDriver:
                 records += self._take(partition, self.poll_records)
         return Polled(polled.now_s, polled.lost, polled.gained, records)
 
+    def has_news(self, paused: Collection[int]) -> bool:
+        """Whether a poll would return a change of ownership or records now."""
+        return self._generation != self.group.generation or any(
+            offset < self._source.end(partition)
+            for partition, offset in self._reading.items()
+            if partition not in paused
+        )
+
     def _take(self, partition: int, most: int) -> Sequence[Record]:
         offset, source = self._reading[partition], self._source
         if not source.start(partition) <= offset <= source.end(partition):

@@ -19,7 +19,7 @@ from stream_rater.cli.evaluate import evaluate
 from stream_rater.cli.evidence import evidence
 from stream_rater.cli.predict import predict
 from stream_rater.cli.rate import rate
-from stream_rater.cli.service import run, serve
+from stream_rater.cli.service import run, serve, standalone
 from stream_rater.cli.store import checkpoint, erase, inspect, rebuild, verify
 from stream_rater.cli.topics import rejected, submit, watch
 from stream_rater.cli.tune import tune
@@ -59,12 +59,16 @@ class Commands(click.Group):
 @click.pass_context
 def main(context: click.Context) -> None:
     """Rate players from finished rounds: offline, or streaming on Kafka and Redis."""
-    if context.invoked_subcommand not in ("run", "serve"):  # these two report in their log
+    if context.invoked_subcommand not in (
+        "run",
+        "serve",
+        "standalone",
+    ):  # they log it
         compile_progress.on_stderr()
 
 
 for command in (
     checkpoint, convert, correct, demo, erase, evaluate, evidence, inspect, predict, rate, rebuild,
-    rejected, run, serve, submit, tune, verify, watch,
+    rejected, run, serve, standalone, submit, tune, verify, watch,
 ):  # fmt: skip
     main.add_command(command)

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from stream_rater.adapters.local_driver import LocalDriver
 from stream_rater.adapters.sqlite.database import Database
@@ -28,6 +28,8 @@ from stream_rater.pipeline.ports import Effect, Event, Poll, Polled, Step, pause
 
 MOST_WAITING = 20_000
 """The most records that may wait for their turn."""
+MOST_QUESTIONS = 100
+"""The most questions that may wait."""
 MOST_TOGETHER = 5_000
 """The most records that one turn appends."""
 TURN_S = 0.02
@@ -36,8 +38,11 @@ IDLE_S = 1.0
 """The longest time for which the engine waits without looking at its machines."""
 
 
+T = TypeVar("T")
+
+
 class Full(Exception):
-    """Too many records wait for the disk. The submitter must try again later."""
+    """Too many records or questions wait. They must come again later."""
 
 
 class Place(NamedTuple):
@@ -136,6 +141,7 @@ class Engine:
         self._queue: deque[_Waiting] = deque()
         self._waiting = 0
         """The number of records in the queue."""
+        self._questions: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._changed = threading.Condition()
         self._stopping = False
         self._troubles = 0
@@ -164,6 +170,17 @@ class Engine:
             self._changed.notify()
         return answer
 
+    def ask(self, question: Callable[[], T]) -> "Future[T]":
+        """Answer a question about log and store, between two turns. Raises Full if too many
+        wait."""
+        answer: Future[T] = Future()
+        with self._changed:
+            if self._stopping or len(self._questions) >= MOST_QUESTIONS:
+                raise Full
+            self._questions.append((question, answer))
+            self._changed.notify()
+        return answer
+
     @property
     def waiting(self) -> int:
         """The number of records that wait for their turn."""
@@ -182,6 +199,7 @@ class Engine:
         try:
             while not self._stopping:
                 self.turn()
+                self._answer_questions()
                 self._wait()
         finally:
             self._give_up()
@@ -252,6 +270,15 @@ class Engine:
         if self._events:
             self._subscriber.publish(first, self._events)
 
+    def _answer_questions(self) -> None:
+        while self._questions:
+            question, answer = self._questions.popleft()
+            if answer.set_running_or_notify_cancel():
+                try:
+                    answer.set_result(question())
+                except Trouble as trouble:
+                    answer.set_exception(trouble)
+
     def _collect(self, events: Sequence[Event]) -> None:
         self._events += events
 
@@ -260,7 +287,7 @@ class Engine:
         with self._changed:
             if self._troubles:
                 self._changed.wait(pause_s(self._troubles))
-            elif not (self._queue or self._stopping):
+            elif not (self._queue or self._questions or self._stopping):
                 due_s = min(machine.due_s for machine in self._machines) - time.monotonic()
                 self._changed.wait(min(max(due_s, 0.0), IDLE_S))
 
@@ -270,6 +297,8 @@ class Engine:
             self._stopping = True
             waiting, self._waiting = list(self._queue), 0
             self._queue.clear()
-        for each in waiting:
-            if each.answer.running() or each.answer.set_running_or_notify_cancel():
-                each.answer.set_exception(LogTrouble("the process ends: nothing was written"))
+            answers = [each.answer for each in waiting]
+            answers += [answer for _, answer in self._questions]
+        for each in answers:
+            if each.running() or each.set_running_or_notify_cancel():
+                each.set_exception(LogTrouble("the process ends: nothing was written"))

@@ -5,7 +5,6 @@ import os
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -17,13 +16,10 @@ from stream_rater.adapters.kafka.ladder_events import LadderEvents
 from stream_rater.adapters.kafka.topics import REQUEST_TIMEOUT_S, Admin, Topics
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.columns.sharding import partition_of
-from stream_rater.config.errors import BadConfiguration
-from stream_rater.config.ladders import TEMPLATE, Ladders
+from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import (
     Denied,
-    LadderEventsMismatch,
     LogTrouble,
     Trouble,
     Unrecoverable,
@@ -31,16 +27,13 @@ from stream_rater.contract.errors import (
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ladder_history import (
-    LadderContradiction,
-    LadderEventLog,
-    LadderLog,
-    announce,
     encode_histories,
 )
 from stream_rater.pipeline.ports import Effect, Poll, Step
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime import certificates, log, selfcheck
 from stream_rater.runtime.cautions import cautions_of
+from stream_rater.runtime.ladder_checks import check_ladders
 from stream_rater.runtime.lag import Lag
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from stream_rater.runtime.recovery import Recovery
@@ -90,51 +83,6 @@ def other_counts(
                 f"{PREFIX}{setting.upper()} is {configured}, but {topic} has {actual} partitions: "
                 f"{actual} are used; the setting counts only where the service creates the topic"
             )
-
-
-def removed_ladders(ladders: Ladders, ladder_log: LadderLog) -> str:
-    """A message about rated ladders that the ladders file does not rate; empty if there are none.
-
-    After a rebuild with a file that lacks a ladder, the ladder has no ladder events. Then the file
-    may lack it.
-    """
-    missing = [
-        each for each in ladder_log.ladders if ladder_log.in_force(each) and not ladders.find(each)
-    ]
-    if not missing:
-        return ""
-    others = {1: "", 2: " (and 1 other)"}.get(len(missing), f" (and {len(missing) - 1} others)")
-    return (
-        f"ladder {missing[0]!r}{others} was rated and is not in the ladders file: its rounds would "
-        "be rejected and its ratings stay as they are; put it back, or, to remove it with its "
-        "ratings, stop all workers and run `stream-rater rebuild --replace`"
-    )
-
-
-def check_ladders(
-    ladders: Ladders, ladder_events: LadderEventLog, ends: Callable[[], Sequence[int]]
-) -> None:
-    """Check the ladders file against the ladder events, and these against the log of rounds. Then
-    announce the file's changes. Raises BadConfiguration if anything is contradictory."""
-    histories = {each: ladders.history(each) for each in ladders.ladders if each != TEMPLATE}
-    if TEMPLATE not in ladders.ladders and (
-        missing := removed_ladders(ladders, ladder_events.read())
-    ):
-        raise BadConfiguration(missing)
-
-    def end_of(ladder: str) -> int:
-        found = ends()
-        return found[partition_of(ladder, len(found))]
-
-    for ladder, corrections in ladder_events.read().corrections.items():
-        last = max((max(each.place) for each in corrections), default=-1)
-        if last >= end_of(ladder):
-            raise BadConfiguration(str(LadderEventsMismatch(ladder, last)))
-    try:
-        if histories:
-            announce(histories, ladder_events, end_of, uuid.uuid4().hex)
-    except LadderContradiction as error:
-        raise BadConfiguration(str(error)) from None
 
 
 def import_ladder_histories(store: RedisStore, ladder_events: LadderEvents) -> None:

@@ -51,10 +51,14 @@ class Following(Protocol):
 
     caught_up: bool
     """Whether the index has every event that existed when reading began."""
-    lag: int
-    """The number of records that are not in the index yet."""
-    last_report_s: float
-    """When it last showed that it works, monotonic seconds."""
+
+    @property
+    def lag(self) -> int:
+        """The number of records that are not in the index yet."""
+
+    @property
+    def last_report_s(self) -> float:
+        """When it last showed that it works, monotonic seconds."""
 
     def listen(self) -> None:
         """Follow until `stop`. Raises the exception that ended it."""
@@ -83,7 +87,7 @@ class Parts(NamedTuple):
     """What a process of the API answers from."""
 
     following: Following
-    index: CompleteIndex
+    reader: CompleteIndex
     connect: Callable[[], BeliefSource]
     """Connects to the workers' beliefs."""
 

@@ -17,7 +17,7 @@ from stream_rater.pipeline.ladder_history import (
     objection,
 )
 from stream_rater.rating.parameters import EloMMR
-from stream_rater.runtime.service import check_ladders
+from stream_rater.runtime.ladder_checks import check_ladders
 
 ONE = Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0))
 

@@ -42,8 +42,7 @@ class Unusable(Unrecoverable):
 
 
 class Database:
-    """The one connection that writes to a data file. All methods must be called in the thread that
-    opened it."""
+    """The one connection that writes to a data file. One thread at a time may use it."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, lock: IO[str]) -> None:
         self.path = path
@@ -71,7 +70,9 @@ class Database:
         lock = _locked(path)
         try:
             with _opening(path):
-                connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+                connection = sqlite3.connect(
+                    path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+                )
                 _prepare(connection, path, partitions, shards)
                 return cls(path, connection, lock)
         except BaseException:

@@ -1,7 +1,7 @@
 """The log in a data file: the tables of rounds, parts, events, rejections and ladder events."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -101,6 +101,8 @@ class SqliteLog(LocalLog):
         self.parts = SqliteTopic(database, "parts", database.shards)
         self._groups = {ESTIMATORS: self.estimators, UPDATERS: self.updaters}
         self._changed_ends: list[int] = []
+        self.on_events: Callable[[Sequence[Event]], None] = lambda _: None
+        """Called with the events of a transaction, while it is open."""
         self._load()
         database.on_rollback.append(self._load)
 
@@ -219,6 +221,7 @@ class SqliteLog(LocalLog):
             self._changed_ends[shard] += len(some)
             row = place(shard, first), len(some), _encode(some)
             connection.execute("INSERT INTO changed VALUES (?, ?, ?)", row)
+        self.on_events(events)
 
     def _prune_parts(self, connection: sqlite3.Connection, offsets: Iterable[int]) -> None:
         """Delete the parts before each shard's last call. The last call may be needed again: its

@@ -1,0 +1,60 @@
+"""Checks the ladders file of a process that starts against the ladder events."""
+
+import uuid
+from collections.abc import Callable, Sequence
+
+from stream_rater.columns.sharding import partition_of
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.ladders import TEMPLATE, Ladders
+from stream_rater.contract.errors import LadderEventsMismatch
+from stream_rater.pipeline.ladder_history import (
+    LadderContradiction,
+    LadderEventLog,
+    LadderLog,
+    announce,
+)
+
+
+def removed_ladders(ladders: Ladders, ladder_log: LadderLog) -> str:
+    """A message about rated ladders that the ladders file does not rate; empty if there are none.
+
+    After a rebuild with a file that lacks a ladder, the ladder has no ladder events. Then the file
+    may lack it.
+    """
+    missing = [
+        each for each in ladder_log.ladders if ladder_log.in_force(each) and not ladders.find(each)
+    ]
+    if not missing:
+        return ""
+    others = {1: "", 2: " (and 1 other)"}.get(len(missing), f" (and {len(missing) - 1} others)")
+    return (
+        f"ladder {missing[0]!r}{others} was rated and is not in the ladders file: its rounds would "
+        "be rejected and its ratings stay as they are; put it back, or, to remove it with its "
+        "ratings, stop all workers and run `stream-rater rebuild --replace`"
+    )
+
+
+def check_ladders(
+    ladders: Ladders, ladder_events: LadderEventLog, ends: Callable[[], Sequence[int]]
+) -> None:
+    """Check the ladders file against the ladder events, and these against the log of rounds. Then
+    announce the file's changes. Raises BadConfiguration if anything is contradictory."""
+    histories = {each: ladders.history(each) for each in ladders.ladders if each != TEMPLATE}
+    if TEMPLATE not in ladders.ladders and (
+        missing := removed_ladders(ladders, ladder_events.read())
+    ):
+        raise BadConfiguration(missing)
+
+    def end_of(ladder: str) -> int:
+        found = ends()
+        return found[partition_of(ladder, len(found))]
+
+    for ladder, corrections in ladder_events.read().corrections.items():
+        last = max((max(each.place) for each in corrections), default=-1)
+        if last >= end_of(ladder):
+            raise BadConfiguration(str(LadderEventsMismatch(ladder, last)))
+    try:
+        if histories:
+            announce(histories, ladder_events, end_of, uuid.uuid4().hex)
+    except LadderContradiction as error:
+        raise BadConfiguration(str(error)) from None

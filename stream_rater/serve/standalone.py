@@ -1,0 +1,238 @@
+"""A standalone process: the engine on a data file, beside the API that answers from the file.
+
+The engine writes the index in the transaction that publishes the events. So an answer has every
+event that was published, and the process has no index that could be behind.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from stream_rater.adapters.sqlite.database import Database, connect_reader
+from stream_rater.adapters.sqlite.driver import estimator_worker, updater_worker
+from stream_rater.adapters.sqlite.log import (
+    SqliteLog,
+    read_events,
+)
+from stream_rater.adapters.sqlite.store import SqliteStore
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.pipeline.estimator.estimator import Estimator
+from stream_rater.pipeline.ladder_history import LadderLog
+from stream_rater.pipeline.ports import Event, StoredShard
+from stream_rater.pipeline.updater.updater import Updater
+from stream_rater.runtime import log
+from stream_rater.runtime.engine import Engine, Full, Machine
+from stream_rater.runtime.ladder_checks import check_ladders
+from stream_rater.runtime.metrics import Metrics, ServiceObserver
+from stream_rater.serve.http.metrics import ApiMetrics
+from stream_rater.serve.index.file_index import (
+    FileIndexReader,
+    FileIndexWriter,
+)
+from stream_rater.serve.index.follower import NewEvent, Watcher
+from stream_rater.serve.index.reader import ReadPositions
+from stream_rater.serve.service import MakeParts, Parts
+
+ANSWER_S = 5.0
+"""How long a question may wait for the engine."""
+
+T = TypeVar("T")
+
+AT_ONCE = 10_000
+"""The most events that one transaction adds to an index that is made again."""
+
+
+class Standalone:
+    """The engine, as the process of the API runs it (`service.Following`), and what the engine's
+    events lead to (`engine.Subscriber`)."""
+
+    def __init__(
+        self, settings: Settings, ladders: Ladders, path: Path, watcher: Watcher,
+        registry_of: ApiMetrics,
+    ) -> None:  # fmt: skip
+        """Open the file; create it if there is none. Raises Unusable, Denied or
+        BadConfiguration."""
+        self._settings, self._watcher = settings, watcher
+        self._database = Database.open(path)
+        try:
+            self.log = SqliteLog(self._database)
+            self._prepare(ladders)
+            self._index = FileIndexWriter(self._database.connection, settings.serve_history)
+            self._make_index()
+            self._metrics, self.store = Metrics(registry_of.registry), SqliteStore(self._database)
+            self._machines = [
+                self._machine("estimator", ladders), self._machine("updater", ladders),
+            ]  # fmt: skip
+        except BaseException:
+            self._database.close()
+            raise
+        self.engine = Engine(self._database, self.log, self._machines, self, watcher.trouble)
+        self._events: list[NewEvent] = []
+        """The events of the turn in progress."""
+        self.caught_up = True
+
+    # --- at start ---
+
+    def _prepare(self, ladders: Ladders) -> None:
+        """Check the file against the settings and the ladders file. Raises BadConfiguration."""
+        database, window = self._database, self._settings.duplicate_window
+        stored = database.meta("duplicate_window")
+        if stored is not None and stored != window:
+            raise BadConfiguration(
+                f"{database.path}: it was begun with duplicate_window = {stored}, here it is "
+                f"{window}: set STREAM_RATER_DUPLICATE_WINDOW={stored}"
+            )
+        with database.turn():
+            database.set_meta("duplicate_window", window)
+            if database.meta("kernel") is None:
+                database.set_meta("kernel", KERNEL_VERSION)
+            rounds = self.log.rounds
+            check_ladders(ladders, self.log, lambda: [rounds.end(p) for p in range(len(rounds))])
+
+    def _make_index(self) -> None:
+        """Add the events that the index lacks, because an older release left them out."""
+        with self._database.turn():
+            first, end = self._index.begin(), self.log.changed_end(0)
+            if first == end:
+                return
+            connection = self._database.connection
+            events = read_events(connection, 0)
+            while some := [each for _, each in itertools.islice(events, AT_ONCE)]:
+                self._index.apply([rating_changed_from_json(each.value) for each in some], end)
+
+    def _machine(self, role: str, ladders: Ladders) -> Machine:
+        settings, metrics, store = self._settings, self._metrics, self.store
+        observer = ServiceObserver(metrics, role, log.logger(role))
+        if role == "estimator":
+            driver = estimator_worker(self.log, store)
+            step: Any = Estimator(
+                ladders, len(self.log.parts), len(self.log.rounds),
+                window=settings.duplicate_window, wave_players=settings.wave_players,
+                rejects_per_second=settings.rejects_per_second, observer=observer,
+                threshold=settings.correction_threshold,
+                checkpoint_every=settings.checkpoint_every,
+            ).run()  # fmt: skip
+        else:
+            driver = updater_worker(self.log, store)
+            step = Updater(len(self.log.parts), observer=observer).run()
+        driver.group.assign([driver])
+        metrics.partitions.labels(role).set(driver.group.partitions)
+        machine = Machine(
+            role, driver, step, observer,
+            lambda name, stage, s: metrics.seconds.labels(name, stage).observe(s),
+        )  # fmt: skip
+        machine.on_polled = observer.polled
+        return machine
+
+    # --- what the engine reports ---
+
+    def publish(self, first: int, events: Sequence[Event]) -> None:
+        """Write the index, in the transaction that has the events."""
+        changes = [rating_changed_from_json(each.value) for each in events]
+        self._index.apply(changes, first + len(events))
+        self._events = [
+            NewEvent(0, first + i, change.ladder, each.value)
+            for i, (change, each) in enumerate(zip(changes, events, strict=True))
+        ]
+
+    def published(self) -> None:
+        """Pass the events on to those who follow."""
+        if events := self._events:
+            self._events = []
+            self._watcher.read(events)
+            self._watcher.checkpointed([events[-1].offset + 1])
+
+    def withdrawn(self) -> None:
+        """Forget the events of the turn."""
+        self._events = []
+
+    # --- what the process of the API asks for ---
+
+    @property
+    def lag(self) -> int:
+        """The number of records that are not rated yet."""
+        rounds, committed = self.log.rounds, self.log.estimators.committed
+        return sum(rounds.end(p) - committed.get(p, 0) for p in range(len(rounds)))
+
+    @property
+    def last_report_s(self) -> float:
+        """When the last turn ended, monotonic seconds."""
+        return self.engine.last_turn_s
+
+    def listen(self) -> None:
+        """Run the engine until `stop`. Raises the exception that ended it."""
+        end = self.log.changed_end(0)
+        self._watcher.begun([end])
+        self._watcher.checkpointed([end])
+        self.engine.run()
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """Answer a question in the engine's thread. Raises LogTrouble if that does not answer in
+        time."""
+        try:
+            return self.engine.ask(question).result(ANSWER_S)
+        except (TimeoutError, Full):
+            raise LogTrouble("the engine is busy: try again") from None
+
+    def stop(self) -> None:
+        """Let the turn in progress end, and then the engine."""
+        self.engine.stop()
+
+    def end(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def unready(self) -> list[str]:
+        """The reasons why rounds are not rated."""
+        reasons = [self.engine.trouble] if self.engine.trouble else []
+        for machine in self._machines:
+            observer = machine.observer
+            assert isinstance(observer, ServiceObserver)
+            reasons += [f"shard {s}: {why}" for s, why in observer.refused.items()]
+            reasons += observer.refused_ladders.values()
+        return reasons
+
+
+class FileBeliefs:
+    """The log and the beliefs in the file, read in the engine's thread between two turns."""
+
+    def __init__(self, standalone: Standalone) -> None:
+        self._standalone = standalone
+        self.shards, self.partitions = len(standalone.log.parts), len(standalone.log.rounds)
+
+    def prepare(self) -> None:
+        """Nothing: the process has checked the file."""
+
+    def ladder_log(self) -> LadderLog:
+        """The ladder events that exist now."""
+        return self._standalone.ask(self._standalone.log.read)
+
+    def ends(self) -> Sequence[int]:
+        """The end offset of each partition of `round-completed`."""
+        rounds = self._standalone.log.rounds
+        return [rounds.end(partition) for partition in range(self.partitions)]
+
+    def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, StoredShard]:
+        """The position and the records of each shard."""
+        store = self._standalone.store
+        return self._standalone.ask(
+            lambda: {shard: store.read(shard, wanted) for shard, wanted in players.items()}
+        )
+
+
+def parts_of_file(settings: Settings, ladders: Ladders, path: Path) -> MakeParts:
+    """A function that makes the parts of a standalone process."""
+
+    def make(watcher: Watcher, _: ReadPositions, metrics: ApiMetrics) -> Parts:
+        standalone = Standalone(settings, ladders, path, watcher, metrics)
+        index = FileIndexReader(connect_reader(path), settings.serve_history)
+        return Parts(standalone, index, lambda: FileBeliefs(standalone))
+
+    return make
