@@ -7,20 +7,17 @@ from typing import NamedTuple
 import msgspec
 
 from stream_rater.adapters.local_log import Group, LocalLog, Transaction
+from stream_rater.adapters.sqlite import events
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.schema import offset_of, partition_of, place
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
-from stream_rater.contract.record import Headers, Record, Trace
+from stream_rater.contract.record import Headers, Record
 from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.pipeline.ports import Event, Rejection
-
-EncodedEvent = tuple[bytes, bytes, bytes, str, Trace | None]
-"""Key, value, event id, time and trace context of an event."""
+from stream_rater.pipeline.ports import Rejection
 
 _encode = msgspec.msgpack.Encoder().encode
 _headers = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]]).decode
-_events = msgspec.msgpack.Decoder(list[EncodedEvent]).decode
 
 
 class NewRound(NamedTuple):
@@ -110,7 +107,7 @@ class SqliteLog(LocalLog):
         self.parts.load(len(self.parts))
         with self.database.reading(LogTrouble) as connection:
             self._changed_ends = [
-                changed_end(connection, shard) for shard in range(len(self.parts))
+                events.end_of_changed(connection, shard) for shard in range(len(self.parts))
             ]
             for name, group in self._groups.items():
                 rows = connection.execute(
@@ -193,8 +190,9 @@ class SqliteLog(LocalLog):
     def save(self, group: Group, transaction: Transaction) -> None:
         name = ESTIMATORS if group is self.estimators else UPDATERS
         with self.database.write(LogTrouble) as connection:
-            if transaction.events:
-                self._add_events(connection, transaction.events)
+            for run in events.by_call(transaction.batches):
+                end = events.add(connection, self._changed_ends[run.shard], run)
+                self._changed_ends[run.shard] = end
             if transaction.rejections:
                 connection.executemany(
                     "INSERT INTO rejected (place, code, message, ladder, round_id, unreadable)"
@@ -208,17 +206,6 @@ class SqliteLog(LocalLog):
             if group is self.updaters:
                 self._prune_parts(connection, transaction.offsets)
             group.committed.update(transaction.offsets)
-
-    def _add_events(self, connection: sqlite3.Connection, events: Sequence[Event]) -> None:
-        by_shard: dict[int, list[EncodedEvent]] = {}
-        for each in events:
-            encoded = (each.key, each.value, each.event_id, each.time, each.trace)
-            by_shard.setdefault(each.shard, []).append(encoded)
-        for shard, some in by_shard.items():
-            first = self._changed_ends[shard]
-            self._changed_ends[shard] += len(some)
-            row = place(shard, first), len(some), _encode(some)
-            connection.execute("INSERT INTO changed VALUES (?, ?, ?)", row)
 
     def _prune_parts(self, connection: sqlite3.Connection, offsets: Iterable[int]) -> None:
         """Delete the parts before each shard's last call. The last call may be needed again: its
@@ -270,16 +257,6 @@ def end_of(connection: sqlite3.Connection, table: str, partition: int, start: in
     return start if last is None else offset_of(last) + 1
 
 
-def changed_end(connection: sqlite3.Connection, shard: int) -> int:
-    """The offset of a shard's next event in `rating-changed`."""
-    found = connection.execute(
-        "SELECT place + count FROM changed WHERE place >= ? AND place < ?"
-        " ORDER BY place DESC LIMIT 1",
-        (place(shard, 0), place(shard + 1, 0)),
-    ).fetchone()
-    return 0 if found is None else offset_of(found[0])
-
-
 def read_records(
     connection: sqlite3.Connection, table: str, partition: int, first: int, end: int
 ) -> Iterator[Record]:
@@ -297,27 +274,6 @@ def read_records(
     for at, value, headers, received_s, key in connection.execute(sql, bounds):
         found = _headers(headers) if headers else ()
         yield Record(partition, offset_of(at), value, found, received_s, key)
-
-
-def read_events(
-    connection: sqlite3.Connection, shard: int, first: int = 0
-) -> Iterator[tuple[int, Event]]:
-    """Offset and content of the events of `rating-changed` from an offset on. Of older events, only
-    the last one of each player may be left (`read_last_events`)."""
-    row = connection.execute(
-        "SELECT max(place) FROM changed WHERE place >= ? AND place <= ?",
-        (place(shard, 0), place(shard, first)),
-    ).fetchone()
-    begin = place(shard, first) if row[0] is None else row[0]
-    for at, events in connection.execute(
-        "SELECT place, events FROM changed WHERE place >= ? AND place < ? ORDER BY place",
-        (begin, place(shard + 1, 0)),
-    ):
-        for offset, (key, value, event_id, time, trace) in enumerate(
-            _events(events), offset_of(at)
-        ):
-            if offset >= first:
-                yield offset, Event(shard, key, value, event_id, time, trace)
 
 
 def read_rejections(
