@@ -18,8 +18,8 @@ from stream_rater.columns.player_column import BeliefColumn, LadderColumn, Playe
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.record import Player
 
-RECENT = 150_000
-"""After this many beliefs, those of the calls so far begin to be merged."""
+RECENT = 400_000
+"""After this many beliefs were written, those of the calls so far begin to be merged."""
 
 MERGE_FACTOR, LEAST_MERGED = 2, 16
 """Each call merges MERGE_FACTOR times as many beliefs as it writes, at least LEAST_MERGED. So a
@@ -62,6 +62,8 @@ class Beliefs:
         self.shard = shard
         self._recent: dict[Player, bytes] = {}
         """What was written since the last merge began."""
+        self._written = 0
+        """The number of beliefs that the calls since then wrote, repeats included."""
         self._merging: dict[Player, bytes] = {}
         """What the merge in progress writes, or has written, to the table."""
         self._to_merge: Iterator[tuple[Player, bytes]] = iter(())
@@ -81,6 +83,7 @@ class Beliefs:
         if not self.loaded:
             self.loaded = True
             self._recent = recent_beliefs(connection, self.shard)
+            self._written = len(self._recent)
 
     def read(self, connection: sqlite3.Connection, players: Sequence[Player]) -> list[bytes | None]:
         """The players' records; None where there is none."""
@@ -128,6 +131,7 @@ class Beliefs:
             )
             written = dict(beliefs)
             self._recent.update(written)
+            self._written += len(beliefs)
             self._known.update(written)
             self._absent.difference_update(written)
         self._merge(connection, max(LEAST_MERGED, MERGE_FACTOR * len(beliefs)))
@@ -135,7 +139,7 @@ class Beliefs:
     def _merge(self, connection: sqlite3.Connection, count: int) -> None:
         """Merge this many beliefs. Begin a merge if none is in progress and there are enough."""
         if not self._merging:
-            if len(self._recent) < RECENT:
+            if self._written < RECENT:
                 return
             self._begin_to_merge(connection)
         rows = [(self.shard, *player, record) for player, record in islice(self._to_merge, count)]
@@ -150,7 +154,7 @@ class Beliefs:
         (self._merging_until,) = connection.execute(
             "SELECT coalesce(max(id), 0) FROM recent WHERE shard = ?", (self.shard,)
         ).fetchone()
-        self._merging, self._recent = self._recent, {}
+        self._merging, self._recent, self._written = self._recent, {}, 0
         self._to_merge = iter(sorted(self._merging.items()))
 
 

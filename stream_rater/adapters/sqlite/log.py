@@ -15,6 +15,7 @@ from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Headers, Record
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import Rejection
+from stream_rater.pipeline.updater.rating_events import ShardEvents
 
 _encode = msgspec.msgpack.Encoder().encode
 _headers = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]]).decode
@@ -98,11 +99,13 @@ class SqliteLog(LocalLog):
         self.parts = SqliteTopic(database, "parts", database.shards)
         self._groups = {ESTIMATORS: self.estimators, UPDATERS: self.updaters}
         self._changed_ends: list[int] = []
+        self._pruning: dict[int, events.Pruning] = {}
         self._load()
         database.on_rollback.append(self._load)
 
     def _load(self) -> None:
         """Read again what is known of the file."""
+        self._pruning = {}
         self.rounds.load(len(self.rounds))
         self.parts.load(len(self.parts))
         with self.database.reading(LogTrouble) as connection:
@@ -191,8 +194,7 @@ class SqliteLog(LocalLog):
         name = ESTIMATORS if group is self.estimators else UPDATERS
         with self.database.write(LogTrouble) as connection:
             for run in events.by_call(transaction.batches):
-                end = events.add(connection, self._changed_ends[run.shard], run)
-                self._changed_ends[run.shard] = end
+                self._add_events(connection, run)
             if transaction.rejections:
                 connection.executemany(
                     "INSERT INTO rejected (place, code, message, ladder, round_id, unreadable)"
@@ -206,6 +208,13 @@ class SqliteLog(LocalLog):
             if group is self.updaters:
                 self._prune_parts(connection, transaction.offsets)
             group.committed.update(transaction.offsets)
+
+    def _add_events(self, connection: sqlite3.Connection, run: ShardEvents) -> None:
+        """Append events to their shard, and prune some old ones."""
+        first = self._changed_ends[run.shard]
+        end = self._changed_ends[run.shard] = events.add(connection, first, run)
+        pruning = self._pruning.setdefault(run.shard, events.Pruning(run.shard))
+        pruning.go_on(connection, end, end - first)
 
     def _prune_parts(self, connection: sqlite3.Connection, offsets: Iterable[int]) -> None:
         """Delete the parts before each shard's last call. The last call may be needed again: its
