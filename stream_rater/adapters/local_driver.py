@@ -104,7 +104,7 @@ class LocalDriver:
         if isinstance(effect, Apply) and effect.events:
             # The real driver, too, begins the transaction of the next Publish while Redis applies.
             with suppress(LogTrouble):  # the Publish will fail, too
-                self.log.transaction(self.group, self.producer).events.extend(effect.events)
+                self.log.transaction(self.group, self.producer).batches.append(effect.events)
                 self._open = effect.events
         return effect.perform(self)
 
@@ -298,11 +298,9 @@ class LocalDriver:
         open_events, self._open = self._open, None
         if open_events is None and producer in self.group.transactions:
             raise LogTrouble("the producer's last transaction has not ended")
-        left = list(events) if open_events is None else []
-        half = len(left) // 2
-        for batch in (left[:half], left[half:]):
+        for batch in self._batches(events if open_events is None else ()):
             yield
-            self.log.transaction(self.group, producer).events.extend(batch)
+            self.log.transaction(self.group, producer).batches.append(batch)
         self.log.transaction(self.group, producer).rejections.extend(rejections)
         yield
         self._check(generation)
@@ -310,6 +308,12 @@ class LocalDriver:
         yield
         self.log.commit(self.group, producer)
         yield
+
+    def _batches(self, events: Collection[Event]) -> Sequence[Collection[Event]]:
+        """The events in two pieces, which are sent one after the other."""
+        sent = list(events)
+        half = len(sent) // 2
+        return sent[:half], sent[half:]
 
     def _check(self, generation: int) -> None:
         """Raise Regrouped if the group has had one rebalance since the last poll, and LogTrouble if

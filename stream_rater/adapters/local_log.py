@@ -7,7 +7,7 @@ process, and neither do the members.
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -36,7 +36,8 @@ class Topic(Protocol):
 class Transaction:
     """The messages of a producer in a transaction that has not ended."""
 
-    events: list[Event] = field(default_factory=list)
+    batches: list[Collection[Event]] = field(default_factory=list)
+    """The events, in the order in which they were sent."""
     rejections: list[Rejection] = field(default_factory=list)
     offsets: dict[int, int] = field(default_factory=dict)
 

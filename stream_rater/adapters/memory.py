@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from stream_rater.adapters.local_log import Group, LocalLog, Transaction
 from stream_rater.columns.player_column import PlayerColumn
@@ -93,7 +94,7 @@ class Log(LocalLog):
         return ((each.record.partition, each.record.offset) for each in self.rejected)
 
     def save(self, group: Group, transaction: Transaction) -> None:
-        for event in transaction.events:
+        for event in chain.from_iterable(transaction.batches):
             self.changed[event.shard].append(event)
         self.rejected.extend(transaction.rejections)
         group.committed.update(transaction.offsets)

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from stream_rater.adapters.local_driver import LocalDriver
 from stream_rater.adapters.sqlite.database import Database
@@ -24,7 +24,7 @@ from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
 from stream_rater.contract.errors import LogTrouble, Trouble
 from stream_rater.contract.record import Headers
 from stream_rater.pipeline.observer import Observer
-from stream_rater.pipeline.ports import Effect, Event, Poll, Polled, Step, pause_s
+from stream_rater.pipeline.ports import Effect, Poll, Polled, Step, pause_s
 
 MOST_WAITING = 20_000
 """The most records that may wait for their turn."""
@@ -59,20 +59,6 @@ class NewRecord(NamedTuple):
     key: bytes
     value: bytes
     headers: Headers = ()
-
-
-class Subscriber(Protocol):
-    """Gets the events of each turn: within its transaction, and after it."""
-
-    def publish(self, first: int, events: Sequence[Event]) -> None:
-        """Write what follows from the events, in the transaction of the turn. `first`: the offset
-        of the first one in the only partition of `rating-changed`."""
-
-    def published(self) -> None:
-        """The transaction of the last `publish` is on the disk."""
-
-    def withdrawn(self) -> None:
-        """The transaction of the last `publish` was rolled back."""
 
 
 class Machine:
@@ -134,10 +120,12 @@ class Engine:
 
     def __init__(
         self, database: Database, log: SqliteLog, machines: Sequence[Machine],
-        subscriber: Subscriber, on_trouble: Callable[[str], None],
+        on_events: Callable[[], None], on_trouble: Callable[[str], None],
     ) -> None:  # fmt: skip
+        """`on_events` is called when new events are on the disk, and `on_trouble` with the reason
+        when a turn has failed."""
         self._database, self._log, self._machines = database, log, machines
-        self._subscriber, self._on_trouble = subscriber, on_trouble
+        self._on_events, self._on_trouble = on_events, on_trouble
         self._queue: deque[_Waiting] = deque()
         self._waiting = 0
         """The number of records in the queue."""
@@ -145,9 +133,8 @@ class Engine:
         self._changed = threading.Condition()
         self._stopping = False
         self._troubles = 0
-        self._events: list[Event] = []
-        """The events of the turn in progress."""
-        log.on_events = self._collect
+        self._end = log.changed_end(0)
+        """The end of the events for which `on_events` was called."""
         self.last_turn_s = time.monotonic()
         """When the last turn ended, monotonic seconds."""
         self.trouble = ""
@@ -217,7 +204,6 @@ class Engine:
             if not isinstance(error, Trouble):
                 raise
             trouble = error
-            self._subscriber.withdrawn()
             self._troubles += 1
             self.trouble = str(trouble)
             self._on_trouble(self.trouble)
@@ -229,7 +215,9 @@ class Engine:
         self._troubles, self.trouble = 0, ""
         for each in taken:
             each.answer.set_result([*itertools.islice(places, len(each.records))])
-        self._subscriber.published()
+        if (end := self._log.changed_end(0)) != self._end:
+            self._end = end
+            self._on_events()
 
     def _take(self) -> list[_Waiting]:
         """Take records from the queue. Those of cancelled futures are dropped."""
@@ -261,14 +249,11 @@ class Engine:
 
     def _work(self, began_s: float) -> None:
         """Let the machines work until both wait, or the turn is over."""
-        now_s, self._events = began_s, []
-        first = self._log.changed_end(0)
+        now_s = began_s
         while any([each.advance(now_s) for each in self._machines]):  # noqa: C419  # all of them
             now_s = time.monotonic()
             if now_s - began_s > TURN_S:
                 break
-        if self._events:
-            self._subscriber.publish(first, self._events)
 
     def _answer_questions(self) -> None:
         while self._questions:
@@ -278,9 +263,6 @@ class Engine:
                     answer.set_result(question())
                 except Trouble as trouble:
                     answer.set_exception(trouble)
-
-    def _collect(self, events: Sequence[Event]) -> None:
-        self._events += events
 
     def _wait(self) -> None:
         """Wait until records come or a machine is due."""

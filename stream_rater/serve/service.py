@@ -24,7 +24,7 @@ from stream_rater.serve.http.beliefs import BeliefQuestions
 from stream_rater.serve.http.event_stream import Hub
 from stream_rater.serve.http.limits import FairExecutor
 from stream_rater.serve.http.metrics import ApiMetrics
-from stream_rater.serve.index.follower import NewEvent, Watcher
+from stream_rater.serve.index.follower import Follower, NewEvent, Watcher
 from stream_rater.serve.index.process import END_TIMEOUT_S, IndexProcess
 from stream_rater.serve.index.reader import IndexReader, ReadPositions
 from stream_rater.serve.questions import Incomplete, Index, Questions
@@ -49,8 +49,9 @@ SWITCH_S = 0.0005
 class Following(Protocol):
     """Follows `rating-changed` in a thread, and reports to a Watcher."""
 
-    caught_up: bool
-    """Whether the index has every event that existed when reading began."""
+    @property
+    def caught_up(self) -> bool:
+        """Whether the index has every event that existed when reading began."""
 
     @property
     def lag(self) -> int:
@@ -102,7 +103,7 @@ def parts_of_service(settings: Settings) -> MakeParts:
 
     def make(watcher: Watcher, positions: ReadPositions, _: ApiMetrics) -> Parts:
         return Parts(
-            IndexProcess(settings, watcher), IndexReader(settings, positions),
+            IndexProcess(partial(Follower, settings), watcher), IndexReader(settings, positions),
             partial(ServiceBeliefs, settings),
         )  # fmt: skip
 

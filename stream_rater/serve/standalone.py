@@ -1,19 +1,16 @@
-"""A standalone process: the engine on a data file, beside the API that answers from the file.
+"""A standalone process: the engine on a data file, beside the API that answers from an index of its
+events. The index has a process of its own, as that of `serve` does."""
 
-The engine writes the index in the transaction that publishes the events. So an answer has every
-event that was published, and the process has no index that could be behind.
-"""
-
-import itertools
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stream_rater.adapters.sqlite.database import Database, connect_reader
+from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.driver import estimator_worker, updater_worker
 from stream_rater.adapters.sqlite.log import (
     SqliteLog,
-    read_events,
 )
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.columns.kernels import KERNEL_VERSION
@@ -22,21 +19,21 @@ from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.pipeline.ports import Event, StoredShard
+from stream_rater.pipeline.ports import StoredShard
 from stream_rater.pipeline.updater.updater import Updater
 from stream_rater.runtime import log
 from stream_rater.runtime.engine import Engine, Full, Machine
 from stream_rater.runtime.ladder_checks import check_ladders
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from stream_rater.serve.http.metrics import ApiMetrics
+from stream_rater.serve.index.file_follower import FileFollower, index_path
 from stream_rater.serve.index.file_index import (
     FileIndexReader,
-    FileIndexWriter,
 )
-from stream_rater.serve.index.follower import NewEvent, Watcher
+from stream_rater.serve.index.follower import Watcher
+from stream_rater.serve.index.process import IndexProcess
 from stream_rater.serve.index.reader import ReadPositions
 from stream_rater.serve.service import MakeParts, Parts
 
@@ -50,8 +47,7 @@ AT_ONCE = 10_000
 
 
 class Standalone:
-    """The engine, as the process of the API runs it (`service.Following`), and what the engine's
-    events lead to (`engine.Subscriber`)."""
+    """The engine and the index, as the process of the API runs them (`service.Following`)."""
 
     def __init__(
         self, settings: Settings, ladders: Ladders, path: Path, watcher: Watcher,
@@ -64,8 +60,6 @@ class Standalone:
         try:
             self.log = SqliteLog(self._database)
             self._prepare(ladders)
-            self._index = FileIndexWriter(self._database.connection, settings.serve_history)
-            self._make_index()
             self._metrics, self.store = Metrics(registry_of.registry), SqliteStore(self._database)
             self._machines = [
                 self._machine("estimator", ladders), self._machine("updater", ladders),
@@ -73,10 +67,12 @@ class Standalone:
         except BaseException:
             self._database.close()
             raise
-        self.engine = Engine(self._database, self.log, self._machines, self, watcher.trouble)
-        self._events: list[NewEvent] = []
-        """The events of the turn in progress."""
-        self.caught_up = True
+        make = partial(FileFollower, path, settings.serve_history)
+        self._index = IndexProcess(make, watcher)
+        self.engine = Engine(
+            self._database, self.log, self._machines, self._index.wake, watcher.trouble
+        )
+        self._failure: BaseException | None = None
 
     # --- at start ---
 
@@ -95,17 +91,6 @@ class Standalone:
                 database.set_meta("kernel", KERNEL_VERSION)
             rounds = self.log.rounds
             check_ladders(ladders, self.log, lambda: [rounds.end(p) for p in range(len(rounds))])
-
-    def _make_index(self) -> None:
-        """Add the events that the index lacks, because an older release left them out."""
-        with self._database.turn():
-            first, end = self._index.begin(), self.log.changed_end(0)
-            if first == end:
-                return
-            connection = self._database.connection
-            events = read_events(connection, 0)
-            while some := [each for _, each in itertools.islice(events, AT_ONCE)]:
-                self._index.apply([rating_changed_from_json(each.value) for each in some], end)
 
     def _machine(self, role: str, ladders: Ladders) -> Machine:
         settings, metrics, store = self._settings, self._metrics, self.store
@@ -131,28 +116,6 @@ class Standalone:
         machine.on_polled = observer.polled
         return machine
 
-    # --- what the engine reports ---
-
-    def publish(self, first: int, events: Sequence[Event]) -> None:
-        """Write the index, in the transaction that has the events."""
-        changes = [rating_changed_from_json(each.value) for each in events]
-        self._index.apply(changes, first + len(events))
-        self._events = [
-            NewEvent(0, first + i, change.ladder, each.value)
-            for i, (change, each) in enumerate(zip(changes, events, strict=True))
-        ]
-
-    def published(self) -> None:
-        """Pass the events on to those who follow."""
-        if events := self._events:
-            self._events = []
-            self._watcher.read(events)
-            self._watcher.checkpointed([events[-1].offset + 1])
-
-    def withdrawn(self) -> None:
-        """Forget the events of the turn."""
-        self._events = []
-
     # --- what the process of the API asks for ---
 
     @property
@@ -162,16 +125,34 @@ class Standalone:
         return sum(rounds.end(p) - committed.get(p, 0) for p in range(len(rounds)))
 
     @property
+    def caught_up(self) -> bool:
+        """Whether the index has every event that existed when reading began."""
+        return self._index.caught_up
+
+    @property
     def last_report_s(self) -> float:
-        """When the last turn ended, monotonic seconds."""
-        return self.engine.last_turn_s
+        """When both the engine and the index last showed that they work, monotonic seconds."""
+        return min(self.engine.last_turn_s, self._index.last_report_s)
 
     def listen(self) -> None:
-        """Run the engine until `stop`. Raises the exception that ended it."""
-        end = self.log.changed_end(0)
-        self._watcher.begun([end])
-        self._watcher.checkpointed([end])
-        self.engine.run()
+        """Run the engine and the index until `stop`. Raises the exception that ended one of
+        them."""
+        thread = threading.Thread(target=self._run_engine, name="engine", daemon=True)
+        thread.start()
+        try:
+            self._index.listen()
+        finally:
+            self.engine.stop()
+            thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run_engine(self) -> None:
+        try:
+            self.engine.run()
+        except BaseException as error:
+            self._failure = error
+        self._index.stop()
 
     def ask(self, question: Callable[[], T]) -> T:
         """Answer a question in the engine's thread. Raises LogTrouble if that does not answer in
@@ -182,11 +163,12 @@ class Standalone:
             raise LogTrouble("the engine is busy: try again") from None
 
     def stop(self) -> None:
-        """Let the turn in progress end, and then the engine."""
+        """Let the turn in progress end, and then the engine and the index."""
         self.engine.stop()
 
     def end(self) -> None:
         """Close the file."""
+        self._index.end()
         self._database.close()
 
     def unready(self) -> list[str]:
@@ -230,9 +212,9 @@ class FileBeliefs:
 def parts_of_file(settings: Settings, ladders: Ladders, path: Path) -> MakeParts:
     """A function that makes the parts of a standalone process."""
 
-    def make(watcher: Watcher, _: ReadPositions, metrics: ApiMetrics) -> Parts:
+    def make(watcher: Watcher, positions: ReadPositions, metrics: ApiMetrics) -> Parts:
         standalone = Standalone(settings, ladders, path, watcher, metrics)
-        index = FileIndexReader(connect_reader(path), settings.serve_history)
+        index = FileIndexReader(index_path(path), settings.serve_history, positions)
         return Parts(standalone, index, lambda: FileBeliefs(standalone))
 
     return make

@@ -26,7 +26,8 @@ from stream_rater.adapters.local_log import Group
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.adapters.sqlite import driver
 from stream_rater.adapters.sqlite.database import Database, connect_reader
-from stream_rater.adapters.sqlite.log import SqliteLog, read_events, read_rejections
+from stream_rater.adapters.sqlite.events import read_events
+from stream_rater.adapters.sqlite.log import SqliteLog, read_rejections
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS

@@ -18,7 +18,8 @@ from stream_rater.serve import cursors
 from stream_rater.serve.cursors import AfterRow
 from stream_rater.serve.entries import PlayerErased, bin_of, player_of
 from stream_rater.serve.index.file_index import FileIndexReader, FileIndexWriter
-from stream_rater.serve.questions import AbsentLadder
+from stream_rater.serve.index.reader import ReadPositions
+from stream_rater.serve.questions import AbsentLadder, Incomplete
 from tests.contract.test_serve_index import LADDER, an_event, brute, some_events
 
 KEPT = 3
@@ -27,19 +28,17 @@ KEPT = 3
 class Index:
     """A file with an index, and a reader with a connection of its own."""
 
-    def __init__(self, file: Path) -> None:
-        self.connection = sqlite3.connect(file, isolation_level=None)
-        self.connection.execute("PRAGMA journal_mode=WAL")
-        self.reading = sqlite3.connect(f"file:{file}?mode=ro", uri=True, isolation_level=None)
-        self.writer = FileIndexWriter(self.connection, KEPT)
-        self.reader = FileIndexReader(self.reading, KEPT)
-        self.next = self.writer.begin()
+    def __init__(self, file: Path, data: str = "one") -> None:
+        self.writer = FileIndexWriter(file, KEPT)
+        self.positions = ReadPositions()
+        self.positions.all_read([0])
+        self.reader = FileIndexReader(file, KEPT, self.positions)
+        self.next = self.writer.begin(data, 100)
+        self.reading = sqlite3.connect(file)
 
     def apply(self, events: Sequence[Any], end: int = 0) -> None:
         """Apply in one transaction."""
-        self.connection.execute("BEGIN")
         self.writer.apply(events, end)
-        self.connection.execute("COMMIT")
 
     def ask(self, question: str, *given: Any) -> Any:
         """The answer to a question."""
@@ -54,9 +53,10 @@ class Index:
         return [*rows.items()]
 
     def close(self) -> None:
-        """Close both connections."""
+        """Close all connections."""
         self.reading.close()
-        self.connection.close()
+        self.writer.close()
+        asyncio.run(self.reader.close())
 
 
 @pytest.fixture
@@ -176,19 +176,36 @@ def test_what_is_missing(file: Path) -> None:
         assert index.ask("ladders") == [LADDER]
         assert index.ask("player", LADDER, "bob") is None
         assert index.ask("history", LADDER, "bob") == ()
-        index.reading.close()
+        index.ask("close")
         with pytest.raises(StoreTrouble, match="sqlite"):
             index.ask("ladders")
 
 
+def test_an_index_that_lacks_events_does_not_answer(file: Path) -> None:
+    """It does not answer before it has every event that it is known to have."""
+    with closing(Index(file)) as index:
+        index.apply([an_event("ann", 1)], 7)
+        index.positions.all_read([7])
+        assert index.ask("ladders") == [LADDER]
+        index.positions.all_read([8])
+        for question in (["ladders"], ["ladder", LADDER], ["players", LADDER, ["ann"]]):
+            with pytest.raises(Incomplete):
+                index.ask(*question)
+
+
 def test_it_goes_on_where_it_was(file: Path) -> None:
-    """Reading begins at the stored position, and from the start if the format is another."""
+    """Reading begins at the stored position. It begins at the start for another data file, for a
+    file that has fewer events, and if the format is another."""
     with closing(Index(file)) as index:
         assert index.next == 0
         index.apply([an_event("ann", 1)], 7)
     with closing(Index(file)) as index:
         assert index.next == 7
-        index.connection.execute("UPDATE index_state SET format = 0")
-    with closing(Index(file)) as index:
-        assert index.next == 0
-        assert dict(index.contents())["players"] == []
+        assert index.writer.begin("one", 7) == 7
+        for data, end in (("other", 7), ("other", 6)):
+            index.apply([an_event("ann", 1)], 7)
+            assert index.writer.begin(data, end) == 0
+            assert dict(index.contents())["players"] == []
+        index.reading.execute("UPDATE index_state SET format = 0, next = 3")
+        index.reading.commit()
+        assert index.writer.begin("other", 7) == 0

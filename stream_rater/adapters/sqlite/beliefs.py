@@ -8,7 +8,7 @@ call. Until then they are also in memory, and are read from there.
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
 import msgspec
@@ -18,15 +18,15 @@ from stream_rater.columns.player_column import BeliefColumn, LadderColumn, Playe
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.record import Player
 
-RECENT = 150_000
-"""After this many beliefs, those of the calls so far begin to be merged."""
+RECENT = 400_000
+"""After this many beliefs were written, those of the calls so far begin to be merged."""
 
 MERGE_FACTOR, LEAST_MERGED = 2, 16
 """Each call merges MERGE_FACTOR times as many beliefs as it writes, at least LEAST_MERGED. So a
 merge has ended before the next one begins."""
 
 REMEMBERED = 300_000
-"""The number of beliefs that were read from the table and stay in memory."""
+"""The number of beliefs that stay in memory to be read."""
 
 AT_ONCE = 200
 """The number of players that one statement looks up."""
@@ -62,12 +62,17 @@ class Beliefs:
         self.shard = shard
         self._recent: dict[Player, bytes] = {}
         """What was written since the last merge began."""
+        self._written = 0
+        """The number of beliefs that the calls since then wrote, repeats included."""
         self._merging: dict[Player, bytes] = {}
         """What the merge in progress writes, or has written, to the table."""
         self._to_merge: Iterator[tuple[Player, bytes]] = iter(())
         self._merging_until = 0
         """The greatest id of a row in `recent` whose beliefs are being merged."""
-        self._read: dict[Player, bytes | None] = {}
+        self._known: dict[Player, bytes] = {}
+        """Records that were read or written lately."""
+        self._absent: set[Player] = set()
+        """Players who have no record."""
         self.loaded = False
 
     def forget(self) -> None:
@@ -78,33 +83,44 @@ class Beliefs:
         if not self.loaded:
             self.loaded = True
             self._recent = recent_beliefs(connection, self.shard)
+            self._written = len(self._recent)
 
     def read(self, connection: sqlite3.Connection, players: Sequence[Player]) -> list[bytes | None]:
         """The players' records; None where there is none."""
         self._load(connection)
-        recent, merging, read = self._recent, self._merging, self._read
-        found: list[bytes | None] = []
-        unread: dict[Player, None] = {}
-        for player in players:
-            record = recent.get(player)
-            if record is None:
-                record = merging.get(player)
-                if record is None:
-                    record = read.get(player)
-                    if record is None and player not in read:
-                        unread[player] = None
-            found.append(record)
-        if unread:
-            if len(read) > REMEMBERED:
-                read.clear()
-            missing = list(unread)
-            looked = dict(zip(missing, look_up(connection, self.shard, missing), strict=True))
-            read.update(looked)
-            found = [
-                looked[player] if record is None and player in looked else record
-                for player, record in zip(players, found, strict=True)
-            ]
+        known = self._known
+        found: list[bytes | None] = list(map(known.get, players))
+        if None in found:
+            unread = [p for p, r in zip(players, found, strict=True) if r is None]
+            if len(known) > REMEMBERED:
+                known.clear()
+            self._find(connection, dict.fromkeys(unread))
+            missing = map(known.get, unread)
+            found = [next(missing) if each is None else each for each in found]
         return found
+
+    def _find(self, connection: sqlite3.Connection, players: Collection[Player]) -> None:
+        """Find the records of players that are not known."""
+        to_look_up = []
+        for player in players:
+            record = self._recent.get(player) or self._merging.get(player)
+            if record is not None:
+                self._known[player] = record
+            elif player not in self._absent:
+                to_look_up.append(player)
+        if len(self._absent) > REMEMBERED:
+            self._absent.clear()
+        records = look_up(connection, self.shard, to_look_up)
+        for player, record in zip(to_look_up, records, strict=True):
+            if record is None:
+                self._absent.add(player)
+            else:
+                self._known[player] = record
+
+    def count_absent(self, connection: sqlite3.Connection, players: Sequence[Player]) -> int:
+        """The number of these players without a record."""
+        unknown = len(players) - sum(map(self._known.__contains__, players))
+        return unknown and self.read(connection, players).count(None)
 
     def write(self, connection: sqlite3.Connection, beliefs: BeliefColumn) -> None:
         """Write the beliefs of a call, and merge some others."""
@@ -113,13 +129,17 @@ class Beliefs:
             connection.execute(
                 "INSERT INTO recent (shard, beliefs) VALUES (?, ?)", (self.shard, encode(beliefs))
             )
-            self._recent.update(beliefs)
+            written = dict(beliefs)
+            self._recent.update(written)
+            self._written += len(beliefs)
+            self._known.update(written)
+            self._absent.difference_update(written)
         self._merge(connection, max(LEAST_MERGED, MERGE_FACTOR * len(beliefs)))
 
     def _merge(self, connection: sqlite3.Connection, count: int) -> None:
         """Merge this many beliefs. Begin a merge if none is in progress and there are enough."""
         if not self._merging:
-            if len(self._recent) < RECENT:
+            if self._written < RECENT:
                 return
             self._begin_to_merge(connection)
         rows = [(self.shard, *player, record) for player, record in islice(self._to_merge, count)]
@@ -128,14 +148,13 @@ class Beliefs:
             connection.execute(
                 "DELETE FROM recent WHERE shard = ? AND id <= ?", (self.shard, self._merging_until)
             )
-            self._read.update(self._merging)
             self._merging = {}
 
     def _begin_to_merge(self, connection: sqlite3.Connection) -> None:
         (self._merging_until,) = connection.execute(
             "SELECT coalesce(max(id), 0) FROM recent WHERE shard = ?", (self.shard,)
         ).fetchone()
-        self._merging, self._recent = self._recent, {}
+        self._merging, self._recent, self._written = self._recent, {}, 0
         self._to_merge = iter(sorted(self._merging.items()))
 
 

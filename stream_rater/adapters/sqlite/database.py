@@ -11,6 +11,7 @@ happen. `warnings_of` says so for a foreign program that opens the file to write
 
 import fcntl
 import os
+import secrets
 import socket
 import sqlite3
 import sys
@@ -26,7 +27,10 @@ from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble, Troub
 CACHE_KIB = 64 * 1024
 """The size of the page cache of the connection that writes."""
 
-CHECKPOINT_PAGES = 4000
+PAGE_BYTES = 16 * 1024
+"""The size of a page in a new file. What is written is mostly longer than SQLite's default."""
+
+CHECKPOINT_PAGES = 2000
 """The number of pages in the write-ahead log after which a commit checkpoints it."""
 
 BUSY_S = 5.0
@@ -80,7 +84,10 @@ class Database:
             raise
 
     def close(self) -> None:
-        """Roll back what is open, move the write-ahead log into the file, and release the lock."""
+        """Roll back what is open, move the write-ahead log into the file, and release the lock. To
+        close it again does nothing."""
+        if self._lock.closed:
+            return
         self._roll_back()
         with suppress(sqlite3.Error):  # the write-ahead log is read at the next start
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -105,8 +112,7 @@ class Database:
         try:
             yield
             with self._failing(LogTrouble):
-                if self._spoiled is not None:
-                    raise self._spoiled
+                self._check_open()
                 self.connection.execute("COMMIT")
         except BaseException:
             self._roll_back()
@@ -120,6 +126,7 @@ class Database:
         acts (`joined`), or in one of their own. Raises `trouble` if they fail."""
         if self.in_turn or self._joined:
             with self._failing(trouble):
+                self._check_open()
                 yield self.connection
             return
         self.roll_back_owner()
@@ -137,6 +144,14 @@ class Database:
         """Statements that only read. Raises `trouble` if they fail."""
         with self._failing(trouble):
             yield self.connection
+
+    def _check_open(self) -> None:
+        """Raise the error after which SQLite has ended the transaction. Another statement would be
+        a transaction of its own."""
+        if self._spoiled is not None:
+            raise self._spoiled
+        if not self.connection.in_transaction:
+            raise sqlite3.OperationalError("the transaction was rolled back")
 
     def begin_for(self, owner: object) -> None:
         """Begin a transaction that stays open until `commit_owner` or `roll_back_owner`."""
@@ -270,6 +285,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, partitions: int, shards
     if objects:
         _check(connection, path)
     for name, value in {
+        "page_size": PAGE_BYTES,
         "journal_mode": "WAL", "synchronous": "FULL", "cache_size": -CACHE_KIB,
         "wal_autocheckpoint": CHECKPOINT_PAGES, "temp_store": "MEMORY",
         **({"fullfsync": "ON", "checkpoint_fullfsync": "ON"} if sys.platform == "darwin" else {}),
@@ -292,6 +308,7 @@ def _create(connection: sqlite3.Connection, partitions: int, shards: int) -> Non
         "partitions": partitions,
         "shards": shards,
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "id": secrets.token_hex(8),
     }
     rows = ",".join(f"('{name}', '{value}')" for name, value in facts.items())
     connection.executescript(

@@ -1,6 +1,6 @@
 """Performs a machine's effects on the log and the store of one data file."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from stream_rater.adapters.local_driver import LocalDriver
@@ -19,6 +19,7 @@ from stream_rater.pipeline.ports import (
     Apply,
     CommitSource,
     Effect,
+    Event,
     Publish,
     Scatter,
 )
@@ -91,6 +92,10 @@ class SqliteDriver(LocalDriver):
             self._database.roll_back_owner()
             raise
         self._database.commit_owner()
+
+    def _batches(self, events: Collection[Event]) -> Sequence[Collection[Event]]:
+        """The events as they are: nobody sees them before the transaction ends."""
+        return (events,)
 
 
 def estimator_worker(log: SqliteLog, store: SqliteStore) -> SqliteDriver:

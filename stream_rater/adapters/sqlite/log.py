@@ -1,26 +1,24 @@
 """The log in a data file: the tables of rounds, parts, events, rejections and ladder events."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from stream_rater.adapters.local_log import Group, LocalLog, Transaction
+from stream_rater.adapters.sqlite import events
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.schema import offset_of, partition_of, place
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
-from stream_rater.contract.record import Headers, Record, Trace
+from stream_rater.contract.record import Headers, Record
 from stream_rater.pipeline.ladder_history import LadderLog
-from stream_rater.pipeline.ports import Event, Rejection
-
-EncodedEvent = tuple[bytes, bytes, bytes, str, Trace | None]
-"""Key, value, event id, time and trace context of an event."""
+from stream_rater.pipeline.ports import Rejection
+from stream_rater.pipeline.updater.rating_events import ShardEvents
 
 _encode = msgspec.msgpack.Encoder().encode
 _headers = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]]).decode
-_events = msgspec.msgpack.Decoder(list[EncodedEvent]).decode
 
 
 class NewRound(NamedTuple):
@@ -101,18 +99,18 @@ class SqliteLog(LocalLog):
         self.parts = SqliteTopic(database, "parts", database.shards)
         self._groups = {ESTIMATORS: self.estimators, UPDATERS: self.updaters}
         self._changed_ends: list[int] = []
-        self.on_events: Callable[[Sequence[Event]], None] = lambda _: None
-        """Called with the events of a transaction, while it is open."""
+        self._pruning: dict[int, events.Pruning] = {}
         self._load()
         database.on_rollback.append(self._load)
 
     def _load(self) -> None:
         """Read again what is known of the file."""
+        self._pruning = {}
         self.rounds.load(len(self.rounds))
         self.parts.load(len(self.parts))
         with self.database.reading(LogTrouble) as connection:
             self._changed_ends = [
-                changed_end(connection, shard) for shard in range(len(self.parts))
+                events.end_of_changed(connection, shard) for shard in range(len(self.parts))
             ]
             for name, group in self._groups.items():
                 rows = connection.execute(
@@ -195,8 +193,8 @@ class SqliteLog(LocalLog):
     def save(self, group: Group, transaction: Transaction) -> None:
         name = ESTIMATORS if group is self.estimators else UPDATERS
         with self.database.write(LogTrouble) as connection:
-            if transaction.events:
-                self._add_events(connection, transaction.events)
+            for run in events.by_call(transaction.batches):
+                self._add_events(connection, run)
             if transaction.rejections:
                 connection.executemany(
                     "INSERT INTO rejected (place, code, message, ladder, round_id, unreadable)"
@@ -211,17 +209,12 @@ class SqliteLog(LocalLog):
                 self._prune_parts(connection, transaction.offsets)
             group.committed.update(transaction.offsets)
 
-    def _add_events(self, connection: sqlite3.Connection, events: Sequence[Event]) -> None:
-        by_shard: dict[int, list[EncodedEvent]] = {}
-        for each in events:
-            encoded = (each.key, each.value, each.event_id, each.time, each.trace)
-            by_shard.setdefault(each.shard, []).append(encoded)
-        for shard, some in by_shard.items():
-            first = self._changed_ends[shard]
-            self._changed_ends[shard] += len(some)
-            row = place(shard, first), len(some), _encode(some)
-            connection.execute("INSERT INTO changed VALUES (?, ?, ?)", row)
-        self.on_events(events)
+    def _add_events(self, connection: sqlite3.Connection, run: ShardEvents) -> None:
+        """Append events to their shard, and prune some old ones."""
+        first = self._changed_ends[run.shard]
+        end = self._changed_ends[run.shard] = events.add(connection, first, run)
+        pruning = self._pruning.setdefault(run.shard, events.Pruning(run.shard))
+        pruning.go_on(connection, end, end - first)
 
     def _prune_parts(self, connection: sqlite3.Connection, offsets: Iterable[int]) -> None:
         """Delete the parts before each shard's last call. The last call may be needed again: its
@@ -273,16 +266,6 @@ def end_of(connection: sqlite3.Connection, table: str, partition: int, start: in
     return start if last is None else offset_of(last) + 1
 
 
-def changed_end(connection: sqlite3.Connection, shard: int) -> int:
-    """The offset of a shard's next event in `rating-changed`."""
-    found = connection.execute(
-        "SELECT place + count FROM changed WHERE place >= ? AND place < ?"
-        " ORDER BY place DESC LIMIT 1",
-        (place(shard, 0), place(shard + 1, 0)),
-    ).fetchone()
-    return 0 if found is None else offset_of(found[0])
-
-
 def read_records(
     connection: sqlite3.Connection, table: str, partition: int, first: int, end: int
 ) -> Iterator[Record]:
@@ -300,27 +283,6 @@ def read_records(
     for at, value, headers, received_s, key in connection.execute(sql, bounds):
         found = _headers(headers) if headers else ()
         yield Record(partition, offset_of(at), value, found, received_s, key)
-
-
-def read_events(
-    connection: sqlite3.Connection, shard: int, first: int = 0
-) -> Iterator[tuple[int, Event]]:
-    """Offset and content of the events of `rating-changed` from an offset on. Of older events, only
-    the last one of each player may be left (`read_last_events`)."""
-    row = connection.execute(
-        "SELECT max(place) FROM changed WHERE place >= ? AND place <= ?",
-        (place(shard, 0), place(shard, first)),
-    ).fetchone()
-    begin = place(shard, first) if row[0] is None else row[0]
-    for at, events in connection.execute(
-        "SELECT place, events FROM changed WHERE place >= ? AND place < ? ORDER BY place",
-        (begin, place(shard + 1, 0)),
-    ):
-        for offset, (key, value, event_id, time, trace) in enumerate(
-            _events(events), offset_of(at)
-        ):
-            if offset >= first:
-                yield offset, Event(shard, key, value, event_id, time, trace)
 
 
 def read_rejections(

@@ -59,8 +59,8 @@ class SqliteStore:
             beliefs = self._of(shard)
             vanished = False
             if application.absent is not None:
-                before = beliefs.read(connection, list(written.players))
-                vanished = before.count(None) != application.absent
+                absent = beliefs.count_absent(connection, list(written.players))
+                vanished = absent != application.absent
             if vanished:
                 position = Position(VANISHED, VANISHED, epoch=position.epoch)
             beliefs.write(connection, written)

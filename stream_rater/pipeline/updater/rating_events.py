@@ -32,7 +32,7 @@ RoundTime = tuple[str, Trace | None]
 """The time when a round was completed, as reported, and its trace context."""
 
 
-class _ShardEvents(NamedTuple):
+class ShardEvents(NamedTuple):
     """The encoded events of one shard, in order."""
 
     shard: int
@@ -47,6 +47,14 @@ class _ShardEvents(NamedTuple):
     time: Ints
     """(n,) the index of each event's time among `times`."""
 
+    def events(self) -> Iterator[Event]:
+        """Decode the events, in order."""
+        start, end = self.start, iter(self.ends.tolist())
+        for i, key, event_id, value in zip(self.time.tolist(), end, end, end, strict=True):
+            texts = self.data[start:key], self.data[event_id:value], self.data[key:event_id]
+            yield Event(self.shard, *texts, *self.times[i])
+            start = value
+
 
 class Events(Collection[Event]):
     """Encoded events of some shards. The first event of each shard comes first, then the others,
@@ -57,8 +65,9 @@ class Events(Collection[Event]):
     only during iteration, so that there are never thousands of them in memory.
     """
 
-    def __init__(self, runs: Iterable[_ShardEvents] = ()) -> None:
-        self._runs = tuple(runs)
+    def __init__(self, runs: Iterable[ShardEvents] = ()) -> None:
+        self.runs = tuple(runs)
+        """The events of each call and shard, still encoded."""
 
     @classmethod
     def of(cls, shard: int, events: Sequence[Event]) -> "Events":
@@ -66,18 +75,18 @@ class Events(Collection[Event]):
         texts = [text for each in events for text in (each.key, each.event_id, each.value)]
         ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
         times = [(each.time, each.trace) for each in events]
-        return cls([_ShardEvents(shard, b"".join(texts), 0, ends, times, np.arange(len(events)))])
+        return cls([ShardEvents(shard, b"".join(texts), 0, ends, times, np.arange(len(events)))])
 
     @classmethod
     def combined(cls, events: Iterable["Events"]) -> "Events":
         """Combine the events of all of these."""
-        return cls(run for each in events for run in each._runs)
+        return cls(run for each in events for run in each.runs)
 
     def __len__(self) -> int:
-        return sum(len(run.time) for run in self._runs)
+        return sum(len(run.time) for run in self.runs)
 
     def __iter__(self) -> Iterator[Event]:
-        runs = [_decoded(run) for run in self._runs]
+        runs = [run.events() for run in self.runs]
         firsts = [event for run in runs for event in islice(run, 1)]
         return chain(firsts, *runs)
 
@@ -87,22 +96,14 @@ class Events(Collection[Event]):
     def __eq__(self, other: object) -> bool:
         """Whether both are the same events of the same calls. A driver uses this to find that it
         has sent them already. Nothing is decoded: the runs are compared by identity."""
-        if not isinstance(other, Events) or len(self._runs) != len(other._runs):
+        if not isinstance(other, Events) or len(self.runs) != len(other.runs):
             return False
-        return all(mine is theirs for mine, theirs in zip(self._runs, other._runs, strict=True))
+        return all(mine is theirs for mine, theirs in zip(self.runs, other.runs, strict=True))
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return repr(list(self))
-
-
-def _decoded(run: _ShardEvents) -> Iterator[Event]:
-    shard, data, start, ends, times, time = run
-    end = iter(ends.tolist())
-    for i, key, event_id, value in zip(time.tolist(), end, end, end, strict=True):
-        yield Event(shard, data[start:key], data[event_id:value], data[key:event_id], *times[i])
-        start = value
 
 
 def encode_events(rows: Rows, header: Table, cuts: Mapping[int, slice]) -> dict[int, Events]:
@@ -308,7 +309,7 @@ def encode_together(
     for shard, cut in cuts.items():
         start = int(ends[3 * cut.start - 1]) if cut.start else 0
         own = ends[3 * cut.start : 3 * cut.stop]
-        found[shard] = Events([_ShardEvents(shard, data, start, own, round_times, row_times[cut])])
+        found[shard] = Events([ShardEvents(shard, data, start, own, round_times, row_times[cut])])
     return found
 
 

@@ -1,8 +1,9 @@
-"""The index of a standalone process, in the SQLite file that has the log and the beliefs.
+"""The index of a standalone process, in a SQLite file of its own beside the data file.
 
-The engine writes the index in the same transaction as the events, on the same connection. So the
-index never lacks an event, and an answer shows log and index at one instant. `serve.entries`
-defines the contents, as it does for the index in Redis.
+It follows from the events in the data file, and can be deleted at any time: the next start makes it
+again. So nothing waits for the disk when it is written, and a transaction has the position before
+which the index has every event. `serve.entries` defines the contents, as it does for the index in
+Redis.
 
 A player's changes are rows of their own, so that a change costs one insertion. A history is cut
 back at each correction, and when the player's number of rounds is a multiple of the number of
@@ -12,6 +13,7 @@ changes that are kept. So the table has at most twice as many.
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 from stream_rater.contract.errors import StoreTrouble
@@ -32,14 +34,22 @@ from stream_rater.serve.entries import (
     decode_summary,
     encode_entry,
 )
-from stream_rater.serve.questions import AbsentLadder, LadderView, PageView, PlayerView
+from stream_rater.serve.index.reader import ReadPositions
+from stream_rater.serve.questions import (
+    AbsentLadder,
+    Incomplete,
+    LadderView,
+    PageView,
+    PlayerView,
+)
 
 FORMAT = 1
 """The format of the tables. If a file has another one, the index is made again."""
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS index_state (
-    one INTEGER PRIMARY KEY CHECK (one = 1), format INTEGER NOT NULL, next INTEGER NOT NULL
+    one INTEGER PRIMARY KEY CHECK (one = 1), format INTEGER NOT NULL, data TEXT NOT NULL,
+    next INTEGER NOT NULL
 );
 CREATE TABLE IF NOT EXISTS index_ladders (
     ladder TEXT PRIMARY KEY, summary BLOB NOT NULL, listed INTEGER NOT NULL
@@ -58,8 +68,8 @@ CREATE TABLE IF NOT EXISTS index_changes (
 ) WITHOUT ROWID;
 """
 """`score` is minus the displayed rating of a listed player, and null for others. `source` is the
-offset in `round-completed`. `next` is the offset of `rating-changed` before which the index has
-every event."""
+offset in `round-completed`. `data` names the data file. `next` is the offset of `rating-changed`
+before which the index has every event."""
 
 NAMES = "index_ladders", "index_players", "index_bins", "index_changes"
 AT_ONCE = 500
@@ -69,23 +79,31 @@ T = TypeVar("T")
 
 
 class FileIndexWriter:
-    """Writes the index on the connection that writes the file. The caller ends the transaction."""
+    """Writes the index. Nothing else writes to the file."""
 
-    def __init__(self, connection: sqlite3.Connection, max_changes: int) -> None:
-        """`max_changes`: the number of changes that are kept of each player."""
-        self._do, self._max_changes = connection, max_changes
+    def __init__(self, path: Path, max_changes: int) -> None:
+        """`max_changes`: the number of changes that are kept of each player. Creates the file and
+        its tables where they are missing."""
+        self._max_changes = max_changes
+        self._do = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._do.execute("PRAGMA journal_mode = WAL").fetchall()
+        self._do.execute("PRAGMA synchronous = OFF")
+        self._do.executescript(TABLES)
 
-    def begin(self) -> int:
-        """Create the tables where they are missing. Returns the offset of `rating-changed` from
-        which the events must be applied."""
-        for statement in TABLES.split(";"):
-            self._do.execute(statement)
-        found = self._do.execute("SELECT format, next FROM index_state").fetchone()
-        if found is not None and found[0] == FORMAT:
-            return int(found[1])
-        for name in NAMES:
-            self._do.execute(f"DELETE FROM {name}")
-        self._do.execute("REPLACE INTO index_state VALUES (1, ?, 0)", (FORMAT,))
+    def begin(self, data: str, end: int) -> int:
+        """The offset of `rating-changed` from which the events must be applied.
+
+        `data`: a name of the data file that no other one has. `end`: the end of its events. An
+        index of another file, of another format, or of events that the file no longer has is made
+        again.
+        """
+        found = self._do.execute("SELECT format, data, next FROM index_state").fetchone()
+        if found is not None and found[:2] == (FORMAT, data) and found[2] <= end:
+            return int(found[2])
+        with self._transaction():
+            for name in NAMES:
+                self._do.execute(f"DELETE FROM {name}")
+            self._do.execute("REPLACE INTO index_state VALUES (1, ?, ?, 0)", (FORMAT, data))
         return 0
 
     def apply(self, events: Sequence[IndexEvent], end: int) -> None:
@@ -93,11 +111,26 @@ class FileIndexWriter:
         by_ladder: dict[str, list[IndexEvent]] = {}
         for event in events:
             by_ladder.setdefault(event.ladder, []).append(event)
-        for ladder, own in by_ladder.items():
-            before = self._before(ladder, sorted({event.player for event in own}))
-            self._write(ladder, before, apply_events(before, own, 0))
-            self._write_changes(ladder, own)
-        self._do.execute("UPDATE index_state SET next = ?", (end,))
+        with self._transaction():
+            for ladder, own in by_ladder.items():
+                before = self._before(ladder, sorted({event.player for event in own}))
+                self._write(ladder, before, apply_events(before, own, 0))
+                self._write_changes(ladder, own)
+            self._do.execute("UPDATE index_state SET next = ?", (end,))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._do.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._do.rollback()
+            raise
+        self._do.execute("COMMIT")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._do.close()
 
     def _before(self, ladder: str, names: Sequence[str]) -> LadderIndex:
         """The part of a ladder's index that events of these players may change."""
@@ -167,20 +200,33 @@ class FileIndexReader:
     """Answers from the index, as `questions.Index` describes. It is for one thread, and has a
     connection of its own, which cannot write.
 
-    Its methods raise StoreTrouble if the file cannot be read.
+    Its methods raise StoreTrouble if the file cannot be read, and Incomplete or AbsentLadder if the
+    index lacks events that it is known to have.
     """
 
-    def __init__(self, connection: sqlite3.Connection, max_changes: int) -> None:
-        """`max_changes`: the number of changes that a history has."""
-        self._ask, self._max_changes = connection, max_changes
+    def __init__(
+        self, path: Path, max_changes: int, positions: ReadPositions | None = None
+    ) -> None:
+        """`max_changes`: the number of changes that a history has. `positions` are those before
+        which the index is known to have all events. Without them, the index is not checked."""
+        self._path, self._max_changes, self._positions = path, max_changes, positions
+        self._connection: sqlite3.Connection | None = None
+
+    @property
+    def _ask(self) -> sqlite3.Connection:
+        if self._connection is None:
+            uri = f"{self._path.absolute().as_uri()}?mode=ro"
+            self._connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+        return self._connection
 
     async def check_complete(self) -> None:
-        """Raise StoreTrouble if the file cannot be read. The index is always complete."""
+        """Raise Incomplete if the index lacks events that it is known to have."""
         await self.ladders()
 
     async def close(self) -> None:
         """Close the connection."""
-        self._ask.close()
+        if self._connection is not None:
+            self._connection.close()
 
     async def ladders(self) -> list[str]:
         return self._read(lambda: [each for (each,) in self._rows("ladder FROM index_ladders")])
@@ -294,7 +340,10 @@ class FileIndexReader:
 
     def _read(self, read: Callable[[], T]) -> T:
         """Read at one instant."""
+        needed = 0 if self._positions is None else self._positions.of_all()[0]
         with failures(), instant(self._ask):
+            if needed and self._rows("next FROM index_state")[0][0] < needed:
+                raise Incomplete
             return read()
 
     def _rows(self, query: str, *given: object) -> list[tuple]:  # type: ignore[type-arg]

@@ -78,6 +78,9 @@ class Follower:
         """Make `run` return soon."""
         self._stop.set()
 
+    def wake(self) -> None:
+        """Nothing: it waits for Kafka."""
+
     def run(self) -> None:
         """Follow until `stop` is called. Raises Denied, TopicMismatch or Unrecoverable; a retry
         after these cannot succeed."""

@@ -8,14 +8,13 @@ import multiprocessing
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Protocol
 
-from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Unrecoverable
-from stream_rater.serve.index.follower import Follower, NewEvent, Watcher
+from stream_rater.serve.index.follower import NewEvent, Watcher
 
 END_TIMEOUT_S = 10.0
 """The seconds within which the process must end."""
@@ -23,17 +22,39 @@ STATE_INTERVAL_S = 1.0
 """The interval at which the process reports its state if nothing has changed."""
 
 
+WAKE = "wake"
+"""The message that lets a follower look for events."""
+
+
+class EventFollower(Protocol):
+    """Follows `rating-changed`, and writes the index."""
+
+    def run(self) -> None:
+        """Follow until `stop`."""
+
+    def stop(self) -> None:
+        """Make `run` return soon."""
+
+    def wake(self) -> None:
+        """Look for events now."""
+
+
+MakeFollower = Callable[[Watcher], EventFollower]
+"""Makes a follower that reports to the watcher. It must be picklable."""
+
+
 class IndexProcess:
     """The process of the follower, and its last report."""
 
-    def __init__(self, settings: Settings, watcher: Watcher) -> None:
-        """Prepare the process without starting it. `watcher` receives its reports."""
+    def __init__(self, make: MakeFollower, watcher: Watcher) -> None:
+        """Prepare the process without starting it. `make` makes the follower there. `watcher`
+        receives its reports."""
         self._watcher = watcher
         context = multiprocessing.get_context("spawn")
         self._reports, child_end = context.Pipe(duplex=True)
         self._child_end: Connection | None = child_end
         self._process = context.Process(
-            target=_follow, args=(settings, child_end), name="index", daemon=True
+            target=_follow, args=(make, child_end), name="index", daemon=True
         )
         self.caught_up = False
         """Whether the index has every event that existed when reading began."""
@@ -80,6 +101,11 @@ class IndexProcess:
         self._stopping = True
         with suppress(OSError):  # it has ended
             self._reports.send(None)
+
+    def wake(self) -> None:
+        """Let the follower look for events now, if it does not do so by itself."""
+        with suppress(OSError):  # it has ended
+            self._reports.send(WAKE)
 
     def unready(self) -> list[str]:
         """Nothing: the workers have their own probes."""
@@ -128,15 +154,16 @@ class _Reporter(Watcher):
             self._send("polled", caught_up, lag)
 
 
-def _follow(settings: Settings, connection: Connection) -> None:
+def _follow(make: MakeFollower, connection: Connection) -> None:
     """Follow until the other process sends the request to stop, or has ended."""
     for number in (signal.SIGINT, signal.SIGTERM):  # the other process gets them, too
         signal.signal(number, signal.SIG_IGN)
-    follower = Follower(settings, _Reporter(connection))
+    follower = make(_Reporter(connection))
 
     def wait() -> None:
         with suppress(EOFError, OSError):
-            connection.recv()
+            while connection.recv() == WAKE:
+                follower.wake()
         follower.stop()
 
     threading.Thread(target=wait, daemon=True).start()

@@ -1,0 +1,184 @@
+"""The events of `rating-changed` in a data file: those of a call in one row.
+
+The newest KEPT events of a shard are there. Of older ones, only the last event of each player is
+kept, in a table with one row for each player.
+"""
+
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
+
+import msgspec
+import numpy as np
+
+from stream_rater.adapters.sqlite.schema import offset_of, place
+from stream_rater.contract.record import Trace
+from stream_rater.pipeline.ports import Event
+from stream_rater.pipeline.updater.rating_events import Events, ShardEvents
+
+KEPT = 100_000
+"""The number of events that stay for subscribers."""
+
+PRUNED_TOGETHER = 400_000
+"""Once there are so many more, the older ones are pruned. Of a player's events among them, only the
+last one is written again. So to prune more at a time is cheaper."""
+
+PRUNE_FACTOR, LEAST_PRUNED = 4, 64
+"""Each transaction does the pruning of PRUNE_FACTOR times as many events as it adds, at least
+LEAST_PRUNED."""
+
+
+class _Call(msgspec.Struct, array_like=True, gc=False):
+    """`ShardEvents` as bytes: the index in `data` where each key, event id and value ends, and of
+    each event the index of its time."""
+
+    data: bytes
+    ends: bytes
+    times: list[tuple[str, Trace | None]]
+    time: bytes
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Call).decode
+_decode_one = msgspec.msgpack.Decoder(tuple[bytes, bytes, str, Trace | None]).decode
+
+
+def by_call(batches: Sequence[Collection[Event]]) -> Iterator[ShardEvents]:
+    """The events of these batches, by call and shard."""
+    for batch in batches:
+        if isinstance(batch, Events):
+            yield from batch.runs
+            continue
+        by_shard: dict[int, list[Event]] = {}
+        for each in batch:
+            by_shard.setdefault(each.shard, []).append(each)
+        for shard, some in by_shard.items():
+            yield from Events.of(shard, some).runs
+
+
+def add(connection: sqlite3.Connection, first: int, run: ShardEvents) -> int:
+    """Append events to their shard, whose next offset is `first`. Returns the next one."""
+    count = len(run.time)
+    if count:
+        end = int(run.ends[-1])
+        call = _Call(
+            run.data[run.start : end],
+            (run.ends - run.start).astype("<i4").tobytes(),
+            list(run.times),
+            run.time.astype("<i4").tobytes(),
+        )
+        row = place(run.shard, first), count, _encode(call)
+        connection.execute("INSERT INTO changed VALUES (?, ?, ?)", row)
+    return first + count
+
+
+def decode(shard: int, data: bytes) -> Iterator[Event]:
+    """The events in a row."""
+    call = _decode(data)
+    ends, time = (np.frombuffer(each, "<i4").astype(np.int64) for each in (call.ends, call.time))
+    return ShardEvents(shard, call.data, 0, ends, call.times, time).events()
+
+
+class Pruning:
+    """Deletes the old events of a shard, some with every transaction."""
+
+    def __init__(self, shard: int) -> None:
+        self.shard = shard
+        self._until = 0
+        """The place before which events are being pruned; 0: none are."""
+        self._read_until = 0
+        """The place before which they were collected."""
+        self._last: dict[bytes, tuple[int, Event]] = {}
+        """The last event of each player among those collected, with its offset."""
+        self._to_keep: Iterator[tuple[bytes, tuple[int, Event]]] | None = None
+
+    def go_on(self, connection: sqlite3.Connection, end: int, added: int) -> None:
+        """Prune some events, after `added` events were added. `end`: the offset of the shard's next
+        event."""
+        count = max(LEAST_PRUNED, PRUNE_FACTOR * added)
+        if self._until == 0:
+            self._begin(connection, end)
+        elif self._to_keep is None:
+            self._collect(connection, count)
+        else:
+            self._keep(connection, self._to_keep, count)
+
+    def _begin(self, connection: sqlite3.Connection, end: int) -> None:
+        """Begin to prune if there are enough events."""
+        (first,) = connection.execute(
+            "SELECT min(place) FROM changed WHERE place >= ?", (place(self.shard, 0),)
+        ).fetchone()
+        if first is None or end - offset_of(first) < KEPT + PRUNED_TOGETHER:
+            return
+        (self._until,) = connection.execute(
+            "SELECT max(place) FROM changed WHERE place >= ? AND place <= ?",
+            (first, place(self.shard, end - KEPT)),
+        ).fetchone()
+        self._read_until = first
+
+    def _collect(self, connection: sqlite3.Connection, count: int) -> None:
+        """Collect the last events among the next `count`, or a few more."""
+        sql = "SELECT place, events FROM changed WHERE place >= ? AND place < ? ORDER BY place"
+        for at, events in connection.execute(sql, (self._read_until, self._until)):
+            for offset, event in enumerate(decode(self.shard, events), offset_of(at)):
+                self._last[event.key] = offset, event
+            count -= offset + 1 - offset_of(at)
+            self._read_until = place(self.shard, offset + 1)
+            if count <= 0:
+                return
+        self._to_keep = iter(sorted(self._last.items()))
+
+    def _keep(
+        self,
+        connection: sqlite3.Connection,
+        to_keep: Iterator[tuple[bytes, tuple[int, Event]]],
+        count: int,
+    ) -> None:
+        """Write `count` of the last events. After them, delete all that were collected."""
+        rows = [
+            (self.shard, key, offset, _encode((each.value, each.event_id, each.time, each.trace)))
+            for key, (offset, each) in islice(to_keep, count)
+        ]
+        connection.executemany("INSERT OR REPLACE INTO last_changed VALUES (?, ?, ?, ?)", rows)
+        if len(rows) < count:
+            connection.execute(
+                "DELETE FROM changed WHERE place >= ? AND place < ?",
+                (place(self.shard, 0), self._until),
+            )
+            self.__init__(self.shard)  # type: ignore[misc]
+
+
+# --- what any connection can read ----------------------------------------------------------------
+
+
+def end_of_changed(connection: sqlite3.Connection, shard: int) -> int:
+    """The offset of a shard's next event."""
+    found = connection.execute(
+        "SELECT place + count FROM changed WHERE place >= ? AND place < ?"
+        " ORDER BY place DESC LIMIT 1",
+        (place(shard, 0), place(shard + 1, 0)),
+    ).fetchone()
+    return 0 if found is None else offset_of(found[0])
+
+
+def read_events(
+    connection: sqlite3.Connection, shard: int, first: int = 0
+) -> Iterator[tuple[int, Event]]:
+    """Offset and content of the events of a shard from an offset on, in order. Of the oldest
+    events, only the last one of each player is there."""
+    sql = (
+        "SELECT offset, key, event FROM last_changed WHERE shard = ? AND offset >= ?"
+        " ORDER BY offset"
+    )
+    for offset, key, event in connection.execute(sql, (shard, first)):
+        yield offset, Event(shard, key, *_decode_one(event))
+    (begin,) = connection.execute(
+        "SELECT max(place) FROM changed WHERE place >= ? AND place <= ?",
+        (place(shard, 0), place(shard, first)),
+    ).fetchone()
+    begin = place(shard, first) if begin is None else begin
+    sql = "SELECT place, events FROM changed WHERE place >= ? AND place < ? ORDER BY place"
+    for at, events in connection.execute(sql, (begin, place(shard + 1, 0))):
+        for offset, event in enumerate(decode(shard, events), offset_of(at)):
+            if offset >= first:
+                yield offset, event

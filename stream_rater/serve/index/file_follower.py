@@ -1,0 +1,121 @@
+"""Follows the events of a data file for a standalone process: writes the index, and passes the
+events to the feed. It does what `follower.Follower` does on Kafka and Redis."""
+
+import itertools
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from stream_rater.adapters.sqlite.database import connect_reader
+from stream_rater.adapters.sqlite.events import end_of_changed, read_events
+from stream_rater.contract.errors import StoreTrouble
+from stream_rater.contract.events import UNDECODABLE, RatingChanged, rating_changed_from_json
+from stream_rater.pipeline.ports import Event, pause_s
+from stream_rater.serve.feed import RING_SIZE
+from stream_rater.serve.index.file_index import FileIndexWriter, failures
+from stream_rater.serve.index.follower import NewEvent, Watcher
+
+AT_ONCE = 5_000
+"""The most events that one transaction adds to the index."""
+LOOK_S = 1.0
+"""The interval at which it looks for events without being woken."""
+SHARD = 0
+"""The only shard of a data file."""
+
+
+def index_path(data: Path) -> Path:
+    """The file of the index of a data file."""
+    return data.with_name(f"{data.name}-index")
+
+
+class FileFollower:
+    """Keeps the index up to date with the events of a data file."""
+
+    def __init__(self, data: Path, max_changes: int, watcher: Watcher) -> None:
+        """`max_changes`: the number of changes that the index keeps of each player."""
+        self._path, self._max_changes, self._watcher = data, max_changes, watcher
+        self._stopping = False
+        self._awake = threading.Event()
+
+    def stop(self) -> None:
+        """Make `run` return soon."""
+        self._stopping = True
+        self._awake.set()
+
+    def wake(self) -> None:
+        """Look for events now."""
+        self._awake.set()
+
+    def run(self) -> None:
+        """Follow until `stop` is called. Raises Unrecoverable or Denied."""
+        troubles = 0
+        while not self._stopping:
+            try:
+                self._follow()
+            except StoreTrouble as trouble:
+                troubles += 1
+                self._watcher.trouble(str(trouble))
+                time.sleep(pause_s(troubles))
+
+    def _follow(self) -> None:
+        connection = connect_reader(self._path)
+        with failures():
+            writer = FileIndexWriter(index_path(self._path), self._max_changes)
+            try:
+                self._read(connection, writer)
+            finally:
+                writer.close()
+                connection.close()
+
+    def _read(self, connection: sqlite3.Connection, writer: FileIndexWriter) -> None:
+        end = end_of_changed(connection, SHARD)
+        (data,) = connection.execute("SELECT value FROM meta WHERE name = 'id'").fetchone()
+        stored = writer.begin(data, end)
+        # The feed gets the newest events again, although the index has them.
+        reported = max(0, end - RING_SIZE)
+        at = min(stored, reported)
+        self._watcher.begun([reported])
+        while not self._stopping:
+            self._awake.clear()
+            events = read_events(connection, SHARD, at)
+            while some := [*itertools.islice(events, AT_ONCE)]:
+                at = some[-1][0] + 1
+                self._add(some, stored, writer)
+                self._watcher.read([*self._new_events(some, reported)])
+            self._watcher.checkpointed([max(at, stored)])
+            self._watcher.polled(True, 0)
+            self._awake.wait(LOOK_S)
+
+    def _add(self, some: Sequence[tuple[int, Event]], stored: int, writer: FileIndexWriter) -> None:
+        """Add events to the index, but not those before `stored`."""
+        changes: list[RatingChanged] = []
+        for offset, event in some:
+            if offset < stored:
+                continue
+            try:
+                changes.append(rating_changed_from_json(event.value))
+            except UNDECODABLE:
+                self._watcher.skipped(SHARD, offset)
+        end = some[-1][0] + 1
+        if end > stored:
+            writer.apply(changes, end)
+
+    def _new_events(self, some: Sequence[tuple[int, Event]], first: int) -> Iterator[NewEvent]:
+        """The events from an offset on, for the feed."""
+        for offset, event in some:
+            if offset >= first:
+                with suppress(*UNDECODABLE):
+                    ladder = _ladder_of(event.value).ladder
+                    yield NewEvent(SHARD, offset, ladder, event.value)
+
+
+class _OfLadder(msgspec.Struct):
+    ladder: str
+
+
+_ladder_of = msgspec.json.Decoder(_OfLadder).decode

@@ -1,0 +1,348 @@
+"""A data file: who may open it, what a transaction leaves behind, and what is lost (nothing)."""
+
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from stream_rater.adapters.sqlite import schema
+from stream_rater.adapters.sqlite.database import (
+    Database,
+    Unusable,
+    connect_reader,
+    error_of,
+    warnings_of,
+)
+from stream_rater.adapters.sqlite.driver import updater_worker
+from stream_rater.adapters.sqlite.events import read_events
+from stream_rater.adapters.sqlite.log import NewRound, SqliteLog, read_records
+from stream_rater.adapters.sqlite.store import SqliteStore
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
+from stream_rater.contract.errors import Denied, LogTrouble, StoreTrouble, Unrecoverable
+from stream_rater.pipeline.ports import (
+    Application,
+    Apply,
+    Event,
+    Poll,
+    Position,
+    Publish,
+    ShardEnds,
+)
+from tests.waits import HANGS_S
+
+ANN = ("duel", "ann")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The name of a data file that does not exist yet."""
+    return tmp_path / "ratings.db"
+
+
+@pytest.fixture
+def database(path: Path) -> Iterator[Database]:
+    """A new data file."""
+    with closing(Database.open(path, partitions=2)) as found:
+        yield found
+
+
+def values(path: Path) -> list[bytes | None]:
+    """The values of the rounds in partition 0, as another process sees them."""
+    with closing(connect_reader(path)) as reader:
+        return [each.value for each in read_records(reader, "rounds", 0, 0, 1 << 40)]
+
+
+def a_call(start: int, applied: int, record: bytes, absent: int | None = None) -> Application:
+    return Application(Position(applied, start), BeliefColumn.of([(ANN, record)]), absent)
+
+
+# --- opening ---
+
+
+def test_a_file_keeps_its_partitions(path: Path) -> None:
+    """Those of its first day, whatever is asked for later. So offsets never change."""
+    Database.open(path, partitions=3).close()
+    with closing(Database.open(path, partitions=16)) as database:
+        assert (database.partitions, database.shards) == (3, 1)
+    assert sorted(each.name for each in path.parent.iterdir()) == [path.name, f"{path.name}.lock"]
+
+
+OPEN_IT = """
+import sys
+from pathlib import Path
+from stream_rater.adapters.sqlite.database import Database
+from stream_rater.contract.errors import Unrecoverable
+try:
+    Database.open(Path(sys.argv[1]))
+except Unrecoverable as error:
+    sys.exit(str(error))
+"""
+
+
+def test_a_second_process_is_told_who_has_the_file(database: Database, path: Path) -> None:
+    """It gets one line with the process, the host and the time. Afterwards it may open the file,
+    whatever the lock file says."""
+    second = [sys.executable, "-c", OPEN_IT, str(path)]
+    found = subprocess.run(second, check=False, capture_output=True, text=True, timeout=HANGS_S)
+    assert found.returncode == 1
+    holder = rf"process {os.getpid()} on \S+ since 20\S+"
+    assert re.fullmatch(
+        rf"{re.escape(str(path))} is in use by {holder}: stop that process first, or use its "
+        r"HTTP API\n",
+        found.stderr,
+    )
+    with pytest.raises(Unusable, match=holder):
+        Database.open(path)
+    database.close()
+    assert subprocess.run(second, check=False, timeout=HANGS_S).returncode == 0
+
+
+def test_a_newer_format_is_refused(path: Path) -> None:
+    """By the process that writes and by readers, and nothing in the file changes."""
+    Database.open(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {schema.FORMAT + 1}")
+    before = path.read_bytes()
+    for opened in (Database.open, connect_reader):
+        with pytest.raises(Unusable, match=r"ratings\.db has format 2, .*formats up to 1: use"):
+            opened(path)
+    assert path.read_bytes() == before
+
+
+def test_an_older_format_is_upgraded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Step by step, each in a transaction of its own."""
+    Database.open(path).close()
+    monkeypatch.setattr(schema, "FORMAT", 3)
+    monkeypatch.setattr(
+        schema, "UPGRADES", {1: "CREATE TABLE new (a)", 2: "INSERT INTO new VALUES (7)"}
+    )
+    for _ in range(2):
+        with closing(Database.open(path)) as database:
+            rows = database.connection.execute("SELECT a FROM new").fetchall()
+            assert rows == [(7,)]
+            assert database.connection.execute("PRAGMA user_version").fetchone() == (3,)
+
+
+def test_a_foreign_file_is_refused(path: Path) -> None:
+    """Another program's file of SQLite, and a file of anything else, are left as they are."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE theirs (a)")
+        connection.commit()
+    with pytest.raises(Unusable, match=r"ratings\.db is no data file of stream-rater"):
+        Database.open(path)
+    path.write_text("some notes of mine, longer than the header of a file of SQLite" * 100)
+    before = path.read_bytes()
+    for opened in (Database.open, connect_reader):
+        with pytest.raises(Unusable, match="no file of SQLite: name another file"):
+            opened(path)
+    assert path.read_bytes() == before
+
+
+def test_what_is_not_there_or_not_allowed(path: Path) -> None:
+    """A reader creates nothing. A folder that does not exist is named."""
+    with pytest.raises(Unusable, match=r"ratings\.db: there is no such file"):
+        connect_reader(path)
+    assert not path.exists()
+    with pytest.raises(Denied, match=r"none/ratings\.db\.lock: No such file or directory"):
+        Database.open(path.parent / "none" / path.name)
+
+
+def test_a_moved_file_never_opens_again(database: Database, path: Path) -> None:
+    """So that no round is rated in two places."""
+    database.mark_moved("kafka:9092")
+    database.close()
+    for opened in (Database.open, connect_reader):
+        with pytest.raises(Unusable, match=r"was moved to kafka:9092 and is not used any more"):
+            opened(path)
+
+
+def test_commits_reach_the_disk(database: Database) -> None:
+    """The write-ahead log is synchronised at each commit, and readers cannot write."""
+    facts = {
+        name: database.connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("journal_mode", "synchronous", "application_id")
+    }
+    assert facts == {"journal_mode": "wal", "synchronous": 2, "application_id": 0x53524154}
+    with closing(connect_reader(database.path)) as reader, pytest.raises(sqlite3.OperationalError):
+        reader.execute("DELETE FROM rounds")
+
+
+def test_versions_with_the_race() -> None:
+    """Of write and checkpoint; SQLite mended it in three lines of versions."""
+    bad = [(3, 40, 1), (3, 44, 5), (3, 45, 0), (3, 50, 6), (3, 51, 2)]
+    good = [(3, 44, 6), (3, 44, 9), (3, 50, 7), (3, 51, 3), (3, 52, 0)]
+    assert all("wal-reset" in warnings_of(version) for version in bad)
+    assert not any(warnings_of(version) for version in good)
+
+
+# --- turns ---
+
+
+def test_a_turn_is_one_transaction(database: Database, path: Path) -> None:
+    """Nobody sees anything of it before its end. An exception takes all of it back."""
+    log, store = SqliteLog(database), SqliteStore(database)
+    worker = updater_worker(log, store)
+    log.updaters.assign([worker])
+    worker.perform(Poll(0.0))
+    event = Event(0, b"key", b"value", b"id", "2026-01-01")
+
+    def everything() -> None:
+        log.submit(0, b"round")
+        log.append_part(0, b"part")
+        assert worker.perform(Apply({0: a_call(0, 1, b"belief")}, [event])) == {0: True}
+        worker.perform(Publish([event], {0: 1}))
+        assert values(path) == []
+
+    with pytest.raises(ZeroDivisionError), database.turn():
+        everything()
+        raise ZeroDivisionError
+    assert (log.rounds.end(0), log.parts.end(0), log.updaters.committed) == (0, 0, {})
+    players = PlayerColumn.of([ANN])
+    assert store.read(0, players).records == [None]
+    with database.turn():
+        everything()
+    assert values(path) == [b"round"]
+    assert (log.rounds.end(0), log.parts.end(0), log.updaters.committed) == (1, 1, {0: 1})
+    assert store.read(0, players).records == [b"belief"]
+    with closing(connect_reader(path)) as reader:
+        assert list(read_events(reader, 0)) == [(0, event)]
+
+
+def test_an_apply_ends_with_its_publish(database: Database, path: Path) -> None:
+    """Outside of a turn, any other effect of the machine takes the Apply back, and so does a write
+    of anybody else, which is kept."""
+    log, store = SqliteLog(database), SqliteStore(database)
+    worker = updater_worker(log, store)
+    log.updaters.assign([worker])
+    worker.perform(Poll(0.0))
+    players, nothing = PlayerColumn.of([ANN]), Publish([], {0: 1})
+    worker.perform(Apply({0: a_call(0, 1, b"one")}))
+    worker.perform(ShardEnds())
+    assert store.read(0, players).records == [None]
+    worker.perform(Apply({0: a_call(0, 1, b"two")}))
+    log.submit(0, b"round")
+    assert values(path) == [b"round"]
+    with pytest.raises(StoreTrouble, match="another machine wrote"):
+        worker.perform(nothing)
+    assert (store.read(0, players).records, log.updaters.committed) == ([None], {})
+    worker.perform(Apply({0: a_call(0, 1, b"three")}))
+    worker.perform(nothing)
+    assert (store.read(0, players).records, log.updaters.committed) == ([b"three"], {0: 1})
+
+
+def test_a_full_disk_takes_a_turn_back(database: Database, path: Path) -> None:
+    """Nothing of it is there, also if a machine goes on after the failure; the next turn works once
+    there is room."""
+    log = SqliteLog(database)
+    with database.turn():
+        log.submit(0, b"before")
+    (pages,) = database.connection.execute("PRAGMA page_count").fetchone()
+    database.connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    full = r"ratings\.db: database or disk is full"
+    with pytest.raises(LogTrouble, match=full), database.turn():
+        log.submit(0, b"small")
+        with suppress(LogTrouble):
+            log.submit(0, b"x" * 1_000_000)
+        log.submit(0, b"after the failure")
+    with pytest.raises(LogTrouble, match=full):
+        log.submit_all([NewRound(0, b"small"), NewRound(0, b"x" * 1_000_000)])
+    assert values(path) == [b"before"]
+    database.connection.execute("PRAGMA max_page_count = 1000000")
+    with database.turn():
+        assert log.submit(0, b"next") == 1
+    assert values(path) == [b"before", b"next"]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "text"),
+    [
+        (sqlite3.SQLITE_FULL, LogTrouble, "sqlite: a.db: why"),
+        (sqlite3.SQLITE_BUSY, LogTrouble, "sqlite: a.db: why"),
+        (sqlite3.SQLITE_IOERR | 4 << 8, Unrecoverable, "a.db: why: the disk failed: check it"),
+        (sqlite3.SQLITE_CORRUPT, Unrecoverable, "a.db: why: the file is damaged: restore"),
+        (sqlite3.SQLITE_READONLY | 1 << 8, Denied, "a.db: why"),
+    ],
+)
+def test_which_errors_end_the_process(code: int, kind: type[Exception], text: str) -> None:
+    """After a failed fsync nobody knows what is on the disk. A full disk may have room again."""
+    error = sqlite3.OperationalError("why")
+    error.sqlite_errorcode = code
+    found = error_of(error, Path("a.db"), LogTrouble)
+    assert isinstance(found, kind) and str(found).startswith(text)
+
+
+# --- readers and kills ---
+
+
+def test_an_old_reader_does_not_block_the_writer(database: Database, path: Path) -> None:
+    """It sees the file as it was when its transaction began."""
+    log = SqliteLog(database)
+    log.submit(0, b"before")
+    with closing(connect_reader(path)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM rounds").fetchone() == (1,)
+        for number in range(50):
+            with database.turn():
+                log.submit(0, b"%d" % number * 10_000)
+        assert reader.execute("SELECT count(*) FROM rounds").fetchone() == (1,)
+        reader.execute("COMMIT")
+        assert reader.execute("SELECT count(*) FROM rounds").fetchone() == (51,)
+
+
+def test_beliefs_that_a_foreign_program_deletes_are_missed(database: Database, path: Path) -> None:
+    """Although they are in memory: by the next call that had read them before."""
+    store = SqliteStore(database)
+    assert store.apply(0, a_call(0, 1, b"one"))
+    assert store.read(0, PlayerColumn.of([ANN])).records == [b"one"]
+    with closing(sqlite3.connect(path)) as foreign:
+        foreign.execute("DELETE FROM recent")
+        foreign.commit()
+    assert not store.apply(0, a_call(1, 2, b"two", absent=0))
+
+
+KEEP_ON = """
+import sys
+from pathlib import Path
+from stream_rater.adapters.sqlite.database import Database
+from stream_rater.adapters.sqlite.log import SqliteLog
+database = Database.open(Path(sys.argv[1]))
+log = SqliteLog(database)
+for number in range(1_000_000):
+    with database.turn():
+        log.submit(0, b"%d first" % number)
+        if number == 300:
+            database.connection.execute("PRAGMA cache_spill = 1")
+            for _ in range(3000):
+                log.submit(0, b"never" * 10_000)
+            print("open", flush=True)
+            sys.stdin.read()
+        log.submit(0, b"%d second" % number)
+    print(number, flush=True)
+"""
+
+
+def test_a_killed_process_loses_nothing(path: Path) -> None:
+    """It dies within a large transaction, part of which is already in the file's write-ahead
+    log. All that was committed is there, and nothing else."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", KEEP_ON, str(path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert child.stdout is not None
+    with child:
+        said = list(iter(child.stdout.readline, "open\n"))
+        child.send_signal(signal.SIGKILL)
+    assert len(said) == 300
+    expected = [b"%d %b" % (n, which) for n in range(300) for which in (b"first", b"second")]
+    with closing(Database.open(path)) as database:
+        log = SqliteLog(database)
+        assert log.rounds.end(0) == 600
+        assert [each.value for each in log.rounds.read(0, 0, 1000)] == expected
+        assert log.submit(0, b"next") == 600
