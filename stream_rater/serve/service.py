@@ -16,6 +16,8 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.runtime import http, log
 from stream_rater.runtime.connections import Limits, Server
+from stream_rater.serve.door.fresh import FreshAnswers
+from stream_rater.serve.door.on_kafka import Doorway
 from stream_rater.serve.http.application import Api
 from stream_rater.serve.http.beliefs import BeliefQuestions
 from stream_rater.serve.http.event_stream import Hub
@@ -57,9 +59,14 @@ class ServeProcess(Watcher):
             index, ladders, lambda: self._index.caught_up, time.monotonic, executor.run
         )
         beliefs = BeliefQuestions(settings, ladders, index)
+        self._doorway = Doorway(
+            settings, ladders, self.metrics, self.trouble, self._index.hurry,
+            lambda needed: questions.of(index.after(needed)),
+        )  # fmt: skip
         api = Api(
             settings, metadata.version("stream-rater"), questions, beliefs, self._hub, self.metrics,
-            self.unhealthy, self.unready,
+            self.unhealthy, self.unready, door=self._doorway.access,
+            fresh=FreshAnswers(self._doorway.follower, questions),
         )  # fmt: skip
         self.server = Server(
             api.application, settings.serve,
@@ -98,10 +105,12 @@ class ServeProcess(Watcher):
             self._loop.add_signal_handler(number, self.stop)
         thread = threading.Thread(target=self._follow, name="follower", daemon=True)
         thread.start()
+        self._doorway.start(self._loop)
         self._heartbeat(self._loop)
         probes = {} if self._probes is None else {"probes": self._probes.port}
         self.log.info("http", port=self.server.port, **probes)
         await self.server.listen()
+        await asyncio.to_thread(self._doorway.close)
         await self._reader.close()
         self._index.stop()
         await asyncio.to_thread(thread.join, END_TIMEOUT_S)
@@ -131,6 +140,7 @@ class ServeProcess(Watcher):
     def begun(self, positions: Sequence[int]) -> None:
         self.log.info("reading", positions=list(positions))
         self._call(self._hub.begin, list(positions))
+        self._call(self._doorway.follower.begun, list(positions))
 
     def read(self, events: Sequence[NewEvent]) -> None:
         self.metrics.events.inc(len(events))
@@ -140,10 +150,12 @@ class ServeProcess(Watcher):
         for each in events:
             self._positions.event_read(each.ladder, each.partition, each.offset)
         self._hub.publish(events)
+        self._doorway.follower.read(events)
 
     def checkpointed(self, positions: Sequence[int]) -> None:
         self._call(self._positions.all_read, positions)
         self._call(self._hub.checkpointed, positions)
+        self._call(self._doorway.follower.checkpointed, positions)
 
     def trouble(self, why: str) -> None:
         self.metrics.troubles.inc()

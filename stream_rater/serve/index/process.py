@@ -79,7 +79,12 @@ class IndexProcess:
         """Ask the process to end; then `listen` ends, too."""
         self._stopping = True
         with suppress(OSError):  # it has ended
-            self._reports.send(None)
+            self._reports.send("stop")
+
+    def hurry(self) -> None:
+        """Ask the process to store the positions soon, if they have moved."""
+        with suppress(OSError):
+            self._reports.send("hurry")
 
     def end(self) -> None:
         """Kill the process if it has not ended in time."""
@@ -132,7 +137,8 @@ def _follow(settings: Settings, connection: Connection) -> None:
 
     def wait() -> None:
         with suppress(EOFError, OSError):
-            connection.recv()
+            while connection.recv() == "hurry":
+                follower.hurry()
         follower.stop()
 
     threading.Thread(target=wait, daemon=True).start()
