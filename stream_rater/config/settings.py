@@ -21,7 +21,7 @@ OF_KUBERNETES = re.compile(
 """Variables that Kubernetes sets in every pod of a namespace for a service named stream-rater."""
 
 
-SECRETS = ("kafka_sasl_password", "redis_password", "serve_token")
+SECRETS = ("kafka_sasl_password", "redis_password", "serve_token", "serve_write_token")
 """Settings that nobody may see; each can be read from the file that `<name>_file` names."""
 
 
@@ -38,6 +38,11 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Bearer token that requests must have; empty: no token is needed."""
     serve_token_file: str = ""
     """File that holds the token, instead."""
+    serve_write_token: str = ""
+    """Bearer token of requests that send rounds and corrections. It also allows reading. Empty:
+    `serve` takes neither rounds nor corrections."""
+    serve_write_token_file: str = ""
+    """File that holds the token for writing, instead."""
     serve_probes: str = ""
     """Address where `/healthz`, `/readyz` and `/metrics` are answered by themselves, out of reach
     of the API's clients; they are answered with the API in any case."""

@@ -22,7 +22,7 @@ from stream_rater.adapters.local_driver import LocalDriver
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
 from stream_rater.contract.errors import LogTrouble, Trouble
-from stream_rater.contract.record import Headers
+from stream_rater.contract.submissions import NewRecord, Place
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Effect, Poll, Polled, Step, pause_s
 
@@ -43,22 +43,6 @@ T = TypeVar("T")
 
 class Full(Exception):
     """Too many records or questions wait. They must come again later."""
-
-
-class Place(NamedTuple):
-    """The place of a record in `round-completed`."""
-
-    partition: int
-    offset: int
-
-
-class NewRecord(NamedTuple):
-    """A record for a partition of `round-completed`."""
-
-    partition: int
-    key: bytes
-    value: bytes
-    headers: Headers = ()
 
 
 class Machine:
@@ -167,6 +151,10 @@ class Engine:
             self._questions.append((question, answer))
             self._changed.notify()
         return answer
+
+    def end_of(self, partition: int) -> int:
+        """The end of a partition of `round-completed`. Records before it may not be on the disk."""
+        return self._log.rounds.end(partition)
 
     @property
     def waiting(self) -> int:

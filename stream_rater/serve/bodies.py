@@ -4,7 +4,7 @@ docstrings of their classes appear in it as descriptions.
 The numbers of a player equal those of the player's newest event, bit for bit.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -294,6 +294,124 @@ class ExplainAnswer(Answer, frozen=True, kw_only=True):
     """The performances of single rounds, and of several rounds stored as one, by decreasing weight.
     Systems that store only mu and sigma have none."""
     in_words: list[str]
+
+
+# --- rounds and corrections that clients send ---
+
+
+class EntryReport(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of a round's standings: a player or a team, with a rank or `dnf`."""
+
+    player: PlayerId | None = None
+    team: list[PlayerId] | None = None
+    """The members of a team, instead of `player`."""
+    shares: list[float] | None = None
+    """The part of the round that each member played."""
+    rank: Rank | None = None
+    """The rank, from 1, the best. Equal ranks are ties."""
+    dnf: bool = False
+    """Whether the entry did not finish. Then it needs no rank."""
+
+
+class RoundReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A round, as in the topic `round-completed`. See the list of its fields in the reference."""
+
+    round_id: Annotated[str, Meta(min_length=1, max_length=MAX_ID_BYTES)]
+    """The id of the round. A round with the same id is not counted again."""
+    completed_at: str
+    """The time of completion (RFC 3339, with a zone)."""
+    standings: Annotated[list[EntryReport], Meta(min_length=2)]
+    ladder: str | msgspec.UnsetType = msgspec.UNSET
+    """The ladder. It may be left out if the path has it."""
+    weight: float = 1.0
+    performance_ceiling: float | None = None
+
+
+class CorrectionReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A correction. The reference lists the other fields of each kind."""
+
+    event_type: str
+    """The kind: `round-voided`, `round-amended`, `player-removed`, `player-merged`,
+    `season-started` or `corrections-applied`."""
+    ladder: str | msgspec.UnsetType = msgspec.UNSET
+    """The ladder. It may be left out, because the path has it."""
+    round_id: str | msgspec.UnsetType = msgspec.UNSET
+    player: str | msgspec.UnsetType = msgspec.UNSET
+    reason: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class RoundTaken(Answer, frozen=True, kw_only=True):
+    """The outcome of sending one round."""
+
+    ladder: str | None
+    round_id: str | None
+    """The ladder and the id; null if the round was refused."""
+    partition: int | None
+    offset: int | None
+    """The place of the record in `round-completed`; null if the round was refused."""
+    status: int
+    """The HTTP status that the round would have by itself: 202 if it is stored for good, also if it
+    was sent before. It is no verdict yet: ask for the state of the round."""
+    code: str | None = None
+    """The error code of a round that was refused."""
+    detail: str | None = None
+    place: str | None = None
+    """The place of the mistake in the request."""
+
+
+class RoundsTaken(Answer, frozen=True, kw_only=True):
+    """The outcomes of sending many rounds, in the order of the request."""
+
+    results: list[RoundTaken]
+
+
+class CorrectionTaken(Answer, frozen=True, kw_only=True):
+    """The place of a correction that is stored for good. It is no verdict yet."""
+
+    ladder: str
+    event_type: str
+    partition: int
+    offset: int
+
+
+class RoundChange(Answer, frozen=True, kw_only=True):
+    """What a round changed of one player."""
+
+    player: str
+    rank: int | None
+    """The rank; null for a player who did not finish."""
+    performance: float | None
+    mu: float
+    sigma: float
+    previous_mu: float
+    previous_sigma: float
+    rating: float
+    previous_rating: float
+    rounds: int
+    provisional: bool
+
+
+class RoundStateAnswer(Answer, frozen=True, kw_only=True):
+    """The state of a round."""
+
+    ladder: str
+    round_id: str
+    status: Literal["pending", "rated", "rejected", "duplicate"]
+    """`pending` until the workers have decided. `duplicate`: another record with this id was
+    rated."""
+    partition: int
+    offset: int
+    """The place of the record in `round-completed`."""
+    code: str | None
+    """The error code of a round that the workers rejected."""
+    detail: str | None
+    """Why it was rejected, with the place of the mistake."""
+    changes: list[RoundChange]
+    """The change of each player, once the round is rated. A round that changes no rating has
+    none."""
+    changes_complete: bool
+    """Whether `changes` has the change of every player. It is false while the round is pending, and
+    if this process cannot know all changes."""
 
 
 # --- errors ---

@@ -5,16 +5,16 @@ from typing import Any
 
 import msgspec
 
+from stream_rater.contract.errors import REJECTIONS
 from stream_rater.serve.bodies import Problem
-from stream_rater.serve.problems import KINDS, MEDIA_TYPE
-from stream_rater.serve.routes import COMMON, EVENT_STREAM, OPERATIONS, Number, Operation
+from stream_rater.serve.problems import KINDS, MEDIA_TYPE, REFUSED_RECORD
+from stream_rater.serve.routes import COMMON, EVENT_STREAM, JSON, OPERATIONS, Number, Operation
 
 REFERENCE = "#/components/schemas/{name}"
-JSON = "application/json"
 
 
 def document(version: str, *, token: bool) -> dict[str, Any]:
-    """The OpenAPI document of this release. `token` is whether requests need a token."""
+    """The OpenAPI document of this release. `token` is whether all requests need a token."""
     types = [each for one in OPERATIONS for each in (one.answer, one.body) if each is not None]
     schemas, components = msgspec.json.schema_components([*types, Problem], ref_template=REFERENCE)
     by_type = dict(zip([*types, Problem], schemas, strict=True))
@@ -25,12 +25,17 @@ def document(version: str, *, token: bool) -> dict[str, Any]:
         )
     found: dict[str, Any] = {
         "openapi": "3.1.0",
-        "info": {"title": "stream-rater", "version": version, "description": "The read side."},
+        "info": {
+            "title": "stream-rater", "version": version,
+            "description": "Ratings, and the rounds that change them.",
+        },
         "paths": paths,
-        "components": {"schemas": components},
-    }
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }  # fmt: skip
     if token:
-        found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         found["security"] = [{"token": []}]
     return found
 
@@ -39,14 +44,24 @@ def _describe_operation(operation: Operation, by_type: dict[type, Any]) -> dict[
     found: dict[str, Any] = {
         "operationId": operation.name, "summary": operation.description,
         "parameters": [*_in_path(operation), *_in_query(operation)],
-        "responses": {"200": _answer(operation, by_type), **_problems(operation, by_type)},
+        "responses": {
+            str(operation.success): _answer(operation, by_type),
+            **_problems(operation, by_type),
+        },
     }  # fmt: skip
+    if operation.writes:
+        found["security"] = [{"token": []}]
     if operation.answer is None:
         found["parameters"].append(
             {"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}}
         )
     if operation.body is not None:
-        content = {JSON: {"schema": by_type[operation.body]}}
+        schema = by_type[operation.body]
+        # A body of lines is no JSON text, so it has no schema of JSON.
+        content = {
+            kind: {"schema": schema if kind == JSON else {"type": "string"}}
+            for kind in operation.media_types
+        }
         found["requestBody"] = {"required": True, "content": content}
     return found
 
@@ -84,6 +99,8 @@ def _problems(operation: Operation, by_type: dict[type, Any]) -> dict[str, Any]:
     codes: dict[str, list[str]] = {}
     for code in (*COMMON, *operation.codes):
         codes.setdefault(str(KINDS[code].status), []).append(code)
+    if operation.writes:
+        codes[str(REFUSED_RECORD.status)] += REJECTIONS
     return {
         status: {
             "description": ", ".join(f"`{each}`" for each in names),

@@ -22,9 +22,12 @@ KINDS = {
     "bad-cursor": Kind(400, "Not a cursor of this API"),
     "bad-event-id": Kind(400, "Not an event id of this API"),
     "unauthorized": Kind(401, "The token is missing or wrong"),
+    "writing-off": Kind(403, "Writing is switched off"),
+    "read-only": Kind(403, "The token does not allow writing"),
     "not-found": Kind(404, "No such path"),
     "unknown-ladder": Kind(404, "No such ladder"),
     "unknown-player": Kind(404, "No such player"),
+    "unknown-round": Kind(404, "No such round"),
     "not-listed": Kind(404, "The player is not on the leaderboard"),
     "method-not-allowed": Kind(405, "The path has no such method"),
     "body-too-slow": Kind(408, "The body did not arrive in time"),
@@ -37,8 +40,14 @@ KINDS = {
     "index-unavailable": Kind(503, "Redis does not answer"),
     "no-beliefs": Kind(503, "The workers' beliefs cannot be read"),
     "too-many-followers": Kind(503, "Too many clients follow changes"),
+    "log-unavailable": Kind(503, "Kafka does not answer"),
+    "not-acknowledged": Kind(503, "It is not known to be stored"),
+    "not-yet": Kind(503, "The index does not include it yet"),
 }
 """The kinds of errors by their codes."""
+
+REFUSED_RECORD = Kind(422, "The round or the correction is not valid")
+"""The kind of the errors whose codes are those of rejections (`contract.errors.REJECTIONS`)."""
 
 RETRY_AFTER_S = 1
 """The seconds after which a client may ask again after an answer with status 503. It is the value
@@ -49,10 +58,12 @@ class Refused(Exception):
     """The request is answered with an error, as the problem of RFC 9457 in `problem`."""
 
     def __init__(
-        self, code: str, detail: str, place: str | None = None, retry_after_s: int | None = None
-    ) -> None:
+        self, code: str, detail: str, place: str | None = None, retry_after_s: int | None = None,
+        kind: Kind | None = None,
+    ) -> None:  # fmt: skip
+        """`kind` is that of the code, unless it is given."""
         super().__init__(detail)
-        kind = KINDS[code]
+        kind = kind or KINDS[code]
         self.problem = Problem(
             type=TYPE, title=kind.title, status=kind.status, code=code, detail=detail,
             place=place,
@@ -67,3 +78,8 @@ class Refused(Exception):
     def body(self) -> bytes:
         """The problem, encoded as JSON."""
         return msgspec.json.encode(self.problem)
+
+
+def refused_record(code: str, detail: str, place: str | None) -> Refused:
+    """The error for a round or a correction that is not valid, by the code of its rejection."""
+    return Refused(code, detail, place, kind=REFUSED_RECORD)

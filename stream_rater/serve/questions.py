@@ -6,6 +6,7 @@ is not known to be complete: `Index` raises Incomplete.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -134,6 +135,12 @@ class Questions:
         self._clock, self._compute = clock, compute
         self._views: dict[str, tuple[LadderView, float]] = {}
         """For each ladder, its cached view, and the time in seconds until which it may be used."""
+
+    def of(self, index: Index) -> "Questions":
+        """The same, but answered from another reader of the same index."""
+        found = copy(self)
+        found._index = index
+        return found
 
     async def ladders(self) -> LadderList:
         """All ladders with an event."""

@@ -1,10 +1,12 @@
 """The table of the API's operations, from which the routes and the OpenAPI document are made."""
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from stream_rater.serve.bodies import (
     MOST_ROWS,
     BalanceQuestion,
+    CorrectionReport,
+    CorrectionTaken,
     ExplainAnswer,
     HistoryAnswer,
     LadderAnswer,
@@ -15,6 +17,10 @@ from stream_rater.serve.bodies import (
     PredictAnswer,
     PredictQuestion,
     RankedPlayer,
+    RoundReport,
+    RoundsTaken,
+    RoundStateAnswer,
+    RoundTaken,
     WhatIfAnswer,
     WhatIfQuestion,
 )
@@ -22,6 +28,10 @@ from stream_rater.serve.problems import Refused
 
 MOST_OFFSET = 2**63 - 1
 EVENT_STREAM = "text/event-stream"
+JSON = "application/json"
+JSON_LINES = "application/x-ndjson"
+MOST_WAIT_S = 30
+"""The most seconds that a request may ask to wait."""
 
 
 class Number(NamedTuple):
@@ -41,7 +51,7 @@ class Text(NamedTuple):
 
 Answered = Literal[
     "ladders", "ladder", "player", "lookup", "history", "leaderboard", "predict", "balance",
-    "what-if", "explain",
+    "what-if", "explain", "send-round", "send-rounds", "round", "correct",
 ]  # fmt: skip
 """The names of the operations that return one answer. `Api._ask` must have a case for each of them,
 which mypy checks."""
@@ -56,14 +66,34 @@ class Operation(NamedTuple):
     description: str
     answer: type | None
     """The type of the answer; None for a stream of server-sent events."""
-    body: type | None = None
+    body: Any = None
+    """The type of the body; None if there is none."""
     query: dict[str, Number | Text] = {}  # noqa: RUF012  # never written
     codes: tuple[str, ...] = ()
     """The codes of the operation's errors, in addition to COMMON."""
+    writes: bool = False
+    """Whether it writes to `round-completed`. Then it needs the token for writing, its body may be
+    as large as a round, and is validated as records are."""
+    success: int = 200
+    """The HTTP status of the answer."""
+    media_types: tuple[str, ...] = (JSON,)
+    """The media types of the body."""
 
 
 LADDER = "/v1/ladders/{ladder}"
 ROWS = Number("Rows of the page, at most", 1, MOST_ROWS, 50)
+
+WAIT = Number("Seconds to wait, at most", 0, MOST_WAIT_S, 0)
+FRESH: dict[str, Number | Text] = {
+    "min_offset": Number(
+        "The answer includes what the records of `round-completed` up to this offset of the "
+        "ladder's partition have changed", 0, MOST_OFFSET, None,
+    ),
+    "wait": WAIT._replace(
+        description="With `min_offset`: seconds to wait until the answer can include it",
+        default=5,
+    ),
+}  # fmt: skip
 
 COMMON = (
     "bad-request", "unauthorized", "too-many-requests", "internal", "index-unavailable",
@@ -72,6 +102,8 @@ COMMON = (
 """The codes of the errors that every operation may have."""
 
 BODY = ("body-too-slow", "body-too-large", "invalid")
+NOT_FRESH = ("not-yet", "log-unavailable")
+WRITING = ("writing-off", "read-only", "log-unavailable", "not-acknowledged", *BODY)
 
 OPERATIONS = (
     Operation("ladders", "GET", "/v1/ladders", "All ladders", LadderList),
@@ -81,12 +113,12 @@ OPERATIONS = (
     ),
     Operation(
         "player", "GET", LADDER + "/players/{player}", "A player, with rank and percentile",
-        RankedPlayer, codes=("unknown-ladder", "unknown-player"),
+        RankedPlayer, query=FRESH, codes=("unknown-ladder", "unknown-player", *NOT_FRESH),
     ),
     Operation(
         "lookup", "POST", LADDER + "/players:lookup",
         "Many players at once, and what is believed of newcomers", LookupAnswer, Lookup,
-        codes=("unknown-ladder", *BODY),
+        query=FRESH, codes=("unknown-ladder", *NOT_FRESH, *BODY),
     ),
     Operation(
         "history", "GET", LADDER + "/players/{player}/history",
@@ -103,9 +135,9 @@ OPERATIONS = (
         PageAnswer,
         query={
             "limit": ROWS, "cursor": Text("`next` of the page before"),
-            "around": Text("A player who is to be in the middle"),
+            "around": Text("A player who is to be in the middle"), **FRESH,
         },
-        codes=("unknown-ladder", "unknown-player", "bad-cursor", "not-listed"),
+        codes=("unknown-ladder", "unknown-player", "bad-cursor", "not-listed", *NOT_FRESH),
     ),
     Operation(
         "predict", "POST", LADDER + "/predict",
@@ -126,6 +158,33 @@ OPERATIONS = (
         "explain", "GET", LADDER + "/players/{player}/explain",
         "Which performances pull a player's rating where", ExplainAnswer,
         codes=("unknown-ladder", "unknown-player", "no-beliefs"),
+    ),
+    Operation(
+        "send-round", "POST", LADDER + "/rounds",
+        "Send a round to rate; the answer comes once it is stored for good", RoundTaken,
+        RoundReport, codes=WRITING, writes=True, success=202,
+    ),
+    Operation(
+        "send-rounds", "POST", "/v1/rounds",
+        "Send up to 1,000 rounds, as a JSON array or as JSON lines; each is answered by itself",
+        RoundsTaken, list[RoundReport], codes=WRITING, writes=True,
+        media_types=(JSON, JSON_LINES),
+    ),
+    Operation(
+        "round", "GET", LADDER + "/rounds/{round_id}",
+        "The state of a round: pending, rated with each player's change, rejected or duplicate",
+        RoundStateAnswer,
+        query={
+            "wait": WAIT._replace(description="Seconds to wait until it is no longer pending"),
+            "partition": Number("With `offset`: the place of the round", 0, 2**31 - 1, None),
+            "offset": Number("The offset of the round", 0, MOST_OFFSET, None),
+        },
+        codes=("unknown-round", "writing-off", "not-acknowledged"),
+    ),
+    Operation(
+        "correct", "POST", LADDER + "/corrections",
+        "Send a correction; the answer comes once it is stored for good", CorrectionTaken,
+        CorrectionReport, codes=WRITING, writes=True, success=202,
     ),
     Operation(
         "changes", "GET", LADDER + "/changes",

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import metadata
@@ -19,6 +19,9 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.runtime import http, log
 from stream_rater.runtime.connections import Limits, Server
+from stream_rater.serve.door.doorway import DoorParts, Doorway
+from stream_rater.serve.door.fresh import FreshAnswers
+from stream_rater.serve.door.on_kafka import door_on_kafka
 from stream_rater.serve.http.application import Api
 from stream_rater.serve.http.beliefs import BeliefQuestions
 from stream_rater.serve.http.event_stream import Hub
@@ -64,6 +67,9 @@ class Following(Protocol):
     def listen(self) -> None:
         """Follow until `stop`. Raises the exception that ended it."""
 
+    def hurry(self) -> None:
+        """Ask it to report soon that what was published is in the index."""
+
     def stop(self) -> None:
         """Ask it to end; then `listen` ends, too."""
 
@@ -80,6 +86,10 @@ class CompleteIndex(Index, Protocol):
     async def check_complete(self) -> None:
         """Raise Incomplete if the index lacks events that it is known to have."""
 
+    def after(self, needed: Mapping[int, int]) -> Index:
+        """The same, but it answers only if the index has also everything before these positions, by
+        partition."""
+
     async def close(self) -> None:
         """Close the connections."""
 
@@ -91,6 +101,7 @@ class Parts(NamedTuple):
     reader: CompleteIndex
     connect: Callable[[], BeliefSource]
     """Connects to the workers' beliefs."""
+    door: DoorParts
 
 
 MakeParts = Callable[[Watcher, ReadPositions, ApiMetrics], Parts]
@@ -104,7 +115,7 @@ def parts_of_service(settings: Settings) -> MakeParts:
     def make(watcher: Watcher, positions: ReadPositions, _: ApiMetrics) -> Parts:
         return Parts(
             IndexProcess(partial(Follower, settings), watcher), IndexReader(settings, positions),
-            partial(ServiceBeliefs, settings),
+            partial(ServiceBeliefs, settings), door_on_kafka(settings, watcher.trouble),
         )  # fmt: skip
 
     return make
@@ -117,16 +128,21 @@ class ServeProcess(Watcher):
         """Begin to listen at once. Raises OSError or ValueError if that fails."""
         self.log = log.logger("serve")
         self.metrics, self._hub, self._positions = ApiMetrics(self.log), Hub(), ReadPositions()
-        self._index, index, connect = make_parts(self, self._positions, self.metrics)
+        self._index, index, connect, door = make_parts(self, self._positions, self.metrics)
         self._reader = index
         executor = FairExecutor("predictions", min(4, os.cpu_count() or 1), MOST_PREDICTIONS)
         questions = Questions(
             index, ladders, lambda: self._index.caught_up, time.monotonic, executor.run
         )
         beliefs = BeliefQuestions(settings, ladders, index, connect)
+        self._doorway = Doorway(
+            door, ladders, self.metrics, self._index.hurry,
+            lambda needed: questions.of(index.after(needed)), self.trouble,
+        )  # fmt: skip
         api = Api(
             settings, metadata.version("stream-rater"), questions, beliefs, self._hub, self.metrics,
-            self.unhealthy, self.unready,
+            self.unhealthy, self.unready, door=self._doorway.access,
+            fresh=FreshAnswers(self._doorway.follower, questions),
         )  # fmt: skip
         self.server = Server(
             api.application, settings.serve,
@@ -165,10 +181,12 @@ class ServeProcess(Watcher):
             self._loop.add_signal_handler(number, self.stop)
         thread = threading.Thread(target=self._follow, name="follower", daemon=True)
         thread.start()
+        self._doorway.start(self._loop)
         self._heartbeat(self._loop)
         probes = {} if self._probes is None else {"probes": self._probes.port}
         self.log.info("http", port=self.server.port, **probes)
         await self.server.listen()
+        await asyncio.to_thread(self._doorway.close)
         await self._reader.close()
         self._index.stop()
         await asyncio.to_thread(thread.join, END_TIMEOUT_S)
@@ -198,6 +216,7 @@ class ServeProcess(Watcher):
     def begun(self, positions: Sequence[int]) -> None:
         self.log.info("reading", positions=list(positions))
         self._call(self._hub.begin, list(positions))
+        self._call(self._doorway.follower.begun, list(positions))
 
     def read(self, events: Sequence[NewEvent]) -> None:
         self.metrics.events.inc(len(events))
@@ -207,10 +226,12 @@ class ServeProcess(Watcher):
         for each in events:
             self._positions.event_read(each.ladder, each.partition, each.offset)
         self._hub.publish(events)
+        self._doorway.follower.read(events)
 
     def checkpointed(self, positions: Sequence[int]) -> None:
         self._call(self._positions.all_read, positions)
         self._call(self._hub.checkpointed, positions)
+        self._call(self._doorway.follower.checkpointed, positions)
 
     def trouble(self, why: str) -> None:
         self.metrics.troubles.inc()

@@ -1,6 +1,7 @@
 """A standalone process: the engine on a data file, beside the API that answers from an index of its
 events. The index has a process of its own, as that of `serve` does."""
 
+import ipaddress
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -27,6 +28,8 @@ from stream_rater.runtime import log
 from stream_rater.runtime.engine import Engine, Full, Machine
 from stream_rater.runtime.ladder_checks import check_ladders
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
+from stream_rater.serve.door.doorway import DoorParts
+from stream_rater.serve.door.on_file import FileProgress, FileRejections, FileRoundLog
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.index.file_follower import FileFollower, index_path
 from stream_rater.serve.index.file_index import (
@@ -70,7 +73,7 @@ class Standalone:
         make = partial(FileFollower, path, settings.serve_history)
         self._index = IndexProcess(make, watcher)
         self.engine = Engine(
-            self._database, self.log, self._machines, self._index.wake, watcher.trouble
+            self._database, self.log, self._machines, self._index.hurry, watcher.trouble
         )
         self._failure: BaseException | None = None
 
@@ -154,6 +157,21 @@ class Standalone:
             self._failure = error
         self._index.stop()
 
+    def door(self) -> DoorParts:
+        """What the door has of the file. Without a token for writing, whoever can connect may
+        write if the process listens on the loopback interface, and nobody otherwise."""
+        settings, stop = self._settings, threading.Event()
+        progress = FileProgress(self.ask, self.log)
+        if not (settings.serve_write_token or is_loopback(settings.serve)):
+            return DoorParts(None, progress, None, stop)
+        rounds = FileRoundLog(self.engine, len(self.log.rounds))
+        rejections = FileRejections(self._database.path, stop).run
+        return DoorParts(rounds, progress, rejections, stop, bool(settings.serve_write_token))
+
+    def hurry(self) -> None:
+        """Let the index report soon."""
+        self._index.hurry()
+
     def ask(self, question: Callable[[], T]) -> T:
         """Answer a question in the engine's thread. Raises LogTrouble if that does not answer in
         time."""
@@ -209,12 +227,23 @@ class FileBeliefs:
         )
 
 
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can connect to an address (HOST:PORT)."""
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def parts_of_file(settings: Settings, ladders: Ladders, path: Path) -> MakeParts:
     """A function that makes the parts of a standalone process."""
 
     def make(watcher: Watcher, positions: ReadPositions, metrics: ApiMetrics) -> Parts:
         standalone = Standalone(settings, ladders, path, watcher, metrics)
         index = FileIndexReader(index_path(path), settings.serve_history, positions)
-        return Parts(standalone, index, lambda: FileBeliefs(standalone))
+        return Parts(standalone, index, lambda: FileBeliefs(standalone), standalone.door())
 
     return make

@@ -2,10 +2,9 @@
 9457)."""
 
 import hashlib
-import hmac
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, assert_never
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar, assert_never
 from urllib.parse import unquote
 
 import msgspec
@@ -19,21 +18,27 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from stream_rater.config.settings import Settings
+from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import to_json
+from stream_rater.contract.record import PARENT, STATE, trace_of
+from stream_rater.contract.submissions import Place
 from stream_rater.rounds.validation import with_cure
 from stream_rater.runtime.http import Reasons, probe
+from stream_rater.serve.door.door import Door, DoorAccess, Sent, elements_in, lines_in
+from stream_rater.serve.door.fresh import Ask, FreshAnswers
 from stream_rater.serve.http.beliefs import BeliefQuestions
 from stream_rater.serve.http.event_stream import Hub
 from stream_rater.serve.http.limits import BodyReceiver, RateLimit, client_address
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.http.page import page_routes
+from stream_rater.serve.http.tokens import Tokens
 from stream_rater.serve.openapi import document
 from stream_rater.serve.problems import MEDIA_TYPE, Refused
 from stream_rater.serve.questions import Incomplete, Questions
 from stream_rater.serve.routes import (
     EVENT_STREAM,
+    JSON_LINES,
     OPERATIONS,
     Answered,
     Operation,
@@ -45,6 +50,7 @@ MOST_ANSWERED = 1000
 count."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+T = TypeVar("T")
 
 
 class Api:
@@ -54,16 +60,23 @@ class Api:
         self, settings: Settings, version: str, questions: Questions, beliefs: BeliefQuestions,
         hub: Hub, metrics: ApiMetrics, unhealthy: Reasons,
         unready: Callable[[], Awaitable[list[str]]], clock: Callable[[], float] = time.monotonic,
+        *, door: DoorAccess | None = None, fresh: FreshAnswers | None = None,
     ) -> None:  # fmt: skip
+        """`door` takes rounds; None if writing is off. `fresh` answers questions with `min_offset`;
+        None if nothing does."""
         self._questions, self._hub, self._metrics, self._clock = questions, hub, metrics, clock
         self._unready = unready
         self._answering = 0
         self._rate, self._body_receiver = RateLimit(settings.serve_rate), BodyReceiver()
         self._beliefs = beliefs
-        self._token = settings.serve_token.encode()
-        self._openapi = msgspec.json.encode(document(version, token=bool(self._token)))
+        self._door, self._fresh = door, fresh
+        self._tokens = Tokens(settings.serve_token, settings.serve_write_token)
+        needs_token = bool(settings.serve_token)
+        self._openapi = msgspec.json.encode(document(version, token=needs_token))
         self._decoders: dict[str, msgspec.json.Decoder[Any]] = {
-            each.name: msgspec.json.Decoder(each.body) for each in OPERATIONS if each.body
+            each.name: msgspec.json.Decoder(each.body)
+            for each in OPERATIONS
+            if each.body and not each.writes
         }
         endpoints = [
             Route("/healthz", _probe(unhealthy)), Route("/readyz", _probe(unready)),
@@ -96,7 +109,7 @@ class Api:
 
     async def _answer_or_problem(self, operation: Operation, request: Request) -> Response:
         try:
-            self._admit(request)
+            self._admit(operation, request)
             return await self._answer(operation, request)
         except Refused as error:
             refused = error
@@ -112,23 +125,20 @@ class Api:
         self._metrics.refused.labels(refused.problem.code).inc()
         return _problem_response(refused)
 
-    def _admit(self, request: Request) -> None:
+    def _admit(self, operation: Operation, request: Request) -> None:
         """Raise Refused if the client asks too often or without the token, or if too many requests
-        are being answered."""
+        are being answered. Clients with the token for writing may ask as often as they like."""
         address = request.client.host if request.client else ""
         client_address.set(address)
-        self._rate.take(address, self._clock())
+        rights = self._tokens.rights(request.headers.get("authorization", ""))
+        if rights != "write":
+            self._rate.take(address, self._clock())
         if self._answering > MOST_ANSWERED:
             raise Refused("busy", f"{MOST_ANSWERED:,} requests are being answered: try again")
-        if not self._token:
-            return
-        kind, _, given = request.headers.get("authorization", "").partition(" ")
-        right = hmac.compare_digest(given.strip().encode(), self._token)
-        if kind.lower() != "bearer" or not right:
-            raise Refused(
-                "unauthorized", "send the header `Authorization: Bearer TOKEN`",
-                "header.Authorization",
-            )  # fmt: skip
+        if operation.writes and self._door is not None and self._door.needs_token:
+            self._tokens.check_writing(rights)
+        else:
+            self._tokens.check_reading(rights)
 
     async def _answer(self, operation: Operation, request: Request) -> Response:
         path = {name: _decoded(name, text) for name, text in request.path_params.items()}
@@ -136,7 +146,9 @@ class Api:
         if operation.name == "changes":
             return await self._follow(path["ladder"], request.headers.get("last-event-id"))
         given: Any = None
-        if operation.body is not None:
+        if operation.writes:
+            given = await self._to_write(request)
+        elif operation.body is not None:
             body = await self._body_receiver.receive(request.stream())
             given = self._parsed(operation.name, body)
         answer = await self._ask(operation.name, path, query, given)
@@ -147,7 +159,22 @@ class Api:
             asked = request.headers.get("if-none-match", "")
             if headers["ETag"] in [tag.strip().removeprefix("W/") for tag in asked.split(",")]:
                 return Response(status_code=304, headers=headers)
-        return Response(body, media_type="application/json", headers=headers)
+        return Response(body, operation.success, media_type="application/json", headers=headers)
+
+    async def _to_write(self, request: Request) -> Sent:
+        """The body of a request that writes, as it was sent."""
+        most = self._opened_door().largest
+        body = await self._body_receiver.receive(request.stream(), most)
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        names = PARENT, STATE
+        headers = [(each, request.headers.get(each, "").encode()) for each in names]
+        return Sent(body, media_type, trace_of(headers))
+
+    def _opened_door(self) -> Door:
+        """The door. Raises Refused if writing is off."""
+        if self._door is None:
+            raise Refused("writing-off", f"set {PREFIX}SERVE_WRITE_TOKEN to switch it on")
+        return self._door.door
 
     async def _ask(
         self, name: Answered, path: dict[str, str], query: dict[str, Any], given: Any
@@ -160,14 +187,21 @@ class Api:
             case "ladder":
                 return await ask.ladder(ladder)
             case "player":
-                return await ask.player(ladder, path["player"])
+                player = path["player"]
+                return await self._asked(
+                    ladder, query, [player], lambda ask: ask.player(ladder, player)
+                )
             case "lookup":
-                return await ask.lookup(ladder, given.players)
+                players = given.players
+                return await self._asked(
+                    ladder, query, players, lambda ask: ask.lookup(ladder, players)
+                )
             case "history":
                 return await ask.history(ladder, path["player"], query["limit"], query["before"])
             case "leaderboard":
-                return await ask.leaderboard(
-                    ladder, query["limit"], query["cursor"], query["around"]
+                page = query["limit"], query["cursor"], query["around"]
+                return await self._asked(
+                    ladder, query, None, lambda ask: ask.leaderboard(ladder, *page)
                 )
             case "predict":
                 return await ask.predict(ladder, given)
@@ -177,8 +211,33 @@ class Api:
                 return await self._beliefs.what_if(ladder, given)
             case "explain":
                 return await self._beliefs.explain(ladder, path["player"])
+            case "send-round":
+                return await self._opened_door().round(ladder, given.body, given.trace)
+            case "send-rounds":
+                lines = given.media_type == JSON_LINES
+                bodies = lines_in(given.body) if lines else elements_in(given.body)
+                return await self._opened_door().rounds(bodies, given.trace)
+            case "correct":
+                return await self._opened_door().correction(ladder, given.body, given.trace)
+            case "round":
+                place = _place(query)
+                return await self._opened_door().state(
+                    ladder, path["round_id"], place, float(query["wait"])
+                )
             case _:
                 assert_never(name)
+
+    async def _asked(
+        self, ladder: str, query: dict[str, Any], players: Sequence[str] | None, ask: Ask[T]
+    ) -> T:
+        """The answer to a question, which includes all records up to the offset that it names, if
+        it names one. `players` are those in the answer; None for all."""
+        offset = query["min_offset"]
+        if offset is None:
+            return await ask(self._questions)
+        if self._fresh is None:
+            raise Refused("log-unavailable", "this process cannot wait for an offset")
+        return await self._fresh.answer(ladder, offset, players, float(query["wait"]), ask)
 
     def _parsed(self, name: str, body: bytes) -> Any:
         try:
@@ -242,6 +301,13 @@ def _decoded(name: str, text: str) -> str:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
         raise Refused("bad-request", "percent-encode UTF-8", f"path.{name}") from None
+
+
+def _place(query: dict[str, Any]) -> Place | None:
+    given = query["partition"], query["offset"]
+    if (given[0] is None) != (given[1] is None):
+        raise Refused("bad-request", "give `partition` and `offset`, or neither", "query.offset")
+    return None if given[0] is None else Place(*given)
 
 
 def _problem_response(refused: Refused) -> Response:

@@ -68,18 +68,20 @@ class BodyReceiver:
         self._bytes = 0
         """The number of received bytes of all incomplete bodies."""
 
-    async def receive(self, stream: AsyncIterable[bytes]) -> bytes:
-        """Receive a whole body. Raises Refused if it is too large or too slow, or if too many
-        bodies are being received."""
+    async def receive(
+        self, stream: AsyncIterable[bytes], most_bytes: int = MOST_BODY_BYTES
+    ) -> bytes:
+        """Receive a whole body of at most `most_bytes`. Raises Refused if it is too large or too
+        slow, or if too many bodies are being received."""
         parts, size = [], 0
         try:
             async with asyncio.timeout(BODY_S):
                 async for part in stream:
                     size += len(part)
                     self._bytes += len(part)
-                    if size > MOST_BODY_BYTES:
+                    if size > most_bytes:
                         raise Refused(
-                            "body-too-large", f"send {MOST_BODY_BYTES:,} bytes at most", "body"
+                            "body-too-large", f"send {most_bytes:,} bytes at most", "body"
                         )
                     if self._bytes > MOST_BODIES_BYTES:
                         raise Refused("busy", "too much is being sent at once: try again")

@@ -5,6 +5,7 @@ from functools import cache
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
+from stream_rater.contract.errors import REJECTIONS
 from stream_rater.runtime.metrics import FAST_S
 from stream_rater.serve.problems import KINDS
 from stream_rater.serve.routes import OPERATIONS
@@ -63,9 +64,10 @@ class ApiMetrics:
             "stream_rater_serve_refused_total", "Requests that were refused, by error code.",
             ["code"], registry=self.registry,
         )  # fmt: skip
+        self._declare_posts()
         for cause in ("all", "address"):
             self.closed_for_room.labels(cause)
-        for code in KINDS:
+        for code in {**KINDS, **REJECTIONS}:
             self.refused.labels(code)
         # Each metric with its labels is looked up once.
         self._request_counter = cache(lambda name, status: self.requests.labels(name, str(status)))
@@ -74,6 +76,27 @@ class ApiMetrics:
             for status in (200, 500, 503):
                 self._request_counter(each.name, status)
             self._request_timer(each.name)
+
+    def _declare_posts(self) -> None:
+        self.posted = Counter(
+            "stream_rater_serve_rounds_total",
+            "Rounds and corrections that clients sent, by outcome: written (Kafka has acknowledged "
+            "it), known (its id was sent before), invalid, busy (too many wait for Kafka), "
+            "unavailable (Kafka has not acknowledged it).",
+            ["outcome"], registry=self.registry,
+        )  # fmt: skip
+        self.acknowledged = Histogram(
+            "stream_rater_serve_acknowledged_seconds",
+            "Time from a valid request with rounds to Kafka's acknowledgement.",
+            buckets=FAST_S, registry=self.registry,
+        )  # fmt: skip
+        self.unacknowledged = Gauge(
+            "stream_rater_serve_unacknowledged",
+            "Rounds and corrections that wait for Kafka's acknowledgement.",
+            registry=self.registry,
+        )  # fmt: skip
+        for outcome in ("written", "known", "invalid", "busy", "unavailable"):
+            self.posted.labels(outcome)
 
     def record_request(self, operation: str, status: int, seconds: float) -> None:
         """Record that a request was answered."""

@@ -47,8 +47,8 @@ class FileFollower:
         self._stopping = True
         self._awake.set()
 
-    def wake(self) -> None:
-        """Look for events now."""
+    def hurry(self) -> None:
+        """Look for events now. Another thread may call this."""
         self._awake.set()
 
     def run(self) -> None:

@@ -11,8 +11,9 @@ changes that are kept. So the table has at most twice as many.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,7 +35,7 @@ from stream_rater.serve.entries import (
     decode_summary,
     encode_entry,
 )
-from stream_rater.serve.index.reader import ReadPositions
+from stream_rater.serve.index.reader import AtLeast, ReadPositions
 from stream_rater.serve.questions import (
     AbsentLadder,
     Incomplete,
@@ -210,14 +211,22 @@ class FileIndexReader:
         """`max_changes`: the number of changes that a history has. `positions` are those before
         which the index is known to have all events. Without them, the index is not checked."""
         self._path, self._max_changes, self._positions = path, max_changes, positions
-        self._connection: sqlite3.Connection | None = None
+        self._connections: list[sqlite3.Connection] = []
+        """The connection, once it was needed."""
 
     @property
     def _ask(self) -> sqlite3.Connection:
-        if self._connection is None:
+        if not self._connections:
             uri = f"{self._path.absolute().as_uri()}?mode=ro"
-            self._connection = sqlite3.connect(uri, uri=True, isolation_level=None)
-        return self._connection
+            self._connections.append(sqlite3.connect(uri, uri=True, isolation_level=None))
+        return self._connections[0]
+
+    def after(self, needed: Mapping[int, int]) -> "FileIndexReader":
+        """The same, but it answers only if the index has also everything before these positions, by
+        partition. It shares the connection."""
+        found = copy(self)
+        found._positions = AtLeast(self._positions or ReadPositions(), needed)
+        return found
 
     async def check_complete(self) -> None:
         """Raise Incomplete if the index lacks events that it is known to have."""
@@ -225,8 +234,8 @@ class FileIndexReader:
 
     async def close(self) -> None:
         """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
+        for each in self._connections:
+            each.close()
 
     async def ladders(self) -> list[str]:
         return self._read(lambda: [each for (each,) in self._rows("ladder FROM index_ladders")])

@@ -67,7 +67,7 @@ class Follower:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._settings, self._watcher, self._clock = settings, watcher, clock
-        self._stop = threading.Event()
+        self._stop, self._hurried = threading.Event(), threading.Event()
         self.caught_up = False
         """Whether the index has every record that existed when reading began."""
         self.last_poll_s = clock()
@@ -78,8 +78,9 @@ class Follower:
         """Make `run` return soon."""
         self._stop.set()
 
-    def wake(self) -> None:
-        """Nothing: it waits for Kafka."""
+    def hurry(self) -> None:
+        """Store the positions once more soon, if they have moved. Another thread may call this."""
+        self._hurried.set()
 
     def run(self) -> None:
         """Follow until `stop` is called. Raises Denied, TopicMismatch or Unrecoverable; a retry
@@ -121,7 +122,7 @@ class Follower:
     def _read(
         self, reader: Reader, writer: IndexWriter, positions: list[int], ends: list[int]
     ) -> None:
-        checkpointed_s, ended = -CHECKPOINT_S, set[int]()
+        checkpointed_s, ended, stored = -CHECKPOINT_S, set[int](), list[int]()
         while not self._stop.is_set():
             self.last_poll_s = self._clock()
             changes: list[tuple[EventPlace, IndexEvent]] = []
@@ -147,9 +148,12 @@ class Follower:
                 if done:
                     self._checkpoint(writer, positions)
                     self.caught_up, checkpointed_s = True, now_s
-            elif now_s - checkpointed_s >= CHECKPOINT_S:
+            elif now_s - checkpointed_s >= CHECKPOINT_S or (
+                self._hurried.is_set() and positions != stored
+            ):
+                self._hurried.clear()
                 self._checkpoint(writer, positions)
-                checkpointed_s = now_s
+                checkpointed_s, stored = now_s, list(positions)
             self._watcher.polled(self.caught_up, self.lag)
 
     def _checkpoint(self, writer: IndexWriter, positions: Sequence[int]) -> None:

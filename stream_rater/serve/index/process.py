@@ -22,10 +22,6 @@ STATE_INTERVAL_S = 1.0
 """The interval at which the process reports its state if nothing has changed."""
 
 
-WAKE = "wake"
-"""The message that lets a follower look for events."""
-
-
 class EventFollower(Protocol):
     """Follows `rating-changed`, and writes the index."""
 
@@ -35,8 +31,8 @@ class EventFollower(Protocol):
     def stop(self) -> None:
         """Make `run` return soon."""
 
-    def wake(self) -> None:
-        """Look for events now."""
+    def hurry(self) -> None:
+        """Report soon that what was published is in the index. Another thread may call this."""
 
 
 MakeFollower = Callable[[Watcher], EventFollower]
@@ -100,12 +96,12 @@ class IndexProcess:
         """Ask the process to end; then `listen` ends, too."""
         self._stopping = True
         with suppress(OSError):  # it has ended
-            self._reports.send(None)
+            self._reports.send("stop")
 
-    def wake(self) -> None:
-        """Let the follower look for events now, if it does not do so by itself."""
-        with suppress(OSError):  # it has ended
-            self._reports.send(WAKE)
+    def hurry(self) -> None:
+        """Ask the process to report soon that what was published is in the index."""
+        with suppress(OSError):
+            self._reports.send("hurry")
 
     def unready(self) -> list[str]:
         """Nothing: the workers have their own probes."""
@@ -162,8 +158,8 @@ def _follow(make: MakeFollower, connection: Connection) -> None:
 
     def wait() -> None:
         with suppress(EOFError, OSError):
-            while connection.recv() == WAKE:
-                follower.wake()
+            while connection.recv() == "hurry":
+                follower.hurry()
         follower.stop()
 
     threading.Thread(target=wait, daemon=True).start()

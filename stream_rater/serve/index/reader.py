@@ -1,7 +1,8 @@
 """Reads the index of `serve` from Redis. Every answer shows the index at one instant, and only if
 the index has all events that it is known to have (`ReadPositions`)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from stream_rater.adapters.redis.connection import async_client
@@ -39,6 +40,13 @@ class IndexReader:
         """`positions` are those before which the index is known to have all events. Without them,
         the index is not checked."""
         self._redis, self._positions = async_client(settings), positions
+
+    def after(self, needed: Mapping[int, int]) -> "IndexReader":
+        """The same, but it answers only if the index has also everything before these positions, by
+        partition. It shares the connections."""
+        found = copy(self)
+        found._positions = AtLeast(self._positions or ReadPositions(), needed)
+        return found
 
     async def check(self) -> None:
         """Try all rights that reading needs. Raises Denied."""
@@ -181,6 +189,28 @@ class ReadPositions:
             for partition, at in of_ladder.items():
                 found[partition] = max(found[partition], at)
         return found
+
+
+class AtLeast(ReadPositions):
+    """Other positions, or greater ones where greater ones are needed."""
+
+    def __init__(self, base: ReadPositions, needed: Mapping[int, int]) -> None:
+        self._base, self._needed = base, needed
+
+    def knows(self, ladder: str) -> bool:
+        """Whether the ladder is known to have an index."""
+        return self._base.knows(ladder)
+
+    def of_all(self) -> list[int]:
+        """The positions of every ladder."""
+        return self._raised(self._base.of_all())
+
+    def of(self, ladder: str) -> list[int]:
+        """The positions of a ladder."""
+        return self._raised(self._base.of(ladder))
+
+    def _raised(self, positions: list[int]) -> list[int]:
+        return [max(at, self._needed.get(p, 0)) for p, at in enumerate(positions)]
 
 
 def _pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:

@@ -1,0 +1,201 @@
+"""Appends rounds and corrections to `round-completed` for `serve`, from an event loop."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from stream_rater.adapters.access import CLIENT_LOGGER, TOO_LARGE, client_options
+from stream_rater.adapters.kafka.topic_rules import MESSAGE_BYTES
+from stream_rater.adapters.kafka.topics import REQUEST_TIMEOUT_S, Admin, TopicMismatch
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import Denied, LogTrouble, Trouble
+from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, Place
+
+ACKNOWLEDGED_S = 10.0
+"""The seconds within which Kafka must acknowledge a record. After that its outcome is unknown."""
+LINGER_MS = 2
+"""How long a record waits for others of the same request to Kafka."""
+MOST_RECORDS = 10_000
+"""The most records that may wait for Kafka's acknowledgement."""
+MOST_BYTES = 64 * 1024 * 1024
+"""The most bytes of them."""
+POLL_S = 0.1
+RETRY_S = 1.0
+END_S = 3.0
+"""The seconds for which records are still delivered when the process ends."""
+
+
+class KafkaRoundLog:
+    """Appends records, keyed by ladder, by an idempotent producer.
+
+    A record that Kafka has acknowledged is on all in-sync replicas. A record whose acknowledgement
+    did not arrive may be in the log.
+    """
+
+    def __init__(self, settings: Settings, trouble: Callable[[str], None] = lambda _: None) -> None:
+        """`trouble` receives the reason why Kafka does not answer at the start."""
+        self._settings, self._trouble = settings, trouble
+        self._options: dict[str, Any] = client_options(settings) | {
+            "enable.idempotence": True,
+            "acks": "all",
+            "compression.type": "lz4",
+            "linger.ms": LINGER_MS,
+            "message.max.bytes": MESSAGE_BYTES,
+            "delivery.timeout.ms": int(1000 * ACKNOWLEDGED_S),
+            "queue.buffering.max.messages": MOST_RECORDS,
+            "queue.buffering.max.kbytes": 2 * MOST_BYTES // 1024,
+        }
+        self._producer: Producer | None = None
+        self._topic = ""
+        self._ends: list[int] = []
+        self._why = "kafka: not connected yet"
+        self._bytes = 0
+        self.waiting = 0
+        """The number of records that wait for Kafka's acknowledgement."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._outcomes: list[tuple[asyncio.Future[Appended], int, Appended]] = []
+        """Outcomes that the event loop does not know yet. Only the thread uses it."""
+        self._failed = False
+        """Whether the producer can no longer be used."""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="round-log", daemon=True)
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Connect in a thread, whose outcomes go to this event loop."""
+        self._loop = loop
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread. Records that still wait are delivered, or fail, within END_S."""
+        self._stop.set()
+        if self._loop is not None:
+            self._thread.join(2 * END_S)
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions of `round-completed`. Raises LogTrouble while it is unknown."""
+        if not self._ends:
+            raise LogTrouble(self._why)
+        return len(self._ends)
+
+    def end_of(self, partition: int) -> int:
+        """The end of a partition, as far as this process has seen it."""
+        return self._ends[partition]
+
+    async def append(self, records: Sequence[NewRecord]) -> list[Appended]:
+        """Append records, in this order. Returns the outcome of each once all are known."""
+        found = [self._send(each) for each in records]
+        return [each if isinstance(each, NotAppended) else await each for each in found]
+
+    def _send(self, record: NewRecord) -> "asyncio.Future[Appended] | NotAppended":
+        producer, loop = self._producer, self._loop
+        if producer is None or loop is None:
+            return NotAppended("unavailable", self._why)
+        size = len(record.value)
+        if self.waiting >= MOST_RECORDS or self._bytes + size > MOST_BYTES:
+            return _full(self.waiting)
+        future: asyncio.Future[Appended] = loop.create_future()
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            self._outcomes.append((future, size, self._outcome(error, message)))
+
+        try:
+            # Positional arguments, as in `producers.produce`.
+            producer.produce(
+                self._topic, record.value, record.key, record.partition, delivered, None, 0,
+                list(record.headers),
+            )  # fmt: skip
+        except BufferError:
+            return _full(self.waiting)
+        except KafkaException as error:
+            return _failure(error.args[0])
+        self.waiting += 1
+        self._bytes += size
+        return future
+
+    # --- in the thread ---
+
+    def _run(self) -> None:
+        while not self._stop.is_set() and not self._connect():
+            self._stop.wait(RETRY_S)
+        while not self._stop.is_set():
+            self._poll(POLL_S)
+            if self._failed:
+                self._renew()
+        end_s = time.monotonic() + END_S
+        while self.waiting and time.monotonic() < end_s:
+            self._poll(POLL_S)
+
+    def _connect(self) -> bool:
+        try:
+            admin = Admin(self._settings, request_timeout_s=REQUEST_TIMEOUT_S)
+            topic = admin.topics.rounds
+            (partitions,) = admin.partitions_of(topic)
+            ends = admin.ends(topic, partitions)
+        except (Trouble, Denied, TopicMismatch) as error:
+            self._why = str(error)
+            self._trouble(self._why)
+            return False
+        self._topic = topic
+        self._producer = Producer(self._options, logger=CLIENT_LOGGER)
+        self._ends = ends
+        return True
+
+    def _poll(self, wait_s: float) -> None:
+        """Run the callbacks of records whose outcome is known, and report the outcomes."""
+        assert self._producer is not None
+        try:
+            self._producer.poll(wait_s)
+        except (KafkaException, SystemError) as error:
+            self._failed = True
+            self._trouble(str(error))
+        self._report()
+
+    def _report(self) -> None:
+        outcomes, self._outcomes = self._outcomes, []
+        if outcomes and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._resolve, outcomes)
+
+    def _renew(self) -> None:
+        """Replace a producer that has failed for good. All its records fail."""
+        old = self._producer
+        assert old is not None
+        self._producer = Producer(self._options, logger=CLIENT_LOGGER)
+        self._failed = False
+        old.purge()
+        old.flush(END_S)
+        self._report()
+
+    def _outcome(self, error: KafkaError | None, message: Message) -> Appended:
+        if error is None:
+            place = Place(message.partition() or 0, message.offset() or 0)
+            self._ends[place.partition] = max(self._ends[place.partition], place.offset + 1)
+            return place
+        self._failed |= error.fatal()
+        return _failure(error)
+
+    # --- in the event loop ---
+
+    def _resolve(
+        self, outcomes: "Sequence[tuple[asyncio.Future[Appended], int, Appended]]"
+    ) -> None:
+        for future, size, outcome in outcomes:
+            self.waiting -= 1
+            self._bytes -= size
+            if not future.done():
+                future.set_result(outcome)
+
+
+def _full(waiting: int) -> NotAppended:
+    return NotAppended("busy", f"{waiting:,} records wait for Kafka: send it later")
+
+
+def _failure(error: KafkaError) -> NotAppended:
+    if error.code() in TOO_LARGE:
+        text = f"Kafka takes no record of this size: {error.str()}: send it by a producer"
+        return NotAppended("too-large", text)
+    return NotAppended("unavailable", f"kafka: {error.str()}")

@@ -1,0 +1,367 @@
+"""Takes rounds and corrections from clients, and answers what became of a round.
+
+Of a round that this process knows by its id, nothing is written again, and the answer is the place
+of the first record. So a client that had no answer sends the round once more. After a restart of
+this process the duplicate window of the workers does the same.
+"""
+
+import asyncio
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+
+from stream_rater.adapters.kafka.envelopes import cloud_event_headers
+from stream_rater.config.ladders import Ladders
+from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract.errors import Denied, Trouble
+from stream_rater.contract.events import ROUND_COMPLETED, RatingChanged
+from stream_rater.contract.record import Trace
+from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, Place
+from stream_rater.rounds.validation import Invalid
+from stream_rater.serve.bodies import (
+    CorrectionTaken,
+    RoundChange,
+    RoundsTaken,
+    RoundStateAnswer,
+    RoundTaken,
+)
+from stream_rater.serve.door.log import RoundLog
+from stream_rater.serve.door.status import Outcome, RoundStates
+from stream_rater.serve.door.validating import OtherLadder, Validator, ValidRound, place_in
+from stream_rater.serve.problems import Refused, refused_record
+
+MOST_AT_ONCE = 1000
+"""The most rounds in one request."""
+MOST_WAITING = 500
+"""The most requests that may wait for the end state of a round, or for the index."""
+RETRY_LATER_S = 2
+"""The seconds after which a client may try again if the log did not acknowledge a record."""
+
+Posted = Callable[[str], None]
+"""Receives the outcome of each record that a client sends: `written`, `known`, `invalid`, `busy` or
+`unavailable`."""
+
+
+class Waiting:
+    """Lets requests wait until something has changed. It is for one event loop."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+        self.count = 0
+        """The number of requests that wait."""
+        self.wanted = threading.Event()
+        """Set while a request waits. Another thread may wait for it."""
+
+    def notify(self) -> None:
+        """Wake all requests that wait."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def until(self, deadline_s: float) -> bool:
+        """Wait until the next change. Returns whether there was one before the deadline, which is
+        in the event loop's time. Raises Refused if too many requests wait."""
+        if self.count >= MOST_WAITING:
+            raise Refused("busy", f"{MOST_WAITING} requests wait here: ask without `wait`")
+        self.count += 1
+        self.wanted.set()
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await self._changed.wait()
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            self.count -= 1
+            if not self.count:
+                self.wanted.clear()
+
+
+class Door:
+    """Takes rounds and corrections. It is for one event loop. The methods raise Refused."""
+
+    def __init__(
+        self, ladders: Ladders, log: RoundLog, waiting: Waiting, states: RoundStates | None = None,
+        posted: Posted = lambda _: None, acknowledged: Callable[[float], None] = lambda _: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        """`posted` and `acknowledged` receive the outcome of each record, and the seconds until the
+        log acknowledged records. `clock` returns the time in Unix seconds."""
+        self._ladders, self._log, self._waiting, self._clock = ladders, log, waiting, clock
+        self.states = RoundStates() if states is None else states
+        self._posted, self._acknowledged = posted, acknowledged
+        self._validator: Validator | None = None
+        self._sending: dict[tuple[str, str], asyncio.Future[Appended]] = {}
+        """The rounds that are being written, with their outcomes."""
+
+    def warm(self) -> None:
+        """Compile what validation needs. Another thread may call this."""
+        Validator(self._ladders, 1, lambda _: 0).warm()
+
+    @property
+    def largest(self) -> int:
+        """The most bytes of a round or a correction."""
+        return self._ladders.limits.max_bytes
+
+    async def round(self, ladder: str, body: bytes, trace: Trace | None = None) -> RoundTaken:
+        """Take one round, whose ladder is in the path."""
+        (found,) = await self._take([body], ladder, trace)
+        if isinstance(found, Refused):
+            raise found
+        return found
+
+    async def rounds(self, bodies: Sequence[bytes], trace: Trace | None = None) -> RoundsTaken:
+        """Take many rounds. Each is answered by itself."""
+        if not 1 <= len(bodies) <= MOST_AT_ONCE:
+            raise Refused("invalid", f"send from 1 to {MOST_AT_ONCE:,} rounds", "body")
+        found = await self._take(bodies, "", trace)
+        return RoundsTaken(
+            results=[
+                each if isinstance(each, RoundTaken) else _refused_one(each, i)
+                for i, each in enumerate(found)
+            ]
+        )
+
+    async def correction(
+        self, ladder: str, body: bytes, trace: Trace | None = None
+    ) -> CorrectionTaken:
+        """Take a correction, whose ladder is in the path."""
+        try:
+            valid = self._ready().correction(body, ladder, self._clock())
+        except (Invalid, OtherLadder) as invalid:
+            self._posted("invalid")
+            raise _refused(invalid) from None
+        now = datetime.fromtimestamp(self._clock(), UTC).isoformat()
+        headers = cloud_event_headers(uuid.uuid4().hex, valid.kind, now)
+        headers += [(EVENT_TYPE, valid.kind.encode()), *(trace.headers() if trace else ())]
+        record = NewRecord(valid.partition, ladder.encode(), valid.value, headers)
+        (outcome,) = await self._append([record])
+        if isinstance(outcome, NotAppended):
+            raise self._not_appended(outcome)
+        self._posted("written")
+        return CorrectionTaken(ladder=ladder, event_type=valid.kind, **outcome._asdict())
+
+    async def state(
+        self, ladder: str, round_id: str, place: Place | None, wait_s: float
+    ) -> RoundStateAnswer:
+        """The state of a round, by its place or by its id. Waits for an end state up to so long."""
+        deadline_s = asyncio.get_running_loop().time() + wait_s
+        while True:
+            found = (
+                self.states.of(ladder, round_id) if place is None
+                else self.states.at(place, ladder, round_id)
+            )  # fmt: skip
+            if found is not None and found.status != "pending":
+                break
+            if not wait_s or not await self._waiting.until(deadline_s):
+                break
+        if found is None:
+            if (ladder, round_id) in self._sending:
+                raise Refused("not-acknowledged", "the round is being written: ask again")
+            raise Refused("unknown-round", _unknown(round_id, place), "path.round_id")
+        return _answer(found, ladder, round_id)
+
+    # --- writing ---
+
+    async def _take(
+        self, bodies: Sequence[bytes], ladder: str, trace: Trace | None
+    ) -> list[RoundTaken | Refused]:
+        """Take rounds. Returns an answer for each."""
+        valid = self._ready().rounds(bodies, ladder, self._clock())
+        answers: list[RoundTaken | Refused | asyncio.Future[Appended]] = []
+        own: list[tuple[ValidRound, asyncio.Future[Appended]]] = []
+        for each in valid:
+            if isinstance(each, Invalid | OtherLadder):
+                self._posted("invalid")
+                answers.append(_refused(each))
+                continue
+            first = self.states.first_of(each.ladder, each.round_id)
+            if first is not None:
+                self._posted("known")
+                answers.append(_taken(each, first))
+                continue
+            name = each.ladder, each.round_id
+            future = self._sending.get(name)
+            if future is None:
+                future = self._sending[name] = asyncio.get_running_loop().create_future()
+                own.append((each, future))
+            else:
+                self._posted("known")
+            answers.append(future)
+        if own:
+            # If the client goes away, the records are written and their states stored all the same.
+            await asyncio.shield(asyncio.ensure_future(self._write(own, trace)))
+        found: list[RoundTaken | Refused] = []
+        for each, answer in zip(valid, answers, strict=True):
+            if isinstance(answer, asyncio.Future):
+                assert isinstance(each, ValidRound)
+                outcome = await asyncio.shield(answer)
+                found.append(
+                    _refused_by_log(outcome) if isinstance(outcome, NotAppended)
+                    else _taken(each, outcome)
+                )  # fmt: skip
+            else:
+                found.append(answer)
+        return found
+
+    async def _write(
+        self, rounds: Sequence[tuple[ValidRound, "asyncio.Future[Appended]"]], trace: Trace | None
+    ) -> None:
+        """Append rounds, and set their outcomes."""
+        outcomes: Sequence[Appended] = [NotAppended("unavailable", "it was not written")] * len(
+            rounds
+        )
+        try:
+            outcomes = await self._append([_record(each, trace) for each, _ in rounds])
+        finally:
+            for (each, future), outcome in zip(rounds, outcomes, strict=True):
+                if isinstance(outcome, NotAppended):
+                    self._not_appended(outcome)
+                else:
+                    self._posted("written")
+                    self.states.posted(outcome, each.ladder, each.round_id, each.players)
+                del self._sending[each.ladder, each.round_id]
+                future.set_result(outcome)
+            self._waiting.notify()
+
+    async def _append(self, records: Sequence[NewRecord]) -> list[Appended]:
+        began_s = time.monotonic()
+        outcomes = await self._log.append(records)
+        if any(isinstance(each, Place) for each in outcomes):
+            self._acknowledged(time.monotonic() - began_s)
+        return outcomes
+
+    def _not_appended(self, outcome: NotAppended) -> Refused:
+        self._posted("invalid" if outcome.cause == "too-large" else outcome.cause)
+        return _refused_by_log(outcome)
+
+    def _ready(self) -> Validator:
+        """The validator. Raises Refused while the log's partitions are not known."""
+        if self._validator is None:
+            try:
+                partitions = self._log.partitions
+            except (Trouble, Denied) as trouble:
+                self._posted("unavailable")
+                raise Refused(
+                    "log-unavailable", f"{trouble}: send it again", retry_after_s=RETRY_LATER_S
+                ) from None
+            self._validator = Validator(self._ladders, partitions, self._log.end_of)
+        return self._validator
+
+    # --- what becomes known ---
+
+    def changed(self, events: Sequence[RatingChanged]) -> None:
+        """Take in events of `rating-changed`."""
+        for event in events:
+            self.states.changed(event)
+        self._waiting.notify()
+
+
+class DoorAccess(NamedTuple):
+    """A door, and who may use it."""
+
+    door: Door
+    needs_token: bool = True
+    """Whether clients need the token for writing. Without, anybody who can connect may write."""
+
+
+class Sent(NamedTuple):
+    """The body of a request that writes."""
+
+    body: bytes
+    media_type: str
+    trace: Trace | None
+
+
+def lines_in(body: bytes) -> list[bytes]:
+    """The rounds in a body of JSON lines. Empty lines are left out."""
+    return [line for line in body.split(b"\n") if line.strip()]
+
+
+_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+def elements_in(body: bytes) -> list[bytes]:
+    """The rounds in a body that is a JSON array. Raises Refused."""
+    try:
+        return [bytes(each) for each in _array(body)]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refused("bad-request", f"no JSON array: {error}", "body") from None
+
+
+def _refused_one(refused: Refused, index: int) -> RoundTaken:
+    """The answer of a batch about a round that was refused."""
+    problem = refused.problem
+    rest = (problem.place or "body").removeprefix("body")
+    return RoundTaken(
+        ladder=None, round_id=None, partition=None, offset=None, status=problem.status,
+        code=problem.code, detail=problem.detail, place=f"body[{index}]{rest}",
+    )  # fmt: skip
+
+
+def _record(each: ValidRound, trace: Trace | None) -> NewRecord:
+    headers = cloud_event_headers(each.round_id, ROUND_COMPLETED, each.completed_at)
+    headers += trace.headers() if trace else ()
+    return NewRecord(each.partition, each.ladder.encode(), each.value, headers)
+
+
+def _taken(each: ValidRound, place: Place) -> RoundTaken:
+    return RoundTaken(
+        ladder=each.ladder, round_id=each.round_id, partition=place.partition, offset=place.offset,
+        status=202,
+    )  # fmt: skip
+
+
+def _refused(invalid: Invalid | OtherLadder) -> Refused:
+    if isinstance(invalid, OtherLadder):
+        return Refused("invalid", str(invalid), "body.ladder")
+    return refused_record(invalid.code, str(invalid), place_in(invalid))
+
+
+def _refused_by_log(outcome: NotAppended) -> Refused:
+    if outcome.cause == "too-large":
+        return refused_record("too-large", outcome.detail, "body")
+    if outcome.cause == "busy":
+        return Refused("busy", outcome.detail, retry_after_s=RETRY_LATER_S)
+    return Refused(
+        "not-acknowledged", f"{outcome.detail}: send it again; it counts once",
+        retry_after_s=RETRY_LATER_S,
+    )  # fmt: skip
+
+
+def _unknown(round_id: str, place: Place | None) -> str:
+    if place is None:
+        return (
+            f"this process does not know round {round_id!r}: ask with `?partition=&offset=` as "
+            "the answer to its post gave them, or send it again"
+        )
+    return (
+        f"this process does not know a record of round {round_id!r} at partition "
+        f"{place.partition}, offset {place.offset}, or no longer: the players' own answers have "
+        "its effect"
+    )
+
+
+def _answer(found: Outcome, ladder: str, round_id: str) -> RoundStateAnswer:
+    state = found.state
+    rated = found.status == "rated"
+    return RoundStateAnswer(
+        ladder=ladder, round_id=round_id, status=found.status,  # type: ignore[arg-type]
+        partition=state.place.partition, offset=state.place.offset, code=state.code or None,
+        detail=state.detail or None,
+        changes=[_change(each) for each in state.changes.values()] if rated else [],
+        changes_complete=found.complete,
+    )  # fmt: skip
+
+
+def _change(event: RatingChanged) -> RoundChange:
+    return RoundChange(
+        player=event.player, rank=event.rank, performance=event.performance, mu=event.mu,
+        sigma=event.sigma, previous_mu=event.previous_mu, previous_sigma=event.previous_sigma,
+        rating=event.rating, previous_rating=event.previous_rating, rounds=event.rounds,
+        provisional=event.provisional,
+    )  # fmt: skip

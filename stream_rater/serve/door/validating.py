@@ -1,0 +1,183 @@
+"""Validates rounds and corrections before they are written, by the workers' own decoders.
+
+A verdict depends on the ladders file, on the limits at the end of the log, and on the time now. So
+a valid round may still be rejected by a worker: as a duplicate, or if the limits change before its
+offset. A round that is refused here would be rejected there, too.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from stream_rater.columns.sharding import partition_of
+from stream_rater.config.ladders import Ladders
+from stream_rater.contract import corrections
+from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract.events import MAX_ID_BYTES, UNDECODABLE, to_json
+from stream_rater.contract.record import Record
+from stream_rater.rounds import correction_records
+from stream_rater.rounds.decoder import RoundDecoder
+from stream_rater.rounds.validation import Invalid
+
+_PLACE = re.compile(r"^(standings[\w.\[\]]*|completed_at|weight|round_id|ladder|from|until|season"
+                    r"|keep|sigma|player|into):")  # fmt: skip
+_MSGSPEC_PLACE = re.compile(r" - at `\$\.?([^`]*)`")
+_MISSING = re.compile(r"missing required field `(\w+)`")
+
+
+class ValidRound(NamedTuple):
+    """A round that may be written."""
+
+    ladder: str
+    round_id: str
+    completed_at: str
+    partition: int
+    players: int
+    """The number of its players."""
+    value: bytes
+    """The record's value: the round as it was sent, with the ladder."""
+
+
+class ValidCorrection(NamedTuple):
+    """A correction that may be written."""
+
+    ladder: str
+    kind: str
+    partition: int
+    value: bytes
+
+
+class OtherLadder(Exception):
+    """The ladder in the body is not that of the path. The text says so."""
+
+
+class Ends(Protocol):
+    """The known ends of the partitions of `round-completed`."""
+
+    def __call__(self, partition: int, /) -> int:
+        """The end of a partition."""
+
+
+class Validator:
+    """Validates bodies. It is for one thread."""
+
+    def __init__(self, ladders: Ladders, partitions: int, end_of: Ends) -> None:
+        self._ladders, self._partitions, self._end_of = ladders, partitions, end_of
+        self._decoder = RoundDecoder(ladders, partitions)
+
+    @property
+    def largest(self) -> int:
+        """The most bytes of a record."""
+        return self._ladders.limits.max_bytes
+
+    def rounds(
+        self, bodies: Sequence[bytes], ladder: str, now_s: float
+    ) -> list[ValidRound | Invalid | OtherLadder]:
+        """Validate rounds. `ladder` is that of the path; empty if the path has none. `now_s` is the
+        time in Unix seconds."""
+        found: list[ValidRound | Invalid | OtherLadder] = []
+        records = list[Record]()
+        other = dict[int, OtherLadder]()
+        for i, body in enumerate(bodies):
+            value = with_ladder(body, ladder)
+            name = ladder_in(value)
+            if ladder and name and name != ladder:
+                other[i] = _other_ladder(name, ladder)
+            records.append(self._record(name, value, now_s))
+        rounds, rejections = self._decoder.decode(records)
+        valid = iter(rounds)
+        for i, (record, rejection) in enumerate(zip(records, rejections, strict=True)):
+            each = next(valid) if rejection is None else None
+            if i in other:
+                found.append(other[i])
+            elif rejection is not None or each is None:
+                assert rejection is not None
+                found.append(rejection)
+            else:
+                found.append(
+                    ValidRound(
+                        each.ladder, each.round_id, each.completed_at, record.partition,
+                        int(each.batch.sizes[0]), record.value or b"",
+                    )
+                )  # fmt: skip
+        return found
+
+    def correction(self, body: bytes, ladder: str, now_s: float) -> ValidCorrection:
+        """Validate a correction. Raises Invalid or OtherLadder."""
+        value = with_ladder(body, ladder)
+        name = ladder_in(value)
+        if name and name != ladder:
+            raise _other_ladder(name, ladder)
+        kind = corrections.kind_of_line(value)
+        if not kind:
+            known = ", ".join(corrections.KINDS)
+            raise Invalid("malformed", f"event_type: give one of {known}")
+        record = self._record(name, value, now_s)
+        headed = msgspec.structs.replace(record, headers=[(EVENT_TYPE, kind.encode())])
+        correction_records.decode(headed, self._ladders, self._partitions)
+        return ValidCorrection(ladder, kind, record.partition, value)
+
+    def warm(self) -> None:
+        """Validate a round, so that whatever must be compiled is compiled."""
+        self.rounds([b'{"ladder":"x","round_id":"x","completed_at":"","standings":[]}'], "", 0.0)
+
+    def _record(self, ladder: str, value: bytes, now_s: float) -> Record:
+        """The record as the log would have it."""
+        fits = 0 < len(ladder) <= MAX_ID_BYTES
+        partition = partition_of(ladder, self._partitions) if fits else 0
+        return Record(partition, self._end_of(partition), value, received_s=now_s)
+
+
+def place_in(invalid: Invalid) -> str | None:
+    """The place of the mistake in the body, if the text of the error has it."""
+    text = str(invalid)
+    if found := _PLACE.search(text):
+        return f"body.{found[1]}"
+    if found := _MSGSPEC_PLACE.search(text):
+        return f"body.{found[1]}"
+    if found := _MISSING.search(text):
+        return f"body.{found[1]}"
+    return None
+
+
+class _Head(msgspec.Struct):
+    """The field of a body from which its partition follows."""
+
+    ladder: str | UnsetType = UNSET
+
+
+_head = msgspec.json.Decoder(_Head).decode
+
+
+def ladder_in(value: bytes) -> str:
+    """The ladder that a body names; empty if it names none or is no JSON object."""
+    try:
+        found = _head(value).ladder
+    except UNDECODABLE:
+        return ""
+    return "" if found is UNSET else str(found)
+
+
+def with_ladder(body: bytes, ladder: str) -> bytes:
+    """The body without spaces around it, and with this ladder if it is an object that has none.
+    Every other byte stays as it was sent."""
+    value = body.strip()
+    if not ladder or not value.startswith(b"{"):
+        return value
+    try:
+        if _head(value).ladder is not UNSET:
+            return value
+    except UNDECODABLE:
+        return value
+    rest = value[1:].lstrip()
+    return b'{"ladder":' + to_json(ladder) + (b"" if rest == b"}" else b",") + rest
+
+
+def _other_ladder(name: str, ladder: str) -> OtherLadder:
+    return OtherLadder(
+        f"it names ladder {name[:MAX_ID_BYTES]!r}, and the path {ladder!r}: leave one out, or name "
+        "the same"
+    )

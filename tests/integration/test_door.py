@@ -1,0 +1,250 @@
+"""Rounds by HTTP on real servers, from the post to the ratings; Kafka that goes away, and a process
+that is killed while it takes rounds."""
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from local.servers import Server
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.config.settings import Settings
+from stream_rater.contract.events import rating_changed_from_json
+from tests import real
+from tests.integration.processes import WorkerProcess, stream_rater, wait_until
+from tests.integration.serving import Answered, Serve, ask, serves
+from tests.integration.test_outages import at, pair
+from tests.integration.test_service import Start
+from tests.integration.topics import Finished, read_topic
+
+__all__ = ["at", "pair"]
+
+TOKEN = "w"
+DUEL = "/v1/ladders/duel/rounds"
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Starts `stream-rater serve` that takes rounds."""
+    with serves(tmp_path) as start:
+
+        def opened(settings: Settings, **named: Any) -> WorkerProcess:
+            given = msgspec.structs.replace(settings, serve_write_token=TOKEN, serve_rate=0.0)
+            return start(given, **named)
+
+        yield opened
+
+
+def post(api: WorkerProcess, path: str, body: Any) -> Answered:
+    """Send once."""
+    return ask(api, path, body, Authorization=f"Bearer {TOKEN}")
+
+
+def send(api: WorkerProcess, path: str, body: Any) -> Answered:
+    """Send until it is taken or refused for good, as a client does."""
+    found: list[Answered] = []
+
+    def taken() -> bool:
+        found.append(post(api, path, body))
+        return found[-1].status != 503
+
+    wait_until(taken, "it is taken", every_s=0.2)
+    return found[-1]
+
+
+def a_round(round_id: str, *players: str) -> dict[str, Any]:
+    """The players in the order of their ranks."""
+    standings = [{"player": each, "rank": i + 1} for i, each in enumerate(players)]
+    return {
+        "round_id": round_id, "completed_at": "2026-05-01T20:00:00Z",
+        "standings": standings or [{"player": "ann", "rank": 1}, {"player": "bob", "rank": 2}],
+    }  # fmt: skip
+
+
+def ended(api: WorkerProcess, path: str) -> Any:
+    """The end state of a round."""
+    found: list[Any] = []
+
+    def has_ended() -> bool:
+        answer = ask(api, f"{path}{'&' if '?' in path else '?'}wait=30")
+        assert answer.status == 200, answer
+        found.append(answer.json)
+        return bool(found[-1]["status"] != "pending")
+
+    wait_until(has_ended, f"{path} is no longer pending")
+    return found[-1]
+
+
+def test_from_the_post_to_the_ratings(
+    settings: real.SettingsFactory, worker_process: Start, serve: Serve
+) -> None:
+    """A round is rated with each player's change; what it changed can be read at its offset; one
+    without a change and a rejected one have their end states, too."""
+    place = settings(partitions=3, shards=3)
+    worker_process(place)
+    api = serve(place)
+    first = send(api, DUEL, a_round("r1")).json
+    found = ended(api, f"{DUEL}/r1")
+    assert found["status"] == "rated" and found["changes_complete"]
+    changes = {each["player"]: each for each in found["changes"]}
+    events = published(place)
+    assert set(changes) == {"ann", "bob"} == {each.player for each in events}
+    for event in events:
+        assert changes[event.player]["mu"] == event.mu
+        assert (found["partition"], found["offset"]) == (first["partition"], event.offset)
+    fresh_answers(api)
+    # Nobody finished: no event says that this round is done.
+    standings = [{"player": "ann", "dnf": True}, {"player": "bob", "dnf": True}]
+    sent = send(api, DUEL, {**a_round("r3"), "standings": standings}).json
+    assert ended(api, f"{DUEL}/r3")["changes"] == []
+    by_place = f"{DUEL}/r3?partition={sent['partition']}&offset={sent['offset']}"
+    assert ended(api, by_place)["status"] == "rated"
+    # A process that has not seen the first record writes a second, which is a duplicate.
+    other = serve(place)
+    again = send(other, DUEL, a_round("r1")).json
+    assert again["offset"] > sent["offset"]
+    by_place = f"{DUEL}/r1?partition={again['partition']}&offset={again['offset']}"
+    duplicate = ended(other, by_place)
+    assert (duplicate["status"], duplicate["code"]) == ("duplicate", "duplicate-round")
+    assert Counter(each.round_id for each in published(place))["r1"] == 2
+    assert stream_rater("verify", "--wait", "60", settings=place).returncode == 0
+
+
+def fresh_answers(api: WorkerProcess) -> None:
+    """Each answer with `min_offset` includes the round at once, though it has only been sent."""
+    for number in range(5):
+        names = [f"a{number}", f"b{number}"]
+        taken = send(api, DUEL, a_round(f"f{number}", *names)).json
+        query = f"min_offset={taken['offset']}&wait=30"
+        for each in names:
+            player = until_fresh(api, f"/v1/ladders/duel/players/{each}?{query}")
+            assert player["offset"] == taken["offset"]
+        # All five players of the board are provisional after one round: `listed` shows nothing.
+        until_fresh(api, f"/v1/ladders/duel/leaderboard?{query}")
+        looked_up = until_fresh(
+            api, f"/v1/ladders/duel/players:lookup?{query}", {"players": [*names, "never"]}
+        )
+        assert [each["rounds"] for each in looked_up["players"]] == [1, 1, 0]
+    late = ask(api, f"/v1/ladders/duel/players/ann?min_offset={taken['offset'] + 100}&wait=0")
+    assert (late.status, late.json["code"]) == (503, "not-yet")
+    assert late.headers["retry-after"]
+
+
+def until_fresh(api: WorkerProcess, path: str, body: Any = None) -> Any:
+    """The first answer that is not `not-yet`: on a busy machine the wait may end first."""
+    found: list[Answered] = []
+
+    def answers() -> bool:
+        found.append(ask(api, path, body))
+        assert found[-1].status in (200, 503), found[-1]
+        return found[-1].status == 200
+
+    wait_until(answers, path)
+    return found[-1].json
+
+
+def published(place: Settings) -> list[Any]:
+    """All events that can be read."""
+    messages = read_topic(place, Topics.of(place).changed)
+    return [rating_changed_from_json(message.value() or b"") for message in messages]
+
+
+def test_corrections(settings: real.SettingsFactory, worker_process: Start, serve: Serve) -> None:
+    """A round is taken back, and the ratings at the correction's offset are without it."""
+    place = settings()
+    worker_process(place)
+    api = serve(place)
+    for number in range(2):
+        send(api, DUEL, a_round(f"r{number}"))
+    correction = {"event_type": "round-voided", "round_id": "r0"}
+    taken = send(api, "/v1/ladders/duel/corrections", correction).json
+    path = f"/v1/ladders/duel/players/ann?min_offset={taken['offset']}&wait=30"
+    assert until_fresh(api, path)["rounds"] == 1
+    assert stream_rater("verify", "--wait", "60", settings=place).returncode == 0
+
+
+def test_kafka_is_away(at: Settings, pair: Any, worker_process: Start, serve: Serve) -> None:
+    """Posts are refused with 503 and `Retry-After` while it is, and taken afterwards. What was
+    acknowledged is rated, and what is sent again counts once."""
+    worker_process(at)
+    api = serve(at)
+    send(api, DUEL, a_round("before"))
+    kafka: Server = pair.kafka
+    kafka.kill()
+    refused = post(api, DUEL, a_round("during"))
+    assert (refused.status, refused.json["code"]) == (503, "not-acknowledged"), refused
+    assert refused.headers["retry-after"]
+    kafka.restart()
+    for name in ("during", "before", "after"):
+        assert send(api, DUEL, a_round(name)).status == 202
+        assert ended(api, f"{DUEL}/{name}")["status"] == "rated"
+    counts = Counter(each.round_id for each in published(at))
+    assert counts == {"before": 2, "during": 2, "after": 2}
+    assert api.metric("stream_rater_serve_rounds_total", outcome="unavailable") >= 1
+
+
+def test_killed_while_it_takes_rounds(
+    settings: real.SettingsFactory, worker_process: Start, serve: Serve
+) -> None:
+    """Several clients send rounds, and repeat those without an answer to the next process. Nothing
+    that was acknowledged is lost, and none is doubled."""
+    place = settings(partitions=2)
+    worker_process(place)
+    api = [serve(place)]
+    counts = [0] * CLIENTS
+    failures: list[str] = []
+    stop = threading.Event()
+    threads = [
+        threading.Thread(target=_report, args=(number, api, counts, failures, stop))
+        for number in range(CLIENTS)
+    ]
+    for thread in threads:
+        thread.start()
+    for kill in range(KILLS):
+        wait_until(
+            lambda least=30 * (kill + 1): sum(counts) >= least or bool(failures),
+            "the clients report", moves=lambda: list(counts),
+        )  # fmt: skip
+        api[0].kill()
+        api[0] = serve(place)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    wait_until(Finished(place), "all is rated")
+    wanted = {f"c{number}-{i}" for number in range(CLIENTS) for i in range(counts[number])}
+    found = Counter(each.round_id for each in published(place))
+    assert wanted <= found.keys()  # none lost; the very last ones may have had no answer
+    assert set(found.values()) == {2}  # two players a round, none doubled
+    assert stream_rater("verify", "--wait", "60", settings=place).returncode == 0
+
+
+CLIENTS, KILLS = 4, 5
+
+
+def _report(
+    number: int, api: list[WorkerProcess], counts: list[int], failures: list[str],
+    stop: threading.Event,
+) -> None:  # fmt: skip
+    """Send rounds one after the other, each until it is acknowledged."""
+    while not stop.is_set():
+        body = a_round(f"c{number}-{counts[number]}", f"p{number}", f"q{counts[number] % 5}")
+        try:
+            answer = post(api[0], f"/v1/ladders/l{number}/rounds", body)
+        except (OSError, json.JSONDecodeError, ValueError):
+            continue  # it was killed
+        except Exception as error:  # a client's exception of a cut answer
+            if "http.client" not in type(error).__module__:
+                failures.append(repr(error))
+                return
+            continue
+        if answer.status == 202:
+            counts[number] += 1
+        elif answer.status != 503:
+            failures.append(answer.text)
+            return

@@ -1,0 +1,117 @@
+"""The door's verdict on any bytes is that of the workers' decoder."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from stream_rater.columns.sharding import partition_of
+from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract.record import Record
+from stream_rater.rounds import correction_records
+from stream_rater.rounds.decoder import RoundDecoder
+from stream_rater.rounds.validation import Invalid
+from stream_rater.serve.door.validating import OtherLadder, Validator, ValidRound
+from tests.rounds import event
+
+PARTITIONS = 8
+NOW_S = 1_900_000_000.0
+DECODER = RoundDecoder(ANY_LADDER)
+"""As the workers decode, but a round may be in any partition: the door chooses the right one."""
+VALIDATOR = Validator(ANY_LADDER, PARTITIONS, lambda _: 7)
+
+ANN, BOB = ({"player": name, "rank": i + 1} for i, name in enumerate(("ann", "bob")))
+WHOLE = msgspec.json.encode(event(ANN, BOB, {"team": ["x", "y"], "rank": 2, "shares": [1, 0.5]}))
+BARE = msgspec.json.encode({k: v for k, v in event(ANN, BOB).items() if k != "ladder"})
+VOIDED = b'{"event_type":"round-voided","ladder":"l","round_id":"r","batched":false}'
+
+
+def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
+    """A message with bytes changed, put in or left out."""
+    cut = st.tuples(st.integers(0, len(whole)), st.binary(max_size=3), st.integers(0, 3))
+
+    def apply(cuts: list[tuple[int, bytes, int]]) -> bytes:
+        data = whole
+        for at, put, drop in cuts:
+            data = data[:at] + put + data[at + drop :]
+        return data
+
+    return st.lists(cut, max_size=3).map(apply)
+
+
+def decoded(value: bytes, partition: int = 0, decoder: RoundDecoder = DECODER) -> str:
+    """The workers' verdict: a code, or nothing for a valid round."""
+    record = Record(partition, 7, value, received_s=NOW_S)
+    (rejection,) = decoder.decode([record])[1]
+    return "" if rejection is None else rejection.code
+
+
+messages = st.binary(max_size=60) | damaged(WHOLE) | damaged(BARE)
+
+
+@given(messages)
+@settings(max_examples=600)
+@example(WHOLE.replace(b'"ladder"', b'"ladder":"other","ladder"'))
+@example(b' {"round_id":"r"} ')
+@example(b"\xff")
+def test_a_body_with_its_ladder(data: bytes) -> None:
+    """The code is the same, and what is valid is in the partition where the workers want it."""
+    (found,) = VALIDATOR.rounds([data], "", NOW_S)
+    assert not isinstance(found, OtherLadder)
+    assert decoded(data.strip()) == (found.code if isinstance(found, Invalid) else "")
+    if isinstance(found, ValidRound):
+        assert_accepted(found)
+
+
+@given(messages, st.sampled_from(["l", 'q"\\', "é", "x" * 129]))
+@settings(max_examples=600)
+@example(b"{}", "l")
+@example(b"{ }", "l")
+@example(BARE, "l")
+@example(BARE, 'q"\\')
+def test_the_ladder_of_the_path(data: bytes, ladder: str) -> None:
+    """What is accepted is written as a valid round of this ladder, with all its other fields."""
+    (found,) = VALIDATOR.rounds([data], ladder, NOW_S)
+    if not isinstance(found, ValidRound):
+        return
+    assert found.ladder == ladder
+    assert_accepted(found)
+    written, sent = msgspec.json.decode(found.value), msgspec.json.decode(data)
+    assert written == {**sent, "ladder": ladder}
+
+
+def test_a_bare_round_is_accepted() -> None:
+    """So the property above is not empty."""
+    (found,) = VALIDATOR.rounds([BARE], "l", NOW_S)
+    assert isinstance(found, ValidRound) and found.players == 2
+
+
+def assert_accepted(found: ValidRound) -> None:
+    """The workers accept the record that the door writes."""
+    strict = RoundDecoder(ANY_LADDER, PARTITIONS)
+    assert found.partition == partition_of(found.ladder, PARTITIONS)
+    assert decoded(found.value, found.partition, strict) == ""
+
+
+@given(damaged(VOIDED))
+@settings(max_examples=400)
+def test_corrections(data: bytes) -> None:
+    """A correction that the door accepts is accepted by the workers' decoder, and the reverse, if
+    the decoder knows its kind."""
+    kind: Any = ""
+    try:
+        valid = VALIDATOR.correction(data, "l", NOW_S)
+        kind, value, code = valid.kind, valid.value, ""
+    except OtherLadder:
+        return
+    except Invalid as invalid:
+        kind, value, code = "round-voided", data.strip(), invalid.code
+    headers = [(EVENT_TYPE, kind.encode())]
+    record = Record(partition_of("l", PARTITIONS), 7, value, headers, NOW_S)
+    try:
+        correction_records.decode(record, ANY_LADDER, PARTITIONS)
+        assert code == "" or b'"round-voided"' not in data or b'"event_type"' not in data
+    except Invalid as invalid:
+        assert code, invalid

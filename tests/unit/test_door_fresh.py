@@ -1,0 +1,174 @@
+"""Answers as of an offset: never older, and never from an index that lacks what is needed."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from stream_rater.columns.sharding import partition_of, shards_of
+from stream_rater.config.ladders import DEFAULT_RATING, any_ladder
+from stream_rater.contract.submissions import Progress
+from stream_rater.serve.door.door import Waiting
+from stream_rater.serve.door.fresh import FreshAnswers
+from stream_rater.serve.door.settled import Settled
+from stream_rater.serve.entries import IndexedPlayer
+from stream_rater.serve.index.reader import AtLeast, ReadPositions
+from stream_rater.serve.problems import Refused
+from stream_rater.serve.questions import Incomplete, PlayerView, Questions
+from tests.unit.test_serve_questions import Index
+
+PARTITIONS, SHARDS = 2, 3
+HOME = partition_of("l", PARTITIONS)
+ANN_SHARD = int(shards_of(["ann"], SHARDS)[0])
+
+
+class Indexed(Index):
+    """An index up to some positions, whose player `ann` was last changed at `offset`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions, self.needed = [0] * SHARDS, dict[int, int]()
+        self.offset = 0
+
+    def _check(self) -> None:
+        super()._check()
+        if any(self.positions[s] < at for s, at in self.needed.items()):
+            raise Incomplete
+
+    async def player(self, ladder: str, player: str) -> PlayerView | None:
+        self._check()
+        ann = IndexedPlayer(1600.0, 80.0, 1520.0, 7, False, "2026-01-01T00:00:00Z", self.offset)
+        return PlayerView(ann, 1, 1) if player == "ann" else None
+
+
+class Following:
+    """What is known of the workers."""
+
+    def __init__(self) -> None:
+        self.settled, self.waiting, self.trouble = Settled(), Waiting(), ""
+        self.index, self.hurried = Indexed(), 0
+        self.questions = self._of(self.index)
+        self.answers = FreshAnswers(self, self.questions)
+
+    def hurry(self) -> None:
+        self.hurried += 1
+
+    def after(self, needed: dict[int, int]) -> Questions:
+        view = Indexed()
+        view.positions, view.needed, view.offset = self.index.positions, needed, self.index.offset
+        return self._of(view)
+
+    def _of(self, index: Indexed) -> Questions:
+        async def computed(work: Callable[[], Any]) -> Any:
+            return work()
+
+        return Questions(index, any_ladder(DEFAULT_RATING), lambda: True, lambda: 0.0, computed)
+
+    def observe(self, rated: int, changes: int) -> None:
+        """All parts of the rounds before an offset are applied, with events before another."""
+        self.settled.observe(
+            Progress([rated] * PARTITIONS, [9] * SHARDS, [9] * SHARDS, [changes] * SHARDS, [0])
+        )
+        self.waiting.notify()
+
+    async def ann(self, offset: int, wait_s: float = 0.0) -> int | None:
+        """The offset of ann's last change, in an answer that includes an offset."""
+        found = await self.answers.answer(
+            "l", offset, ["ann"], wait_s, lambda ask: ask.player("l", "ann")
+        )
+        return found.offset
+
+    async def board(self, offset: int, wait_s: float = 0.0) -> int:
+        """The number of listed players."""
+        page = await self.answers.answer(
+            "l", offset, None, wait_s, lambda ask: ask.leaderboard("l", 1, None, None)
+        )
+        return page.listed
+
+
+def play(story: Callable[[Following], Coroutine[Any, Any, None]]) -> None:
+    """Run a story in an event loop."""
+
+    async def run() -> None:
+        await story(Following())
+
+    asyncio.run(run())
+
+
+async def refused(asked: Coroutine[Any, Any, Any]) -> str:
+    """The code of the refusal."""
+    with pytest.raises(Refused) as caught:
+        await asked
+    return caught.value.problem.code
+
+
+def test_a_newer_change_suffices() -> None:
+    """A player who was changed at the offset or later needs no look at the workers."""
+
+    async def story(place: Following) -> None:
+        place.index.offset = 5
+        assert await place.ann(5) == 5
+        assert await refused(place.ann(6)) == "not-yet"
+        assert await refused(place.board(5)) == "not-yet"
+
+    play(story)
+
+
+def test_an_answer_waits_for_the_workers_and_for_the_index() -> None:
+    """First W1 and W2, then W3: the position of the index that the answer itself checks."""
+
+    async def story(place: Following) -> None:
+        place.observe(rated=7, changes=100)
+        assert await refused(place.ann(7)) == "not-yet"  # W1
+        place.observe(rated=8, changes=100)
+        assert await refused(place.ann(7)) == "not-yet"  # W3
+        place.index.positions[ANN_SHARD] = 99
+        assert await refused(place.ann(7)) == "not-yet"
+        place.index.positions[ANN_SHARD] = 100
+        assert await place.ann(7) == 0  # it is included, and did nothing to ann
+        assert await refused(place.board(7)) == "not-yet"  # the other shards are behind
+        place.index.positions = [100] * SHARDS
+        assert await place.board(7) == 1
+
+    play(story)
+
+
+def test_it_waits_while_that_helps() -> None:
+    """The wait ends as soon as the index is far enough; positions are asked for."""
+
+    async def story(place: Following) -> None:
+        asked = asyncio.ensure_future(place.ann(7, wait_s=30))
+        while not place.waiting.count:
+            await asyncio.sleep(0)
+        assert place.waiting.wanted.is_set()
+        place.observe(rated=8, changes=100)
+        while not place.hurried:
+            await asyncio.sleep(0)
+        place.index.positions[ANN_SHARD], place.index.offset = 100, 7
+        assert await asked == 7
+        assert not place.waiting.wanted.is_set()
+
+    play(story)
+
+
+def test_a_trouble_is_named() -> None:
+    """If the workers' progress cannot be read, the answer says why."""
+
+    async def story(place: Following) -> None:
+        place.trouble = "kafka: away"
+        assert await refused(place.ann(7)) == "log-unavailable"
+
+    play(story)
+
+
+def test_needed_positions_are_added() -> None:
+    """To those that the index is known to have; none are known before it is complete."""
+    known = ReadPositions()
+    found = AtLeast(known, {0: 7, 2: 3})
+    with pytest.raises(Incomplete):
+        found.of("l")
+    known.all_read([5, 5, 5])
+    known.event_read("l", 2, 8)
+    assert (found.of("l"), found.of("x"), found.of_all()) == ([7, 5, 9], [7, 5, 5], [7, 5, 5])
+    assert found.knows("l") and not found.knows("x")

@@ -1,0 +1,182 @@
+"""The state of a round: what is known of it, what is dropped, and what cannot be known."""
+
+from collections.abc import Sequence
+
+from stream_rater.columns.sharding import partition_of
+from stream_rater.contract.events import CorrectionCause
+from stream_rater.contract.submissions import Place, Progress, RejectedRecord
+from stream_rater.serve.door.settled import Settled
+from stream_rater.serve.door.status import RoundStates
+from tests.contract.test_serve_index import an_event
+
+P = partition_of("eu", 2)
+OTHER = 1 - P
+
+
+def states(most: int = 100, most_changes: int = 100, known: int = 0) -> RoundStates:
+    """States of a process that knows everything from these offsets on."""
+    found = RoundStates(most, most_changes)
+    found.began([known, known])
+    return found
+
+
+def shown(found: RoundStates, round_id: str = "r", offset: int | None = None) -> tuple[object, ...]:
+    """Status, offset, players with a change, and whether they are complete."""
+    place = None if offset is None else Place(P, offset)
+    outcome = found.of("eu", round_id) if place is None else found.at(place, "eu", round_id)
+    if outcome is None:
+        return ()
+    state = outcome.state
+    return outcome.status, state.place.offset, sorted(state.changes), outcome.complete
+
+
+def ends(at: int) -> list[int]:
+    """Offsets of both partitions."""
+    return [at, at]
+
+
+def rejection(offset: int, code: str = "bad-time", round_id: str = "r") -> RejectedRecord:
+    """A rejection of a record of `eu`."""
+    return RejectedRecord(Place(P, offset), code, "why", "eu", round_id)
+
+
+def test_rated_once_all_players_have_changed() -> None:
+    """Earlier it is pending, although some of its events are known."""
+    found = states()
+    found.posted(Place(P, 3), "eu", "r", 2)
+    assert shown(found) == ("pending", 3, [], False)
+    found.changed(an_event("ann", 3, ladder="eu", round_id="r"))
+    assert shown(found) == ("pending", 3, ["ann"], False)
+    found.changed(an_event("ann", 3, ladder="eu", round_id="r"))
+    assert shown(found) == ("pending", 3, ["ann"], False)
+    found.changed(an_event("bob", 3, ladder="eu", round_id="r"))
+    assert shown(found) == ("rated", 3, ["ann", "bob"], True)
+
+
+def test_an_event_may_come_before_the_acknowledgement() -> None:
+    """And so may a rejection, whose record says neither ladder nor id."""
+    found = states()
+    found.changed(an_event("ann", 3, ladder="eu", round_id="r"))
+    found.posted(Place(P, 3), "eu", "r", 1)
+    assert shown(found) == ("rated", 3, ["ann"], True)
+    found.rejected(RejectedRecord(Place(P, 4), "malformed", "why", "", ""))
+    found.posted(Place(P, 4), "eu", "s", 1)
+    assert shown(found, "s") == ("rejected", 4, [], True)
+
+
+def test_a_settled_round_without_events_is_rated() -> None:
+    """A round of which all are tied has no event, and would be pending for ever."""
+    found = states()
+    found.posted(Place(P, 3), "eu", "r", 2)
+    found.settled(ends(3))
+    assert shown(found)[0] == "pending"
+    found.settled(ends(4))
+    assert shown(found) == ("rated", 3, [], True)
+
+
+def test_the_newest_record_that_is_no_duplicate_counts() -> None:
+    """By id; if all are duplicates, the newest of them."""
+    found = states()
+    found.rejected(rejection(5, "duplicate-round"))
+    assert shown(found)[:2] == ("duplicate", 5)
+    found.rejected(rejection(1))
+    assert shown(found)[:2] == ("rejected", 1)
+    found.posted(Place(P, 3), "eu", "r", 1)
+    assert shown(found)[:2] == ("pending", 3)
+    assert shown(found, offset=5)[:2] == ("duplicate", 5)
+
+
+def test_what_is_known_from_others() -> None:
+    """A round that another process has written is known by its events, and complete once all that
+    concerns it has been read."""
+    found = states()
+    found.changed(an_event("ann", 3, ladder="eu", round_id="r"))
+    assert shown(found) == ("pending", 3, ["ann"], False)
+    found.settled(ends(4))
+    assert shown(found) == ("rated", 3, ["ann"], True)
+
+
+def test_what_cannot_be_known_is_said() -> None:
+    """A round from before this process followed may have had other events; one without any trace is
+    unknown, and one behind is pending or settled by its place alone."""
+    found = states(known=5)
+    found.changed(an_event("ann", 3, ladder="eu", round_id="r"))
+    found.settled(ends(8))
+    assert shown(found) == ("rated", 3, ["ann"], False)
+    assert shown(found, "x", offset=4) == ()
+    assert shown(found, "x") == ()
+    assert shown(found, "x", offset=6) == ("rated", 6, [], True)
+    assert shown(found, "x", offset=9) == ("pending", 9, [], False)
+    assert shown(found, "x", offset=3) == ()
+
+
+def test_a_correction_is_no_state_of_a_round() -> None:
+    """Its event has the offset of the correction."""
+    found, cause = states(), CorrectionCause(cause="round-voided", offset=3, round_id="r")
+    found.changed(an_event("ann", 3, ladder="eu", round_id="r", correction=cause))
+    assert shown(found) == ()
+
+
+def test_states_are_bounded() -> None:
+    """The oldest are dropped, by number of rounds and of changes, and are unknown then."""
+    found = states(most=2)
+    for offset in range(3):
+        found.posted(Place(P, offset), "eu", f"r{offset}", 1)
+    assert len(found) == 2 and shown(found, "r0") == () and shown(found, "r0", offset=0) == ()
+    assert shown(found, "r1")[0] == "pending"
+    found = states(most_changes=2)
+    for offset in range(3):
+        found.changed(an_event("ann", offset, ladder="eu", round_id=f"r{offset}"))
+    assert len(found) == 2 and shown(found, "r0") == ()
+
+
+def test_a_new_start_makes_earlier_rounds_uncertain() -> None:
+    """Events may have passed between."""
+    found = states()
+    found.posted(Place(P, 3), "eu", "r", 2)
+    found.began(ends(4))
+    found.settled(ends(4))
+    assert shown(found) == ("rated", 3, [], False)
+
+
+# --- what is settled ---
+
+
+def progress(
+    rated: int, parts: Sequence[int], applied: Sequence[int], changes: Sequence[int],
+    rejections: int = 0,
+) -> Progress:  # fmt: skip
+    """One partition of rounds, two shards."""
+    return Progress([rated], list(parts), list(applied), list(changes), [rejections])
+
+
+def test_an_offset_is_included_after_all_three_rules() -> None:
+    """W1: rated beyond it. W2: the parts of that moment applied. W3: the events of then read."""
+    found = Settled()
+    assert found.needed(0, 0, [0]) is None
+    found.observe(progress(5, [10, 20], [10, 19], [100, 200]))
+    assert found.needed(0, 5, [0]) is None  # W1
+    assert found.needed(0, 4, [0]) == {0: 100}
+    assert found.needed(0, 4, [0, 1]) is None  # W2 of shard 1
+    # Of the parts before W1 only the end at that moment counts.
+    found.observe(progress(6, [11, 25], [11, 20], [101, 201]))
+    assert found.needed(0, 4, [0, 1]) == {0: 101, 1: 201}
+    assert found.needed(0, 5, [0]) == {0: 101} and found.needed(0, 5, [1]) is None
+
+
+def test_what_this_process_has_read() -> None:
+    """Up to the end of events, and of rejections."""
+    found = Settled()
+    found.observe(progress(5, [10, 20], [10, 20], [100, 200], rejections=7))
+    assert found.read([100, 199], [7]) == [0]
+    assert found.read([100, 200], [6]) == [0]
+    assert found.read([100, 200], [7]) == [5]
+
+
+def test_reading_makes_progress_under_load() -> None:
+    """The ends rise all the time, and reading is always a little behind them."""
+    found = Settled()
+    for step in range(1, 6):
+        found.observe(progress(step, [step, step], [step, step], [step, step]))
+        read = found.read([step - 1, step - 1], [0])
+    assert read[0] >= 3
