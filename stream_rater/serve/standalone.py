@@ -24,7 +24,7 @@ from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import StoredShard
 from stream_rater.pipeline.updater.updater import Updater
-from stream_rater.runtime import log
+from stream_rater.runtime import log, malloc, selfcheck
 from stream_rater.runtime.engine import Engine, Full, Machine
 from stream_rater.runtime.ladder_checks import check_ladders
 from stream_rater.runtime.metrics import Metrics, ServiceObserver
@@ -140,6 +140,7 @@ class Standalone:
     def listen(self) -> None:
         """Run the engine and the index until `stop`. Raises the exception that ended one of
         them."""
+        malloc.configure()
         thread = threading.Thread(target=self._run_engine, name="engine", daemon=True)
         thread.start()
         try:
@@ -152,6 +153,7 @@ class Standalone:
 
     def _run_engine(self) -> None:
         try:
+            selfcheck.check()  # rounds wait until the kernels are there and compute the right bits
             self.engine.run()
         except BaseException as error:
             self._failure = error
