@@ -168,7 +168,9 @@ class Standalone:
             return DoorParts(None, progress, None, stop)
         rounds = FileRoundLog(self.engine, len(self.log.rounds))
         rejections = FileRejections(self._database.path, stop).run
-        return DoorParts(rounds, progress, rejections, stop, bool(settings.serve_write_token))
+        ends = [self.log.rounds.end(p) for p in range(len(self.log.rounds))]
+        token = bool(settings.serve_write_token)
+        return DoorParts(rounds, progress, rejections, stop, token, ends)
 
     def hurry(self) -> None:
         """Let the index report soon."""

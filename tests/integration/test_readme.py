@@ -24,7 +24,7 @@ SERVICE, CLIENT = "terminal 1", "terminal 2"
 
 
 def walk() -> list[str]:
-    """The shell blocks of "Run the service": first terminal, second terminal, without servers."""
+    """The shell blocks of "Run the service": first terminal, second terminal."""
     return pages.blocks(pages.section(pages.README.read_text(), "Run the service"), "sh")
 
 
@@ -95,9 +95,9 @@ def test_the_walk_through_the_service_works_as_it_stands(
     0."""
     port = free_port()
     environment = environment_at(settings, port)
-    service, client, offline = walk()
+    service, client = walk()
     with first_terminal(service, environment, tmp_path / "service.log", port):
-        printed = typed(client + offline, environment)
+        printed = typed(client, environment)
         with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=ANSWER_S) as page:
             metrics = page.read().decode()
     assert 'stream_rater_rejected_total{code="duplicate-round"} 1.0' in metrics
@@ -105,7 +105,26 @@ def test_the_walk_through_the_service_works_as_it_stands(
     assert '"player":"ada-1"' in printed
     assert "beats bo-1" in printed
     assert "beliefs compared: all equal, bit for bit" in printed
-    assert '"ladder":"duel","player":"ann"' in printed
+
+
+def test_the_first_rating_as_it_stands(tmp_path: Path) -> None:
+    """Two commands, then two more: a round is rated, and the page shows it. Ctrl-C ends it."""
+    port = free_port()
+    service, client = pages.blocks(pages.section(pages.README.read_text(), "Try it"), "sh")
+    assert service.count("ratings.db") == 1 and client.count(":9109/") == 2
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("STREAM_RATER_", "MAKE", "MFLAGS"))
+    } | {"STREAM_RATER_SERVE": f"{LOOPBACK}:{port}"}
+    service = service.replace("ratings.db", str(tmp_path / "ratings.db"))
+    with first_terminal(service, environment, tmp_path / "log", port):
+        printed = typed(client.replace(":9109/", f":{port}/"), environment)
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/", timeout=ANSWER_S) as page:
+            assert b"<title>" in page.read()
+    assert '"status":202' in printed
+    assert '"status":"rated"' in printed
+    assert '"player":"ann","rank":1' in printed
 
 
 def assert_shown(section: str, printed: str) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from stream_rater.config.ladders import Ladders
@@ -40,6 +40,9 @@ class DoorParts(NamedTuple):
     """Set when `rejections` must end."""
     needs_token: bool = True
     """Whether clients need the token for writing."""
+    known_from: Sequence[int] | None = None
+    """By partition of `round-completed`, the offset from which on the followers get every event and
+    every rejection; None if that is to be found out."""
 
 
 class Doorway:
@@ -61,6 +64,8 @@ class Doorway:
                 lambda outcome: metrics.posted.labels(outcome).inc(), metrics.acknowledged.observe,
             )  # fmt: skip
             self.access = DoorAccess(door, parts.needs_token)
+        if parts.known_from is not None:
+            states.began(parts.known_from)
         self.follower = WorkersFollower(
             parts.progress, states, waiting, after, hurry, trouble, parts.rejections, parts.stop
         )

@@ -108,7 +108,7 @@ class WorkersFollower:
         self._settle()
 
     def _begin(self) -> None:
-        if self._index_begun and self._rejections_begun:
+        if self._index_begun and self._rejections_begun and not self._states.begun:
             self._ends_wanted.set()
 
     def _begun_rejections(self) -> None:

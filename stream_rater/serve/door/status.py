@@ -95,6 +95,11 @@ class RoundStates:
         `round-completed`, read after that: earlier rounds may have earlier events."""
         self._known_from = [max(pair) for pair in zip(ends, self._padded(len(ends)), strict=True)]
 
+    @property
+    def begun(self) -> bool:
+        """Whether `began` was called."""
+        return bool(self._known_from)
+
     def settled(self, offsets: Sequence[int]) -> None:
         """Record that everything about the records before these offsets has been read."""
         self._settled = list(offsets)
