@@ -39,7 +39,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Merge and prune after a few calls, some rows at a time, and remember few records."""
     for module, constants in (
         (beliefs, {"RECENT": 30, "LEAST_MERGED": 2, "MERGE_FACTOR": 1, "REMEMBERED": 10}),
-        (events, {"KEPT": 12, "PRUNED_TOGETHER": 20, "LEAST_PRUNED": 3, "PRUNE_FACTOR": 4}),
+        (events, {"KEPT": 40, "PRUNED_TOGETHER": 20, "LEAST_PRUNED": 3, "PRUNE_FACTOR": 4}),
     ):
         for name, value in constants.items():
             monkeypatch.setattr(module, name, value)
