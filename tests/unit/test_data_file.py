@@ -86,7 +86,7 @@ except Unrecoverable as error:
 """
 
 
-def test_a_second_process_is_told_who_has_the_file(database: Database, path: Path) -> None:
+def test_a_second_process_learns_who_has_the_file(database: Database, path: Path) -> None:
     """It gets one line with the process, the host and the time. Afterwards it may open the file,
     whatever the lock file says."""
     second = [sys.executable, "-c", OPEN_IT, str(path)]

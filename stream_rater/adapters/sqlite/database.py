@@ -233,7 +233,7 @@ class Database:
 def connect_reader(path: Path) -> sqlite3.Connection:
     """A read-only connection for another process or thread, which may read while the owner writes.
 
-    A transaction of it should end within a second, because the write-ahead log grows meanwhile.
+    A transaction of it should end within a second: as long as it lasts, the write-ahead log grows.
     Raises Unusable if there is no such file, or if it is no data file of this release, and Denied
     if it may not be read.
     """

@@ -110,9 +110,10 @@ class Pruning:
         ).fetchone()
         if first is None or end - offset_of(first) < KEPT + PRUNED_TOGETHER:
             return
+        # The row that has this offset stays.
         (self._until,) = connection.execute(
             "SELECT max(place) FROM changed WHERE place >= ? AND place <= ?",
-            (first, place(self.shard, end - KEPT)),
+            (first, place(self.shard, min(end - KEPT, offset_of(first) + PRUNED_TOGETHER))),
         ).fetchone()
         self._read_until = first
 
