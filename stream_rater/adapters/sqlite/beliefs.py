@@ -10,6 +10,7 @@ call. Until then they are also in memory, and are read from there.
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
+from operator import add
 
 import msgspec
 import numpy as np
@@ -39,6 +40,11 @@ _LOOK_UP = (
 )
 
 
+Key = str
+"""A player as one text: the length of the ladder's id, a colon, and both ids. A tuple would cost
+twice as much to look up, and the search for cycles would have to visit it."""
+
+
 class _Call(msgspec.Struct, array_like=True, gc=False):
     """The beliefs of a call as columns: the ladders' ids, and of each belief the index of its
     ladder, its player and its record, with the index where each text ends."""
@@ -60,18 +66,18 @@ class Beliefs:
 
     def __init__(self, shard: int) -> None:
         self.shard = shard
-        self._recent: dict[Player, bytes] = {}
+        self._recent: dict[Key, bytes] = {}
         """What was written since the last merge began."""
         self._written = 0
         """The number of beliefs that the calls since then wrote, repeats included."""
-        self._merging: dict[Player, bytes] = {}
+        self._merging: dict[Key, bytes] = {}
         """What the merge in progress writes, or has written, to the table."""
-        self._to_merge: Iterator[tuple[Player, bytes]] = iter(())
+        self._to_merge: Iterator[tuple[Key, bytes]] = iter(())
         self._merging_until = 0
         """The greatest id of a row in `recent` whose beliefs are being merged."""
-        self._known: dict[Player, bytes] = {}
+        self._known: dict[Key, bytes] = {}
         """Records that were read or written lately."""
-        self._absent: set[Player] = set()
+        self._absent: set[Key] = set()
         """Players who have no record."""
         self.loaded = False
 
@@ -82,16 +88,19 @@ class Beliefs:
     def _load(self, connection: sqlite3.Connection) -> None:
         if not self.loaded:
             self.loaded = True
-            self._recent = recent_beliefs(connection, self.shard)
+            self._recent = _recent(connection, self.shard)
             self._written = len(self._recent)
 
-    def read(self, connection: sqlite3.Connection, players: Sequence[Player]) -> list[bytes | None]:
+    def read(self, connection: sqlite3.Connection, players: PlayerColumn) -> list[bytes | None]:
         """The players' records; None where there is none."""
+        return self._read(connection, keys_of(players))
+
+    def _read(self, connection: sqlite3.Connection, keys: Sequence[Key]) -> list[bytes | None]:
         self._load(connection)
         known = self._known
-        found: list[bytes | None] = list(map(known.get, players))
+        found: list[bytes | None] = list(map(known.get, keys))
         if None in found:
-            unread = [p for p, r in zip(players, found, strict=True) if r is None]
+            unread = [key for key, r in zip(keys, found, strict=True) if r is None]
             if len(known) > REMEMBERED:
                 known.clear()
             self._find(connection, dict.fromkeys(unread))
@@ -99,42 +108,46 @@ class Beliefs:
             found = [next(missing) if each is None else each for each in found]
         return found
 
-    def _find(self, connection: sqlite3.Connection, players: Collection[Player]) -> None:
+    def _find(self, connection: sqlite3.Connection, keys: Collection[Key]) -> None:
         """Find the records of players that are not known."""
         to_look_up = []
-        for player in players:
-            record = self._recent.get(player) or self._merging.get(player)
+        for key in keys:
+            record = self._recent.get(key) or self._merging.get(key)
             if record is not None:
-                self._known[player] = record
-            elif player not in self._absent:
-                to_look_up.append(player)
+                self._known[key] = record
+            elif key not in self._absent:
+                to_look_up.append(key)
         if len(self._absent) > REMEMBERED:
             self._absent.clear()
-        records = look_up(connection, self.shard, to_look_up)
-        for player, record in zip(to_look_up, records, strict=True):
+        records = look_up(connection, self.shard, [*map(player_of, to_look_up)])
+        for key, record in zip(to_look_up, records, strict=True):
             if record is None:
-                self._absent.add(player)
+                self._absent.add(key)
             else:
-                self._known[player] = record
+                self._known[key] = record
 
-    def count_absent(self, connection: sqlite3.Connection, players: Sequence[Player]) -> int:
-        """The number of these players without a record."""
-        unknown = len(players) - sum(map(self._known.__contains__, players))
-        return unknown and self.read(connection, players).count(None)
-
-    def write(self, connection: sqlite3.Connection, beliefs: BeliefColumn) -> None:
-        """Write the beliefs of a call, and merge some others."""
+    def write(
+        self, connection: sqlite3.Connection, beliefs: BeliefColumn, *, count: bool
+    ) -> int | None:
+        """Write the beliefs of a call, and merge some others. Returns how many of these players had
+        no record, if it is to `count` them."""
         self._load(connection)
+        keys = keys_of(beliefs.players)
+        absent = None
+        if count:
+            absent = len(keys) - sum(map(self._known.__contains__, keys))
+            absent = absent and self._read(connection, keys).count(None)
         if len(beliefs):
             connection.execute(
                 "INSERT INTO recent (shard, beliefs) VALUES (?, ?)", (self.shard, encode(beliefs))
             )
-            written = dict(beliefs)
+            written = dict(zip(keys, beliefs.records.strings(), strict=True))
             self._recent.update(written)
             self._written += len(beliefs)
             self._known.update(written)
             self._absent.difference_update(written)
         self._merge(connection, max(LEAST_MERGED, MERGE_FACTOR * len(beliefs)))
+        return absent
 
     def _merge(self, connection: sqlite3.Connection, count: int) -> None:
         """Merge this many beliefs. Begin a merge if none is in progress and there are enough."""
@@ -142,7 +155,9 @@ class Beliefs:
             if self._written < RECENT:
                 return
             self._begin_to_merge(connection)
-        rows = [(self.shard, *player, record) for player, record in islice(self._to_merge, count)]
+        rows = [
+            (self.shard, *player_of(key), record) for key, record in islice(self._to_merge, count)
+        ]
         connection.executemany("INSERT OR REPLACE INTO beliefs VALUES (?, ?, ?, ?)", rows)
         if len(rows) < count:
             connection.execute(
@@ -156,6 +171,18 @@ class Beliefs:
         ).fetchone()
         self._merging, self._recent, self._written = self._recent, {}, 0
         self._to_merge = iter(sorted(self._merging.items()))
+
+
+def keys_of(players: PlayerColumn) -> list[Key]:
+    """The key of each player."""
+    heads = [f"{len(ladder)}:{ladder}" for ladder in players.ladders.texts]
+    return list(map(add, [heads[i] for i in players.ladder.tolist()], players.names.texts()))
+
+
+def player_of(key: Key) -> Player:
+    """The player with a key."""
+    length, _, rest = key.partition(":")
+    return rest[: int(length)], rest[int(length) :]
 
 
 def encode(beliefs: BeliefColumn) -> bytes:
@@ -191,13 +218,18 @@ def _column(data: bytes, ends: bytes) -> StringColumn:
 # --- what any connection can read ----------------------------------------------------------------
 
 
+def _recent(connection: sqlite3.Connection, shard: int) -> dict[Key, bytes]:
+    found: dict[Key, bytes] = {}
+    sql = "SELECT beliefs FROM recent WHERE shard = ? ORDER BY id"
+    for (data,) in connection.execute(sql, (shard,)):
+        beliefs = decode(data)
+        found.update(zip(keys_of(beliefs.players), beliefs.records.strings(), strict=True))
+    return found
+
+
 def recent_beliefs(connection: sqlite3.Connection, shard: int) -> dict[Player, bytes]:
     """The beliefs of the calls that are not merged yet."""
-    found: dict[Player, bytes] = {}
-    sql = "SELECT beliefs FROM recent WHERE shard = ? ORDER BY id"
-    for (beliefs,) in connection.execute(sql, (shard,)):
-        found.update(decode(beliefs))
-    return found
+    return {player_of(key): record for key, record in _recent(connection, shard).items()}
 
 
 def look_up(

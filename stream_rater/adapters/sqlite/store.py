@@ -45,7 +45,7 @@ class SqliteStore:
         """The position of a shard and the players' records."""
         with self.database.reading(StoreTrouble) as connection:
             position = position_of(connection, shard)
-            return StoredShard(position, self._of(shard).read(connection, list(players)))
+            return StoredShard(position, self._of(shard).read(connection, players))
 
     def apply(self, shard: int, application: Application) -> bool:
         """Write beliefs and position by compare-and-set. Returns False, and writes nothing, if
@@ -56,14 +56,11 @@ class SqliteStore:
             stored = position_of(connection, shard)
             if (stored.applied, stored.epoch) != (position.start, position.epoch):
                 return False
-            beliefs = self._of(shard)
-            vanished = False
-            if application.absent is not None:
-                absent = beliefs.count_absent(connection, list(written.players))
-                vanished = absent != application.absent
+            counts = application.absent is not None
+            absent = self._of(shard).write(connection, written, count=counts)
+            vanished = absent != application.absent
             if vanished:
                 position = Position(VANISHED, VANISHED, epoch=position.epoch)
-            beliefs.write(connection, written)
             set_position(connection, shard, position)
         return not vanished
 
