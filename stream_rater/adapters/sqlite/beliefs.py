@@ -66,7 +66,7 @@ class Beliefs:
         """The number of beliefs that the calls since then wrote, repeats included."""
         self._merging: dict[Player, bytes] = {}
         """What the merge in progress writes, or has written, to the table."""
-        self._to_merge: Iterator[tuple[Player, bytes]] = iter(())
+        self._to_merge: Iterator[Player] = iter(())
         self._merging_until = 0
         """The greatest id of a row in `recent` whose beliefs are being merged."""
         self._known: dict[Player, bytes] = {}
@@ -74,10 +74,6 @@ class Beliefs:
         self._absent: set[Player] = set()
         """Players who have no record."""
         self.loaded = False
-
-    def forget(self) -> None:
-        """Forget everything: the file has changed in another way than this object knows."""
-        self.__init__(self.shard)  # type: ignore[misc]
 
     def _load(self, connection: sqlite3.Connection) -> None:
         if not self.loaded:
@@ -90,7 +86,7 @@ class Beliefs:
         self._load(connection)
         known = self._known
         found: list[bytes | None] = list(map(known.get, players))
-        if None in found:
+        if not all(found):
             unread = [p for p, r in zip(players, found, strict=True) if r is None]
             if len(known) > REMEMBERED:
                 known.clear()
@@ -122,14 +118,16 @@ class Beliefs:
         unknown = len(players) - sum(map(self._known.__contains__, players))
         return unknown and self.read(connection, players).count(None)
 
-    def write(self, connection: sqlite3.Connection, beliefs: BeliefColumn) -> None:
-        """Write the beliefs of a call, and merge some others."""
+    def write(
+        self, connection: sqlite3.Connection, beliefs: BeliefColumn, players: Sequence[Player]
+    ) -> None:
+        """Write the beliefs of a call, and merge some others. `players`: those of the beliefs."""
         self._load(connection)
         if len(beliefs):
             connection.execute(
                 "INSERT INTO recent (shard, beliefs) VALUES (?, ?)", (self.shard, encode(beliefs))
             )
-            written = dict(beliefs)
+            written = dict(zip(players, beliefs.records.strings(), strict=True))
             self._recent.update(written)
             self._written += len(beliefs)
             self._known.update(written)
@@ -142,7 +140,8 @@ class Beliefs:
             if self._written < RECENT:
                 return
             self._begin_to_merge(connection)
-        rows = [(self.shard, *player, record) for player, record in islice(self._to_merge, count)]
+        merging, shard = self._merging, self.shard
+        rows = [(shard, *player, merging[player]) for player in islice(self._to_merge, count)]
         connection.executemany("INSERT OR REPLACE INTO beliefs VALUES (?, ?, ?, ?)", rows)
         if len(rows) < count:
             connection.execute(
@@ -155,7 +154,7 @@ class Beliefs:
             "SELECT coalesce(max(id), 0) FROM recent WHERE shard = ?", (self.shard,)
         ).fetchone()
         self._merging, self._recent, self._written = self._recent, {}, 0
-        self._to_merge = iter(sorted(self._merging.items()))
+        self._to_merge = iter(sorted(self._merging))
 
 
 def encode(beliefs: BeliefColumn) -> bytes:

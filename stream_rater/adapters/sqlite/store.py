@@ -56,14 +56,14 @@ class SqliteStore:
             stored = position_of(connection, shard)
             if (stored.applied, stored.epoch) != (position.start, position.epoch):
                 return False
-            beliefs = self._of(shard)
+            beliefs, players = self._of(shard), list(written.players)
             vanished = False
             if application.absent is not None:
-                absent = beliefs.count_absent(connection, list(written.players))
+                absent = beliefs.count_absent(connection, players)
                 vanished = absent != application.absent
             if vanished:
                 position = Position(VANISHED, VANISHED, epoch=position.epoch)
-            beliefs.write(connection, written)
+            beliefs.write(connection, written, players)
             set_position(connection, shard, position)
         return not vanished
 
