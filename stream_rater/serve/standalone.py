@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stream_rater.adapters.sqlite.database import Database
+from stream_rater.adapters.sqlite.database import Database, warnings_of
 from stream_rater.adapters.sqlite.driver import estimator_worker, updater_worker
 from stream_rater.adapters.sqlite.log import (
     SqliteLog,
@@ -88,6 +88,8 @@ class Standalone:
                 f"{database.path}: it was begun with duplicate_window = {stored}, here it is "
                 f"{window}: set STREAM_RATER_DUPLICATE_WINDOW={stored}"
             )
+        for warning in warnings_of().values():
+            log.logger("standalone").warning(warning)
         with database.turn():
             database.set_meta("duplicate_window", window)
             if database.meta("kernel") is None:

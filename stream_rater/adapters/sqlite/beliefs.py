@@ -72,7 +72,7 @@ class Beliefs:
         """The number of beliefs that the calls since then wrote, repeats included."""
         self._merging: dict[Key, bytes] = {}
         """What the merge in progress writes, or has written, to the table."""
-        self._to_merge: Iterator[tuple[Key, bytes]] = iter(())
+        self._to_merge: Iterator[Key] = iter(())
         self._merging_until = 0
         """The greatest id of a row in `recent` whose beliefs are being merged."""
         self._known: dict[Key, bytes] = {}
@@ -80,10 +80,6 @@ class Beliefs:
         self._absent: set[Key] = set()
         """Players who have no record."""
         self.loaded = False
-
-    def forget(self) -> None:
-        """Forget everything: the file has changed in another way than this object knows."""
-        self.__init__(self.shard)  # type: ignore[misc]
 
     def _load(self, connection: sqlite3.Connection) -> None:
         if not self.loaded:
@@ -99,7 +95,7 @@ class Beliefs:
         self._load(connection)
         known = self._known
         found: list[bytes | None] = list(map(known.get, keys))
-        if None in found:
+        if not all(found):
             unread = [key for key, r in zip(keys, found, strict=True) if r is None]
             if len(known) > REMEMBERED:
                 known.clear()
@@ -155,9 +151,8 @@ class Beliefs:
             if self._written < RECENT:
                 return
             self._begin_to_merge(connection)
-        rows = [
-            (self.shard, *player_of(key), record) for key, record in islice(self._to_merge, count)
-        ]
+        merging, shard = self._merging, self.shard
+        rows = [(shard, *player_of(key), merging[key]) for key in islice(self._to_merge, count)]
         connection.executemany("INSERT OR REPLACE INTO beliefs VALUES (?, ?, ?, ?)", rows)
         if len(rows) < count:
             connection.execute(
@@ -170,7 +165,7 @@ class Beliefs:
             "SELECT coalesce(max(id), 0) FROM recent WHERE shard = ?", (self.shard,)
         ).fetchone()
         self._merging, self._recent, self._written = self._recent, {}, 0
-        self._to_merge = iter(sorted(self._merging.items()))
+        self._to_merge = iter(sorted(self._merging))
 
 
 def keys_of(players: PlayerColumn) -> list[Key]:

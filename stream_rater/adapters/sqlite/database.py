@@ -16,7 +16,7 @@ import socket
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -71,17 +71,17 @@ class Database:
         Raises Unusable if another process has the file open, if the file is of a newer release, was
         moved to Kafka, or is no data file, and Denied if it may not be read or written.
         """
-        lock = _locked(path)
-        try:
+        with ExitStack() as undo:
+            lock = undo.enter_context(_locked(path))
             with _opening(path):
                 connection = sqlite3.connect(
                     path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
                 )
+                undo.callback(connection.close)
                 _prepare(connection, path, partitions, shards)
-                return cls(path, connection, lock)
-        except BaseException:
-            lock.close()
-            raise
+                database = cls(path, connection, lock)
+            undo.pop_all()
+        return database
 
     def close(self) -> None:
         """Roll back what is open, move the write-ahead log into the file, and release the lock. To
@@ -244,7 +244,11 @@ def connect_reader(path: Path) -> sqlite3.Connection:
             f"{path.absolute().as_uri()}?mode=ro", timeout=BUSY_S, isolation_level=None, uri=True,
             check_same_thread=False,
         )  # fmt: skip
-        _check(connection, path)
+        try:
+            _check(connection, path)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
 
@@ -356,7 +360,7 @@ def error_of(error: sqlite3.Error, path: Path, trouble: type[Trouble]) -> Except
     text = f"{path}: {error}"
     if code in BROKEN:
         return Unusable(f"{text}: {BROKEN[code]}")
-    return Denied(text) if code in DENYING else trouble(f"sqlite: {text}")
+    return Denied(text) if code in DENYING else trouble(f"sqlite: {text}", "file")
 
 
 def warnings_of(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Mapping[str, str]:

@@ -84,6 +84,9 @@ class Pruning:
 
     def __init__(self, shard: int) -> None:
         self.shard = shard
+        self._reset()
+
+    def _reset(self) -> None:
         self._until = 0
         """The place before which events are being pruned; 0: none are."""
         self._read_until = 0
@@ -146,7 +149,7 @@ class Pruning:
                 "DELETE FROM changed WHERE place >= ? AND place < ?",
                 (place(self.shard, 0), self._until),
             )
-            self.__init__(self.shard)  # type: ignore[misc]
+            self._reset()
 
 
 # --- what any connection can read ----------------------------------------------------------------
