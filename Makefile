@@ -17,14 +17,14 @@ FAST := not integration and not slow
 # Bytecode is kept, that of the tests, too: without it each process compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Of bench, bench-stream, bench-serve, bench-games, chaos and soak: WRITE=1 writes the figures into
+# Of bench, bench-stream, bench-serve, bench-standalone, bench-games, chaos and soak: WRITE=1 writes the figures into
 # docs/benchmarks-full.md, too.
 WRITTEN := $(if $(WRITE),--write)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup python packages service servers demo test check docs bench bench-stream figure
 .PHONY: lint dist lock chart
-.PHONY: contract reference pictures bench-serve bench-games contract-check image-check image compose kubernetes
+.PHONY: contract reference pictures bench-serve bench-standalone bench-games contract-check image-check image compose kubernetes
 .PHONY: chaos soak tables audit up down clean clean-data
 
 help: ## This list
@@ -67,6 +67,9 @@ bench-stream: servers ## The service under load: rate, cost, latency (ARGS=lobby
 
 bench-serve: servers ## How fast the API answers beside a worker at work (ARGS=--quick, WRITE=1)
 	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.benchmarks.reading $(ARGS) $(WRITTEN)
+
+bench-standalone: servers ## The standalone process and posts of rounds, beside the service (WRITE=1)
+	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.benchmarks.standalone $(ARGS) $(WRITTEN)
 
 bench-games: packages ## All systems and other packages on real games, tuned and scored alike (WRITE=1)
 	@$(LOCAL).peers

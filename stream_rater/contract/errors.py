@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Literal, get_args
 
 Cause = Literal["kafka", "redis", "tls", "denied", "file"]
-"""Why a state machine started over or ended. `kafka` or `redis`: that system failed. `file`: the
-data file of a standalone process could not be written. `tls`: a TLS handshake failed. `denied`: one of them denied access, because of a wrong password
-or a missing right."""
+"""Why a state machine started over or ended. `kafka` or `redis`: that system failed. `tls`: a TLS
+handshake with one of them failed. `denied`: one of them denied access, because of a wrong password
+or a missing right. `file`: the data file of a standalone process could not be written."""
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 
 

@@ -157,8 +157,9 @@ class Metrics:
         )
         self.troubles = Counter(
             "stream_rater_restarts_total",
-            "Failures after which a role started over, by cause: kafka, redis, file (of a standalone "
-            "process), or tls (a TLS handshake). After denied, a wrong password or a missing right, the role ended.",
+            "Failures after which a role started over, by cause: kafka, redis, file (that of a "
+            "standalone process), or tls (a TLS handshake). "
+            "After denied, a wrong password or a missing right, the role ended.",
             ["role", "cause"],
             registry=self.registry,
         )

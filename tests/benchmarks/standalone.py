@@ -8,6 +8,7 @@ endpoint that only produces to Kafka. Exit code 0: all was measured.
 """
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import re
@@ -18,13 +19,12 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-import psutil
 from rich.console import Console
 
 from local.servers import signals_as_exit
@@ -34,10 +34,12 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.contract.events import JSON
 from tests.benchmarks.document import writing
 from tests.benchmarks.measure import Result, result, table
-from tests.benchmarks.posting import post
-from tests.benchmarks.stream.ground import a_ground
+from tests.benchmarks.posting import Posted, post
+from tests.benchmarks.stream.crew import a_crew, names_of
+from tests.benchmarks.stream.ground import Ground, a_ground, processor_s
 from tests.benchmarks.stream.rounds import WORKLOADS, Round, up_to
-from tests.benchmarks.stream.throughput import measured
+from tests.benchmarks.stream.throughput import SERVICE, measured
+from tests.integration.processes import WorkerProcess
 
 WORKLOAD = WORKLOADS["lobby5"]
 TURNS, QUICK = 3, 10
@@ -46,6 +48,12 @@ RATE, SECONDS = 1_000.0, 20.0
 FIRST, LAST = 0.1, 0.9
 """The part of the backlog that counts: kernels are loaded before it, and the end is not full."""
 LOOK_S = 0.1
+WARM = 200
+"""Rounds that are rated before the latency is measured."""
+POSTS, INGEST_S = 1_000.0, 10.0
+"""Posts a second to `serve`, and for how long in each turn."""
+TOKEN = "posting"
+ROUNDS = "/v1/ladders/{ladder}/rounds"
 HEADERS = (("content-type", JSON.encode()),)
 COUNTER = re.compile(rb'^stream_rater_events_total\{outcome="published"\} (\S+)', re.M)
 
@@ -64,9 +72,9 @@ class Process(NamedTuple):
 
     def processor_s(self) -> float:
         """Seconds of processor time of it and its children."""
-        own = psutil.Process(self.popen.pid)
-        used = [each.cpu_times() for each in (own, *own.children(recursive=True))]
-        return sum(each.user + each.system for each in used)
+        tasks = Path(f"/proc/{self.popen.pid}/task").iterdir()
+        children = [each for task in tasks for each in (task / "children").read_text().split()]
+        return sum(map(processor_s, [self.popen.pid, *map(int, children)]))
 
 
 def get(port: int, path: str) -> bytes:
@@ -148,8 +156,8 @@ def latency(folder: Path, rounds: Sequence[Round]) -> dict[str, float]:
     context = multiprocessing.get_context("spawn")
     with a_process(folder / "latency.db") as process:
         ours, theirs = context.Pipe()
-        warm, counted = rounds[:200], rounds[200:]
-        post(process.port, "/v1/ladders/{ladder}/rounds", warm, RATE / WORKLOAD.size)
+        warm, counted = rounds[:WARM], rounds[WARM:]
+        post(process.port, ROUNDS, warm, RATE / WORKLOAD.size)
         ladder = counted[0].ladder
         updates = sum(len(each.players) for each in counted)
         follower = context.Process(
@@ -157,7 +165,7 @@ def latency(folder: Path, rounds: Sequence[Round]) -> dict[str, float]:
         )
         follower.start()
         ours.recv()
-        posted = post(process.port, "/v1/ladders/{ladder}/rounds", counted, RATE / WORKLOAD.size)
+        posted = post(process.port, ROUNDS, counted, RATE / WORKLOAD.size)
         came_s: list[tuple[str, float]] = ours.recv()
     late = sorted(at_s - posted.due_s[round_id] for round_id, at_s in came_s)
     late = late[int(0.1 * len(late)) :]  # the first that came are not the first that were due
@@ -181,33 +189,66 @@ def _follow(port: int, ladder: str, updates: int, ours: Connection) -> None:
     ours.send(came)
 
 
+def ingest(ground: Ground, folder: Path, rounds: Sequence[Round], turns: int) -> Result:
+    """Milliseconds until 202 of single posts to `serve`, and to an endpoint that only produces."""
+    given = {"serve": "127.0.0.1:0", "serve_write_token": TOKEN}
+    commands = {"serve": ["stream_rater", "serve"], "bare": ["tests.benchmarks.bare_door"]}
+    found: dict[str, list[Posted]] = {name: [] for name in commands}
+    with a_crew(ground, WORKLOAD, names_of("1"), SERVICE, **given) as crew, ExitStack() as stack:
+        crew.wait_until_joined()
+        processes = {}
+        for name, words in commands.items():
+            command = [sys.executable, "-m", *words]
+            process = WorkerProcess(crew.settings, folder / f"{name}.log", command=command)
+            processes[name] = stack.enter_context(closing(process))
+            process.wait_ready()
+        left = iter(rounds)
+        for _ in range(turns):
+            for name, process in processes.items():
+                some = list(itertools.islice(left, int(POSTS * INGEST_S)))
+                port = int(process.url.rpartition(":")[2])
+                found[name].append(post(port, ROUNDS, some, POSTS, TOKEN))
+        crew.wait_until_finished()
+    ratio = {
+        f"{name}_p{per_cent}": statistics.median(each.quantile_ms(per_cent / 100) for each in runs)
+        for name, runs in found.items()
+        for per_cent in (50, 99)
+    }
+    note = f"{POSTS:,.0f} posts/s, medians of {turns} turns"
+    return result("serve/ingest1000", ratio["serve_p99"], "ms, p99", ratio, note)
+
+
 def measured_all(quick: bool) -> Iterator[Result]:
     """Each figure."""
-    updates = WORKLOAD.updates // (QUICK if quick else 1)
+    part = QUICK if quick else 1
+    updates, turns = WORKLOAD.updates // part, 1 if quick else TURNS
     rounds = up_to(updates, WORKLOAD.rounds())
-    one = up_to(2 * int(RATE * SECONDS), WORKLOADS["hot-ladder"].rounds())
-    one = one[: 200 + int(RATE * SECONDS / WORKLOAD.size / (QUICK if quick else 1))]
     ours, theirs = [], []
     with tempfile.TemporaryDirectory(prefix="stream-rater-") as name:
         folder = Path(name)
         with a_ground(folder, {}) as ground:
-            for turn in range(1 if quick else TURNS):
+            for turn in range(turns):
                 own = folder / f"turn-{turn}"
                 own.mkdir()
                 ours.append(backlog(own, rounds))
                 theirs.append(measured(ground, WORKLOAD, rounds, "1"))
+            posts = int(2 * turns * POSTS * INGEST_S) * WORKLOAD.size
+            ingested = ingest(ground, folder, up_to(posts, WORKLOAD.rounds(2)), turns)
         rate = statistics.median(each.rate for each in ours)
         service = statistics.median(each.rate for each in theirs)
-        cost = statistics.median(each.processor_us for each in ours)
-        service_us = statistics.median(each.all_us for each in theirs)
         ratio = {
-            "service": rate / service, "service_rate": service, "processor_us": cost,
-            "service_us": service_us, "file_bytes": ours[-1].file_bytes,
-            "index_bytes": ours[-1].index_bytes,
+            "service": rate / service, "service_rate": service,
+            "processor_us": statistics.median(each.processor_us for each in ours),
+            "service_us": statistics.median(each.all_us for each in theirs),
+            "file_bytes": ours[-1].file_bytes, "index_bytes": ours[-1].index_bytes,
         }  # fmt: skip
         yield result("standalone/lobby5", rate, "updates/s", ratio, f"{updates} updates, backlog")
+        one = up_to(
+            int(RATE * SECONDS / part) + WARM * WORKLOAD.size, WORKLOADS["hot-ladder"].rounds()
+        )
         found = latency(folder, one)
         yield result("standalone/latency1000", found["p99"], "ms, p99", found, "1,000 updates/s")
+        yield ingested
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

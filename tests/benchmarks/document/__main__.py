@@ -1,7 +1,8 @@
 """`make tables`: the tables of the documents again, from docs/benchmarks.jsonl.
 
 With files, rows of saved runs are added first: what any of `make bench`, `make bench-stream`,
-`make bench-serve`, `make bench-games`, `make chaos` and `make soak` printed on standard output.
+`make bench-serve`, `make bench-standalone`,
+`make bench-games`, `make chaos` and `make soak` printed on standard output.
 Exit code 2: wrong usage.
 """
 
@@ -17,7 +18,7 @@ from tests.benchmarks.document.writing import write
 TARGETS = {"chaos": "chaos", "soak": "soak"}
 TARGETS |= dict.fromkeys(("stage1", "stage1-gaussian", "lobby", "update", "evaluate"), "bench")
 TARGETS |= {"record": "bench", "offline": "bench", "winners": "bench", "serve": "bench-serve"}
-TARGETS["games"] = "bench-games"
+TARGETS |= {"games": "bench-games", "standalone": "bench-standalone"}
 """What measures the rows whose names begin so; all others are of `make bench-stream`."""
 
 
