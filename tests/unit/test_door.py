@@ -48,6 +48,7 @@ TWICE = [{"player": "ann", "rank": 1}, {"player": "ann", "rank": 2}]
 
 REFUSED: list[tuple[Any, str, str | None]] = [
     (b'{"round_id"', "malformed", None),
+    (b"{ }", "bad-id", "body.round_id"),
     (a_round(""), "bad-id", "body.round_id"),
     (a_round(standings=[{"player": "ann", "rank": 1}, {"player": "b", "rank": 0}]), "bad-rank",
      "body.standings[1].rank"),
