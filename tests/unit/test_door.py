@@ -219,6 +219,18 @@ def test_what_was_not_acknowledged_says_so(outcome: NotAppended, status: int, co
     place.play(story)
 
 
+def test_an_upgrade_is_refused() -> None:
+    """The server reads no body then, and an empty body must not get a final answer."""
+    place = DoorPlace()
+
+    async def story(client: Client) -> None:
+        answer = await client.post(AT, b"", upgrade="h2c")
+        assert (answer.status, answer.code) == (400, "bad-request")
+        assert "HTTP/1.1" in answer.json["detail"]
+
+    place.play(story)
+
+
 def test_no_log_yet() -> None:
     """Before the log is known, nothing is taken."""
     place = DoorPlace()
