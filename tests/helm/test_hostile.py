@@ -79,6 +79,7 @@ def test_names_that_look_like_numbers_stay_texts(odd: str) -> None:
         "kafka.tls.caKey", "redis.existingSecret", "redis.passwordKey", "redis.tls.existingSecret",
         "redis.tls.caKey", "serviceAccount.name", "priorityClassName", "nameOverride",
         "serve.token.existingSecret", "serve.token.key", "serve.ingress.host",
+        "serve.writeToken.existingSecret", "serve.writeToken.key",
         "serve.ingress.tlsSecret", "serve.ingress.className", "topologySpread.keys[0]",
     )  # fmt: skip
     options = [f"--set-string={place}={odd}" for place in places]
@@ -133,6 +134,8 @@ def schemas_of_settings() -> dict[str, Any]:
 WARNED = {
     "serve.enabled=true,serve.ingress.enabled=true,serve.ingress.host=h,"
     "serve.token.existingSecret=t": "anybody on the way can read the token",
+    "serve.enabled=true,serve.ingress.enabled=true,serve.ingress.host=h,"
+    "serve.writeToken.existingSecret=t": "anybody on the way can read the token",
     r"kafka.options.enable\.ssl\.certificate\.verification=false": "is taken for Kafka",
     r"kafka.options.ssl\.endpoint\.identification\.algorithm=none": "is taken for Kafka",
 }

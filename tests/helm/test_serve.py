@@ -87,12 +87,14 @@ def test_it_has_its_own_users() -> None:
     pod = pod_of()
     assert secrets(pod) == {
         "kafka-password": "kafka-reader", "redis-password": "redis-indexer",
-        "serve-token": "serve-token",
+        "serve-token": "serve-token", "serve-write-token": "serve-write-token",
     }  # fmt: skip
     reported = variables(pod)
     assert reported["STREAM_RATER_KAFKA_SASL_USERNAME"] == "reader"
     assert reported["STREAM_RATER_REDIS_USERNAME"] == "indexer"
     assert reported["STREAM_RATER_SERVE_TOKEN_FILE"] == "/etc/stream-rater/access/serve-token"
+    folder = "/etc/stream-rater/access"
+    assert reported["STREAM_RATER_SERVE_WRITE_TOKEN_FILE"] == f"{folder}/serve-write-token"
     for worker in worker_pods(CASE).values():
         assert secrets(worker) == {"kafka-password": "kafka-user", "redis-password": "redis-user"}
         assert variables(worker)["STREAM_RATER_KAFKA_SASL_USERNAME"] == "rater"
@@ -103,13 +105,14 @@ def test_it_may_share_the_workers_users() -> None:
     empty = [
         f"serve.{each}=" for each in (
             "kafka.username", "kafka.existingSecret", "redis.username", "redis.existingSecret",
-            "token.existingSecret",
+            "token.existingSecret", "writeToken.existingSecret",
         )
     ]  # fmt: skip
     pod = pod_of(*empty)
     assert secrets(pod) == {"kafka-password": "kafka-user", "redis-password": "redis-user"}
     assert variables(pod)["STREAM_RATER_KAFKA_SASL_USERNAME"] == "rater"
-    assert {PREFIX + "REDIS_USERNAME", PREFIX + "SERVE_TOKEN_FILE"}.isdisjoint(variables(pod))
+    unset = ("REDIS_USERNAME", "SERVE_TOKEN_FILE", "SERVE_WRITE_TOKEN_FILE")
+    assert {PREFIX + each for each in unset}.isdisjoint(variables(pod))
 
 
 def test_its_variables_are_settings() -> None:

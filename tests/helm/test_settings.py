@@ -59,7 +59,7 @@ def test_every_setting_can_be_set(tmp_path: Path) -> None:
         name for name, value in msgspec.structs.asdict(Settings()).items() if found[name] == value
     }
     assert same == set(ServeSettings.__struct_fields__)
-    assert [found[name] for name in SECRETS] == ["kafka-password", "redis-password", ""]
+    assert [found[name] for name in SECRETS] == ["kafka-password", "redis-password", "", ""]
 
 
 def test_the_defaults_are_settings(tmp_path: Path) -> None:

@@ -122,6 +122,22 @@ ROLES = {
     "serve with beliefs": {
         "round-completed": "DESCRIBE", "rating-changed": "READ", "ladders-noted": "READ",
     },
+    "serve with min_offset": {
+        "round-completed": "DESCRIBE",
+        "performance-estimated": "DESCRIBE",
+        "rating-changed": "READ",
+        "round-rejected": "DESCRIBE",
+        "group estimators": "DESCRIBE",
+        "group updaters": "DESCRIBE",
+    },
+    "serve with writing": {
+        "round-completed": "WRITE",
+        "performance-estimated": "DESCRIBE",
+        "rating-changed": "READ",
+        "round-rejected": "READ",
+        "group estimators": "DESCRIBE",
+        "group updaters": "DESCRIBE",
+    },
 }  # fmt: skip
 ROLES["on a cluster"] = ROLES["all"]
 """Kafka's rights by role: the operations on each resource."""
@@ -164,6 +180,7 @@ REDIS = {
     ),
 }  # fmt: skip
 REDIS["serve with beliefs"] = (*REDIS["serve"], READ_BELIEFS, READ_POSITIONS, READ_LAYOUT)
+REDIS["serve with min_offset"] = REDIS["serve with writing"] = REDIS["serve"]
 REDIS["on a cluster"] = (*(rule for rule in REDIS["all"] if rule != "+select"), *ON_A_CLUSTER)
 """Redis' rights by role: the rules of its user; `+select` if the URL names a database."""
 

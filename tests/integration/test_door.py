@@ -5,6 +5,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -207,8 +208,8 @@ def test_killed_while_it_takes_rounds(
         thread.start()
     for kill in range(KILLS):
         wait_until(
-            lambda least=30 * (kill + 1): sum(counts) >= least or bool(failures),
-            "the clients report", moves=lambda: list(counts),
+            partial(have_reported, counts, failures, 30 * (kill + 1)), "the clients report",
+            moves=lambda: list(counts),
         )  # fmt: skip
         api[0].kill()
         api[0] = serve(place)
@@ -225,6 +226,11 @@ def test_killed_while_it_takes_rounds(
 
 
 CLIENTS, KILLS = 4, 5
+
+
+def have_reported(counts: list[int], failures: list[str], least: int) -> bool:
+    """Whether so many rounds are acknowledged, or something is wrong."""
+    return sum(counts) >= least or bool(failures)
 
 
 def _report(

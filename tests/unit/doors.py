@@ -110,21 +110,23 @@ class Client:
         self._application = application
 
     async def post(
-        self, path: str, body: Any, token: str = TOKEN, content_type: str = "application/json"
-    ) -> Answered:
+        self, path: str, body: Any, token: str = TOKEN, content_type: str = "application/json",
+        **headers: str,
+    ) -> Answered:  # fmt: skip
         """Send a body, as JSON if it is no bytes."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return await self._ask("POST", path, data, token, content_type)
+        return await self._ask("POST", path, data, token, content_type, **headers)
 
     async def get(self, path: str, token: str = "") -> Answered:
         """Ask."""
         return await self._ask("GET", path, b"", token, "")
 
     async def _ask(
-        self, method: str, path: str, body: bytes, token: str, content_type: str
+        self, method: str, path: str, body: bytes, token: str, content_type: str, **more: str
     ) -> Answered:
         at, _, query = path.partition("?")
         headers = [(b"content-type", content_type.encode())]
+        headers += [(name.encode(), value.encode()) for name, value in more.items()]
         headers += [(b"authorization", f"Bearer {token}".encode())] if token else []
         scope = {
             "type": "http", "method": method, "path": at, "raw_path": at.encode(),

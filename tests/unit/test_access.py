@@ -218,6 +218,8 @@ COMMANDS = {
     "inspect --player": "`inspect --player`",
     "predict": "`predict`", "checkpoint": "`checkpoint`", "serve": "`serve`",
     "serve with beliefs": "`serve` with `what-if` and `explain`",
+    "serve with min_offset": "`serve` with `min_offset`",
+    "serve with writing": "`serve` that takes rounds",
 }  # fmt: skip
 
 

@@ -248,6 +248,15 @@ CASES = {
         },
         not_yet=6, fires=12, labels=[JOB],
     ),
+    "StreamRaterApiNotWriting": Case(
+        {
+            "stream_rater_serve_rounds_total" + of("a", outcome="unavailable"): "0x5 0+1x20",
+            "stream_rater_serve_rounds_total" + of("a", outcome="written"): "0+100x30",
+            "stream_rater_serve_rounds_total" + of("b", outcome="invalid"): "0+10x30",
+            "stream_rater_serve_rounds_total" + of("c", outcome="busy"): "0 5x30",  # once
+        },
+        not_yet=7, fires=12, labels=[A],
+    ),
     "StreamRaterApiCrowded": Case(
         {
             "stream_rater_serve_room_total" + of("a", cause="all"): "0x5 0+30x20",

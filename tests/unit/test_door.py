@@ -48,6 +48,7 @@ TWICE = [{"player": "ann", "rank": 1}, {"player": "ann", "rank": 2}]
 
 REFUSED: list[tuple[Any, str, str | None]] = [
     (b'{"round_id"', "malformed", None),
+    (b"{ }", "bad-id", "body.round_id"),
     (a_round(""), "bad-id", "body.round_id"),
     (a_round(standings=[{"player": "ann", "rank": 1}, {"player": "b", "rank": 0}]), "bad-rank",
      "body.standings[1].rank"),
@@ -214,6 +215,18 @@ def test_what_was_not_acknowledged_says_so(outcome: NotAppended, status: int, co
         assert (result["status"], result["code"]) == (status, code)
         place.log.broken = None
         assert (await client.post(AT, a_round())).status == 202
+
+    place.play(story)
+
+
+def test_an_upgrade_is_refused() -> None:
+    """The server reads no body then, and an empty body must not get a final answer."""
+    place = DoorPlace()
+
+    async def story(client: Client) -> None:
+        answer = await client.post(AT, b"", upgrade="h2c")
+        assert (answer.status, answer.code) == (400, "bad-request")
+        assert "HTTP/1.1" in answer.json["detail"]
 
     place.play(story)
 

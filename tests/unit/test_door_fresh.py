@@ -47,6 +47,7 @@ class Following:
 
     def __init__(self) -> None:
         self.settled, self.waiting, self.trouble = Settled(), Waiting(), ""
+        self.denied = False
         self.index, self.hurried = Indexed(), 0
         self.questions = self._of(self.index)
         self.answers = FreshAnswers(self, self.questions)
@@ -127,7 +128,9 @@ def test_an_answer_waits_for_the_workers_and_for_the_index() -> None:
         assert await refused(place.ann(7)) == "not-yet"
         place.index.positions[ANN_SHARD] = 100
         assert await place.ann(7) == 0  # it is included, and did nothing to ann
-        assert await refused(place.board(7)) == "not-yet"  # the other shards are behind
+        for behind in range(SHARDS):
+            place.index.positions = [100 - (s == behind) for s in range(SHARDS)]
+            assert await refused(place.board(7)) == "not-yet"
         place.index.positions = [100] * SHARDS
         assert await place.board(7) == 1
 
@@ -158,6 +161,12 @@ def test_a_trouble_is_named() -> None:
     async def story(place: Following) -> None:
         place.trouble = "kafka: away"
         assert await refused(place.ann(7)) == "log-unavailable"
+        place.denied = True
+        asked = asyncio.ensure_future(refused(place.ann(7, wait_s=30)))
+        while not place.waiting.count:
+            await asyncio.sleep(0)
+        place.waiting.notify()
+        assert await asked == "log-unavailable"
 
     play(story)
 

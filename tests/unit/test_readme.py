@@ -52,6 +52,9 @@ def check_question(address: str, body: list[str]) -> None:
     for each in OPERATIONS:
         if each.method == method and re.fullmatch(re.sub(r"{\w+}", "[^/:]+", each.path), at.path):
             read_query(each, parse_qsl(at.query))
+            if each.writes:
+                assert body[0] == "-H" and body[1].startswith("Authorization: Bearer ")
+                body = body[2:]
             if each.body is not None:
                 assert body[0] == "-d"
                 msgspec.json.decode(body[1], type=each.body)

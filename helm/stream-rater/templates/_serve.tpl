@@ -12,6 +12,9 @@
 {{- if $own.token.existingSecret }}
 - {name: STREAM_RATER_SERVE_TOKEN_FILE, value: {{ include "stream-rater.secretsFolder" . }}/serve-token}
 {{- end }}
+{{- if $own.writeToken.existingSecret }}
+- {name: STREAM_RATER_SERVE_WRITE_TOKEN_FILE, value: {{ include "stream-rater.secretsFolder" . }}/serve-write-token}
+{{- end }}
 {{- with $own.redis.username }}
 - {name: STREAM_RATER_REDIS_USERNAME, value: {{ quote . }}}
 {{- end }}

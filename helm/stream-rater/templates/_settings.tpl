@@ -58,7 +58,7 @@ redis_{{ $setting }} = "{{ $access }}/redis-{{ $setting }}.pem"
 dict root, component. */}}
 {{- define "stream-rater.secretsOf" -}}
 {{- $v := .root.Values -}}
-{{- $own := eq .component "serve" | ternary $v.serve (dict "kafka" dict "redis" dict "token" dict) -}}
+{{- $own := eq .component "serve" | ternary $v.serve (dict "kafka" dict "redis" dict "token" dict "writeToken" dict) -}}
 {{- if hasPrefix "sasl" $v.kafka.securityProtocol }}
 - secret:
     name: {{ $own.kafka.existingSecret | default $v.kafka.sasl.existingSecret | toYaml }}
@@ -73,6 +73,11 @@ dict root, component. */}}
 - secret:
     name: {{ toYaml . }}
     items: [{key: {{ toYaml $v.serve.token.key }}, path: serve-token}]
+{{- end }}
+{{- with $own.writeToken.existingSecret }}
+- secret:
+    name: {{ toYaml . }}
+    items: [{key: {{ toYaml $v.serve.writeToken.key }}, path: serve-write-token}]
 {{- end }}
 {{- range $server := list "kafka" "redis" }}
 {{- with (get $v $server).tls }}

@@ -19,6 +19,8 @@ from stream_rater.contract.submissions import Place, Progress, RejectedRecord
 LOOK_BACK = 1000
 """The number of offsets of each partition of `round-rejected` that are read at the start."""
 POLL_S = 0.2
+PROGRESS_TIMEOUT_S = 2.0
+"""The time-out of a request about progress, for which clients wait."""
 
 
 class KafkaProgress:
@@ -52,7 +54,7 @@ class KafkaProgress:
 
     def _admin(self) -> Admin:
         if self._connected is None:
-            admin = Admin(self._settings, request_timeout_s=REQUEST_TIMEOUT_S)
+            admin = Admin(self._settings, request_timeout_s=PROGRESS_TIMEOUT_S)
             names = admin.topics
             self._counts = admin.partitions_of(
                 names.rounds, names.parts, names.changed, names.rejected

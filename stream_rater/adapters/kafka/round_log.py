@@ -8,7 +8,13 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from stream_rater.adapters.access import CLIENT_LOGGER, TOO_LARGE, client_options
+from stream_rater.adapters.access import (
+    CALLBACK_FAILURES,
+    CLIENT_LOGGER,
+    TOO_LARGE,
+    client_options,
+    trouble_of,
+)
 from stream_rater.adapters.kafka.topic_rules import MESSAGE_BYTES
 from stream_rater.adapters.kafka.topics import REQUEST_TIMEOUT_S, Admin, TopicMismatch
 from stream_rater.config.settings import Settings
@@ -23,6 +29,8 @@ MOST_RECORDS = 10_000
 """The most records that may wait for Kafka's acknowledgement."""
 MOST_BYTES = 64 * 1024 * 1024
 """The most bytes of them."""
+UNEXPLAINED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._FATAL})
+"""The outcomes of records of a producer that has failed. The producer itself reports the reason."""
 POLL_S = 0.1
 RETRY_S = 1.0
 END_S = 3.0
@@ -48,6 +56,7 @@ class KafkaRoundLog:
             "delivery.timeout.ms": int(1000 * ACKNOWLEDGED_S),
             "queue.buffering.max.messages": MOST_RECORDS,
             "queue.buffering.max.kbytes": 2 * MOST_BYTES // 1024,
+            "error_cb": self._on_error,
         }
         self._producer: Producer | None = None
         self._topic = ""
@@ -61,6 +70,8 @@ class KafkaRoundLog:
         """Outcomes that the event loop does not know yet. Only the thread uses it."""
         self._failed = False
         """Whether the producer can no longer be used."""
+        self._failure = ""
+        """The last error that the producer reported of itself."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="round-log", daemon=True)
 
@@ -89,9 +100,9 @@ class KafkaRoundLog:
     async def append(self, records: Sequence[NewRecord]) -> list[Appended]:
         """Append records, in this order. Returns the outcome of each once all are known."""
         found = [self._send(each) for each in records]
-        return [each if isinstance(each, NotAppended) else await each for each in found]
+        return [await each if isinstance(each, asyncio.Future) else each for each in found]
 
-    def _send(self, record: NewRecord) -> "asyncio.Future[Appended] | NotAppended":
+    def _send(self, record: NewRecord) -> "asyncio.Future[Appended] | Appended":
         producer, loop = self._producer, self._loop
         if producer is None or loop is None:
             return NotAppended("unavailable", self._why)
@@ -112,7 +123,7 @@ class KafkaRoundLog:
         except BufferError:
             return _full(self.waiting)
         except KafkaException as error:
-            return _failure(error.args[0])
+            return self._outcome_of(error.args[0])
         self.waiting += 1
         self._bytes += size
         return future
@@ -150,9 +161,8 @@ class KafkaRoundLog:
         assert self._producer is not None
         try:
             self._producer.poll(wait_s)
-        except (KafkaException, SystemError) as error:
-            self._failed = True
-            self._trouble(str(error))
+        except CALLBACK_FAILURES as error:
+            self._failed, self._failure = True, str(trouble_of(error)).removeprefix("kafka: ")
         self._report()
 
     def _report(self) -> None:
@@ -164,18 +174,29 @@ class KafkaRoundLog:
         """Replace a producer that has failed for good. All its records fail."""
         old = self._producer
         assert old is not None
-        self._producer = Producer(self._options, logger=CLIENT_LOGGER)
-        self._failed = False
         old.purge()
         old.flush(END_S)
         self._report()
+        self._trouble(f"kafka: {self._failure}")
+        self._stop.wait(RETRY_S)
+        self._failed = False
+        self._producer = Producer(self._options, logger=CLIENT_LOGGER)
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._failed |= error.fatal()
+        self._failure = error.str()
 
     def _outcome(self, error: KafkaError | None, message: Message) -> Appended:
         if error is None:
             place = Place(message.partition() or 0, message.offset() or 0)
             self._ends[place.partition] = max(self._ends[place.partition], place.offset + 1)
             return place
-        self._failed |= error.fatal()
+        return self._outcome_of(error)
+
+    def _outcome_of(self, error: KafkaError) -> Appended:
+        self._failed |= error.fatal() or error.code() == KafkaError._FATAL
+        if error.code() in UNEXPLAINED and self._failure:
+            return NotAppended("unavailable", f"kafka: {self._failure}")
         return _failure(error)
 
     # --- in the event loop ---

@@ -30,6 +30,9 @@ class Following(Protocol):
     trouble: str
     """Why the progress of the workers cannot be read; empty if it can."""
 
+    denied: bool
+    """Whether trying again does not help, because a right or a topic is missing."""
+
     def hurry(self) -> None:
         """Ask for the positions of the index to be stored soon."""
 
@@ -54,7 +57,7 @@ class FreshAnswers:
         if players is not None and (found := await self._newer(offset, ask)) is not None:
             return found
         while (needed := self._needed(ladder, offset, players)) is None:
-            if not await follow.waiting.until(deadline_s):
+            if not await follow.waiting.until(deadline_s) or follow.denied:
                 raise self._not_yet(offset)
         while True:
             try:

@@ -45,6 +45,7 @@ class WorkersFollower:
         `hurry` asks for the positions of the index to be stored soon. `rejections` follows the
         rejections; None if the states of rounds are not asked for."""
         self.settled, self.waiting, self.trouble = Settled(), waiting, ""
+        self.denied = False
         self._progress, self._states = progress, states
         self.after, self.hurry = after, hurry
         self._troubled, self._rejections = troubled, rejections
@@ -95,7 +96,7 @@ class WorkersFollower:
     # --- reports of the threads ---
 
     def _observed(self, progress: Progress) -> None:
-        self.trouble = ""
+        self.trouble, self.denied = "", False
         self.settled.observe(progress)
         self._settle()
         if self.waiting.count:
@@ -149,7 +150,7 @@ class WorkersFollower:
                 failures = 0
             except (Trouble, Denied, TopicMismatch) as error:
                 failures += 1
-                self._call(self._fail, str(error))
+                self._call(self._fail, str(error), not isinstance(error, Trouble))
                 self._stop.wait(pause_s(failures))
             self._stop.wait(PAUSE_S)
 
@@ -167,10 +168,12 @@ class WorkersFollower:
                 self._troubled(str(error))
                 self._stop.wait(pause_s(failures))
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, why: str, denied: bool) -> None:
         if why != self.trouble:
             self._troubled(why)
-        self.trouble = why
+        self.trouble, self.denied = why, denied
+        if denied:
+            self.waiting.notify()
 
     def _call(self, action: Callable[..., None], *given: object) -> None:
         assert self._loop is not None

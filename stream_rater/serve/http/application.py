@@ -149,6 +149,11 @@ class Api:
         if operation.name == "changes":
             return await self._follow(path["ladder"], request.headers.get("last-event-id"))
         given: Any = None
+        if operation.body is not None and "upgrade" in request.headers:
+            raise Refused(
+                "bad-request", "the body is not read if an upgrade is asked for: use HTTP/1.1 "
+                "without the header", "header.Upgrade",
+            )  # fmt: skip
         if operation.writes:
             given = await self._to_write(request)
         elif operation.body is not None:
