@@ -52,8 +52,8 @@ def check_question(address: str, body: list[str]) -> None:
     for each in OPERATIONS:
         if each.method == method and re.fullmatch(re.sub(r"{\w+}", "[^/:]+", each.path), at.path):
             read_query(each, parse_qsl(at.query))
-            if each.writes:
-                assert body[0] == "-H" and body[1].startswith("Authorization: Bearer ")
+            if each.writes and body[0] == "-H":  # a standalone process needs no token
+                assert body[1].startswith("Authorization: Bearer ")
                 body = body[2:]
             if each.body is not None:
                 assert body[0] == "-d"
