@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, Limits
+from stream_rater.config.ladders import DEFAULT_RATING, Change, Ladder, Ladders, Limits
 from stream_rater.contract.record import header
 from stream_rater.contract.submissions import NotAppended, Place, RejectedRecord
 from stream_rater.serve.door.door import MOST_WAITING
@@ -89,23 +89,28 @@ def test_an_unknown_ladder_is_refused() -> None:
     place.play(story)
 
 
-def test_terms_are_those_at_the_end_of_the_log() -> None:
-    """A ladder that begins at a later offset is unknown until the log is that long."""
-    ladders = Ladders(ladders={"eu": Ladder(rating=DEFAULT_RATING, from_offset=2),
-                               "x": Ladder(rating=DEFAULT_RATING)})  # fmt: skip
-    place = DoorPlace(ladders)
+def test_terms_may_change_before_the_offset() -> None:
+    """The log may be longer than the process knows. So a round is refused only if it is rejected by
+    the terms at the known end and by all later ones, and a correction, too."""
+    weight, heavy = Limits(corrections="refused"), Limits(max_weight=1e6)
+    change = Change(from_offset=2, limits=heavy)
+    back = Change(from_offset=4, limits=weight)
+    ladders = Ladders(
+        ladders={"eu": Ladder(rating=DEFAULT_RATING, limits=weight, changes=(change, back)),
+                 "late": Ladder(rating=DEFAULT_RATING, from_offset=2)},
+    )  # fmt: skip
+    place, void = DoorPlace(ladders), "/v1/ladders/eu/corrections"
 
     async def story(client: Client) -> None:
-        assert (await client.post(AT, a_round())).code == "unknown-ladder"
-        place.log.records[home("eu")] += [place_record(), place_record()]
-        assert (await client.post(AT, a_round())).status == 202
+        assert (await client.post("/v1/ladders/late/rounds", a_round())).status == 202
+        assert (await client.post(AT, a_round(weight=1e5))).status == 202
+        assert (await client.post(AT, a_round("bad", weight=1e7))).code == "bad-weight"
+        assert (await client.post(void, VOID)).status == 202
+        place.log.records[home("eu")] += place.log.all * 4
+        assert (await client.post(AT, a_round("bad", weight=1e5))).code == "bad-weight"
+        assert (await client.post(void, VOID)).code == "corrections-refused"
 
     place.play(story)
-
-
-def place_record() -> Any:
-    """Any record."""
-    return None
 
 
 def test_each_round_of_a_batch_is_answered() -> None:

@@ -100,7 +100,10 @@ class KafkaRoundLog:
     async def append(self, records: Sequence[NewRecord]) -> list[Appended]:
         """Append records, in this order. Returns the outcome of each once all are known."""
         found = [self._send(each) for each in records]
-        return [await each if isinstance(each, asyncio.Future) else each for each in found]
+        waiting = [each for each in found if isinstance(each, asyncio.Future)]
+        if waiting:
+            await asyncio.wait(waiting, timeout=ACKNOWLEDGED_S + END_S)
+        return [_outcome_now(each) if isinstance(each, asyncio.Future) else each for each in found]
 
     def _send(self, record: NewRecord) -> "asyncio.Future[Appended] | Appended":
         producer, loop = self._producer, self._loop
@@ -209,6 +212,13 @@ class KafkaRoundLog:
             self._bytes -= size
             if not future.done():
                 future.set_result(outcome)
+
+
+def _outcome_now(future: "asyncio.Future[Appended]") -> Appended:
+    """The outcome of a record. It is unknown if the client itself has not reported it in time."""
+    if future.done():
+        return future.result()
+    return NotAppended("unavailable", f"kafka: no acknowledgement within {ACKNOWLEDGED_S:g} s")
 
 
 def _full(waiting: int) -> NotAppended:

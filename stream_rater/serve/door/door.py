@@ -62,6 +62,12 @@ class Waiting:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def kick(self) -> None:
+        """Let whatever changes be looked at once, though no request waits."""
+        self.wanted.set()
+        if not self.count:
+            self.wanted.clear()
+
     async def until(self, deadline_s: float) -> bool:
         """Wait until the next change. Returns whether there was one before the deadline, which is
         in the event loop's time. Raises Refused if too many requests wait."""
@@ -157,7 +163,10 @@ class Door:
             )  # fmt: skip
             if found is not None and found.status != "pending":
                 break
-            if not wait_s or not await self._waiting.until(deadline_s):
+            if not wait_s:
+                self._waiting.kick()
+                break
+            if not await self._waiting.until(deadline_s):
                 break
         if found is None:
             if (ladder, round_id) in self._sending:

@@ -1,12 +1,14 @@
 """Validates rounds and corrections before they are written, by the workers' own decoders.
 
-A verdict depends on the ladders file, on the limits at the end of the log, and on the time now. So
-a valid round may still be rejected by a worker: as a duplicate, or if the limits change before its
-offset. A round that is refused here would be rejected there, too.
+A verdict depends on the ladders file, on the offset that the record will have, and on the time now.
+The offset is not known. So a round is refused only if it would be rejected at the known end of the
+log and after each later change of its ladder. A valid one may still be rejected by a worker: as a
+duplicate, or by the terms at its offset.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -19,6 +21,7 @@ from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import MAX_ID_BYTES, UNDECODABLE, to_json
 from stream_rater.contract.record import Record
 from stream_rater.rounds import correction_records
+from stream_rater.rounds.batch import OneRound
 from stream_rater.rounds.decoder import RoundDecoder
 from stream_rater.rounds.validation import Invalid
 
@@ -90,10 +93,10 @@ class Validator:
         rounds, rejections = self._decoder.decode(records)
         valid = iter(rounds)
         for i, (record, rejection) in enumerate(zip(records, rejections, strict=True)):
-            each = next(valid) if rejection is None else None
+            each = next(valid) if rejection is None else self._accepted_later(record)
             if i in other:
                 found.append(other[i])
-            elif rejection is not None or each is None:
+            elif each is None:
                 assert rejection is not None
                 found.append(rejection)
             else:
@@ -117,8 +120,33 @@ class Validator:
             raise Invalid("malformed", f"event_type: give one of {known}")
         record = self._record(name, value, now_s)
         headed = msgspec.structs.replace(record, headers=[(EVENT_TYPE, kind.encode())])
-        correction_records.decode(headed, self._ladders, self._partitions)
+        self._check_correction(headed)
         return ValidCorrection(ladder, kind, record.partition, value)
+
+    def _check_correction(self, record: Record) -> None:
+        """Raise Invalid if the correction is rejected at all offsets that it may have."""
+        try:
+            correction_records.decode(record, self._ladders, self._partitions)
+        except Invalid:
+            for later in self._later(record):
+                with suppress(Invalid):
+                    correction_records.decode(later, self._ladders, self._partitions)
+                    return
+            raise
+
+    def _accepted_later(self, record: Record) -> OneRound | None:
+        """The round, if it is accepted after a later change of its ladder."""
+        for later in self._later(record):
+            with suppress(Invalid):
+                return self._decoder.read(later)
+        return None
+
+    def _later(self, record: Record) -> Iterator[Record]:
+        """Yield the record at the offsets of the later changes of its ladder."""
+        ladder = self._ladders.ladders.get(ladder_in(record.value or b""))
+        for offset in ladder.offsets if ladder is not None else ():
+            if offset > record.offset:
+                yield msgspec.structs.replace(record, offset=offset)
 
     def warm(self) -> None:
         """Validate a round, so that whatever must be compiled is compiled."""
