@@ -262,7 +262,7 @@ class Engine:
                 self._changed.wait(min(max(due_s, 0.0), IDLE_S))
 
     def _give_up(self) -> None:
-        """Tell those whose records still wait that they were not appended."""
+        """Answer those whose records still wait: they were not appended."""
         with self._changed:
             self._stopping = True
             waiting, self._waiting = list(self._queue), 0
