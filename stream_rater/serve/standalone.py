@@ -175,10 +175,16 @@ class Standalone:
     def ask(self, question: Callable[[], T]) -> T:
         """Answer a question in the engine's thread. Raises LogTrouble if that does not answer in
         time."""
+        busy = LogTrouble("the engine is busy: try again")
         try:
-            return self.engine.ask(question).result(ANSWER_S)
-        except (TimeoutError, Full):
-            raise LogTrouble("the engine is busy: try again") from None
+            answer = self.engine.ask(question)
+        except Full:
+            raise busy from None
+        try:
+            return answer.result(ANSWER_S)
+        except TimeoutError:
+            answer.cancel()
+            raise busy from None
 
     def stop(self) -> None:
         """Let the turn in progress end, and then the engine and the index."""
@@ -217,7 +223,7 @@ class FileBeliefs:
     def ends(self) -> Sequence[int]:
         """The end offset of each partition of `round-completed`."""
         rounds = self._standalone.log.rounds
-        return [rounds.end(partition) for partition in range(self.partitions)]
+        return self._standalone.ask(lambda: [rounds.end(p) for p in range(self.partitions)])
 
     def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, StoredShard]:
         """The position and the records of each shard."""
