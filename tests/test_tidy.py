@@ -138,7 +138,7 @@ def test_rating_is_pure() -> None:
 
 def answers(path: Path) -> bool:
     """Whether a file of serve/ is of its pure half: neither HTTP, nor the index, nor the start."""
-    return path.parent.name == "serve" and path.stem != "service"
+    return path.parent.name == "serve" and path.stem not in ("service", "standalone")
 
 
 def test_state_machines_act_on_nothing() -> None:

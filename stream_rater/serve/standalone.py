@@ -10,9 +10,7 @@ from typing import Any, TypeVar
 
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.driver import estimator_worker, updater_worker
-from stream_rater.adapters.sqlite.log import (
-    SqliteLog,
-)
+from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
@@ -32,9 +30,7 @@ from stream_rater.serve.door.doorway import DoorParts
 from stream_rater.serve.door.on_file import FileProgress, FileRejections, FileRoundLog
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.index.file_follower import FileFollower, index_path
-from stream_rater.serve.index.file_index import (
-    FileIndexReader,
-)
+from stream_rater.serve.index.file_index import FileIndexReader, make_room
 from stream_rater.serve.index.follower import Watcher
 from stream_rater.serve.index.process import IndexProcess
 from stream_rater.serve.index.reader import ReadPositions
@@ -63,6 +59,7 @@ class Standalone:
         try:
             self.log = SqliteLog(self._database)
             self._prepare(ladders)
+            make_room(index_path(path))
             self._metrics, self.store = Metrics(registry_of.registry), SqliteStore(self._database)
             self._machines = [
                 self._machine("estimator", ladders), self._machine("updater", ladders),

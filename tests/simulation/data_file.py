@@ -183,7 +183,8 @@ class Disk:
             raise Cut
 
         real: Any = process.database.connection
-        process.database.connection = UnkindConnection(real, before, commit)  # type: ignore[assignment]
+        unkind: Any = UnkindConnection(real, before, commit)
+        process.database.connection = unkind
 
 
 def copied(path: Path, to: Path) -> Path:

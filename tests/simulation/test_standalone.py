@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -118,9 +117,9 @@ class Life:
     def _go_on_elsewhere(self) -> None:
         """The process is gone. Another one finds what is left, and clients send again what was not
         acknowledged."""
-        with suppress(BaseException):
-            self.process.database.connection = self.process.database.connection._real  # type: ignore[attr-defined]
-            self.process.close()
+        unkind: Any = self.process.database.connection
+        self.process.database.connection = unkind._real
+        self.process.close()
         assert self.disk.left is not None
         self.path = self.disk.left
         again, self.waiting = self.waiting, []
