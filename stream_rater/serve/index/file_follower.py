@@ -4,6 +4,7 @@ events to the feed. It does what `follower.Follower` does on Kafka and Redis."""
 import itertools
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +17,13 @@ from stream_rater.contract.errors import StoreTrouble, Unrecoverable
 from stream_rater.contract.events import UNDECODABLE, RatingChanged, rating_changed_from_json
 from stream_rater.pipeline.ports import Event, pause_s
 from stream_rater.serve.feed import RING_SIZE
-from stream_rater.serve.index.file_index import FileIndexWriter, delete, failures, is_damaged
+from stream_rater.serve.index.file_index import (
+    Damaged,
+    FileIndexWriter,
+    delete,
+    failures,
+    is_damaged,
+)
 from stream_rater.serve.index.follower import NewEvent, Watcher
 
 AT_ONCE = 5_000
@@ -57,12 +64,11 @@ class FileFollower:
             try:
                 self._follow()
             except StoreTrouble as trouble:
-                self._check_index()
+                if isinstance(trouble, Damaged):
+                    self._check_index()
                 troubles += 1
                 self._watcher.trouble(str(trouble))
-                self._awake.clear()
-                if not self._stopping:
-                    self._awake.wait(pause_s(troubles))
+                time.sleep(pause_s(troubles))
 
     def _check_index(self) -> None:
         """Delete a damaged index. Raises Unrecoverable then: others have it open."""
