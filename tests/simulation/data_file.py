@@ -83,12 +83,13 @@ class UnkindConnection:
 class Clock:
     """The time, which goes on with every look at it."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self._rng, self._now_s = rng, 0.0
+    def __init__(self, rng: random.Random, steps_s: Sequence[float] = (0.0, 0.005, 0.3)) -> None:
+        """It goes on by one of `steps_s`."""
+        self._rng, self._steps_s, self.now_s = rng, steps_s, 0.0
 
     def __call__(self) -> float:
-        self._now_s += self._rng.choice([0.0, 0.005, 0.3])
-        return self._now_s
+        self.now_s += self._rng.choice(self._steps_s)
+        return self.now_s
 
 
 class Process:
