@@ -105,11 +105,12 @@ class Engine:
     def __init__(
         self, database: Database, log: SqliteLog, machines: Sequence[Machine],
         on_events: Callable[[], None], on_trouble: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         """`on_events` is called when new events are on the disk, and `on_trouble` with the reason
-        when a turn has failed."""
+        when a turn has failed. `clock` returns monotonic seconds."""
         self._database, self._log, self._machines = database, log, machines
-        self._on_events, self._on_trouble = on_events, on_trouble
+        self._on_events, self._on_trouble, self._clock = on_events, on_trouble, clock
         self._queue: deque[_Waiting] = deque()
         self._waiting = 0
         """The number of records in the queue."""
@@ -117,9 +118,11 @@ class Engine:
         self._changed = threading.Condition()
         self._stopping = False
         self._troubles = 0
+        self._again_s = 0.0
+        """Before this time, after a turn has failed, no turn begins; monotonic seconds."""
         self._end = log.changed_end(0)
         """The end of the events for which `on_events` was called."""
-        self.last_turn_s = time.monotonic()
+        self.last_turn_s = self._clock()
         """When the last turn ended, monotonic seconds."""
         self.trouble = ""
         """Why the last turn failed; empty if it did not."""
@@ -127,11 +130,8 @@ class Engine:
     # --- for other threads ---
 
     def append(self, records: Sequence[NewRecord]) -> "Future[list[Place]]":
-        """Append records to the log. The future has their places once they are on the disk.
-
-        A cancelled future takes its records back if their turn has not begun. Raises Full if too
-        many records wait.
-        """
+        """Append records to the log. The future has their places once they are on the disk. Raises
+        Full if too many records wait."""
         answer: Future[list[Place]] = Future()
         with self._changed:
             if self._stopping or self._waiting + len(records) > MOST_WAITING:
@@ -140,6 +140,21 @@ class Engine:
             self._waiting += len(records)
             self._changed.notify()
         return answer
+
+    def take_back(self, answer: "Future[list[Place]]") -> bool:
+        """Take records out of the queue, also after a turn with them has failed. Returns whether
+        they are not written; if not, their turn is in progress, or has ended."""
+        with self._changed:
+            for each in self._queue:
+                if each.answer is answer:
+                    self._queue.remove(each)
+                    self._waiting -= len(each.records)
+                    break
+            else:
+                return answer.cancelled()
+        if not answer.cancel():  # a turn has begun, and has failed
+            answer.set_exception(LogTrouble("it was taken back: nothing was written"))
+        return True
 
     def ask(self, question: Callable[[], T]) -> "Future[T]":
         """Answer a question about log and store, between two turns. Raises Full if too many
@@ -165,7 +180,7 @@ class Engine:
         """End `run` after the turn in progress. Records that still wait are not appended."""
         with self._changed:
             self._stopping = True
-            self._changed.notify()
+            self._changed.notify_all()
 
     # --- the thread ---
 
@@ -173,7 +188,8 @@ class Engine:
         """Take turns until `stop`. Raises Unrecoverable or Denied if the engine cannot go on."""
         try:
             while not self._stopping:
-                self.turn()
+                if self._clock() >= self._again_s:
+                    self.turn()
                 self._answer_questions()
                 self._wait()
         finally:
@@ -182,30 +198,38 @@ class Engine:
     def turn(self) -> None:
         """Take one turn."""
         taken = self._take()
-        now_s = time.monotonic()
+        now_s = self._clock()
         try:
             with self._database.turn():
                 places = iter(self._append(taken))
                 self._work(now_s)
-        except BaseException as error:
-            self._take_back(taken)
-            if not isinstance(error, Trouble):
-                raise
-            trouble = error
-            self._troubles += 1
-            self.trouble = str(trouble)
-            self._on_trouble(self.trouble)
-            for machine in self._machines:
-                machine.start_over(trouble, now_s)
+        except Trouble as trouble:
+            self._start_over(taken, trouble, now_s)
             return
+        except BaseException as error:
+            for each in taken:
+                each.answer.set_exception(LogTrouble(f"{error}: it may be written all the same"))
+            raise
         finally:
-            self.last_turn_s = time.monotonic()
-        self._troubles, self.trouble = 0, ""
+            self.last_turn_s = self._clock()
+        self._troubles, self._again_s, self.trouble = 0, 0.0, ""
         for each in taken:
             each.answer.set_result([*itertools.islice(places, len(each.records))])
         if (end := self._log.changed_end(0)) != self._end:
             self._end = end
             self._on_events()
+
+    def _start_over(self, taken: Sequence[_Waiting], trouble: Trouble, now_s: float) -> None:
+        """After a turn of which nothing has happened: let everything wait for the next one."""
+        with self._changed:
+            self._queue.extendleft(reversed(taken))
+            self._waiting += sum(len(each.records) for each in taken)
+        self._troubles += 1
+        self._again_s = self._clock() + pause_s(self._troubles)
+        self.trouble = str(trouble)
+        self._on_trouble(self.trouble)
+        for machine in self._machines:
+            machine.start_over(trouble, now_s)
 
     def _take(self) -> list[_Waiting]:
         """Take records from the queue. Those of cancelled futures are dropped."""
@@ -218,12 +242,6 @@ class Engine:
                     taken.append(each)
                     count += len(each.records)
         return taken
-
-    def _take_back(self, taken: Sequence[_Waiting]) -> None:
-        """Put records back at the head of the queue."""
-        with self._changed:
-            self._queue.extendleft(reversed(taken))
-            self._waiting += sum(len(each.records) for each in taken)
 
     def _append(self, taken: Sequence[_Waiting]) -> list[Place]:
         received_s = time.time()
@@ -239,7 +257,7 @@ class Engine:
         """Let the machines work until both wait, or the turn is over."""
         now_s = began_s
         while any([each.advance(now_s) for each in self._machines]):  # noqa: C419  # all of them
-            now_s = time.monotonic()
+            now_s = self._clock()
             if now_s - began_s > TURN_S:
                 break
 
@@ -251,24 +269,29 @@ class Engine:
                     answer.set_result(question())
                 except Trouble as trouble:
                     answer.set_exception(trouble)
+                except BaseException as error:
+                    answer.set_exception(LogTrouble(f"the process ends: {error}"))
+                    raise
 
     def _wait(self) -> None:
         """Wait until records come or a machine is due."""
         with self._changed:
             if self._troubles:
-                self._changed.wait(pause_s(self._troubles))
+                pause = self._again_s - self._clock()
+                self._changed.wait_for(lambda: self._questions or self._stopping, max(pause, 0.0))
             elif not (self._queue or self._questions or self._stopping):
-                due_s = min(machine.due_s for machine in self._machines) - time.monotonic()
+                due_s = min(machine.due_s for machine in self._machines) - self._clock()
                 self._changed.wait(min(max(due_s, 0.0), IDLE_S))
 
     def _give_up(self) -> None:
-        """Answer those whose records still wait that they were not appended."""
+        """Answer those whose records still wait: they were not appended."""
         with self._changed:
             self._stopping = True
             waiting, self._waiting = list(self._queue), 0
-            self._queue.clear()
             answers = [each.answer for each in waiting]
             answers += [answer for _, answer in self._questions]
+            self._queue.clear()
+            self._questions.clear()
         for each in answers:
             if each.running() or each.set_running_or_notify_cancel():
                 each.set_exception(LogTrouble("the process ends: nothing was written"))

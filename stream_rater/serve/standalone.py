@@ -10,9 +10,7 @@ from typing import Any, TypeVar
 
 from stream_rater.adapters.sqlite.database import Database, warnings_of
 from stream_rater.adapters.sqlite.driver import estimator_worker, updater_worker
-from stream_rater.adapters.sqlite.log import (
-    SqliteLog,
-)
+from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
@@ -32,9 +30,7 @@ from stream_rater.serve.door.doorway import DoorParts
 from stream_rater.serve.door.on_file import FileProgress, FileRejections, FileRoundLog
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.index.file_follower import FileFollower, index_path
-from stream_rater.serve.index.file_index import (
-    FileIndexReader,
-)
+from stream_rater.serve.index.file_index import FileIndexReader, make_room
 from stream_rater.serve.index.follower import Watcher
 from stream_rater.serve.index.process import IndexProcess
 from stream_rater.serve.index.reader import ReadPositions
@@ -63,6 +59,7 @@ class Standalone:
         try:
             self.log = SqliteLog(self._database)
             self._prepare(ladders)
+            make_room(index_path(path))
             self._metrics, self.store = Metrics(registry_of.registry), SqliteStore(self._database)
             self._machines = [
                 self._machine("estimator", ladders), self._machine("updater", ladders),
@@ -181,10 +178,16 @@ class Standalone:
     def ask(self, question: Callable[[], T]) -> T:
         """Answer a question in the engine's thread. Raises LogTrouble if that does not answer in
         time."""
+        busy = LogTrouble("the engine is busy: try again")
         try:
-            return self.engine.ask(question).result(ANSWER_S)
-        except (TimeoutError, Full):
-            raise LogTrouble("the engine is busy: try again") from None
+            answer = self.engine.ask(question)
+        except Full:
+            raise busy from None
+        try:
+            return answer.result(ANSWER_S)
+        except TimeoutError:
+            answer.cancel()
+            raise busy from None
 
     def stop(self) -> None:
         """Let the turn in progress end, and then the engine and the index."""
@@ -223,7 +226,7 @@ class FileBeliefs:
     def ends(self) -> Sequence[int]:
         """The end offset of each partition of `round-completed`."""
         rounds = self._standalone.log.rounds
-        return [rounds.end(partition) for partition in range(self.partitions)]
+        return self._standalone.ask(lambda: [rounds.end(p) for p in range(self.partitions)])
 
     def read(self, players: Mapping[int, PlayerColumn]) -> Mapping[int, StoredShard]:
         """The position and the records of each shard."""

@@ -26,6 +26,7 @@ from tests.chaos.redis_faults import (
 from tests.chaos.rolling import rolling
 from tests.chaos.scene import AT_ONCE, Outcome, a_scene
 from tests.chaos.season import CODEFORCES, codeforces, lobbies
+from tests.chaos.standalone import standalone
 from tests.integration.processes import wait_until
 from tests.integration.test_upgrade import CHANGE, LADDER
 from tests.proxy import KAFKA, REDIS, ROUTES, Toxic, a_proxy
@@ -231,6 +232,7 @@ FAULTS: dict[str, Story] = {
     "redis-restored": redis_restored,
     "redis-rebuilt": redis_rebuilt,
     "rolling": rolling,
+    "standalone": standalone,
 }
 
 ON_REQUEST = frozenset({"hard-lone-broker", "corrections-hard-lone-broker"})

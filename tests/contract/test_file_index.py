@@ -17,6 +17,7 @@ from stream_rater.contract.events import RatingChanged
 from stream_rater.serve import cursors
 from stream_rater.serve.cursors import AfterRow
 from stream_rater.serve.entries import PlayerErased, bin_of, player_of
+from stream_rater.serve.index import file_index
 from stream_rater.serve.index.file_index import FileIndexReader, FileIndexWriter
 from stream_rater.serve.index.reader import ReadPositions
 from stream_rater.serve.questions import AbsentLadder, Incomplete
@@ -209,3 +210,45 @@ def test_it_goes_on_where_it_was(file: Path) -> None:
         index.reading.execute("UPDATE index_state SET format = 0, next = 3")
         index.reading.commit()
         assert index.writer.begin("other", 7) == 0
+
+
+@pytest.mark.parametrize("kind", ["no index", "older", "other tables", "this format"])
+def test_what_is_no_index_of_this_format_is_deleted(file: Path, kind: str) -> None:
+    """A text file, and an index whose tables an older release has made. Its write-ahead log goes
+    with it. One of this format stays."""
+    with closing(Index(file)) as index:
+        index.apply([an_event("ann", 1)], 7)
+    with closing(sqlite3.connect(file)) as changed:
+        if kind == "older":
+            changed.execute("UPDATE index_state SET format = 0")
+        elif kind == "other tables":
+            changed.execute("ALTER TABLE index_state DROP COLUMN format")
+        changed.commit()
+    if kind == "no index":
+        file.write_text("no index" * 1000)
+    file_index.make_room(file)
+    left = [each.name for each in file.parent.iterdir()]
+    assert left == ([file.name] if kind == "this format" else [])
+    with closing(Index(file)) as index:
+        assert index.next == (7 if kind == "this format" else 0)
+
+
+def test_a_power_cut_does_not_damage_it(file: Path) -> None:
+    """What moves from the write-ahead log into the file is synchronized before the log begins
+    anew. Without that, the file may have old and new pages, which nothing shows."""
+    with closing(Index(file)) as index:
+        assert index.writer._do.execute("PRAGMA synchronous").fetchone() == (1,)
+        assert index.writer._do.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_damaged_index_is_found(file: Path) -> None:
+    """By its pages, or because it is no file of SQLite."""
+    with closing(Index(file)) as index:
+        for number in range(400):
+            index.apply([an_event(f"p{number}", number)], number + 1)
+    assert not file_index.is_damaged(file)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:20_000] + b"x" * 4096 + whole[24_096:])
+    assert file_index.is_damaged(file)
+    file.write_bytes(b"x" * 8192)
+    assert file_index.is_damaged(file)

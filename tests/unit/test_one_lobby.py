@@ -3,8 +3,8 @@
 from tests.one_lobby import crossed
 
 MOST = {"files": 51, "forms": 15, "functions": 488}
-"""A bar that is lowered with the figures. Raised twice: `Arrivals` spares records for the lines of a
-file, and the driver in memory also drives a data file."""
+"""A bar that is lowered with the figures. Raised twice: `Arrivals` spares records for the lines of
+a file, and the driver in memory also drives a data file."""
 
 
 def test_one_lobby_crosses_few_files_forms_and_functions() -> None:

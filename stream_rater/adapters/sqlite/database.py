@@ -60,6 +60,8 @@ class Database:
         self._joined = False
         """Whether writes belong to the transaction of `owner`."""
         self._spoiled: sqlite3.Error | None = None
+        self._stale = False
+        """Whether what is known of the file could not be read again after a rollback."""
         self.partitions = int(self.meta("partitions") or 0)
         self.shards = int(self.meta("shards") or 0)
 
@@ -105,9 +107,7 @@ class Database:
         raised: both machines must start over. Raises Unrecoverable if the disk or the file is
         broken: then the process must end.
         """
-        self.roll_back_owner()
-        with self._failing(LogTrouble):
-            self.connection.execute("BEGIN IMMEDIATE")
+        self._begin(LogTrouble)
         self.in_turn = True
         try:
             yield
@@ -129,9 +129,8 @@ class Database:
                 self._check_open()
                 yield self.connection
             return
-        self.roll_back_owner()
+        self._begin(trouble)
         with self._failing(trouble):
-            self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self.connection
                 self.connection.execute("COMMIT")
@@ -155,10 +154,16 @@ class Database:
 
     def begin_for(self, owner: object) -> None:
         """Begin a transaction that stays open until `commit_owner` or `roll_back_owner`."""
-        self.roll_back_owner()
-        with self._failing(StoreTrouble):
-            self.connection.execute("BEGIN IMMEDIATE")
+        self._begin(StoreTrouble)
         self.owner = owner
+
+    def _begin(self, trouble: type[Trouble]) -> None:
+        """Begin a transaction after that of the owner, if there is one, is taken back."""
+        self.roll_back_owner()
+        if self._stale:
+            self._load_again()
+        with self._failing(trouble):
+            self.connection.execute("BEGIN IMMEDIATE")
 
     @contextmanager
     def joined(self) -> Iterator[None]:
@@ -185,11 +190,17 @@ class Database:
             self._roll_back()
 
     def _roll_back(self) -> None:
-        self.owner, self._spoiled = None, None
+        self.owner, self._spoiled, self._stale = None, None, True
         if self.connection.in_transaction:
-            self.connection.execute("ROLLBACK")
+            with self._failing(LogTrouble):
+                self.connection.execute("ROLLBACK")
+        self._load_again()
+
+    def _load_again(self) -> None:
+        """Read again what is known of the file."""
         for each in self.on_rollback:
             each()
+        self._stale = False
 
     @contextmanager
     def _failing(self, trouble: type[Trouble]) -> Iterator[None]:

@@ -70,6 +70,7 @@ class FileRoundLog:
             async with asyncio.timeout(ACKNOWLEDGED_S):
                 return [*await asyncio.wrap_future(future)]
         except TimeoutError:
+            self._engine.take_back(future)  # a client that sends it again must not fill the queue
             why = self._engine.trouble or "the disk is slow"
         except LogTrouble as trouble:
             why = str(trouble)

@@ -13,11 +13,17 @@ import msgspec
 
 from stream_rater.adapters.sqlite.database import connect_reader
 from stream_rater.adapters.sqlite.events import end_of_changed, read_events
-from stream_rater.contract.errors import StoreTrouble
+from stream_rater.contract.errors import StoreTrouble, Unrecoverable
 from stream_rater.contract.events import UNDECODABLE, RatingChanged, rating_changed_from_json
 from stream_rater.pipeline.ports import Event, pause_s
 from stream_rater.serve.feed import RING_SIZE
-from stream_rater.serve.index.file_index import FileIndexWriter, failures
+from stream_rater.serve.index.file_index import (
+    Damaged,
+    FileIndexWriter,
+    delete,
+    failures,
+    is_damaged,
+)
 from stream_rater.serve.index.follower import NewEvent, Watcher
 
 AT_ONCE = 5_000
@@ -58,9 +64,20 @@ class FileFollower:
             try:
                 self._follow()
             except StoreTrouble as trouble:
+                if isinstance(trouble, Damaged):
+                    self._check_index()
                 troubles += 1
                 self._watcher.trouble(str(trouble))
                 time.sleep(pause_s(troubles))
+
+    def _check_index(self) -> None:
+        """Delete a damaged index. Raises Unrecoverable then: others have it open."""
+        index = index_path(self._path)
+        if index.exists() and is_damaged(index):
+            delete(index)
+            raise Unrecoverable(
+                f"{index} was damaged, and is deleted: the next start makes it again"
+            )
 
     def _follow(self) -> None:
         connection = connect_reader(self._path)

@@ -1,9 +1,9 @@
 """The index of a standalone process, in a SQLite file of its own beside the data file.
 
 It follows from the events in the data file, and can be deleted at any time: the next start makes it
-again. So nothing waits for the disk when it is written, and a transaction has the position before
-which the index has every event. `serve.entries` defines the contents, as it does for the index in
-Redis.
+again. So a transaction does not wait for the disk, and the last ones are lost with the power. Each
+has the position before which the index then has every event. `serve.entries` defines the contents,
+as it does for the index in Redis.
 
 A player's changes are rows of their own, so that a change costs one insertion. A history is cut
 back at each correction, and when the player's number of rounds is a multiple of the number of
@@ -12,12 +12,12 @@ changes that are kept. So the table has at most twice as many.
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from copy import copy
 from pathlib import Path
 from typing import TypeVar
 
-from stream_rater.contract.errors import StoreTrouble
+from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import RatingChanged
 from stream_rater.serve.cursors import AfterRow, ranked
 from stream_rater.serve.entries import (
@@ -79,6 +79,10 @@ AT_ONCE = 500
 T = TypeVar("T")
 
 
+class Damaged(StoreTrouble):
+    """A file is damaged, or no file of SQLite."""
+
+
 class FileIndexWriter:
     """Writes the index. Nothing else writes to the file."""
 
@@ -88,7 +92,7 @@ class FileIndexWriter:
         self._max_changes = max_changes
         self._do = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._do.execute("PRAGMA journal_mode = WAL").fetchall()
-        self._do.execute("PRAGMA synchronous = OFF")
+        self._do.execute("PRAGMA synchronous = NORMAL")  # with OFF, a power cut damages the file
         self._do.executescript(TABLES)
 
     def begin(self, data: str, end: int) -> int:
@@ -366,6 +370,40 @@ class FileIndexReader:
         return int(found[0][0])
 
 
+def make_room(path: Path) -> None:
+    """Delete an index of another format, and whatever else cannot be an index. Nobody may have it
+    open. Raises Denied if that is not allowed."""
+    if path.exists() and not _has_format(path):
+        delete(path)
+
+
+def delete(path: Path) -> None:
+    """Delete an index. Raises Denied if that is not allowed."""
+    for suffix in ("", "-wal", "-shm"):
+        try:
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        except OSError as error:
+            raise Denied(f"{path}{suffix}: {error.strerror}: delete it") from None
+
+
+def is_damaged(path: Path) -> bool:
+    """Whether the index is damaged. This reads all of it."""
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok")
+    except sqlite3.DatabaseError:
+        return True
+
+
+def _has_format(path: Path) -> bool:
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            found = connection.execute("SELECT format FROM index_state").fetchone()
+        return found is None or found[0] == FORMAT
+    except sqlite3.DatabaseError:
+        return False
+
+
 @contextmanager
 def instant(connection: sqlite3.Connection) -> Iterator[None]:
     """Everything that is read within shows the file at one instant."""
@@ -382,4 +420,6 @@ def failures() -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise StoreTrouble(f"sqlite: {error}") from None
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        damaged = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+        raise (Damaged if damaged else StoreTrouble)(f"sqlite: {error}") from None

@@ -1,0 +1,307 @@
+"""A standalone process that is killed at random moments while clients report rounds by HTTP.
+
+A client repeats what was not acknowledged, under the same round id, until it is: so a round may be
+in the log twice, and must count once. Some kills come while the process starts. At the end, each
+acknowledged round is in the log and accepted once, each of its changes was published once and in
+order, and every belief equals a sequential replay of the log.
+"""
+
+import http.client
+import random
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from stream_rater.adapters.sqlite.database import Unusable, connect_reader
+from stream_rater.adapters.sqlite.events import read_events
+from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.config.settings import Settings
+from stream_rater.contract.events import RatingChanged, rating_changed_from_json
+from stream_rater.contract.submissions import Place
+from tests.chaos.crew import Violation
+from tests.chaos.scene import MOST_MISTAKES, Outcome
+from tests.data_files import audit, committed_of, ends_of, unfinished
+from tests.integration.processes import WorkerProcess, wait_until
+from tests.waits import STILL_S
+
+KILLS, FEW = 200, 4
+"""The kills, and those of a quick run."""
+EARLY = 0.2
+"""The share of kills that come while the process starts."""
+EARLY_S, SOON_S = 2.5, 0.15
+"""The longest times from its start, or from its work, until it is killed: the faults themselves."""
+AHEAD = 60
+"""The most rounds that it acknowledges before it may be killed."""
+GUST = 10
+"""The kills after which the recovery is measured."""
+CLIENTS, MOST_TOGETHER = 4, 12
+PACE_S = 0.01
+"""The pause of a client after each request, so that the audit at the end takes a minute or so."""
+PLAYERS, LADDERS = 400, ("duels", "lobbies", "ranked")
+
+
+def standalone(name: str, folder: Path, quick: bool) -> Outcome:
+    """Kill the only process again and again, under load."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return killed(name, folder, FEW if quick else KILLS)
+
+
+def killed(name: str, folder: Path, kills: int) -> Outcome:
+    """Kill it this often. Raises Violation if it ends by itself."""
+    host, file, published = Host(folder), folder / "ratings.db", Published(folder / "events.jsonl")
+    chance, recoveries_s = random.Random(7), []
+    try:
+        with clients(host.address) as crowd:
+            for number in range(1, kills + 1):
+                host.start(file)
+                if number % GUST == 0 or number == kills:
+                    recoveries_s.append(host.recovered(file, crowd))
+                if chance.random() < EARLY:
+                    time.sleep(chance.uniform(0.0, EARLY_S))
+                else:
+                    crowd.wait_for(chance.randint(1, AHEAD), host)
+                    time.sleep(chance.uniform(0.0, SOON_S))
+                host.kill()
+                published.read(file)
+            host.start(file)
+            crowd.wait_for(1, host)
+        host.wait_until_rated(file)
+        host.stop()
+    finally:
+        host.close()
+    published.read(file)
+    window = Settings().duplicate_window
+    found = audit(file, ANY_LADDER, window, crowd.acknowledged, published.events())
+    for mistake in found.mistakes[:MOST_MISTAKES]:
+        sys.stderr.write(f"{name}: {mistake}\n")
+    return Outcome(
+        fault=name, injected=kills, rebalances=0, updates=found.updates, lost=found.lost,
+        doubled=found.doubled, wrong=len(found.mistakes), ended_themselves={},
+        recoveries=len(recoveries_s), recovery_s=round(max(recoveries_s), 2),
+    )  # fmt: skip
+
+
+# --- the process ---------------------------------------------------------------------------------
+
+
+class Host:
+    """Starts and kills the process, which always has the same address."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._count = folder, 0
+        self.address = f"127.0.0.1:{free_port()}"
+        self.process: WorkerProcess | None = None
+
+    def start(self, file: Path) -> None:
+        """Start it."""
+        settings = Settings(serve_rate=0.0)
+        words = [sys.executable, "-m", "stream_rater", "standalone", str(file)]
+        words += ["--listen", self.address]
+        log = self._folder / f"standalone-{self._count}.log"
+        self._count += 1
+        self.process = WorkerProcess(settings, log, command=words)
+
+    def check(self) -> WorkerProcess:
+        """The process. Raises Violation if it has ended by itself."""
+        assert self.process is not None
+        if not self.process.running:
+            raise Violation(f"it ended by itself: {self.process.log()[-2000:]}")
+        return self.process
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.check().kill()
+        self.close()
+
+    def stop(self) -> None:
+        """Send SIGTERM. Raises Violation if it does not exit with 0."""
+        process = self.check()
+        process.terminate()
+        if code := process.wait():
+            raise Violation(f"SIGTERM ended it with {code}: {process.log()[-2000:]}")
+
+    def close(self) -> None:
+        """End it in any case."""
+        if self.process is not None:
+            self.process.close()
+
+    def recovered(self, file: Path, crowd: "Crowd") -> float:
+        """The seconds from its start until it has rated what was sent before."""
+        began_s = time.monotonic()
+        crowd.wait_for(1, self)  # then the file is there
+        with closing(connect_reader(file)) as reader:
+            ends = ends_of(reader)
+
+            def rated() -> bool:
+                self.check()
+                committed = committed_of(reader)
+                return all(committed.get(p, 0) >= end for p, end in ends.items())
+
+            wait_until(rated, "what was sent before is rated", every_s=0.02)
+        return time.monotonic() - began_s
+
+    def wait_until_rated(self, file: Path) -> None:
+        """Wait until everything is rated. Nothing may be sent after it is called."""
+        with closing(connect_reader(file)) as reader:
+
+            def rated() -> bool:
+                self.check()
+                return unfinished(reader) == 0
+
+            wait_until(rated, "all is rated", moves=lambda: unfinished(reader))
+
+
+class Published:
+    """The events that were in the data file after each kill: it keeps only the newest ones."""
+
+    def __init__(self, kept: Path) -> None:
+        self._kept, self._next = kept, 0
+
+    def read(self, file: Path) -> None:
+        """Add the new events of a data file. Raises Violation if some before them are not
+        there."""
+        try:
+            reader = connect_reader(file)
+        except Unusable:
+            if self._next:
+                raise
+            return  # it was killed before the file had its tables
+        with closing(reader), self._kept.open("ab") as kept:
+            for offset, event in read_events(reader, 0, self._next):
+                if offset != self._next:
+                    raise Violation(f"event {self._next} is not there: {offset} follows")
+                kept.write(event.value + b"\n")
+                self._next += 1
+
+    def events(self) -> Iterator[RatingChanged]:
+        """All events, in order."""
+        with self._kept.open("rb") as kept:
+            yield from map(rating_changed_from_json, kept)
+
+
+def free_port() -> int:
+    """A port on which nobody listens now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+# --- the clients ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Crowd:
+    """What the clients know."""
+
+    acknowledged: dict[tuple[str, str], Place] = field(default_factory=dict)
+    repeated: int = 0
+    """The requests that were not acknowledged, and were sent again."""
+    refused: list[str] = field(default_factory=list)
+    """Answers that no client should get."""
+    stopping: bool = False
+
+    def wait_for(self, count: int, host: Host) -> None:
+        """Wait until this many more rounds were acknowledged."""
+        before = len(self.acknowledged)
+
+        def taken() -> bool:
+            host.check()
+            if self.refused:
+                raise Violation(self.refused[0])
+            return len(self.acknowledged) >= before + count
+
+        wait_until(
+            taken, f"{count} rounds are taken", moves=lambda: len(self.acknowledged), every_s=0.005
+        )
+
+
+@contextmanager
+def clients(address: str) -> Iterator[Crowd]:
+    """Clients that report rounds within the block. After it, all that they have sent is
+    acknowledged."""
+    crowd = Crowd()
+    threads = [
+        threading.Thread(target=_report, args=(crowd, address, number), daemon=True)
+        for number in range(CLIENTS)
+    ]
+    for each in threads:
+        each.start()
+    try:
+        yield crowd
+    except BaseException:
+        crowd.stopping = True
+        raise
+    crowd.stopping = True
+    for each in threads:
+        each.join(STILL_S)
+        if each.is_alive():
+            raise Violation(f"a client had no answer for {STILL_S:.0f} s")
+    if crowd.refused:
+        raise Violation(crowd.refused[0])
+
+
+def _report(crowd: Crowd, address: str, number: int) -> None:
+    """Report rounds, one or several at once, until `stopping`."""
+    rounds = _rounds(number)
+    chance = random.Random(number)
+    while not crowd.stopping:
+        count = 1 if chance.random() < 0.5 else chance.randint(2, MOST_TOGETHER)
+        _send(crowd, address, [next(rounds) for _ in range(count)])
+        time.sleep(PACE_S)
+
+
+def _send(crowd: Crowd, address: str, rounds: list[dict[str, Any]]) -> None:
+    """Send rounds until each is acknowledged."""
+    deadline_s = time.monotonic() + STILL_S
+    while rounds and time.monotonic() < deadline_s and not crowd.refused:
+        try:
+            answers = _post(address, rounds)
+        except (OSError, http.client.HTTPException):
+            answers = []
+            time.sleep(0.02)  # a client's pause before it connects again
+        left = list(rounds)
+        for each, answer in zip(rounds, answers, strict=bool(answers)):
+            if answer["status"] == 202:
+                name = each["ladder"], each["round_id"]
+                crowd.acknowledged[name] = Place(answer["partition"], answer["offset"])
+                left.remove(each)
+            elif answer["status"] not in (429, 503):
+                crowd.refused.append(f"{each} was answered by {answer}")
+        crowd.repeated += bool(left)
+        rounds = left
+
+
+def _post(address: str, rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The answer about each round."""
+    connection = http.client.HTTPConnection(address, timeout=STILL_S)
+    one = len(rounds) == 1
+    path = f"/v1/ladders/{quote(rounds[0]['ladder'])}/rounds" if one else "/v1/rounds"
+    body = msgspec.json.encode(rounds[0] if one else rounds)
+    with closing(connection):
+        connection.request("POST", path, body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        found = msgspec.json.decode(answer.read())
+    if one or "results" not in found:
+        return [{**found, "status": answer.status}] * len(rounds)
+    return list(found["results"])
+
+
+def _rounds(client: int) -> Iterator[dict[str, Any]]:
+    chance, number = random.Random(1000 + client), 0
+    while True:
+        number += 1
+        players = chance.sample(range(PLAYERS), chance.choice([2, 2, 3, 4, 8]))
+        yield {
+            "round_id": f"client-{client}-{number}", "ladder": chance.choice(LADDERS),
+            "completed_at": "2026-01-01T00:00:00Z",
+            "standings": [{"player": f"p{p}", "rank": 1 + i} for i, p in enumerate(players)],
+        }  # fmt: skip

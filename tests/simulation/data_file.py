@@ -1,0 +1,279 @@
+"""The engine of a standalone process on a data file whose disk fails, and whose power is cut.
+
+A power cut, or a kill, at some instant is simulated by a copy of the file and of its write-ahead
+log, with which another process goes on. It comes before or after any statement, or within a
+commit. There, the sectors of the write-ahead log that are not synchronized yet are the old or the
+new ones, in any mixture. If the commit also moves pages into the file, those of the file are.
+
+Not simulated: that a disk loses what it has confirmed (`synchronous` is tested in
+`tests/unit/test_data_file.py`), and that a sector is neither the old nor the new one.
+"""
+
+import random
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from stream_rater.adapters import memory
+from stream_rater.adapters.sqlite.beliefs import all_beliefs
+from stream_rater.adapters.sqlite.database import Database, connect_reader
+from stream_rater.adapters.sqlite.driver import estimator_worker, updater_worker
+from stream_rater.adapters.sqlite.events import read_events
+from stream_rater.adapters.sqlite.log import SqliteLog, read_records, read_rejections
+from stream_rater.adapters.sqlite.store import SqliteStore
+from stream_rater.config.ladders import Ladders
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.submissions import NewRecord, Place
+from stream_rater.pipeline.estimator.estimator import Estimator
+from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.ports import Event
+from stream_rater.pipeline.updater.updater import Updater
+from stream_rater.runtime.engine import Engine, Machine
+
+SECTOR = 512
+COMMIT_FAILS = 10.0
+"""How much more often a COMMIT fails than another statement."""
+EVERY = 1 << 40
+"""An offset that no log reaches."""
+
+
+class Cut(BaseException):
+    """The power is cut: nothing of this process goes on."""
+
+
+def full() -> sqlite3.Error:
+    """The error of a full disk."""
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    return error
+
+
+class UnkindConnection:
+    """A connection whose statements may fail, and before and after which the power may be cut."""
+
+    def __init__(
+        self,
+        real: sqlite3.Connection,
+        before: Callable[[str], None],
+        commit: Callable[[Callable[[], Any]], Any],
+    ) -> None:
+        self._real, self._before, self._commit = real, before, commit
+
+    def execute(self, sql: str, *given: Any) -> Any:
+        """Execute a statement, or fail."""
+        self._before(sql)
+        if sql == "COMMIT":
+            return self._commit(lambda: self._real.execute(sql))
+        return self._real.execute(sql, *given)
+
+    def executemany(self, sql: str, *given: Any) -> Any:
+        """Execute a statement several times, or fail."""
+        self._before(sql)
+        return self._real.executemany(sql, *given)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+class Clock:
+    """The time, which goes on with every look at it."""
+
+    def __init__(self, rng: random.Random, steps_s: Sequence[float] = (0.0, 0.005, 0.3)) -> None:
+        """It goes on by one of `steps_s`."""
+        self._rng, self._steps_s, self.now_s = rng, steps_s, 0.0
+
+    def __call__(self) -> float:
+        self.now_s += self._rng.choice(self._steps_s)
+        return self.now_s
+
+
+class Process:
+    """The engine of one process, without threads: turns are taken by the test."""
+
+    def __init__(
+        self, path: Path, ladders: Ladders, window: int, *, engine: type[Engine] = Engine,
+        log: type[SqliteLog] = SqliteLog, partitions: int = 2,
+        on_events: Callable[[], None] = lambda: None, clock: "Clock | None" = None,
+        **options: Any,
+    ) -> None:  # fmt: skip
+        """`options` are those of the estimator."""
+        self.path = path
+        self.database = Database.open(path, partitions=partitions)
+        self.log = log(self.database)
+        self.store = SqliteStore(self.database)
+        estimator = Estimator(ladders, 1, partitions, window=window, commit_every_s=0.0, **options)
+        self.troubles: list[str] = []
+        self.engine = engine(
+            self.database, self.log,
+            [
+                self._machine("estimator", estimator_worker(self.log, self.store), estimator),
+                self._machine("updater", updater_worker(self.log, self.store), Updater(1)),
+            ],
+            on_events, self.troubles.append, clock or Clock(random.Random(0)),
+        )  # fmt: skip
+
+    def _machine(self, name: str, driver: Any, machine: Any) -> Machine:
+        driver.group.assign([driver])
+        return Machine(name, driver, machine.run(), Observer(), lambda *_: None)
+
+    def append(self, *records: NewRecord) -> "Future[list[Place]]":
+        """Put records into the queue."""
+        return self.engine.append(records)
+
+    @property
+    def finished(self) -> bool:
+        """Whether everything that is in the log is rated and published."""
+        rounds, parts = self.log.rounds, self.log.parts
+        return all(
+            group.committed.get(p, 0) == topic.end(p)
+            for group, topic in ((self.log.estimators, rounds), (self.log.updaters, parts))
+            for p in range(len(topic))
+        )
+
+    def close(self) -> None:
+        """End the process."""
+        self.database.close()
+
+
+class Disk:
+    """Decides when statements fail and the power is cut, and has what is left then."""
+
+    def __init__(self, rng: random.Random, folder: Path) -> None:
+        self.rng, self._folder = rng, folder
+        self.fails = self.cuts = self.tears = 0.0
+        """The probabilities of a failure and of a cut at a statement, and of a cut within a
+        commit."""
+        self.happened: Counter[str] = Counter()
+        self._copies = 0
+        self.left: Path | None = None
+        """What another process finds after a cut."""
+
+    def new_file(self) -> Path:
+        """The name of a file that does not exist."""
+        self._copies += 1
+        folder = self._folder / str(self._copies)
+        folder.mkdir()
+        return folder / "ratings.db"
+
+    def under(self, process: Process) -> None:
+        """Let a process write to this disk."""
+
+        def before(sql: str) -> None:
+            if self.rng.random() < self.cuts:
+                self.happened["cut"] += 1
+                self.left = copied(process.path, self.new_file())
+                raise Cut
+            chance = self.fails * (COMMIT_FAILS if sql == "COMMIT" else 1.0)
+            if sql != "ROLLBACK" and process.database.in_turn and self.rng.random() < chance:
+                self.happened["full at COMMIT" if sql == "COMMIT" else "full"] += 1
+                raise full()
+
+        def commit(real: Callable[[], Any]) -> Any:
+            if self.rng.random() >= self.tears:
+                return real()
+            self.happened["torn"] += 1
+            old = contents(process.path)
+            real()
+            new = contents(process.path)
+            self.left = torn(self.rng, old, new, self.new_file())
+            raise Cut
+
+        real: Any = process.database.connection
+        unkind: Any = UnkindConnection(real, before, commit)
+        process.database.connection = unkind
+
+
+def copied(path: Path, to: Path) -> Path:
+    """A copy of a data file and its write-ahead log, as they are now."""
+    shutil.copyfile(path, to)
+    if wal_of(path).exists():
+        shutil.copyfile(wal_of(path), wal_of(to))
+    return to
+
+
+def wal_of(path: Path) -> Path:
+    """The write-ahead log of a file."""
+    return path.with_name(path.name + "-wal")
+
+
+def contents(path: Path) -> tuple[bytes, bytes]:
+    """The bytes of a file and of its write-ahead log."""
+    wal = wal_of(path)
+    return path.read_bytes(), wal.read_bytes() if wal.exists() else b""
+
+
+def torn(
+    rng: random.Random, old: tuple[bytes, bytes], new: tuple[bytes, bytes], to: Path
+) -> Path:  # fmt: skip
+    """A file as a power cut within a commit may leave it. The write-ahead log is synchronized
+    before pages move into the file."""
+    moved = old[0] != new[0] and rng.random() < 0.5
+    to.write_bytes(mixed(rng, old[0], new[0]) if moved else old[0])
+    wal_of(to).write_bytes(new[1] if moved else mixed(rng, old[1], new[1]))
+    return to
+
+
+def mixed(rng: random.Random, old: bytes, new: bytes) -> bytes:
+    """Each sector is the old or the new one; the file may have any length in between."""
+    if rng.random() < 0.5:  # they were written in order
+        at = rng.randrange(len(new) + 1)
+        return new[:at] + old[at:]
+    size = rng.randint(min(len(old), len(new)), max(len(old), len(new)))
+    pieces = []
+    for at in range(0, size, SECTOR):
+        source = new if rng.random() < 0.5 else old
+        pieces.append(source[at : at + SECTOR].ljust(SECTOR, b"\0"))
+    return b"".join(pieces)[:size]
+
+
+class Subscriber:
+    """Has the events in the order in which they are shown."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.wrong: list[str] = []
+
+    def look(self, connection: Any, end: int) -> None:
+        """Read the new events. `end` is the offset of the next one."""
+        if end < len(self.events):
+            self.wrong.append(f"{len(self.events)} events were shown, of which {end} are there")
+            del self.events[end:]
+        for offset, event in read_events(connection, 0, len(self.events)):
+            if offset != len(self.events):
+                self.wrong.append(f"event {len(self.events)} is missing")
+                return
+            self.events.append(event)
+
+
+def as_in_memory(path: Path, events: Sequence[Event]) -> tuple[memory.Log, memory.Store]:
+    """What the oracle compares: the log of a data file with these events, and its beliefs."""
+    with closing(connect_reader(path)) as reader:
+        (partitions,) = reader.execute("SELECT value FROM meta WHERE name='partitions'").fetchone()
+        log, store = memory.Log(int(partitions), 1), memory.Store()
+        for partition in range(int(partitions)):
+            for each in read_records(reader, "rounds", partition, 0, EVERY):
+                at = log.submit(partition, each.value, each.headers, each.received_s, each.key)
+                assert at == each.offset, "offsets have no gaps"
+        log.changed[0] = list(events)
+        log.rejected = [each for _, each in read_rejections(reader)]
+        for group, name in ((log.estimators, ESTIMATORS), (log.updaters, UPDATERS)):
+            sql = "SELECT partition, next FROM committed WHERE consumers = ?"
+            group.committed = dict(reader.execute(sql, (name,)).fetchall())
+        store.beliefs[0] = dict(all_beliefs(reader, 0))
+        return log, store
+
+
+def unacknowledged(
+    path: Path, acknowledged: Sequence[tuple[NewRecord, Place]]
+) -> Iterator[str]:  # fmt: skip
+    """Lines for records that are not where they were acknowledged."""
+    with closing(connect_reader(path)) as reader:
+        for record, (partition, offset) in acknowledged:
+            found = [*read_records(reader, "rounds", partition, offset, offset + 1)]
+            if [each.value for each in found] != [record.value]:
+                yield f"what was acknowledged at {partition}/{offset} is not there"

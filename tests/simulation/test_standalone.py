@@ -1,0 +1,230 @@
+"""A standalone process whose disk fails and whose power is cut at random: at the end, its file has
+every acknowledged record, beliefs, events and rejections of a sequential replay, each once. Each
+mutant leaves a rule out, and some seed notices it."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_rater.adapters.local_log import Group, Transaction
+from stream_rater.adapters.sqlite import beliefs, events
+from stream_rater.adapters.sqlite.log import SqliteLog
+from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.submissions import NewRecord, Place
+from stream_rater.runtime.engine import Engine
+
+from . import oracle
+from .data_file import Clock, Cut, Disk, Process, Subscriber, as_in_memory, unacknowledged
+from .game import LADDERS, submissions, weather
+
+WINDOW = 12
+SEEDS = range(40)
+MOST_TURNS = 400
+"""The turns within which the rest must be finished once nothing fails any more."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The production code, or a mutant."""
+
+    engine: type[Engine] = Engine
+    log: type[SqliteLog] = SqliteLog
+    prepared: Callable[[Process], None] = lambda _: None
+
+
+class Life:
+    """The life of one data file, by a seed."""
+
+    def __init__(self, seed: int, folder: Path, rules: Rules) -> None:
+        self.rng, self.rules = random.Random(seed), rules
+        self.disk = Disk(self.rng, folder)
+        self.weather = replace(weather(self.rng), patience=0)
+        self.to_send = submissions(self.rng, self.weather)[::-1]
+        self.subscriber = Subscriber()
+        self.acknowledged: list[tuple[NewRecord, Place]] = []
+        self.waiting: list[tuple[Sequence[NewRecord], Future[list[Place]]]] = []
+        self.path = self.disk.new_file()
+        self.process = self._started()
+
+    def _started(self) -> Process:
+        process = Process(
+            self.path, LADDERS, WINDOW, engine=self.rules.engine, log=self.rules.log,
+            on_events=self._look, clock=Clock(self.rng), wave_players=self.weather.wave_players,
+            rows_per_part=self.weather.rows_per_part,
+            checkpoint_every=self.weather.checkpoint_every, rejects_per_second=0.0,
+        )  # fmt: skip
+        process.engine.life = self  # type: ignore[attr-defined]
+        self.rules.prepared(process)
+        self.disk.under(process)
+        return process
+
+    def _look(self) -> None:
+        process = self.process
+        real = process.database.connection._real  # type: ignore[attr-defined]
+        self.subscriber.look(real, process.log.changed_end(0))
+
+    def play(self) -> list[str]:
+        """Send everything, with faults, and then finish. Returns what is wrong."""
+        factor = self.rng.choice([0.0, 1.0, 1.0, 4.0])
+        self.disk.fails, self.disk.cuts = 0.004 * factor, 0.002 * factor
+        self.disk.tears = 0.04 * factor
+        while self.to_send or self.waiting:
+            self._send_some()
+            self._turn()
+        self.disk.fails = self.disk.cuts = self.disk.tears = 0.0
+        for _ in range(MOST_TURNS):
+            if self.process.finished:
+                break
+            self._turn()
+        else:
+            self.process.close()
+            return [f"not finished: {self.process.troubles[-1:]}"]
+        self._look()
+        self.process.close()
+        log, store = as_in_memory(self.process.path, self.subscriber.events)
+        found = oracle.violations(log, store, LADDERS, WINDOW, 1, rebuilt=False)
+        return [*self.subscriber.wrong, *found, *self._lost()]
+
+    def _send_some(self) -> None:
+        while self.to_send and self.rng.random() < 0.6:
+            some = []
+            for _ in range(min(len(self.to_send), self.rng.choice([1, 1, 3]))):
+                each = self.to_send.pop()
+                some.append(NewRecord(each.partition, b"k", each.value, each.headers))
+            self.waiting.append((some, self.process.append(*some)))
+
+    def _turn(self) -> None:
+        try:
+            self.process.engine.turn()
+        except Cut:
+            self._go_on_elsewhere()
+            return
+        self._take_answers()
+
+    def _take_answers(self) -> None:
+        for records, answer in self.waiting:
+            if answer.done():
+                places = answer.result()
+                self.acknowledged += zip(records, places, strict=True)
+        self.waiting = [each for each in self.waiting if not each[1].done()]
+
+    def _go_on_elsewhere(self) -> None:
+        """The process is gone. Another one finds what is left, and clients send again what was not
+        acknowledged."""
+        unkind: Any = self.process.database.connection
+        self.process.database.connection = unkind._real
+        self.process.close()
+        assert self.disk.left is not None
+        self.path = self.disk.left
+        again, self.waiting = self.waiting, []
+        self.process = self._started()
+        self.subscriber.wrong += self._lost()
+        self._look()
+        self.waiting = [(records, self.process.append(*records)) for records, _ in again]
+
+    def _lost(self) -> list[str]:
+        return [*unacknowledged(self.path, self.acknowledged)][:3]
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beliefs are merged, and events pruned, after a few."""
+    monkeypatch.setattr(beliefs, "RECENT", 12)
+    monkeypatch.setattr(beliefs, "LEAST_MERGED", 2)
+    monkeypatch.setattr(events, "KEPT", 10)
+    monkeypatch.setattr(events, "PRUNED_TOGETHER", 10)
+    monkeypatch.setattr(events, "LEAST_PRUNED", 2)
+
+
+def test_nothing_is_lost_and_nothing_doubled(tmp_path: Path) -> None:
+    """By many seeds. Each kind of fault happens."""
+    happened: Counter[str] = Counter()
+    for seed in SEEDS:
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        life = Life(seed, folder, Rules())
+        assert (seed, life.play()) == (seed, [])
+        happened += life.disk.happened
+    assert set(happened) == {"cut", "full", "full at COMMIT", "torn"}, happened
+
+
+# --- mutants -------------------------------------------------------------------------------------
+
+
+class ShownBefore(Engine):
+    """Shows events before they are committed."""
+
+    def _work(self, began_s: float) -> None:
+        super()._work(began_s)
+        self._on_events()
+
+
+class AnsweredBefore(Engine):
+    """Answers before the commit."""
+
+    def _append(self, taken: Any) -> list[Place]:
+        places = super()._append(taken)
+        records = [record for each in taken for record in each.records]
+        self.life.acknowledged += zip(records, places, strict=True)  # type: ignore[attr-defined]
+        return places
+
+
+class PrunedBefore(SqliteLog):
+    """Deletes parts once the estimator has committed, whether their events are published or not."""
+
+    def save(self, group: Group, transaction: Transaction) -> None:
+        super().save(group, transaction)
+        if group is self.estimators:
+            with self.database.write(LogTrouble) as connection:
+                self.parts.cut(connection, 0, self.parts.end(0))
+
+
+def keeps_store(process: Process) -> None:
+    """What is known of beliefs is kept over a rollback."""
+    process.database.on_rollback.remove(process.store.forget)
+
+
+def keeps_offsets(process: Process) -> None:
+    """What is known of offsets is kept over a rollback."""
+    process.database.on_rollback.remove(process.log._load)
+
+
+def loads_once(process: Process) -> None:
+    """What could not be read again after a rollback is not read later either."""
+    database = process.database
+    load = database._load_again
+
+    def once() -> None:
+        try:
+            load()
+        finally:
+            database._stale = False
+
+    database._load_again = once  # type: ignore[method-assign]
+
+
+MUTANTS = {
+    "events shown before the commit": Rules(engine=ShownBefore),
+    "answered before the commit": Rules(engine=AnsweredBefore),
+    "parts pruned before they are published": Rules(log=PrunedBefore),
+    "beliefs kept over a rollback": Rules(prepared=keeps_store),
+    "offsets kept over a rollback": Rules(prepared=keeps_offsets),
+    "half read after a rollback": Rules(prepared=loads_once),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_noticed(name: str, tmp_path: Path) -> None:
+    """Without the rule, some seed ends in a violation."""
+    for seed in SEEDS:
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        if Life(seed, folder, MUTANTS[name]).play():
+            return
+    pytest.fail(f"no seed notices: {name}")

@@ -1,0 +1,364 @@
+"""The engine of a standalone process, on a data file without HTTP: one commit for all of a turn,
+and what is left when a turn fails."""
+
+import random
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from stream_rater.adapters.sqlite.database import connect_reader
+from stream_rater.adapters.sqlite.events import end_of_changed
+from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders
+from stream_rater.contract.errors import LogTrouble, Unrecoverable
+from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.contract.submissions import NewRecord, Place
+from stream_rater.runtime import engine
+from stream_rater.runtime.engine import Engine, Full
+from tests.data_files import committed_of, ends_of
+from tests.simulation import oracle
+from tests.simulation.data_file import Clock, Disk, Process, Subscriber, as_in_memory, full
+from tests.waits import STILL_S
+
+LADDERS, WINDOW = Ladders(ladders={"duel": Ladder(rating=DEFAULT_RATING)}), 100
+
+
+def a_round(number: int) -> NewRecord:
+    """Rounds of two. Some players are in many."""
+    standings = [{"player": f"q{number % 100}", "rank": 1}, {"player": f"p{number}", "rank": 2}]
+    value = {
+        "round_id": f"r{number}", "ladder": "duel", "completed_at": "2026-05-01T20:00:00Z",
+        "standings": standings,
+    }  # fmt: skip
+    return NewRecord(0, b"duel", msgspec.json.encode(value), ())
+
+
+class Started:
+    """A process on a new file whose partition 0 has the ladder, and what it reports."""
+
+    def __init__(self, folder: Path, kind: type[Engine] = Engine) -> None:
+        self.disk, self.reports = Disk(random.Random(0), folder), 0
+        self.path, self.clock = self.disk.new_file(), Clock(random.Random(0), [0.0001])
+        self.process = Process(
+            self.path, LADDERS, WINDOW, engine=kind, partitions=1, on_events=self._report,
+            clock=self.clock, rejects_per_second=0.0,
+        )  # fmt: skip
+        self.engine = self.process.engine
+
+    def _report(self) -> None:
+        self.reports += 1
+
+    def submit(self, *numbers: int) -> "Future[list[Place]]":
+        return self.process.append(*map(a_round, numbers))
+
+    def turns(self) -> None:
+        """Take turns until all is rated and nothing waits."""
+        for _ in range(1000):
+            self.clock.now_s += 1.0
+            self.engine.turn()
+            if self.process.finished and not self.engine.waiting:
+                return
+        pytest.fail(f"not finished: {self.process.troubles}")
+
+    def shown(self) -> tuple[int, int, int]:
+        """As another process sees it: the records, those that are rated, and the events."""
+        with closing(connect_reader(self.path)) as reader:
+            return ends_of(reader)[0], committed_of(reader).get(0, 0), end_of_changed(reader, 0)
+
+    def check(self) -> None:
+        """The file is as a sequential replay of its log, and ends."""
+        subscriber = Subscriber()
+        with closing(connect_reader(self.path)) as reader:
+            subscriber.look(reader, end_of_changed(reader, 0))
+        log, store = as_in_memory(self.path, subscriber.events)
+        assert oracle.violations(log, store, LADDERS, WINDOW, 1, rebuilt=False) == []
+        names = [rating_changed_from_json(each.value).round_id for each in subscriber.events]
+        assert len(names) == 2 * len(set(names))
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Started]:
+    found = Started(tmp_path)
+    yield found
+    found.process.close()
+
+
+class Statements:
+    """Takes the place of the connection: sees each statement, and may let it fail."""
+
+    def __init__(self, started: Started) -> None:
+        self._real = started.process.database.connection
+        self.failing: dict[str, sqlite3.Error] = {}
+        """By the first word of a statement, the error that it meets."""
+        self.seen: list[str] = []
+        self.at_commit = lambda: None
+        connection: Any = self
+        started.process.database.connection = connection
+
+    def execute(self, sql: str, *given: Any) -> Any:
+        """Execute a statement."""
+        word = sql.split(maxsplit=1)[0]
+        self.seen.append(word)
+        if word == "COMMIT":
+            self.at_commit()
+        if word in self.failing:
+            raise self.failing[word]
+        return self._real.execute(sql, *given)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+def failing_disk() -> sqlite3.Error:
+    """The error of a disk that does not confirm what was written."""
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    return error
+
+
+# --- one commit ---
+
+
+def test_a_turn_is_one_commit(started: Started) -> None:
+    """The records, their ratings and their events appear at once, and only then are answered and
+    reported."""
+    statements = Statements(started)
+    answers = [started.submit(1), started.submit(2, 3)]
+    before: list[Any] = []
+
+    def look() -> None:
+        done = any(each.done() for each in answers)
+        before.append((started.shown(), done, started.reports))
+
+    statements.at_commit = look
+    started.engine.turn()
+    assert before == [((0, 0, 0), False, 0)]
+    assert [each.result(0) for each in answers] == [[(0, 0)], [(0, 1), (0, 2)]]
+    assert (started.shown(), started.reports) == ((3, 3, 6), 1)
+    assert statements.seen.count("BEGIN") == statements.seen.count("COMMIT") == 1
+    assert not started.engine.waiting
+    started.check()
+
+
+def test_a_cancelled_record_is_not_written(started: Started) -> None:
+    """Nor does it keep its place in the queue."""
+    first, second = started.submit(1), started.submit(2)
+    assert first.cancel()
+    started.turns()
+    assert second.result(0) == [(0, 0)] and started.shown()[0] == 1
+
+
+def test_too_many_records_are_refused(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until those that wait have had their turn."""
+    monkeypatch.setattr(engine, "MOST_WAITING", 3)
+    started.submit(1, 2)
+    with pytest.raises(Full):
+        started.submit(3, 4)
+    assert started.engine.waiting == 2
+    started.turns()
+    assert started.submit(3, 4) and started.engine.waiting == 2
+
+
+def test_too_many_questions_are_refused(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As records are."""
+    monkeypatch.setattr(engine, "MOST_QUESTIONS", 1)
+    started.engine.ask(lambda: 1)
+    with pytest.raises(Full):
+        started.engine.ask(lambda: 2)
+
+
+# --- turns that fail ---
+
+
+def test_a_full_file_takes_nothing_away(started: Started) -> None:
+    """The records wait, and are written and rated once when there is room again."""
+    started.submit(0)
+    started.turns()
+    pages = started.process.database.connection.execute("PRAGMA page_count").fetchone()[0]
+    started.process.database.connection.execute(f"PRAGMA max_page_count = {pages}")
+    answers = [started.submit(*range(first, first + 400)) for first in (1, 401)]
+    for _ in range(3):
+        started.engine.turn()
+    assert started.shown() == (1, 1, 2) and started.reports == 1
+    assert not any(each.done() for each in answers) and started.engine.waiting == 800
+    assert "full" in started.engine.trouble and len(started.process.troubles) == 3
+    started.process.database.connection.execute("PRAGMA max_page_count = 1000000")
+    started.turns()
+    assert [each.result(0)[0] for each in answers] == [(0, 1), (0, 401)]
+    assert started.shown() == (801, 801, 1602) and not started.engine.trouble
+    started.check()
+
+
+@pytest.mark.parametrize("word", ["BEGIN", "COMMIT", "SELECT"])
+def test_a_statement_that_fails_takes_nothing_away(started: Started, word: str) -> None:
+    """Whichever: also one that only reads, and also after some of the turn was done."""
+    started.submit(0)
+    started.turns()
+    statements = Statements(started)
+    answer = started.submit(1, 2)
+    statements.failing = {word: full()}
+    for _ in range(2):
+        started.engine.turn()
+    assert started.shown() == (1, 1, 2) and not answer.done()
+    statements.failing = {}
+    started.turns()
+    assert answer.result(0) == [(0, 1), (0, 2)]
+    started.check()
+
+
+def test_records_are_taken_back_after_a_failed_turn(started: Started) -> None:
+    """A client that waits no longer sends them again: the first ones must not stay in the queue. A
+    turn that has ended cannot be taken back."""
+    statements = Statements(started)
+    statements.failing = {"COMMIT": full()}
+    first, second = started.submit(1), started.submit(2)
+    started.engine.turn()
+    assert not first.cancel()
+    assert started.engine.take_back(first) and started.engine.waiting == 1
+    with pytest.raises(LogTrouble, match="nothing was written"):
+        first.result(0)
+    statements.failing = {}
+    started.turns()
+    assert second.result(0) == [(0, 0)] and started.shown()[0] == 1
+    assert not started.engine.take_back(second)
+    third = started.submit(3)
+    assert started.engine.take_back(third) and third.cancelled()
+
+
+def test_after_a_failure_it_waits(started: Started) -> None:
+    """Records that come do not begin a turn before the pause is over, and questions are
+    answered all the same."""
+    statements = Statements(started)
+    statements.failing = {"COMMIT": full()}
+    started.submit(1)
+    run = Run(started)
+    try:
+        answers = []
+        for _ in range(200):
+            answers.append(started.engine.ask(lambda: started.process.log.rounds.end(0)))
+            started.submit(2)
+            answers[-1].result(STILL_S)
+        assert {each.result(0) for each in answers} == {0}  # what was taken back is not seen
+        assert len(started.process.troubles) < 50
+    finally:
+        run.stop()
+
+
+# --- the thread ---
+
+
+class Run:
+    """Runs the engine in a thread."""
+
+    def __init__(self, started: Started) -> None:
+        self.failure: list[BaseException] = []
+        self._engine = started.engine
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._engine.run()
+        except BaseException as error:
+            self.failure.append(error)
+
+    def join(self) -> None:
+        """Wait until it ends."""
+        self._thread.join(STILL_S)
+        assert not self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End it."""
+        self._engine.stop()
+        self.join()
+
+
+def test_it_runs_until_it_is_stopped(started: Started) -> None:
+    """What is asked and sent is answered. Later, everything is refused."""
+    run = Run(started)
+    assert started.submit(1).result(STILL_S) == [(0, 0)]
+    assert started.engine.ask(lambda: started.process.log.rounds.end(0)).result(STILL_S) == 1
+    run.stop()
+    assert not run.failure
+    with pytest.raises(Full):
+        started.submit(2)
+    with pytest.raises(Full):
+        started.engine.ask(lambda: 1)
+
+
+def test_what_waits_at_the_end_is_answered(started: Started) -> None:
+    """With an error: nothing was written. So nobody waits for ever."""
+    answer, question = started.submit(1), started.engine.ask(lambda: 1)
+    started.engine.stop()
+    run = Run(started)
+    run.join()
+    for each in (answer, question):
+        with pytest.raises(LogTrouble, match="nothing was written"):
+            each.result(0)
+    assert started.shown() == (0, 0, 0)
+
+
+def test_a_broken_disk_ends_it(started: Started) -> None:
+    """Whether the turn is on the disk is unknown, and its records are answered so. Those behind
+    them were not written."""
+    statements = Statements(started)
+    statements.failing = {"COMMIT": failing_disk()}
+    answer = started.submit(1)
+    later: list[Future[list[Place]]] = []
+    statements.at_commit = lambda: later.append(started.submit(2))
+    run = Run(started)
+    run.join()
+    assert [type(each).__mro__[1] for each in run.failure] == [Unrecoverable]
+    with pytest.raises(LogTrouble, match="it may be written all the same"):
+        answer.result(0)
+    with pytest.raises(LogTrouble, match="nothing was written"):
+        later[0].result(0)
+
+
+def test_a_question_that_ends_it_is_answered(started: Started) -> None:
+    """Its asker, too, learns that the process ends."""
+
+    def broken() -> int:
+        raise Unrecoverable("the file is damaged")
+
+    def troubled() -> int:
+        raise LogTrouble("busy")
+
+    first, second = started.engine.ask(troubled), started.engine.ask(broken)
+    run = Run(started)
+    run.join()
+    with pytest.raises(LogTrouble, match="busy"):
+        first.result(0)
+    with pytest.raises(LogTrouble, match="the process ends: the file is damaged"):
+        second.result(0)
+    assert [str(each) for each in run.failure] == ["the file is damaged"]
+
+
+def test_answers_are_those_of_their_records(started: Started) -> None:
+    """However many come at once, from whatever thread."""
+    run = Run(started)
+    found: dict[int, Sequence[Place]] = {}
+
+    def send(first: int) -> None:
+        for number in range(first, first + 25):
+            found[number] = started.submit(number).result(STILL_S)
+
+    senders = [threading.Thread(target=send, args=(100 * each,)) for each in range(4)]
+    for each in senders:
+        each.start()
+    for each in senders:
+        each.join(STILL_S)
+    run.stop()
+    started.engine._stopping = False
+    started.turns()
+    for number, ((partition, offset),) in found.items():
+        (record,) = started.process.log.rounds.read(partition, offset, offset + 1)
+        assert record.value == a_round(number).value
+    assert len({place for (place,) in found.values()}) == 100
+    started.check()
