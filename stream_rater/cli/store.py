@@ -4,7 +4,13 @@ from pathlib import Path
 
 import click
 
-from stream_rater.cli.options import SETTINGS, one_line_errors, settings_of
+from stream_rater.cli.options import (
+    DATA,
+    SETTINGS,
+    one_line_errors,
+    servers_of,
+    settings_of,
+)
 from stream_rater.config.errors import BadConfiguration
 
 
@@ -17,7 +23,7 @@ def rebuild(replace: bool, settings_path: Path | None) -> None:
     """Replay the log into an empty Redis, while no worker runs; they then go on from there."""
     from stream_rater.operations.rebuild import rebuild as run_rebuild
 
-    run_rebuild(settings_of(settings_path), replace=replace)
+    run_rebuild(servers_of(settings_path, "rebuild"), replace=replace)
 
 
 @click.command()
@@ -29,7 +35,7 @@ def checkpoint(ladders: tuple[str, ...], settings_path: Path | None) -> None:
     applied sooner. Workers may run at the same time."""
     from stream_rater.operations.checkpoint import checkpoint as make_checkpoints
 
-    make_checkpoints(settings_of(settings_path), ladders)
+    make_checkpoints(servers_of(settings_path, "checkpoint"), ladders)
 
 
 @click.command()
@@ -50,12 +56,13 @@ def erase(
     """
     from stream_rater.operations.erase import erase as erase_player
 
-    erase_player(settings_of(settings_path), player, prefix, pseudonym, **options)
+    erase_player(servers_of(settings_path, "erase"), player, prefix, pseudonym, **options)
 
 
 @click.command()
 @click.option("--wait", "wait_s", default=60.0, show_default=True,
               help="Seconds to wait for the workers to catch up.")  # fmt: skip
+@DATA
 @SETTINGS
 @one_line_errors
 def verify(wait_s: float, settings_path: Path | None) -> None:
@@ -68,6 +75,7 @@ def verify(wait_s: float, settings_path: Path | None) -> None:
 @click.command()
 @click.option("--ladder", help="With --player: the ladder of the belief.")
 @click.option("--player", help="Without one: how topics are kept, how far, who has them.")
+@DATA
 @SETTINGS
 @one_line_errors
 def inspect(ladder: str | None, player: str | None, settings_path: Path | None) -> None:

@@ -8,7 +8,7 @@ call. Until then they are also in memory, and are read from there.
 """
 
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import msgspec
@@ -193,10 +193,15 @@ def _column(data: bytes, ends: bytes) -> StringColumn:
 
 def recent_beliefs(connection: sqlite3.Connection, shard: int) -> dict[Player, bytes]:
     """The beliefs of the calls that are not merged yet."""
-    found: dict[Player, bytes] = {}
     sql = "SELECT beliefs FROM recent WHERE shard = ? ORDER BY id"
-    for (beliefs,) in connection.execute(sql, (shard,)):
-        found.update(decode(beliefs))
+    return newest_of(row for (row,) in connection.execute(sql, (shard,)))
+
+
+def newest_of(rows: Iterable[bytes]) -> dict[Player, bytes]:
+    """The newest record of each player in rows of `recent`."""
+    found: dict[Player, bytes] = {}
+    for row in rows:
+        found.update(decode(row))
     return found
 
 

@@ -271,6 +271,19 @@ def _locked(path: Path) -> IO[str]:
     return lock
 
 
+def holder_of(path: Path) -> str:
+    """The process that holds the lock of a file; empty if none does."""
+    try:
+        with path.with_name(path.name + ".lock").open(encoding="utf-8") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return lock.read(1000).strip() or "another process"
+    except FileNotFoundError:
+        pass
+    return ""
+
+
 @contextmanager
 def _opening(path: Path) -> Iterator[None]:
     try:
