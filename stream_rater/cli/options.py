@@ -152,7 +152,7 @@ def _store_data(context: click.Context, _: click.Parameter, value: Path | None) 
 
 
 DATA = click.option(
-    "--data", type=EXISTING_FILE, callback=_store_data, expose_value=False,
+    "--data", type=NEW_FILE, callback=_store_data, expose_value=False,
     help="A data file of `standalone`, in place of Kafka and Redis.",
 )  # fmt: skip
 """The option of commands that work on a data file, too. `settings_of` reads it."""

@@ -1,4 +1,5 @@
-"""`stream-rater rebuild`, `checkpoint`, `erase`, `verify` and `inspect`: for operators."""
+"""`stream-rater rebuild`, `checkpoint`, `erase`, `verify`, `inspect`, `backup` and `move`: for
+operators."""
 
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import click
 
 from stream_rater.cli.options import (
     DATA,
+    NEW_FILE,
     SETTINGS,
     one_line_errors,
     servers_of,
@@ -87,3 +89,26 @@ def inspect(ladder: str | None, player: str | None, settings_path: Path | None) 
 
     for line in describe(settings_of(settings_path), ladder, player):
         print(line)
+
+
+@click.command()
+@click.argument("file", type=NEW_FILE)
+@click.argument("to", type=NEW_FILE)
+@one_line_errors
+def backup(file: Path, to: Path) -> None:
+    """Copy a data file to a new file, while its process may run, and check the copy."""
+    from stream_rater.operations.backup import backup as copy
+
+    print(copy(file, to))
+
+
+@click.command()
+@click.argument("file", type=NEW_FILE)
+@SETTINGS
+@one_line_errors
+def move(file: Path, settings_path: Path | None) -> None:
+    """Move a data file to Kafka and Redis, while its process is stopped. Ratings and offsets stay
+    as they are, and the file does not start again."""
+    from stream_rater.operations.move import move as move_file
+
+    move_file(settings_of(settings_path), file)

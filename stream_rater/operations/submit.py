@@ -11,7 +11,7 @@ from msgspec import structs
 
 from stream_rater.adapters.kafka.producers import Submitter
 from stream_rater.adapters.kafka.topics import Admin
-from stream_rater.adapters.sqlite.database import Database, Unusable
+from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.submitter import FileSubmitter
 from stream_rater.config.errors import Failed
 from stream_rater.config.files import ladders_of_settings
@@ -109,10 +109,7 @@ def _opened(
     """What appends records to the log of the settings, and the ends of its partitions. `create`:
     whether to create missing topics, instead of failing."""
     if settings.data:
-        path = Path(settings.data)
-        if not path.is_file():
-            raise Unusable(f"{path}: there is no such file: `stream-rater standalone` makes one")
-        with closing(Database.open(path)) as database:
+        with closing(Database.open_existing(Path(settings.data))) as database:
             of_file = FileSubmitter(database)
             yield of_file, of_file.end_of
         return

@@ -132,7 +132,7 @@ def test_a_belief_that_was_edited_by_hand_is_found(
 
 
 def test_what_is_not_rated_yet_is_not_compared(path: Path, ladders: Path) -> None:
-    """Without a process at once; with one, after a while. What it rates meanwhile is waited for."""
+    """Without a process this fails at once, with one after a while."""
     submit(path, season(30, 5))
     expected = f"{path}: 5 records not rated yet: let `stream-rater standalone {path}` rate them"
     assert failed("verify", "--data", path).startswith(expected)
@@ -245,6 +245,45 @@ def test_a_correction_is_tried(path: Path) -> None:
     assert "30 rounds replayed" in done("verify", "--data", path)
 
 
+# --- backup ---
+
+
+def test_a_backup_is_whole(path: Path, ladders: Path) -> None:
+    """It is made while a process has the file, opens, and has all that was rated by then."""
+    to = path.with_name("backup.db")
+    with rating(path, ladders):
+        text = done("backup", path, to)
+    assert text.startswith(f"{to}: 31 records and 120 rating changes; ")
+    submit(path, season(30, 1))
+    assert "30 rounds replayed" in done("verify", "--data", to)
+    submit(to, season(30, 2))
+    rate(to, ladders)
+    assert "32 rounds replayed" in done("verify", "--data", to)
+
+
+def test_a_backup_replaces_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of that name stays as it is, whenever it came; after a failure there is none."""
+    to = path.with_name("backup.db")
+    to.write_bytes(b"mine")
+    assert failed("backup", path, to).startswith(f"{to}: there is such a file already")
+    assert to.read_bytes() == b"mine"
+    to.unlink()
+
+    def late(_: reading.DataFile) -> list[str]:
+        to.write_bytes(b"mine")
+        return []
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reading.DataFile, "faults", late)
+        assert "File exists" in failed("backup", path, to)
+    assert to.read_bytes() == b"mine"
+    to.unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(reading.DataFile, "faults", lambda _: ["page 7 is wrong"])
+        assert f"{path}: its copy is damaged, so it is, too: page 7" in failed("backup", path, to)
+    assert not [each for each in path.parent.iterdir() if each.name.startswith("backup")]
+
+
 # --- writers ---
 
 
@@ -273,3 +312,15 @@ def test_commands_for_servers_say_so(
     assert failed("correct", "apply", "duels") == (
         f"{path}x: there is no such file: `stream-rater standalone` makes one"
     )
+
+
+@pytest.mark.parametrize("words", [
+    ("verify", "--data", "FILE"), ("watch", "--data", "FILE"), ("move", "FILE"),
+    ("backup", "FILE", "FILE.copy"), ("correct", "apply", "duels", "--data", "FILE"),
+])  # fmt: skip
+def test_no_command_makes_a_file(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """A wrong name is named."""
+    path = tmp_path / "ratings.db"
+    given = [word.replace("FILE", str(path)) for word in words]
+    assert failed(*given).startswith(f"{path}: there is no such file")
+    assert not list(tmp_path.iterdir())

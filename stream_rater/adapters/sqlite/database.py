@@ -83,6 +83,13 @@ class Database:
             lock.close()
             raise
 
+    @classmethod
+    def open_existing(cls, path: Path) -> "Database":
+        """Open a file as `open` does, but create none. Raises Unusable, too, if there is none."""
+        if not path.is_file():
+            raise Unusable(f"{path}: there is no such file: `stream-rater standalone` makes one")
+        return cls.open(path)
+
     def close(self) -> None:
         """Roll back what is open, move the write-ahead log into the file, and release the lock. To
         close it again does nothing."""

@@ -101,7 +101,7 @@ class DataFile:
 
     def copy_to(self, path: Path) -> None:
         """Write the file as it is at one instant to a new file, and wait until the copy is on the
-        disk. The process that writes to the file goes on meanwhile."""
+        disk. The process that writes to the file goes on during this."""
         self._rows("VACUUM INTO ?", str(path))
         for each in (path, path.parent):
             descriptor = os.open(each, os.O_RDONLY)
@@ -109,6 +109,10 @@ class DataFile:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+    def faults(self) -> list[str]:
+        """What SQLite finds to be wrong with the file's structure."""
+        return [text for (text,) in self._rows("PRAGMA quick_check") if text != "ok"]
 
     def await_change(self, wait_s: float) -> None:
         """Return once the file has changed since the last call, or after `wait_s`."""
@@ -189,6 +193,13 @@ class DataFile:
         """Offset and content of the next events of a shard, from an offset on."""
         with self._failing():
             return list(islice(read_events(self._connection, shard, first), EVENTS_AT_ONCE))
+
+    def all_events(self, shard: int) -> Iterator[tuple[int, Event]]:
+        """Yield offset and content of all events of a shard that are kept, in order."""
+        first = 0
+        while some := self.events(shard, first):
+            yield from some
+            first = some[-1][0] + 1
 
     def last_events(
         self, shard: int, key: bytes, count: int, within_s: float
