@@ -11,6 +11,7 @@ import msgspec
 
 from stream_rater.cli.options import (
     COUNT,
+    DATA,
     INPUT,
     SETTINGS,
     one_line_errors,
@@ -69,6 +70,7 @@ def _sending(build: Build) -> Callable[..., None]:
 
     for option in (
         SETTINGS,
+        DATA,
         click.option("--format", "form", type=click.Choice(["table", "json"]),
                      help="With --dry-run: a table, or a JSON object a line."),
         click.option("--top", type=COUNT,

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import read_settings
-from stream_rater.config.settings import Settings
+from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.tables.reading import SCORES, Reading, parse_columns
 
 if TYPE_CHECKING:  # it takes longer to load than `--help` should take
@@ -64,12 +65,33 @@ def one_line_errors(command: Command) -> Command:
 
 
 def settings_of(path: Path | None) -> Settings:
-    """The settings in this file and the environment. Sets the level of the log, too."""
+    """The settings in this file and the environment, with `--data`. Sets the level of the log,
+    too."""
     from stream_rater.runtime import log
 
     settings = read_settings(path)
+    if data := given_data():
+        settings = msgspec.structs.replace(settings, data=data)
     log.configure(settings.log_level)
     return settings
+
+
+def servers_of(path: Path | None, command: str) -> Settings:
+    """The settings for a command that needs Kafka and Redis. Raises BadConfiguration if they name a
+    data file."""
+    settings = settings_of(path)
+    if settings.data:
+        raise BadConfiguration(
+            f"{command}: not for data files yet ({settings.data}): leave {PREFIX}DATA out to use "
+            "Kafka and Redis"
+        )
+    return settings
+
+
+def given_data() -> str:
+    """The file that `--data` of the present command names; empty if it names none."""
+    context = click.get_current_context(silent=True)
+    return "" if context is None else str(context.meta.get(_DATA, ""))
 
 
 def following(command: Command) -> Command:
@@ -119,6 +141,21 @@ def table_options(command: Command) -> Command:
 SETTINGS = click.option(
     "--settings", "settings_path", type=EXISTING_FILE, help="TOML file; STREAM_RATER_* override it."
 )
+
+_DATA = "stream_rater.data"
+"""The key of the file that `--data` names, in the context of a command."""
+
+
+def _store_data(context: click.Context, _: click.Parameter, value: Path | None) -> None:
+    if value is not None:
+        context.meta[_DATA] = str(value)
+
+
+DATA = click.option(
+    "--data", type=NEW_FILE, callback=_store_data, expose_value=False,
+    help="A data file of `standalone`, in place of Kafka and Redis.",
+)  # fmt: skip
+"""The option of commands that work on a data file, too. `settings_of` reads it."""
 
 
 def table_console() -> "Console":

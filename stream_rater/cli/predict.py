@@ -8,6 +8,7 @@ import click
 
 from stream_rater.cli.options import (
     COUNT,
+    DATA,
     EXISTING_FILE,
     INPUT,
     POSITIVE,
@@ -49,6 +50,7 @@ MAX_PAIRED = 8
     help="Multiplies the variance of a side's performance.",
 )
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table")
+@DATA
 @SETTINGS
 @one_line_errors
 def predict(

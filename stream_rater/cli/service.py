@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from stream_rater.cli.options import NEW_FILE, SETTINGS, one_line_errors, settings_of
+from stream_rater.cli.options import NEW_FILE, SETTINGS, one_line_errors, servers_of, settings_of
 from stream_rater.columns import compile_progress
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import ladders_of_settings
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @one_line_errors
 def run(role: str, settings_path: Path | None) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
-    settings = settings_of(settings_path)
+    settings = servers_of(settings_path, "run")
     from stream_rater.runtime import log
 
     compile_progress.in_log(log.logger("service").info)
@@ -43,7 +43,7 @@ def serve(settings_path: Path | None) -> None:
     It needs the ladders file of the workers (STREAM_RATER_LADDERS): with another one, answers about
     newcomers and predictions are wrong.
     """
-    settings = settings_of(settings_path)
+    settings = servers_of(settings_path, "serve")
     from stream_rater.runtime import log
 
     compile_progress.in_log(log.logger("serve").info)

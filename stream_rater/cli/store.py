@@ -1,10 +1,18 @@
-"""`stream-rater rebuild`, `checkpoint`, `erase`, `verify` and `inspect`: for operators."""
+"""`stream-rater rebuild`, `checkpoint`, `erase`, `verify`, `inspect`, `backup` and `move`: for
+operators."""
 
 from pathlib import Path
 
 import click
 
-from stream_rater.cli.options import SETTINGS, one_line_errors, settings_of
+from stream_rater.cli.options import (
+    DATA,
+    NEW_FILE,
+    SETTINGS,
+    one_line_errors,
+    servers_of,
+    settings_of,
+)
 from stream_rater.config.errors import BadConfiguration
 
 
@@ -17,7 +25,7 @@ def rebuild(replace: bool, settings_path: Path | None) -> None:
     """Replay the log into an empty Redis, while no worker runs; they then go on from there."""
     from stream_rater.operations.rebuild import rebuild as run_rebuild
 
-    run_rebuild(settings_of(settings_path), replace=replace)
+    run_rebuild(servers_of(settings_path, "rebuild"), replace=replace)
 
 
 @click.command()
@@ -29,7 +37,7 @@ def checkpoint(ladders: tuple[str, ...], settings_path: Path | None) -> None:
     applied sooner. Workers may run at the same time."""
     from stream_rater.operations.checkpoint import checkpoint as make_checkpoints
 
-    make_checkpoints(settings_of(settings_path), ladders)
+    make_checkpoints(servers_of(settings_path, "checkpoint"), ladders)
 
 
 @click.command()
@@ -50,12 +58,13 @@ def erase(
     """
     from stream_rater.operations.erase import erase as erase_player
 
-    erase_player(settings_of(settings_path), player, prefix, pseudonym, **options)
+    erase_player(servers_of(settings_path, "erase"), player, prefix, pseudonym, **options)
 
 
 @click.command()
 @click.option("--wait", "wait_s", default=60.0, show_default=True,
               help="Seconds to wait for the workers to catch up.")  # fmt: skip
+@DATA
 @SETTINGS
 @one_line_errors
 def verify(wait_s: float, settings_path: Path | None) -> None:
@@ -68,6 +77,7 @@ def verify(wait_s: float, settings_path: Path | None) -> None:
 @click.command()
 @click.option("--ladder", help="With --player: the ladder of the belief.")
 @click.option("--player", help="Without one: how topics are kept, how far, who has them.")
+@DATA
 @SETTINGS
 @one_line_errors
 def inspect(ladder: str | None, player: str | None, settings_path: Path | None) -> None:
@@ -79,3 +89,26 @@ def inspect(ladder: str | None, player: str | None, settings_path: Path | None) 
 
     for line in describe(settings_of(settings_path), ladder, player):
         print(line)
+
+
+@click.command()
+@click.argument("file", type=NEW_FILE)
+@click.argument("to", type=NEW_FILE)
+@one_line_errors
+def backup(file: Path, to: Path) -> None:
+    """Copy a data file to a new file, while its process may run, and check the copy."""
+    from stream_rater.operations.backup import backup as copy
+
+    print(copy(file, to))
+
+
+@click.command()
+@click.argument("file", type=NEW_FILE)
+@SETTINGS
+@one_line_errors
+def move(file: Path, settings_path: Path | None) -> None:
+    """Move a data file to Kafka and Redis, while its process is stopped. Ratings and offsets stay
+    as they are, and the file does not start again."""
+    from stream_rater.operations.move import move as move_file
+
+    move_file(settings_of(settings_path), file)

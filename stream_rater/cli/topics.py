@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from stream_rater.cli.options import (
+    DATA,
     INPUT,
     POSITIVE,
     SETTINGS,
@@ -22,6 +23,7 @@ from stream_rater.tables.reading import Reading
 @click.argument("rounds", type=INPUT)
 @click.option("--per-second", type=POSITIVE, help="At most so many rounds a second.")
 @table_options
+@DATA
 @SETTINGS
 @one_line_errors
 def submit(
@@ -39,6 +41,7 @@ def submit(
 @click.option("--player", help="Only this player.")
 @click.option("--json", "as_json", is_flag=True, help="The events as they are, one a line.")
 @following
+@DATA
 @SETTINGS
 @one_line_errors
 def watch(
@@ -58,6 +61,7 @@ def watch(
 @click.option("--code", help="Only this error code.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON object a line, with the record.")
 @following
+@DATA
 @SETTINGS
 @one_line_errors
 def rejected(

@@ -9,11 +9,13 @@ import click
 from stream_rater.cli.options import (
     COLUMNS,
     COUNT,
+    DATA,
     EXISTING_FILE,
     FRACTION,
     NEW_FILE,
     SCORE,
     SETTINGS,
+    given_data,
     one_line_errors,
     settings_of,
 )
@@ -56,6 +58,7 @@ TOPIC_MEASURES = ("log_loss", "pair_inversion")
 @click.option("--out", type=NEW_FILE, help="Where to write the configuration as JSON.")
 @COLUMNS
 @SCORE
+@DATA
 @SETTINGS
 @one_line_errors
 def tune(
@@ -84,7 +87,8 @@ def tune(
             raise BadConfiguration(f"--metric {by}: with --from-topic give {choices}")
         _tune_topic(settings_of(settings_path), ladder, system, by, out, **options)
         return
-    for name, value in (("--ladder", ladder), ("--settings", settings_path)):
+    only = {"--ladder": ladder, "--settings": settings_path, "--data": given_data() or None}
+    for name, value in only.items():
         if value is not None:
             raise BadConfiguration(f"{name} is for --from-topic: add it, or leave {name} out")
     if rounds is None:

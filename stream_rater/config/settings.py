@@ -99,6 +99,9 @@ class Settings(AccessSettings, frozen=True, forbid_unknown_fields=True, kw_only=
     URL,host:port,host:port. The URL must not set `protocol` or `decode_responses`."""
     redis_cluster: bool = False
     """Whether Redis is a Redis Cluster."""
+    data: str = ""
+    """Path of the data file of [`stream-rater standalone`](../operations/standalone.md), which
+    commands use in place of Kafka and Redis, as `--data` does. Empty: they use the servers."""
     ladders: str = ""
     """Path of the [ladders file](ladders.md), the same for workers, `serve` and commands. Empty:
     every ladder, by default parameters."""

@@ -82,12 +82,11 @@ def dry_run(plan: Sequence[Planned], settings: Settings, file: Path | None) -> D
         with file_failures():
             found = _preview(_LogSource(RoundsFile(file).records), plan, ladders, settings)
     else:
-        from stream_rater.adapters.kafka.topics import Admin
         from stream_rater.operations import live_log
         from stream_rater.runtime.failures import named_failures
 
         with named_failures():
-            check_accepting(plan, ladders, live_log.ends_of(Admin(settings)))
+            check_accepting(plan, ladders, live_log.ends_now(settings))
             log = _LogSource(*live_log.live_log(settings, ladders, ladder), time.time())
             found = _preview(log, plan, ladders, settings)
     for offset, invalid in found.others_rejected:

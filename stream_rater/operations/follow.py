@@ -11,6 +11,8 @@ import msgspec
 
 from stream_rater.adapters.kafka.reader import follow
 from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.sqlite.following import changed_records, rejected_records
+from stream_rater.adapters.sqlite.reading import data_file
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
@@ -59,8 +61,13 @@ def watch(
         return value.decode() if as_json else line_of(event)
 
     with named_failures():
-        admin = Admin(settings)
         chosen = {"ladder": ladder, "player": player}
+        if settings.data:
+            with data_file(settings.data) as file:
+                records = changed_records(file, from_start=following.from_start)
+                yield from _lines_of(records, str(file.path), following, line, chosen)
+            return
+        admin = Admin(settings)
         yield from _lines(settings, admin, admin.topics.changed, following, line, chosen)
 
 
@@ -80,8 +87,13 @@ def rejected(
         return msgspec.json.encode(found).decode() if as_json else _line_of_rejection(found)
 
     with named_failures():
-        admin = Admin(settings)
         chosen = {"ladder": ladder, "code": code}
+        if settings.data:
+            with data_file(settings.data) as file:
+                records = rejected_records(file, from_start=following.from_start)
+                yield from _lines_of(records, str(file.path), following, line, chosen)
+            return
+        admin = Admin(settings)
         yield from _lines(settings, admin, admin.topics.rejected, following, line, chosen)
 
 
@@ -89,13 +101,21 @@ def _lines(
     settings: Settings, admin: Admin, topic: str, following: Following,
     line: Callable[[Record], str | None], chosen: Mapping[str, str | None],
 ) -> Iterator[str]:  # fmt: skip
-    """Yield the lines of a topic's records. Raises Failed if there are fewer than `count`.
-
-    `line` gives the line of a record, or None to skip the record. `chosen`: the options by which it
-    selects records, for the hint.
-    """
+    """Yield the lines of a topic's records (`_lines_of`)."""
     (partitions,) = admin.partitions_of(topic)
     records = follow(settings, topic, partitions, from_start=following.from_start)
+    yield from _lines_of(records, topic, following, line, chosen)
+
+
+def _lines_of(
+    records: Iterator[Record | None], topic: str, following: Following,
+    line: Callable[[Record], str | None], chosen: Mapping[str, str | None],
+) -> Iterator[str]:  # fmt: skip
+    """Yield the lines of records. Raises Failed if there are fewer than `count`.
+
+    `line` gives the line of a record, or None to skip the record. `topic`: where the records come
+    from. `chosen`: the options by which `line` selects records, for the hint.
+    """
     count = 0
     lines = (None if each is None else line(each) for each in records)
     hint = _hint(topic, following, chosen)

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +14,8 @@ from stream_rater.adapters.kafka.topic_rules import DAY_MS
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.keys import belief_key
 from stream_rater.adapters.redis.store import RedisStore
+from stream_rater.adapters.sqlite.database import holder_of
+from stream_rater.adapters.sqlite.reading import DataFile, data_file
 from stream_rater.columns.arrays import Floats
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import partition_of, shards_of
@@ -26,6 +28,7 @@ from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.operations.follow import in_utc, outcome_of
 from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import APPLIED, LadderEdits, correction_of
+from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import NO_PLAYERS, Position
 from stream_rater.rating import record as belief_record
 from stream_rater.rating.factor import factors_of, weights_of
@@ -58,7 +61,11 @@ def inspect(settings: Settings, ladder: str | None, player: str | None) -> Itera
 
 
 def _ladder(settings: Settings, ladder: str) -> Iterator[str]:
-    ladder_log = read_ladder_events(settings, Admin(settings))
+    if settings.data:
+        with data_file(settings.data) as file:
+            ladder_log = file.ladder_log()
+    else:
+        ladder_log = read_ladder_events(settings, Admin(settings))
     recorded = ladder_log.corrections.get(ladder, ())
     if not recorded and ladder not in ladder_log.ladders:
         raise Failed(unknown_ladder(ladder, ladder_log.ladders))
@@ -90,6 +97,10 @@ def _correction_text(recorded: RecordedCorrection) -> str:
 
 
 def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
+    if settings.data:
+        with data_file(settings.data) as file:
+            yield from _player_in_file(settings, file, ladder, player)
+        return
     admin, store = Admin(settings), RedisStore(settings)
     (shards,) = admin.partitions_of(admin.topics.changed)  # equal to the number of shards
     shard = int(shards_of([player], shards)[0])
@@ -98,8 +109,44 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     ladder_log = read_ladder_events(settings, admin)
     if record is None:
         raise Failed(_unknown_player(ladder, player, shard, ladder_log.ladders))
-    ladders = ladders_of_settings(settings)
     ends = admin.all_ends(admin.topics.rounds)
+    rounds = yield from _belief(settings, ladder, player, record, ladder_log, ends)
+    key = belief_key(shard, ladder, player.encode(), settings.buckets)
+    encoding = store.encoding(shard, (ladder, player)) or "unknown encoding"
+    yield f"in Redis: shard {shard}, {len(record)} bytes in the hash {shown(key)} ({encoding})"
+    # A count above the number of rounds would search the whole partition. It may be 0.
+    count = max(1, min(LAST_ROUNDS, rounds))
+    yield from _last_rounds(settings, admin.topics.changed, shard, joined(ladder, player), count)
+
+
+def _player_in_file(settings: Settings, file: DataFile, ladder: str, player: str) -> Iterator[str]:
+    """`_player` for a data file."""
+    shard = int(shards_of([player], file.shards)[0])
+    stored = file.read({shard: PlayerColumn.of([(ladder, player)])})[shard]
+    (record,) = stored.records
+    ladder_log = file.ladder_log()
+    if record is None:
+        raise Failed(_unknown_player(ladder, player, shard, ladder_log.ladders))
+    rounds = yield from _belief(settings, ladder, player, record, ladder_log, file.ends())
+    yield f"in {file.path}: {len(record)} bytes"
+    count = max(1, min(LAST_ROUNDS, rounds))
+    key = joined(ladder, player).encode()
+    events, begin = file.last_events(shard, key, count, SEARCH_S)
+    yield f"last rounds, by the events that are kept, from {begin} on:"
+    for each in events:
+        event = rating_changed_from_json(each.value)
+        yield f"  {in_utc(event.completed_at)}  {outcome_of(event)}"
+    if not events:
+        yield "  none"
+
+
+def _belief(
+    settings: Settings, ladder: str, player: str, record: bytes, ladder_log: LadderLog,
+    ends: Sequence[int],
+) -> Generator[str, None, int]:  # fmt: skip
+    """Yield lines that describe a player's belief. Returns the number of its rounds. `ends`: the
+    end of each partition of `round-completed`."""
+    ladders = ladders_of_settings(settings)
     terms = ladders.find(ladder, ends[partition_of(ladder, len(ends))])
     if why := disagreement(settings, ladders, ladder_log, only=ladder):
         print(f"warning: {why}: the shown rating is left out", file=sys.stderr)
@@ -115,12 +162,7 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     cause = cause_of(edits, int(header["last"]))
     yield from belief_lines(header, factors_of(beliefs)[0], cause)
     yield from seasons_of(header, edits, rule)
-    key = belief_key(shard, ladder, player.encode(), settings.buckets)
-    encoding = store.encoding(shard, (ladder, player)) or "unknown encoding"
-    yield f"in Redis: shard {shard}, {len(record)} bytes in the hash {shown(key)} ({encoding})"
-    # A count above the number of rounds would search the whole partition. It may be 0.
-    count = max(1, min(LAST_ROUNDS, int(header["rounds"])))
-    yield from _last_rounds(settings, admin.topics.changed, shard, joined(ladder, player), count)
+    return int(header["rounds"])
 
 
 def cause_of(edits: LadderEdits, last: int) -> str:
@@ -212,6 +254,10 @@ def _time_text(seconds: int) -> str:
 
 
 def _topics(settings: Settings) -> Iterator[str]:
+    if settings.data:
+        with data_file(settings.data) as file:
+            yield from _file(file)
+        return
     admin, store = Admin(settings), RedisStore(settings)
     topics = admin.topics
     names = topics.names
@@ -271,3 +317,32 @@ def _table(
     yield f"  {'':>5}" + "".join(f" {name:>10}" for name in columns)
     for p in range(count):
         yield f"  {p:>5}" + "".join(f" {values[p]!s:>10}" for values in columns.values())
+
+
+# --- a data file ---------------------------------------------------------------------------------
+
+
+def _file(file: DataFile) -> Iterator[str]:
+    """Yield lines about a data file, with a table of its partitions."""
+    holder, size = holder_of(file.path), file.path.stat().st_size / 1e6
+    yield (
+        f"{file.path}: {size:,.1f} MB, created {file.meta('created_at')}, partitions "
+        f"{file.partitions}, {f'in use by {holder}' if holder else 'not in use'}"
+    )
+    ends, part_ends = file.ends(), file.part_ends()
+    done, applied = file.committed(ESTIMATORS, len(ends)), file.committed(UPDATERS, len(part_ends))
+    yield from _positions("rounds", file.starts(), ends, done)
+    yield from _positions("parts", [0] * len(part_ends), part_ends, applied)
+    yield f"rating changes: {sum(file.changed_ends()):,}; rejections: {file.last_rejection():,}"
+
+
+def _positions(
+    what: str, starts: Sequence[int], ends: Sequence[int], done: Sequence[int]
+) -> Iterator[str]:
+    """Yield a table with a line for each partition that has or had records."""
+    yield f"{what}:"
+    yield f"  {'':>5}" + "".join(f" {name:>10}" for name in ("from", "to", "done", "behind"))
+    for p, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        if end:
+            values = start, end, done[p], end - done[p]
+            yield f"  {p:>5}" + "".join(f" {value:>10}" for value in values)

@@ -287,7 +287,8 @@ def changes_merge_order(verdicts: Verdicts, pseudonym: Pseudonym) -> Player | No
 class LogRewriter:
     """Yields the records of the new log: in each partition in order and without a gap."""
 
-    def __init__(self, pseudonym: Pseudonym) -> None:
+    def __init__(self, pseudonym: Pseudonym | None) -> None:
+        """`pseudonym`: None copies the accepted records as they are."""
         self._pseudonym = pseudonym
         self._next: dict[int, int] = {}
         """By partition, the offset of the next record to yield."""
@@ -297,11 +298,10 @@ class LogRewriter:
         `accepted`: (n,) whether each record was accepted."""
         for record, counts in zip(records, accepted, strict=True):
             yield from self._up_to(record.partition, record.offset)
-            yield (
-                self._pseudonym.record(record)
-                if counts
-                else _empty(record.partition, record.offset)
-            )
+            if not counts:
+                yield _empty(record.partition, record.offset)
+            else:
+                yield record if self._pseudonym is None else self._pseudonym.record(record)
             self._next[record.partition] = record.offset + 1
 
     def fill_to(self, ends: Mapping[int, int]) -> Iterator[Record]:

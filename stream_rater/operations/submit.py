@@ -3,19 +3,23 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from msgspec import structs
 
 from stream_rater.adapters.kafka.producers import Submitter
 from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.sqlite.database import Database
+from stream_rater.adapters.sqlite.submitter import FileSubmitter
 from stream_rater.config.errors import Failed
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
-from stream_rater.contract.events import shown
+from stream_rater.contract.events import ROUND_COMPLETED, shown
 from stream_rater.operations.corrections import (
     APPLIED,
+    EndOf,
     Planned,
     announce,
     check_accepting,
@@ -44,12 +48,7 @@ def submit(
     ladders = ladders_of_settings(settings)
     file = RoundsFile(path, None, reading, ladders, once=True)
     decoder, mistakes, order = RoundDecoder(ladders), file.mistakes, Order()
-    with named_failures():
-        admin = Admin(settings)
-        if admin.topics.rounds not in admin.partitions():
-            admin.create_topics()
-        submitter = Submitter(settings, admin.topics.rounds)
-        end_of = ends_of(admin)
+    with named_failures(), _opened(settings) as (submitter, end_of):
         sent, corrections, began_s = 0, 0, time.monotonic()
         for record in file.records():
             value = (record.value or b"").strip()
@@ -81,7 +80,7 @@ def submit(
         first = shown(submitter.failures[0])
         raise Failed(f"{counted(len(submitter.failures), 'record')} not sent, first {first}")
     more = f" and {counted(corrections, 'correction')}" if corrections else ""
-    print(f"{counted(sent - corrections, 'round')}{more} sent", file=sys.stderr)
+    print(f"{counted(sent - corrections, 'round')}{more} sent{_later(settings)}", file=sys.stderr)
     order.conclude(path)
     mistakes.conclude()
 
@@ -91,21 +90,46 @@ def send(plan: Sequence[Planned], settings: Settings) -> str:
     BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     check_all(plan, ladders)
-    with named_failures():
-        admin = Admin(settings)
-        admin.partitions_of(admin.topics.rounds)  # fails if the topic does not exist
-        check_accepting(plan, ladders, ends_of(admin))
+    with named_failures(), _opened(settings, create=False) as (submitter, end_of):
+        check_accepting(plan, ladders, end_of)
         announce(plan)
-        submitter = Submitter(settings, admin.topics.rounds)
         for each in plan:
             if each.kind == APPLIED:  # it applies only what is in the log before it
                 _flush(submitter, len(plan))
             submitter.correct(each.ladder, each.kind, each.value, each.subject)
         _flush(submitter, len(plan))
-    return _sent_line(plan, admin.topics.rounds, submitter.corrections)
+    topic = f"{settings.topic_prefix}{ROUND_COMPLETED}"
+    return _sent_line(plan, topic, submitter.corrections) + _later(settings)
 
 
-def _flush(submitter: Submitter, count: int) -> None:
+@contextmanager
+def _opened(
+    settings: Settings, *, create: bool = True
+) -> Iterator[tuple[Submitter | FileSubmitter, EndOf]]:
+    """What appends records to the log of the settings, and the ends of its partitions. `create`:
+    whether to create missing topics, instead of failing."""
+    if settings.data:
+        with closing(Database.open_existing(Path(settings.data))) as database:
+            of_file = FileSubmitter(database)
+            yield of_file, of_file.end_of
+        return
+    admin = Admin(settings)
+    rounds = admin.topics.rounds
+    if not create:
+        admin.partitions_of(rounds)  # fails if the topic does not exist
+    elif rounds not in admin.partitions():
+        admin.create_topics()
+    yield Submitter(settings, rounds), ends_of(admin)
+
+
+def _later(settings: Settings) -> str:
+    """When the records of a data file are rated; empty without one."""
+    if not settings.data:
+        return ""
+    return f"; rated at the next start of `stream-rater standalone {settings.data}`"
+
+
+def _flush(submitter: Submitter | FileSubmitter, count: int) -> None:
     """Wait until everything is sent. Raises Failed."""
     submitter.flush()
     if submitter.failures:

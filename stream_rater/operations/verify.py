@@ -7,14 +7,20 @@ from stream_rater.adapters.kafka.ladder_events import disagreement, read_ladder_
 from stream_rater.adapters.kafka.reader import read_all
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
+from stream_rater.adapters.sqlite.database import holder_of
+from stream_rater.adapters.sqlite.reading import DataFile, data_file, frozen
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import ladders_of_settings
-from stream_rater.config.settings import Settings
+from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.operations.compare_store import Verdict, compare
 from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import SHOWN_LINES, counted, rejections, track
+
+LOOK_S = 0.2
+"""The longest time between two looks at how far the process of a data file is."""
 
 
 def verify(settings: Settings, wait_s: float) -> str:
@@ -24,6 +30,9 @@ def verify(settings: Settings, wait_s: float) -> str:
     BadConfiguration if the ladders file or the duplicate window is not that of the workers.
     """
     ladders = ladders_of_settings(settings)
+    if settings.data:
+        with named_failures(), data_file(settings.data) as file:
+            return verify_file(settings, ladders, file, wait_s)
     with named_failures():
         admin, store = Admin(settings), RedisStore(settings)
         rounds, shards = admin.partitions_of(admin.topics.rounds, admin.topics.parts)
@@ -42,6 +51,48 @@ def verify(settings: Settings, wait_s: float) -> str:
         )
         surplus = store.count_beliefs() - verdict.beliefs + len(verdict.missing)
     return _report(verdict, surplus, begun_by)
+
+
+def verify_file(settings: Settings, ladders: Ladders, file: DataFile, wait_s: float) -> str:
+    """`verify` for a data file. Log and store are read as they were at one instant."""
+    check_window(settings, file)
+    deadline_s, announced = time.monotonic() + wait_s, False
+    while True:
+        if not (behind := sum(file.behind())):
+            with frozen(file) as instant:
+                if not (behind := sum(instant.behind())):
+                    return _report(*_compared(settings, ladders, instant), file.meta("kernel"))
+        if not announced and (holder := holder_of(file.path)):
+            print(f"waiting for {holder}, which is {counted(behind, 'record')} behind, for "
+                  f"{wait_s:g} s at most", file=sys.stderr)  # fmt: skip
+            announced = True
+        if not announced or time.monotonic() > deadline_s:
+            raise Failed(
+                f"{file.path}: {counted(behind, 'record')} not rated yet: let `stream-rater "
+                f"standalone {file.path}` rate them: nothing was compared"
+            )
+        file.await_change(LOOK_S)
+
+
+def check_window(settings: Settings, file: DataFile) -> None:
+    """Raise BadConfiguration if a data file was begun with another duplicate window."""
+    stored = file.meta("duplicate_window")
+    if stored not in (None, settings.duplicate_window):
+        raise BadConfiguration(
+            f"{file.path}: it was begun with duplicate_window = {stored}, here it is "
+            f"{settings.duplicate_window}: set {PREFIX}DUPLICATE_WINDOW={stored}"
+        )
+
+
+def _compared(settings: Settings, ladders: Ladders, file: DataFile) -> tuple[Verdict, int]:
+    """The verdict, and the number of beliefs that the log does not explain."""
+    if why := disagreement(settings, ladders, file.ladder_log()):
+        raise BadConfiguration(f"{why}: nothing was compared")
+    verdict = compare(
+        lambda: track(file.all_rounds(), "rounds"), ladders, settings.duplicate_window,
+        file.partitions, file.shards, file.read,
+    )  # fmt: skip
+    return verdict, file.count_beliefs() - verdict.beliefs + len(verdict.missing)
 
 
 def _wait_until_caught_up(admin: Admin, rounds: int, shards: int, wait_s: float) -> None:

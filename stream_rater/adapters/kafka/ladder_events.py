@@ -148,13 +148,13 @@ def disagreement(
         return ""
     ladder, offset = next(iter(found.items()))
     others = {1: "", 2: " (and 1 other)"}.get(len(found), f" (and {len(found) - 1} others)")
-    variable = f"{PREFIX}LADDERS"
+    variable, place = f"{PREFIX}LADDERS", f"in {settings.data}" if settings.data else "on Kafka"
     file_description = (
         f"the ladders file {settings.ladders}"
         if settings.ladders
         else f"the default parameters ({variable} is not set)"
     )
     return (
-        f"ladder {ladder!r}{others}: {file_description} and the notes on Kafka differ from offset "
+        f"ladder {ladder!r}{others}: {file_description} and the notes {place} differ from offset "
         f"{offset:.0f} on: set {variable} to the ladders file of the workers"
     )

@@ -147,6 +147,15 @@ class StoreMetadata:
 
         return not self._guard(found)
 
+    def is_unused(self) -> bool:
+        """Whether the store never had ratings: it is empty, or was being filled for the first
+        time."""
+        if self.is_empty():
+            return True
+        stored: Any = self._guard(partial(self._client.hmget, LAYOUT_KEY, [REBUILDING, "topic"]))
+        rebuilding, topic = stored
+        return rebuilding is not None and topic is None
+
     def begin_rebuild(self, shards: int) -> bytes:
         """Mark the store and each shard as unfinished, then delete the shards' other keys. Returns
         the epoch that begins here. From now on, Redis executes no call of an older epoch."""

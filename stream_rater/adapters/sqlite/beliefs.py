@@ -8,7 +8,7 @@ call. Until then they are also in memory, and are read from there.
 """
 
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import add
 
@@ -225,6 +225,14 @@ def _recent(connection: sqlite3.Connection, shard: int) -> dict[Key, bytes]:
 def recent_beliefs(connection: sqlite3.Connection, shard: int) -> dict[Player, bytes]:
     """The beliefs of the calls that are not merged yet."""
     return {player_of(key): record for key, record in _recent(connection, shard).items()}
+
+
+def newest_of(rows: Iterable[bytes]) -> dict[Player, bytes]:
+    """The newest record of each player in rows of `recent`."""
+    found: dict[Player, bytes] = {}
+    for row in rows:
+        found.update(decode(row))
+    return found
 
 
 def look_up(

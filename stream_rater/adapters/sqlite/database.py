@@ -85,6 +85,13 @@ class Database:
             undo.pop_all()
         return database
 
+    @classmethod
+    def open_existing(cls, path: Path) -> "Database":
+        """Open a file as `open` does, but create none. Raises Unusable, too, if there is none."""
+        if not path.is_file():
+            raise Unusable(f"{path}: there is no such file: `stream-rater standalone` makes one")
+        return cls.open(path)
+
     def close(self) -> None:
         """Roll back what is open, move the write-ahead log into the file, and release the lock. To
         close it again does nothing."""
@@ -284,6 +291,19 @@ def _locked(path: Path) -> IO[str]:
     lock.write(f"process {os.getpid()} on {socket.gethostname()} since {since}\n")
     lock.flush()
     return lock
+
+
+def holder_of(path: Path) -> str:
+    """The process that holds the lock of a file; empty if none does."""
+    try:
+        with path.with_name(path.name + ".lock").open(encoding="utf-8") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return lock.read(1000).strip() or "another process"
+    except FileNotFoundError:
+        pass
+    return ""
 
 
 @contextmanager

@@ -1,0 +1,305 @@
+"""Reads a data file for a command, while the process that writes to the file may run.
+
+The connection is read-only. Its transactions are short, because the write-ahead log cannot be cut
+while one is open. Only `snapshot` keeps one open.
+"""
+
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from stream_rater.adapters.sqlite import beliefs
+from stream_rater.adapters.sqlite.database import connect_reader, error_of
+from stream_rater.adapters.sqlite.events import decode, end_of_changed, read_events
+from stream_rater.adapters.sqlite.log import (
+    end_of,
+    read_records,
+    read_rejections,
+    starts_of,
+)
+from stream_rater.adapters.sqlite.schema import offset_of, place
+from stream_rater.adapters.sqlite.store import position_of
+from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.record import Player, Record
+from stream_rater.pipeline.ladder_history import LadderLog
+from stream_rater.pipeline.ports import REBUILT, Event, Rejection, StoredShard
+
+AT_ONCE = 10_000
+"""The number of records, rejections or beliefs that one transaction reads."""
+
+EVENTS_AT_ONCE = 100_000
+"""The number of events that one transaction reads."""
+
+LARGE = 1_000_000
+"""The number of rating changes from which on a long look is at a copy of the file."""
+
+LOOK_S = 0.02
+"""The time between two looks at the file, to see whether it has changed."""
+
+
+class DataFile:
+    """The log and the store in a data file. The methods raise LogTrouble, Denied or Unusable."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._connection = connect_reader(path)
+        self._recent: Mapping[int, dict[Player, bytes]] = {}
+        """By shard, the beliefs that are not merged yet, during a snapshot."""
+        self.partitions = int(self.meta("partitions"))
+        self.shards = int(self.meta("shards"))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def meta(self, name: str) -> Any:
+        """A fact about the file; None if it was never set."""
+        found = self._rows("SELECT value FROM meta WHERE name = ?", name)
+        return found[0][0] if found else None
+
+    def _rows(self, sql: str, *values: object) -> list[Any]:
+        with self._failing():
+            return self._connection.execute(sql, values).fetchall()
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise error_of(error, self.path, LogTrouble) from None
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """One transaction for what the block reads."""
+        if self._connection.in_transaction:
+            with self._failing():
+                yield
+            return
+        with self._failing():
+            self._connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._connection.execute("COMMIT")
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Within the block, log and store are read as they were at one instant."""
+        with self._together():
+            try:
+                yield
+            finally:
+                self._recent = {}
+
+    def copy_to(self, path: Path) -> None:
+        """Write the file as it is at one instant to a new file, and wait until the copy is on the
+        disk. The process that writes to the file goes on during this."""
+        self._rows("VACUUM INTO ?", str(path))
+        for each in (path, path.parent):
+            descriptor = os.open(each, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def faults(self) -> list[str]:
+        """What SQLite finds to be wrong with the file's structure."""
+        return [text for (text,) in self._rows("PRAGMA quick_check") if text != "ok"]
+
+    def await_change(self, wait_s: float) -> None:
+        """Return once the file has changed since the last call, or after `wait_s`."""
+        end_s, before = time.monotonic() + wait_s, self._version()
+        while self._version() == before and time.monotonic() < end_s:
+            time.sleep(LOOK_S)
+
+    def _version(self) -> int:
+        return int(self._rows("PRAGMA data_version")[0][0])
+
+    # --- the log ---
+
+    def starts(self) -> list[int]:
+        """The first offset of each partition of `round-completed`."""
+        with self._failing():
+            return starts_of(self._connection, "rounds", self.partitions)
+
+    def ends(self) -> list[int]:
+        """The end offset of each partition of `round-completed`."""
+        return self._ends("rounds", self.partitions)
+
+    def part_ends(self) -> list[int]:
+        """The end offset of each shard's parts."""
+        return self._ends("parts", self.shards)
+
+    def _ends(self, table: str, count: int) -> list[int]:
+        with self._failing():
+            starts = starts_of(self._connection, table, count)
+            return [end_of(self._connection, table, p, start) for p, start in enumerate(starts)]
+
+    def committed(self, group: str, count: int) -> list[int]:
+        """The committed offset of each partition; 0 where nothing was committed."""
+        found = dict(self._rows("SELECT partition, next FROM committed WHERE consumers = ?", group))
+        return [found.get(partition, 0) for partition in range(count)]
+
+    def behind(self) -> tuple[int, int]:
+        """The number of records that are not rated, and of parts that are not applied."""
+        with self._together():
+            rounds = sum(self.ends()) - sum(self.committed(ESTIMATORS, self.partitions))
+            return rounds, sum(self.part_ends()) - sum(self.committed(UPDATERS, self.shards))
+
+    def rounds(self, partition: int, end: int) -> Iterator[Record]:
+        """Yield the records of a partition of `round-completed` before an offset, in order."""
+        first = 0
+        while first < end:
+            with self._failing():
+                found = read_records(self._connection, "rounds", partition, first, end)
+                some, found = list(islice(found, AT_ONCE)), iter(())  # ends the transaction
+            if not some:
+                return
+            yield from some
+            first = some[-1].offset + 1
+
+    def all_rounds(self) -> Iterator[Record]:
+        """Yield all records of `round-completed` that exist now."""
+        for partition, end in enumerate(self.ends()):
+            yield from self.rounds(partition, end)
+
+    def ladder_events(self) -> list[bytes]:
+        """All ladder events, in order."""
+        return [event for (event,) in self._rows("SELECT event FROM ladder_events ORDER BY id")]
+
+    def ladder_log(self) -> LadderLog:
+        """The ladder events that exist now, combined."""
+        ladder_log = LadderLog()
+        for event in self.ladder_events():
+            ladder_log.read(event)
+        return ladder_log
+
+    # --- what subscribers read ---
+
+    def changed_ends(self) -> list[int]:
+        """The offset of each shard's next event."""
+        with self._failing():
+            return [end_of_changed(self._connection, shard) for shard in range(self.shards)]
+
+    def events(self, shard: int, first: int) -> list[tuple[int, Event]]:
+        """Offset and content of the next events of a shard, from an offset on."""
+        with self._failing():
+            return list(islice(read_events(self._connection, shard, first), EVENTS_AT_ONCE))
+
+    def all_events(self, shard: int) -> Iterator[tuple[int, Event]]:
+        """Yield offset and content of all events of a shard that are kept, in order."""
+        first = 0
+        while some := self.events(shard, first):
+            yield from some
+            first = some[-1][0] + 1
+
+    def last_events(
+        self, shard: int, key: bytes, count: int, within_s: float
+    ) -> tuple[list[Event], int]:
+        """The last events with this key that are kept, at most `count`, oldest first; and the
+        offset down to which they were searched. The search ends early after `within_s`."""
+        end_s, before = time.monotonic() + within_s, place(shard + 1, 0)
+        found: list[Event] = []
+        sql = (
+            "SELECT place, events FROM changed WHERE place >= ? AND place < ?"
+            " ORDER BY place DESC LIMIT 100"
+        )
+        while len(found) < count and time.monotonic() < end_s:
+            rows = self._rows(sql, place(shard, 0), before)
+            for _, events in rows:
+                found[:0] = [each for each in decode(shard, events) if each.key == key]
+            if not rows:
+                return [*self._last_pruned(shard, key), *found][-count:], 0
+            before = rows[-1][0]
+        return found[-count:], offset_of(before) if found else 0
+
+    def _last_pruned(self, shard: int, key: bytes) -> list[Event]:
+        """The event with this key that was kept when older ones were pruned, if there is one."""
+        sql = "SELECT offset FROM last_changed WHERE shard = ? AND key = ?"
+        offsets = [offset for (offset,) in self._rows(sql, shard, key)]
+        return [event for offset in offsets for _, event in self.events(shard, offset)[:1]]
+
+    def last_rejection(self) -> int:
+        """The number of the last rejection; 0 if there is none."""
+        return int(self._rows("SELECT coalesce(max(id), 0) FROM rejected")[0][0])
+
+    def rejections(self, after: int) -> list[tuple[int, Rejection]]:
+        """Number and content of the next rejections with numbers greater than `after`."""
+        with self._failing():
+            return list(islice(read_rejections(self._connection, after), AT_ONCE))
+
+    # --- the store ---
+
+    def prepare(self) -> None:
+        """Nothing: the file is known (`live_beliefs.BeliefSource`)."""
+
+    def read(self, players: Mapping[int, PlayerColumn]) -> dict[int, StoredShard]:
+        """The position and the records of each shard, at one instant."""
+        snapshot, found = self._connection.in_transaction, {}
+        for shard, wanted in players.items():
+            if snapshot and shard not in self._recent:
+                recent = beliefs.recent_beliefs(self._connection, shard)
+                self._recent = {**self._recent, shard: recent}
+            with self._together():
+                position = position_of(self._connection, shard)
+                rows = [] if snapshot else self._recent_rows(shard)
+                stored = beliefs.look_up(self._connection, shard, list(wanted))
+            newer = self._recent[shard] if snapshot else beliefs.newest_of(rows)
+            records = [newer.get(p, old) for p, old in zip(wanted, stored, strict=True)]
+            found[shard] = StoredShard(position, records)
+        return found
+
+    def _recent_rows(self, shard: int) -> list[bytes]:
+        sql = "SELECT beliefs FROM recent WHERE shard = ? ORDER BY id"
+        return [row for (row,) in self._rows(sql, shard)]
+
+    def beliefs(self) -> Iterator[list[tuple[Player, bytes]]]:
+        """Yield every belief in batches, each once."""
+        with self._failing():
+            for shard in range(self.shards):
+                found = beliefs.all_beliefs(self._connection, shard)
+                # A rebuild keeps its mark as a belief.
+                real = (each for each in found if each[0] != REBUILT)
+                while batch := list(islice(real, AT_ONCE)):
+                    yield batch
+
+    def count_beliefs(self) -> int:
+        """The number of beliefs."""
+        return sum(map(len, self.beliefs()))
+
+
+@contextmanager
+def data_file(path: str) -> Iterator[DataFile]:
+    """Open a data file to read it, and close it at the end of the block. Raises Unusable or
+    Denied."""
+    file = DataFile(Path(path))
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+@contextmanager
+def frozen(file: DataFile) -> Iterator[DataFile]:
+    """A data file as it is at one instant, for as long as the block takes.
+
+    Of a large file this is a copy beside it, which is deleted at the end: a long transaction would
+    let the write-ahead log grow.
+    """
+    if sum(file.changed_ends()) <= LARGE:
+        with file.snapshot():
+            yield file
+        return
+    with tempfile.TemporaryDirectory(prefix=f"{file.path.name}-", dir=file.path.parent) as folder:
+        copy = Path(folder) / file.path.name
+        file.copy_to(copy)
+        with data_file(str(copy)) as found, found.snapshot():
+            yield found

@@ -1,0 +1,326 @@
+"""The commands with `--data FILE`: they read and write a data file in place of Kafka and Redis."""
+
+import json
+import sqlite3
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stream_rater.adapters.sqlite import reading
+from stream_rater.cli import app
+from stream_rater.rating import record
+from tests.rounds import day, event, ranked
+from tests.some_data_files import merged, rate, rating
+
+LADDERS = """
+[ladders.duels]
+rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80.0 }
+"""
+PLAYERS = [f"p{number}" for number in range(8)]
+
+Line = dict[str, Any]
+
+
+def season(first: int = 0, count: int = 30) -> list[Line]:
+    """Rounds of four on one ladder."""
+    random = Random(first)
+    return [
+        event(
+            *ranked([1, 2, 3, 4], random.sample(PLAYERS, 4)),
+            round_id=f"r{number}", ladder="duels", completed_at=day(number % 300),
+        )
+        for number in range(first, first + count)
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def ladders(tmp_path: Path) -> Path:
+    """A ladders file."""
+    path = tmp_path / "ladders.toml"
+    path.write_text(LADDERS)
+    return path
+
+
+@pytest.fixture
+def path(tmp_path: Path, ladders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data file with a rated season, which has a duplicate and a round of an unknown ladder."""
+    monkeypatch.setenv("STREAM_RATER_LADDERS", str(ladders))
+    path = tmp_path / "ratings.db"
+    rate(path, ladders)
+    submit(path, [*season(), season()[3]])
+    rate(path, ladders)
+    return path
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app.main, [str(word) for word in words])
+
+
+def done(*words: object) -> str:
+    """The output of a command that succeeds."""
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def failed(*words: object) -> str:
+    """The one line of a command that fails."""
+    result = run(*words)
+    assert result.exit_code in (1, 2), result.output
+    (line,) = [each for each in result.stderr.splitlines() if each.startswith("stream-rater: ")]
+    return line.removeprefix("stream-rater: ")
+
+
+def submit(path: Path, lines: Sequence[Line]) -> None:
+    file = path.with_name("rounds.jsonl")
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = run("submit", file, "--data", path)
+    assert result.exit_code == 0, result.output
+    assert f"rated at the next start of `stream-rater standalone {path}`" in result.stderr
+
+
+def execute(path: Path, sql: str, *values: object) -> list[Any]:
+    """Run a statement as a foreign program does."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        return connection.execute(sql, values).fetchall()
+
+
+# --- verify ---
+
+
+def test_what_is_right_is_verified(path: Path, ladders: Path) -> None:
+    """Rounds and corrections, too; and once more while a process has the file."""
+    assert "30 rounds replayed, 1 rejected (1 duplicate-round), 8 beliefs compared: all equal" in (
+        done("verify", "--data", path)
+    )
+    assert "round-completed, partition" in done("correct", "void", "duels", "r3", "--data", path)
+    done("correct", "season", "duels", "1", "--keep", "0.5", "--sigma", "90", "--data", path)
+    submit(path, season(30))
+    with rating(path, ladders) as turn:
+        turn()
+        assert "60 rounds replayed" in done("verify", "--data", path)
+
+
+@pytest.mark.parametrize(("how", "counts"), [
+    ("UPDATE beliefs SET record = ? WHERE player = 'p1'", "0 missing, 1 different, 0 that"),
+    ("DELETE FROM beliefs WHERE player = 'p1' AND ? != ''", "1 missing, 0 different, 0 that"),
+    ("INSERT INTO beliefs VALUES (0, 'duels', 'nobody', ?)", "0 missing, 0 different, 1 that"),
+])  # fmt: skip
+@pytest.mark.parametrize("large", [False, True])
+def test_a_belief_that_was_edited_by_hand_is_found(
+    path: Path, how: str, counts: str, monkeypatch: pytest.MonkeyPatch, *, large: bool
+) -> None:
+    """One that was changed, one that is missing, one too many; of a large file, in a copy, which
+    does not stay."""
+    if large:
+        monkeypatch.setattr(reading, "LARGE", 10)
+    merged(path)
+    assert "all equal" in done("verify", "--data", path)
+    ((found,),) = execute(path, "SELECT record FROM beliefs WHERE player = 'p1'")
+    beliefs = record.decode([found], 0, 0.0, 1.0)
+    beliefs.header["mu"] += 1.0
+    (edited,) = record.encode(beliefs)
+    execute(path, how, edited)
+    assert counts in failed("verify", "--data", path)
+    assert not [each for each in path.parent.iterdir() if each.is_dir()]
+
+
+def test_what_is_not_rated_yet_is_not_compared(path: Path, ladders: Path) -> None:
+    """Without a process this fails at once, with one after a while."""
+    submit(path, season(30, 5))
+    expected = f"{path}: 5 records not rated yet: let `stream-rater standalone {path}` rate them"
+    assert failed("verify", "--data", path).startswith(expected)
+    with rating(path, ladders) as turn:
+        result = run("verify", "--data", path, "--wait", "0")
+        assert "waiting for process " in result.stderr and expected in result.stderr
+        timer = threading.Timer(0.1, turn)
+        timer.start()
+        timer.join()
+        assert "35 rounds replayed" in done("verify", "--data", path)
+
+
+def test_another_window_or_ladders_file_is_refused(
+    path: Path, ladders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would report differences that do not exist."""
+    ladders.write_text(LADDERS.replace("80.0", "70.0"))
+    assert f"and the notes in {path} differ from offset 0 on" in failed("verify", "--data", path)
+    monkeypatch.setenv("STREAM_RATER_DUPLICATE_WINDOW", "7")
+    assert "it was begun with duplicate_window = 100000, here it is 7" in (
+        failed("verify", "--data", path)
+    )
+
+
+# --- readers ---
+
+
+def test_changes_are_followed(path: Path, ladders: Path) -> None:
+    """From the start, and those that come."""
+    lines = done("watch", "--data", path, "--from-start", "--count", "120").splitlines()
+    assert len(lines) == 120 and "rank 1" in lines[0] and "duels" in lines[0]
+    assert "0 of 1 lines" in failed("watch", "--data", path, "--count", "1", "--wait", "0.01")
+    assert f"{path}: 0 of 1 lines" in failed(
+        "watch", "--data", path, "--from-start", "--count", "1", "--wait", "0.01", "--player", "x"
+    )
+    with_json = done("watch", "--data", path, "--from-start", "--count", "1", "--json")
+    assert json.loads(with_json)["round_id"] == "r0"
+    submit(path, season(30, 1))
+    printed: list[str] = []
+    words = ("watch", "--data", path, "--count", "4", "--wait", "60")
+    with rating(path, ladders) as turn:
+        file = reading.DataFile(path)
+        ends = file.changed_ends
+        began = threading.Event()
+
+        def looked(self: reading.DataFile) -> list[int]:
+            began.set()
+            return ends()
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(reading.DataFile, "changed_ends", looked)
+            thread = threading.Thread(target=lambda: printed.append(done(*words)))
+            thread.start()
+            assert began.wait(60)
+            turn()
+            thread.join()
+        file.close()
+    assert len(printed[0].splitlines()) == 4 and "r30" in printed[0]
+
+
+def test_rejections_are_followed(path: Path) -> None:
+    """With their codes and places, as on Kafka."""
+    line = done("rejected", "--data", path, "--from-start", "--count", "1")
+    assert "duplicate-round" in line and "r3" in line and "round-completed partition" in line
+    found = json.loads(done("rejected", "--data", path, "--from-start", "--count", "1", "--json"))
+    assert found["code"] == "duplicate-round" and json.loads(found["value"])["round_id"] == "r3"
+
+
+def test_a_player_a_ladder_and_the_file_are_described(path: Path, ladders: Path) -> None:
+    """With the last rounds, the corrections, and how far the process is."""
+    lines = done("inspect", "--data", path, "--ladder", "duels", "--player", "p1").splitlines()
+    assert lines[0] == "p1 on duels" and lines[1].startswith("shown: ")
+    assert lines[-6].startswith("last rounds, ") and all("rank" in each for each in lines[-5:])
+    assert "ladder 'duels' has no player 'x'" in failed(
+        "inspect", "--data", path, "--ladder", "duels", "--player", "x"
+    )
+    done("correct", "void", "duels", "r3", "--data", path)
+    rate(path, ladders)
+    assert "corrections applied: 1" in done("inspect", "--data", path, "--ladder", "duels")
+    text = done("inspect", "--data", path)
+    assert "not in use" in text and "rejections: 1" in text
+    with rating(path, ladders):
+        assert "in use by process" in done("inspect", "--data", path)
+
+
+def test_a_round_is_predicted(path: Path) -> None:
+    """By the ratings in the file."""
+    found = json.loads(
+        done("predict", "--data", path, "--ladder", "duels", "--format", "json", "p1", "p2")
+    )
+    assert 0 < found["sides"][0]["win"] < 1 and found["sides"][0]["players"][0]["rounds"] > 0
+
+
+def test_a_ladder_is_tuned(path: Path) -> None:
+    """On its rounds in the file."""
+    submit(path, season(30, 170))
+    result = run(
+        "tune", "--from-topic", "--data", path, "--ladder", "duels", "--trials", "2",
+        "--workers", "1",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "ladder 'duels': 200 rounds read, 1 rejected (1 duplicate-round)" in result.stderr
+    assert "--data is for --from-topic" in failed("tune", path, "--data", path)
+
+
+def test_a_correction_is_tried(path: Path) -> None:
+    """On the log in the file, and nothing is written."""
+    text = done("correct", "void", "duels", "r3", "--data", path, "--dry-run")
+    assert "8 of 8 players would move" in text or "would be touched" in text
+    assert "30 rounds replayed" in done("verify", "--data", path)
+
+
+# --- backup ---
+
+
+def test_a_backup_is_whole(path: Path, ladders: Path) -> None:
+    """It is made while a process has the file, opens, and has all that was rated by then."""
+    to = path.with_name("backup.db")
+    with rating(path, ladders):
+        text = done("backup", path, to)
+    assert text.startswith(f"{to}: 31 records and 120 rating changes; ")
+    submit(path, season(30, 1))
+    assert "30 rounds replayed" in done("verify", "--data", to)
+    submit(to, season(30, 2))
+    rate(to, ladders)
+    assert "32 rounds replayed" in done("verify", "--data", to)
+
+
+def test_a_backup_replaces_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of that name stays as it is, whenever it came; after a failure there is none."""
+    to = path.with_name("backup.db")
+    to.write_bytes(b"mine")
+    assert failed("backup", path, to).startswith(f"{to}: there is such a file already")
+    assert to.read_bytes() == b"mine"
+    to.unlink()
+
+    def late(_: reading.DataFile) -> list[str]:
+        to.write_bytes(b"mine")
+        return []
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reading.DataFile, "faults", late)
+        assert "File exists" in failed("backup", path, to)
+    assert to.read_bytes() == b"mine"
+    to.unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(reading.DataFile, "faults", lambda _: ["page 7 is wrong"])
+        assert f"{path}: its copy is damaged, so it is, too: page 7" in failed("backup", path, to)
+    assert not [each for each in path.parent.iterdir() if each.name.startswith("backup")]
+
+
+# --- writers ---
+
+
+def test_a_file_in_use_is_not_written_to(path: Path, ladders: Path) -> None:
+    """The line says who has it, and what to use."""
+    with rating(path, ladders):
+        for words in (("submit", path.with_name("rounds.jsonl")), ("correct", "apply", "duels")):
+            assert "is in use by process" in failed(*words, "--data", path)
+
+
+def test_corrections_that_cannot_be_are_refused(path: Path) -> None:
+    """By the rules of the service, before anything is written."""
+    line = failed("correct", "void", "other", "r3", "--data", path)
+    assert "unknown-ladder" in line
+    assert "30 rounds replayed" in done("verify", "--data", path)
+
+
+@pytest.mark.parametrize("words", [("run",), ("serve",), ("checkpoint",)])
+def test_commands_for_servers_say_so(
+    path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """They do not use the servers in place of the file."""
+    monkeypatch.setenv("STREAM_RATER_DATA", str(path))
+    assert failed(*words).startswith(f"{words[0]}: not for data files yet ({path})")
+    monkeypatch.setenv("STREAM_RATER_DATA", str(path) + "x")
+    assert failed("correct", "apply", "duels") == (
+        f"{path}x: there is no such file: `stream-rater standalone` makes one"
+    )
+
+
+@pytest.mark.parametrize("words", [
+    ("verify", "--data", "FILE"), ("watch", "--data", "FILE"), ("move", "FILE"),
+    ("backup", "FILE", "FILE.copy"), ("correct", "apply", "duels", "--data", "FILE"),
+])  # fmt: skip
+def test_no_command_makes_a_file(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """A wrong name is named."""
+    path = tmp_path / "ratings.db"
+    given = [word.replace("FILE", str(path)) for word in words]
+    assert failed(*given).startswith(f"{path}: there is no such file")
+    assert not list(tmp_path.iterdir())
