@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -107,17 +107,28 @@ def test_the_walk_through_the_service_works_as_it_stands(
     assert "beliefs compared: all equal, bit for bit" in printed
 
 
-def test_the_first_rating_as_it_stands(tmp_path: Path) -> None:
+FIRST: dict[str, Callable[[], list[str]]] = {
+    "README": lambda: pages.blocks(pages.section(pages.README.read_text(), "Try it"), "sh"),
+    "tutorial": lambda: pages.blocks(
+        pages.section(pages.text("tutorial.md"), "1. One process, one file"), "sh"
+    ),
+}
+
+
+@pytest.mark.parametrize("where", FIRST)
+def test_the_first_rating_as_it_stands(tmp_path: Path, where: str) -> None:
     """Two commands, then two more: a round is rated, and the page shows it. Ctrl-C ends it."""
     port = free_port()
-    service, client = pages.blocks(pages.section(pages.README.read_text(), "Try it"), "sh")
-    assert service.count("ratings.db") == 1 and client.count(":9109/") == 2
+    service, client = FIRST[where]()
+    assert client.count(":9109/") == 2
     environment = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("STREAM_RATER_", "MAKE", "MFLAGS"))
     } | {"STREAM_RATER_SERVE": f"{LOOPBACK}:{port}"}
-    service = service.replace("ratings.db", str(tmp_path / "ratings.db"))
+    for name in ("ratings.db", "build/first.db"):
+        service, client = (each.replace(name, f"{tmp_path}/a.db") for each in (service, client))
+    assert str(tmp_path) in service
     with first_terminal(service, environment, tmp_path / "log", port):
         printed = typed(client.replace(":9109/", f":{port}/"), environment)
         with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/", timeout=ANSWER_S) as page:
