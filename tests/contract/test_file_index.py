@@ -235,7 +235,7 @@ def test_what_is_no_index_of_this_format_is_deleted(file: Path, kind: str) -> No
 
 def test_a_power_cut_does_not_damage_it(file: Path) -> None:
     """What moves from the write-ahead log into the file is synchronized before the log begins
-    anew. Without that, the file may have old and new pages, which nothing shows."""
+    again. Without that, the file may have old and new pages, which nothing shows."""
     with closing(Index(file)) as index:
         assert index.writer._do.execute("PRAGMA synchronous").fetchone() == (1,)
         assert index.writer._do.execute("PRAGMA journal_mode").fetchone() == ("wal",)

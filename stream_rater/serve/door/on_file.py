@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -118,8 +119,7 @@ class FileRejections:
         rejected: Callable[[Sequence[RejectedRecord], Sequence[int]], None],
     ) -> None:  # fmt: skip
         """Follow until `stop` is set. Raises StoreTrouble."""
-        connection = connect_reader(self._path)
-        with failures():
+        with closing(connect_reader(self._path)) as connection, failures():
             (last,) = connection.execute(_LAST_REJECTION).fetchone()
             at = max(0, last - LOOK_BACK)
             begun()
