@@ -245,6 +245,71 @@ def test_a_correction_is_tried(path: Path) -> None:
     assert "30 rounds replayed" in done("verify", "--data", path)
 
 
+# --- rebuild ---
+
+
+def with_corrections(path: Path, ladders: Path) -> None:
+    """Rate rounds and corrections, one of which waits, and the start of a season."""
+    done("correct", "void", "duels", "r3", "--data", path)
+    done("correct", "remove", "duels", "p7", "--batched", "--data", path)
+    rate(path, ladders)
+    done("correct", "season", "duels", "1", "--keep", "0.5", "--sigma", "90", "--data", path)
+    submit(path, season(30, 10))
+    rate(path, ladders)
+
+
+@pytest.mark.parametrize("corrections", [False, True])
+def test_lost_ratings_are_computed_again(path: Path, ladders: Path, *, corrections: bool) -> None:
+    """Whatever happened to them, and the process goes on from there, with the same events as
+    without a loss."""
+    if corrections:
+        with_corrections(path, ladders)
+    other = path.with_name("other.db")
+    done("backup", path, other)
+    for table in ("beliefs", "recent", "positions"):
+        execute(path, f"DELETE FROM {table}")
+    execute(path, "INSERT INTO beliefs VALUES (0, 'duels', 'nobody', x'00')")
+    assert "rounds replayed" in done("rebuild", "--data", path, "--replace")
+    assert "all equal" in done("verify", "--data", path)
+    for each in (path, other):
+        submit(each, season(60, 20))
+        rate(each, ladders)
+        done("correct", "apply", "duels", "--data", each)
+        rate(each, ladders)
+        assert "all equal" in done("verify", "--data", each)
+    words = ("watch", "--from-start", "--json", "--count", "1000000", "--wait", "0.01", "--data")
+    assert run(*words, path).stdout == run(*words, other).stdout != ""
+    assert not [each for each in path.parent.iterdir() if ".new" in each.name]
+
+
+def test_ratings_are_replaced_on_request_only(path: Path, ladders: Path) -> None:
+    """While nobody has the file; by another ladders file, too. If it fails, the old file stays."""
+    assert f"{path} holds ratings: give --replace" in failed("rebuild", "--data", path)
+    with rating(path, ladders):
+        assert "is in use by process" in failed("rebuild", "--data", path, "--replace")
+    before = path.read_bytes()
+    with closing(reading.DataFile(path)) as file:
+        file.ends()
+        assert "another program reads ratings.db: end it" in (
+            failed("rebuild", "--data", path, "--replace")
+        )
+    assert "30 rounds replayed" in done("verify", "--data", path)
+    assert len(path.read_bytes()) == len(before)
+    ladders.write_text(LADDERS.replace("80.0", "70.0"))
+    done("rebuild", "--data", path, "--replace")
+    assert "30 rounds replayed" in done("verify", "--data", path)
+
+
+def test_unrated_records_stay_unrated(path: Path, ladders: Path) -> None:
+    """A rebuild leaves them to the process, and says that it has not compared."""
+    submit(path, season(30, 5))
+    result = run("rebuild", "--data", path, "--replace")
+    assert result.exit_code == 0, result.output
+    assert f"{path}: 5 records not rated yet, so the ratings were not compared" in result.stderr
+    rate(path, ladders)
+    assert "35 rounds replayed" in done("verify", "--data", path)
+
+
 # --- backup ---
 
 
