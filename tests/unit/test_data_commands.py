@@ -14,8 +14,9 @@ from click.testing import CliRunner, Result
 
 from stream_rater.adapters.sqlite import reading
 from stream_rater.cli import app
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.rating import record
-from tests.data_files import merged, rate, rating
+from tests.data_files import estimate, merged, rate, rating
 from tests.rounds import day, event, ranked
 
 LADDERS = """
@@ -143,6 +144,19 @@ def test_what_is_not_rated_yet_is_not_compared(path: Path, ladders: Path) -> Non
         timer.start()
         timer.join()
         assert "35 rounds replayed" in done("verify", "--data", path)
+
+
+def test_log_and_ratings_are_read_at_one_instant(path: Path, ladders: Path) -> None:
+    """Whatever the process writes during this."""
+    wanted = {0: PlayerColumn.of([("duels", player) for player in PLAYERS])}
+    with closing(reading.DataFile(path)) as file:
+        before = file.read(wanted)
+        with file.snapshot():
+            ends = file.ends()
+            submit(path, season(30, 5))
+            rate(path, ladders)
+            assert (file.ends(), file.read(wanted), sum(file.behind())) == (ends, before, 0)
+        assert sum(file.ends()) == sum(ends) + 5 and file.read(wanted) != before
 
 
 def test_another_window_or_ladders_file_is_refused(
@@ -277,9 +291,31 @@ def test_lost_ratings_are_computed_again(path: Path, ladders: Path, *, correctio
         done("correct", "apply", "duels", "--data", each)
         rate(each, ladders)
         assert "all equal" in done("verify", "--data", each)
-    words = ("watch", "--from-start", "--json", "--count", "1000000", "--wait", "0.01", "--data")
-    assert run(*words, path).stdout == run(*words, other).stdout != ""
+    assert all_events(path) == all_events(other) != ""
     assert not [each for each in path.parent.iterdir() if ".new" in each.name]
+
+
+def test_parts_that_wait_are_applied_after_a_rebuild(path: Path, ladders: Path) -> None:
+    """Each player's rating is that before the parts, so the events are those without a loss."""
+    submit(path, season(30, 7))
+    estimate(path, ladders)
+    other = path.with_name("other.db")
+    done("backup", path, other)
+    assert f"{path}: " in failed("verify", "--data", path)
+    for table in ("beliefs", "recent"):
+        execute(path, f"DELETE FROM {table}")
+    result = run("rebuild", "--data", path, "--replace")
+    assert "not rated yet, so the ratings were not compared" in result.stderr, result.output
+    for each in (path, other):
+        rate(each, ladders)
+        assert "37 rounds replayed" in done("verify", "--data", each)
+    assert all_events(path) == all_events(other) != ""
+
+
+def all_events(path: Path) -> str:
+    """What `watch` shows."""
+    words = ("--from-start", "--json", "--count", "1000000", "--wait", "0.01", "--data", path)
+    return run("watch", *words).stdout
 
 
 def test_ratings_are_replaced_on_request_only(path: Path, ladders: Path) -> None:
