@@ -57,6 +57,19 @@ def rating(
         yield turn
 
 
+def estimate(path: Path, ladders_file: Path) -> None:
+    """Rate all records that wait, and leave their parts to the next start."""
+    ladders = read_ladders(ladders_file)
+    with closing(Database.open(path)) as database:
+        log, store = SqliteLog(database), SqliteStore(database)
+        machine = _machine("estimator", ladders, log, store)
+        engine = Engine(database, log, [machine], lambda: None, _fail)
+        while any(log.rounds.end(p) > log.estimators.committed.get(p, 0) for p in range(3)):
+            machine.due_s = 0.0
+            engine.turn()
+        assert log.parts.end(0) > log.updaters.committed[0]
+
+
 def _fail(trouble: str) -> None:
     raise AssertionError(trouble)
 

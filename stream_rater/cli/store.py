@@ -18,14 +18,22 @@ from stream_rater.config.errors import BadConfiguration
 
 @click.command()
 @click.option("--replace", is_flag=True,
-              help="Replace what Redis holds; it is deleted once the log is replayed.")  # fmt: skip
+              help="Replace what Redis, or the data file, holds.")  # fmt: skip
+@DATA
 @SETTINGS
 @one_line_errors
 def rebuild(replace: bool, settings_path: Path | None) -> None:
-    """Replay the log into an empty Redis, while no worker runs; they then go on from there."""
+    """Replay the log into an empty Redis, while no worker runs; they then go on from there. Of a
+    data file, the ratings are replaced, while its process is stopped."""
+    settings = settings_of(settings_path)
+    if settings.data:
+        from stream_rater.operations.rebuild_file import rebuild_file
+
+        rebuild_file(settings, replace=replace)
+        return
     from stream_rater.operations.rebuild import rebuild as run_rebuild
 
-    run_rebuild(servers_of(settings_path, "rebuild"), replace=replace)
+    run_rebuild(settings, replace=replace)
 
 
 @click.command()

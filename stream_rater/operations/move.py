@@ -3,7 +3,7 @@
 1. Check that nobody has the file, that all of it is rated, and that the topics and Redis are empty.
 2. Copy each accepted record to its partition and offset, with an empty record in the place of each
    rejected one; the last event of each player; and the ladder events, byte for byte. So all offsets
-   stay as they are. A rejected record would be judged again otherwise, by the time at which Kafka
+   stay as they are. A rejected record would be validated again otherwise, by the time when Kafka
    received it, and might be accepted.
 3. Rebuild Redis from these topics, and compare each belief with that in the file.
 4. Mark the file as moved, so that no round is rated in two places. Then workers may use Redis.
@@ -48,7 +48,7 @@ from stream_rater.runtime.progress import counted, track, track_batches
 from stream_rater.runtime.service import layout_of
 
 AT_ONCE = 5000
-"""The number of records that are judged together."""
+"""The number of records that are validated together."""
 
 
 def move(settings: Settings, path: Path) -> None:
@@ -171,14 +171,14 @@ class Move:
     def _rounds(self) -> Iterator[Record]:
         """Yield the accepted records, with empty ones in the places of the others."""
         verdicts = with_verdicts(
-            self._judged, self._file.all_rounds, self._ladders, self._settings.duplicate_window,
+            self._validated, self._file.all_rounds, self._ladders, self._settings.duplicate_window,
             self._file.partitions,
         )  # fmt: skip
         accepted, rewriter = self._accepted(verdicts), LogRewriter(None)
         for batch in self._batches("copying rounds"):
             yield from rewriter.feed(batch, accepted.of(batch))
 
-    def _judged(self, verdicts: Verdicts | None) -> Verdicts | None:
+    def _validated(self, verdicts: Verdicts | None) -> Verdicts | None:
         """The verdicts, if they are all that the log needs. Raises MissingVerdicts."""
         accepted = self._accepted(verdicts)
         for batch in self._batches("rounds"):

@@ -2,7 +2,8 @@
 
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -36,7 +37,11 @@ from stream_rater.operations.rebuild_store import (
     past_marks,
     tails_at,
 )
-from stream_rater.pipeline.ladder_history import encode_histories, encode_restated_corrections
+from stream_rater.pipeline.ladder_history import (
+    LadderEventLog,
+    encode_histories,
+    encode_restated_corrections,
+)
 from stream_rater.pipeline.parts.schema import UnknownPart, mark
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import MissingVerdicts
@@ -73,6 +78,11 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
         work = rebuild_from_log(admin, settings, ladders, store, partitions)
         store.layout.end_rebuild(layout, KERNEL_VERSION)
         store.close()
+    report(work, began_s)
+
+
+def report(work: Rebuilds, began_s: float) -> None:
+    """Print what a rebuild did. `began_s`: when it began, monotonic seconds."""
     if work.unproven:
         print(f"warning: {unproven_warning(work.unproven)}", file=sys.stderr)
     took_s = time.monotonic() - began_s
@@ -103,21 +113,26 @@ def rebuild_from_log(
         work = _rebuild(admin, settings, ladders, store, partitions)
     except (UnknownPart, Misplaced, StoreInUse) as error:
         raise Failed(str(error)) from None
-    log = LadderEvents(settings, admin)
+    log, rounds = LadderEvents(settings, admin), admin.topics.rounds
+    read_log = partial(read_all, settings, rounds, partitions[rounds])
+    restate(log, work, ladders, read_log, settings.duplicate_window, partitions[rounds])
+    log.close()
+    return work
+
+
+def restate(
+    log: LadderEventLog, work: Rebuilds, ladders: Ladders, read_log: Callable[[], Iterable[Record]],
+    window: int, partitions: int,
+) -> None:  # fmt: skip
+    """Write ladder events with the parameter histories and the corrections of a replay."""
     named = (each for each in ladders.ladders if each != TEMPLATE)
     recorded = log.read()
     every = dict.fromkeys((*work.ladders, *named, *recorded.ladders))
     log.write(encode_histories("restated", {ladder: ladders.history(ladder) for ladder in every}))
-    rounds = admin.topics.rounds
-    read_log = partial(read_all, settings, rounds, partitions[rounds])
-    validate_all = partial(
-        verdicts_of_log, read_log, ladders, settings.duplicate_window, partitions[rounds]
-    )
+    validate_all = partial(verdicts_of_log, read_log, ladders, window, partitions)
     log.write(
         encode_restated_corrections(to_restate(work.verdicts, recorded.corrections, validate_all))
     )
-    log.close()
-    return work
 
 
 def _rebuild(
@@ -166,23 +181,40 @@ def _rebuild(
 def _replayed(
     admin: Admin, settings: Settings, ladders: Ladders, partitions: int, cutoff: Cutoff
 ) -> Rebuilds:
-    """Replay all rounds, as the applied corrections edit them."""
-    rounds, window = admin.topics.rounds, settings.duplicate_window
+    """Replay all rounds on Kafka."""
+    rounds = admin.topics.rounds
+    return replayed(
+        partial(_read_topic, admin, settings, rounds, partitions),
+        partial(_read_last_published, admin, settings),
+        partial(read_all, settings, rounds, partitions),
+        ladders, settings.duplicate_window, partitions, cutoff,
+    )  # fmt: skip
+
+
+def replayed(
+    batches: Callable[[str], Iterable[list[Record]]],
+    read_last_published: Callable[[Collection[str]], Mapping[Player, LastPublished]],
+    read_log: Callable[[], Iterable[Record]], ladders: Ladders, window: int, partitions: int,
+    cutoff: Cutoff,
+) -> Rebuilds:  # fmt: skip
+    """Replay all rounds, as the applied corrections edit them.
+
+    `batches`, `read_log`: yield all records at each call, `batches` with a label for people.
+    `read_last_published`: returns the last published mu and sigma of the players of some ladders.
+    """
 
     def feed_all(work: Rebuild, label: str) -> Rebuild:
-        for batch in _read_topic(admin, settings, rounds, partitions, label):
+        for batch in batches(label):
             work.feed(batch)
         return work
 
-    try:
+    with suppress(MissingVerdicts):
         return Rebuilds([feed_all(Rebuild(ladders, window, partitions, cutoff), "rounds")])
-    except MissingVerdicts:
-        read_log = partial(read_all, settings, rounds, partitions)
     rebuilds = list[Rebuild]()
     published: Mapping[Player, LastPublished] = {}
     found = editions(read_log, ladders, window, partitions, cutoff)
     for each in found:
-        published = published or _read_last_published(admin, settings, each.verdicts.edits)
+        published = published or read_last_published(each.verdicts.edits)
         traces = CorrectionTraces(published, cutoff, each, ladders)
         work = Rebuild(ladders, window, partitions, cutoff, each.verdicts, traces)
         rebuilds.append(feed_all(work, "corrected rounds"))

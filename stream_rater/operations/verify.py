@@ -61,7 +61,7 @@ def verify_file(settings: Settings, ladders: Ladders, file: DataFile, wait_s: fl
         if not (behind := sum(file.behind())):
             with frozen(file) as instant:
                 if not (behind := sum(instant.behind())):
-                    return _report(*_compared(settings, ladders, instant), file.meta("kernel"))
+                    return compared_with_replay(settings, ladders, instant)
         if not announced and (holder := holder_of(file.path)):
             print(f"waiting for {holder}, which is {counted(behind, 'record')} behind, for "
                   f"{wait_s:g} s at most", file=sys.stderr)  # fmt: skip
@@ -84,15 +84,22 @@ def check_window(settings: Settings, file: DataFile) -> None:
         )
 
 
-def _compared(settings: Settings, ladders: Ladders, file: DataFile) -> tuple[Verdict, int]:
-    """The verdict, and the number of beliefs that the log does not explain."""
+def check_ladders_file(settings: Settings, ladders: Ladders, file: DataFile) -> None:
+    """Raise BadConfiguration if the ladders file is not that of a data file."""
     if why := disagreement(settings, ladders, file.ladder_log()):
         raise BadConfiguration(f"{why}: nothing was compared")
+
+
+def compared_with_replay(settings: Settings, ladders: Ladders, file: DataFile) -> str:
+    """Compare the beliefs in a data file, all of which is rated, with a replay. Returns a line with
+    the counts. Raises BadConfiguration, or Failed if beliefs differ."""
+    check_ladders_file(settings, ladders, file)
     verdict = compare(
         lambda: track(file.all_rounds(), "rounds"), ladders, settings.duplicate_window,
         file.partitions, file.shards, file.read,
     )  # fmt: skip
-    return verdict, file.count_beliefs() - verdict.beliefs + len(verdict.missing)
+    surplus = file.count_beliefs() - verdict.beliefs + len(verdict.missing)
+    return _report(verdict, surplus, file.meta("kernel") or KERNEL_VERSION)
 
 
 def _wait_until_caught_up(admin: Admin, rounds: int, shards: int, wait_s: float) -> None:

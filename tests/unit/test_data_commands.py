@@ -14,9 +14,10 @@ from click.testing import CliRunner, Result
 
 from stream_rater.adapters.sqlite import reading
 from stream_rater.cli import app
+from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.rating import record
 from tests.rounds import day, event, ranked
-from tests.some_data_files import merged, rate, rating
+from tests.some_data_files import estimate, merged, rate, rating
 
 LADDERS = """
 [ladders.duels]
@@ -145,6 +146,19 @@ def test_what_is_not_rated_yet_is_not_compared(path: Path, ladders: Path) -> Non
         assert "35 rounds replayed" in done("verify", "--data", path)
 
 
+def test_log_and_ratings_are_read_at_one_instant(path: Path, ladders: Path) -> None:
+    """Whatever the process writes during this."""
+    wanted = {0: PlayerColumn.of([("duels", player) for player in PLAYERS])}
+    with closing(reading.DataFile(path)) as file:
+        before = file.read(wanted)
+        with file.snapshot():
+            ends = file.ends()
+            submit(path, season(30, 5))
+            rate(path, ladders)
+            assert (file.ends(), file.read(wanted), sum(file.behind())) == (ends, before, 0)
+        assert sum(file.ends()) == sum(ends) + 5 and file.read(wanted) != before
+
+
 def test_another_window_or_ladders_file_is_refused(
     path: Path, ladders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +257,93 @@ def test_a_correction_is_tried(path: Path) -> None:
     text = done("correct", "void", "duels", "r3", "--data", path, "--dry-run")
     assert "8 of 8 players would move" in text or "would be touched" in text
     assert "30 rounds replayed" in done("verify", "--data", path)
+
+
+# --- rebuild ---
+
+
+def with_corrections(path: Path, ladders: Path) -> None:
+    """Rate rounds and corrections, one of which waits, and the start of a season."""
+    done("correct", "void", "duels", "r3", "--data", path)
+    done("correct", "remove", "duels", "p7", "--batched", "--data", path)
+    rate(path, ladders)
+    done("correct", "season", "duels", "1", "--keep", "0.5", "--sigma", "90", "--data", path)
+    submit(path, season(30, 10))
+    rate(path, ladders)
+
+
+@pytest.mark.parametrize("corrections", [False, True])
+def test_lost_ratings_are_computed_again(path: Path, ladders: Path, *, corrections: bool) -> None:
+    """Whatever happened to them, and the process goes on from there, with the same events as
+    without a loss."""
+    if corrections:
+        with_corrections(path, ladders)
+    other = path.with_name("other.db")
+    done("backup", path, other)
+    for table in ("beliefs", "recent", "positions"):
+        execute(path, f"DELETE FROM {table}")
+    execute(path, "INSERT INTO beliefs VALUES (0, 'duels', 'nobody', x'00')")
+    assert "rounds replayed" in done("rebuild", "--data", path, "--replace")
+    assert "all equal" in done("verify", "--data", path)
+    for each in (path, other):
+        submit(each, season(60, 20))
+        rate(each, ladders)
+        done("correct", "apply", "duels", "--data", each)
+        rate(each, ladders)
+        assert "all equal" in done("verify", "--data", each)
+    assert all_events(path) == all_events(other) != ""
+    assert not [each for each in path.parent.iterdir() if ".new" in each.name]
+
+
+def test_parts_that_wait_are_applied_after_a_rebuild(path: Path, ladders: Path) -> None:
+    """Each player's rating is that before the parts, so the events are those without a loss."""
+    submit(path, season(30, 7))
+    estimate(path, ladders)
+    other = path.with_name("other.db")
+    done("backup", path, other)
+    assert f"{path}: " in failed("verify", "--data", path)
+    for table in ("beliefs", "recent"):
+        execute(path, f"DELETE FROM {table}")
+    result = run("rebuild", "--data", path, "--replace")
+    assert "not rated yet, so the ratings were not compared" in result.stderr, result.output
+    for each in (path, other):
+        rate(each, ladders)
+        assert "37 rounds replayed" in done("verify", "--data", each)
+    assert all_events(path) == all_events(other) != ""
+
+
+def all_events(path: Path) -> str:
+    """What `watch` shows."""
+    words = ("--from-start", "--json", "--count", "1000000", "--wait", "0.01", "--data", path)
+    return run("watch", *words).stdout
+
+
+def test_ratings_are_replaced_on_request_only(path: Path, ladders: Path) -> None:
+    """While nobody has the file; by another ladders file, too. If it fails, the old file stays."""
+    assert f"{path} holds ratings: give --replace" in failed("rebuild", "--data", path)
+    with rating(path, ladders):
+        assert "is in use by process" in failed("rebuild", "--data", path, "--replace")
+    before = path.read_bytes()
+    with closing(reading.DataFile(path)) as file:
+        file.ends()
+        assert "another program reads ratings.db: end it" in (
+            failed("rebuild", "--data", path, "--replace")
+        )
+    assert "30 rounds replayed" in done("verify", "--data", path)
+    assert len(path.read_bytes()) == len(before)
+    ladders.write_text(LADDERS.replace("80.0", "70.0"))
+    done("rebuild", "--data", path, "--replace")
+    assert "30 rounds replayed" in done("verify", "--data", path)
+
+
+def test_unrated_records_stay_unrated(path: Path, ladders: Path) -> None:
+    """A rebuild leaves them to the process, and says that it has not compared."""
+    submit(path, season(30, 5))
+    result = run("rebuild", "--data", path, "--replace")
+    assert result.exit_code == 0, result.output
+    assert f"{path}: 5 records not rated yet, so the ratings were not compared" in result.stderr
+    rate(path, ladders)
+    assert "35 rounds replayed" in done("verify", "--data", path)
 
 
 # --- backup ---

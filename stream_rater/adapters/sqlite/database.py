@@ -103,6 +103,31 @@ class Database:
         self.connection.close()
         self._lock.close()
 
+    def replace_by(self, path: Path) -> None:
+        """Put another file, which no process has open, in the place of this one, and release the
+        lock. Raises Unusable if another program has this file open.
+
+        A write-ahead log that is left behind would be played into the new file.
+        """
+        self._roll_back()
+        with self._failing(StoreTrouble):
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self.connection.close()
+        left = [self.path.with_name(self.path.name + end) for end in ("-wal", "-shm")]
+        try:
+            if found := [each for each in left if each.exists()]:
+                raise Unusable(
+                    f"{found[0]}: another program reads {self.path.name}: end it, and run it again"
+                )
+            path.replace(self.path)
+            descriptor = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        finally:
+            self._lock.close()
+
     # --- transactions ---
 
     @contextmanager

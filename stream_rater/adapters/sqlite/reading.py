@@ -23,7 +23,7 @@ from stream_rater.adapters.sqlite.log import (
     read_rejections,
     starts_of,
 )
-from stream_rater.adapters.sqlite.schema import offset_of, place
+from stream_rater.adapters.sqlite.schema import OFFSET_BITS, offset_of, place
 from stream_rater.adapters.sqlite.store import position_of
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.errors import LogTrouble
@@ -181,6 +181,16 @@ class DataFile:
         for event in self.ladder_events():
             ladder_log.read(event)
         return ladder_log
+
+    def part_starts(self) -> list[int]:
+        """The first offset of each shard's parts that is kept."""
+        with self._failing():
+            return starts_of(self._connection, "parts", self.shards)
+
+    def parts(self, shard: int) -> list[Record]:
+        """The parts of a shard that are kept. Those before its last call were pruned."""
+        with self._failing():
+            return list(read_records(self._connection, "parts", shard, 0, 1 << OFFSET_BITS))
 
     # --- what subscribers read ---
 

@@ -1,0 +1,168 @@
+"""`stream-rater rebuild --data`: computes the ratings in a data file again from its log.
+
+They are written to a new file, and compared with a replay of the log. Only then the new file takes
+the place of the old one. The process that uses the file must be stopped.
+"""
+
+import secrets
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from stream_rater.adapters.redis.metadata import EPOCH_BYTES
+from stream_rater.adapters.sqlite.database import Database
+from stream_rater.adapters.sqlite.log import SqliteLog
+from stream_rater.adapters.sqlite.reading import DataFile, data_file
+from stream_rater.adapters.sqlite.store import SqliteStore, set_position
+from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.files import ladders_of_settings
+from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import StoreTrouble
+from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.record import Player, Record
+from stream_rater.operations.corrected_rebuild import LastPublished, last_published
+from stream_rater.operations.cutoff import Cutoff, Misplaced
+from stream_rater.operations.rebuild import (
+    check_rounds_complete,
+    replayed,
+    report,
+    restate,
+)
+from stream_rater.operations.rebuild_store import Rebuilds, fill_store, past_marks, tails_at
+from stream_rater.operations.verify import check_ladders_file, check_window, compared_with_replay
+from stream_rater.pipeline.parts.schema import UnknownPart, mark
+from stream_rater.pipeline.ports import UNFINISHED, Application, Position
+from stream_rater.runtime import malloc, selfcheck
+from stream_rater.runtime.failures import named_failures
+from stream_rater.runtime.progress import counted, track, track_batches
+
+AT_ONCE = 5000
+"""The number of records that are replayed together."""
+
+
+def rebuild_file(settings: Settings, *, replace: bool) -> None:
+    """Replay the log of the settings' data file, and replace its ratings, of which there must be
+    none unless `replace` is given. Raises BadConfiguration or Failed."""
+    ladders, path = ladders_of_settings(settings), Path(settings.data)
+    began_s = time.monotonic()
+    malloc.configure()
+    new = path.with_name(path.name + ".new")
+    with named_failures():
+        selfcheck.check()
+        with closing(Database.open_existing(path)) as old:
+            try:
+                with data_file(settings.data) as file:
+                    _check(settings, ladders, file, replace=replace)
+                    _remove(new)
+                    file.copy_to(new)
+                work = _fill(settings, ladders, new)
+                with data_file(str(new)) as file:
+                    if behind := sum(file.behind()):
+                        print(
+                            f"{path}: {counted(behind, 'record')} not rated yet, so the ratings "
+                            "were not compared: run `stream-rater verify` after the next start",
+                            file=sys.stderr,
+                        )
+                    else:
+                        compared_with_replay(settings, ladders, file)
+                old.replace_by(new)
+            finally:
+                _remove(new)
+    report(work, began_s)
+
+
+def _remove(new: Path) -> None:
+    """Remove a new file that a rebuild left behind."""
+    for end in ("", "-wal", "-shm", ".lock"):
+        new.with_name(new.name + end).unlink(missing_ok=True)
+
+
+def _check(settings: Settings, ladders: Ladders, file: DataFile, *, replace: bool) -> None:
+    check_window(settings, file)
+    check_rounds_complete(file.starts())
+    if replace:
+        return
+    if file.count_beliefs():
+        raise BadConfiguration(f"{file.path} holds ratings: give --replace to rebuild them")
+    check_ladders_file(settings, ladders, file)
+
+
+def _fill(settings: Settings, ladders: Ladders, new: Path) -> Rebuilds:
+    """Replace the ratings in a file that nobody else uses."""
+    with closing(Database.open(new)) as database, data_file(str(new)) as file:
+        log, window = SqliteLog(database), settings.duplicate_window
+        applied = dict(enumerate(file.committed(UPDATERS, file.shards)))
+        sent = dict(enumerate(file.committed(ESTIMATORS, file.partitions)))
+        cutoff = Cutoff(applied, sent, file.shards)
+        try:
+            for shard in range(file.shards):
+                cutoff.add(file.parts(shard))
+            cutoff.check()
+        except (UnknownPart, Misplaced) as error:
+            raise Failed(f"{settings.data}: {error}") from None
+        if any(file.part_starts()):
+            cutoff.add_published(_published(file))
+        work = replayed(
+            partial(_batches, file), partial(_last_published, file), file.all_rounds,
+            ladders, window, file.partitions, cutoff,
+        )  # fmt: skip
+        _write(log, work, applied, cutoff)
+        restate(log, work, ladders, file.all_rounds, window, file.partitions)
+        database.set_meta("kernel", KERNEL_VERSION)
+        return work
+
+
+def _write(log: SqliteLog, work: Rebuilds, applied: dict[int, int], cutoff: Cutoff) -> None:
+    """Write a mark to each shard's parts, and the beliefs in the place of those that are there."""
+    database, shards = log.database, range(len(log.parts))
+    store, epoch = SqliteStore(database), secrets.token_hex(EPOCH_BYTES).encode()
+    with database.turn():
+        marks = {shard: log.append_part(shard, mark(len(shards))) for shard in shards}
+        moved = past_marks(applied, marks)
+        with database.write(StoreTrouble) as connection:
+            connection.executemany(
+                "INSERT OR REPLACE INTO committed VALUES (?, ?, ?)",
+                [(UPDATERS, shard, offset) for shard, offset in moved.items()],
+            )
+            for table in ("beliefs", "recent"):
+                connection.execute(f"DELETE FROM {table}")
+            for shard in shards:
+                set_position(connection, shard, Position(UNFINISHED, UNFINISHED, epoch=epoch))
+
+    def apply(applications: Mapping[int, Application]) -> Mapping[int, bool]:
+        return {shard: store.apply(shard, each) for shard, each in applications.items()}
+
+    tails = tails_at(applied, moved, cutoff)
+    fill_store(
+        track_batches(work.beliefs(), "beliefs"), applied | moved, marks, tails, epoch, apply
+    )
+
+
+def _batches(file: DataFile, label: str) -> Iterator[list[Record]]:
+    """Yield all records of `round-completed` in batches, with a progress bar."""
+    records = iter(track(file.all_rounds(), label, sum(file.ends())))
+    while batch := list(islice(records, AT_ONCE)):
+        yield batch
+
+
+def _published(file: DataFile) -> Iterator[tuple[Player, int]]:
+    """Yield the player and the source offset of each event that is kept."""
+    for shard in range(file.shards):
+        for _, each in file.all_events(shard):
+            event = rating_changed_from_json(each.value)
+            yield (event.ladder, event.player), event.offset
+
+
+def _last_published(file: DataFile, ladders: Collection[str]) -> Mapping[Player, LastPublished]:
+    """The last published mu and sigma of the players of ladders with corrections."""
+    if not ladders:
+        return {}
+    values = (each.value for shard in range(file.shards) for _, each in file.all_events(shard))
+    return last_published(map(rating_changed_from_json, values), ladders)
