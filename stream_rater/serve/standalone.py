@@ -1,7 +1,6 @@
 """A standalone process: the engine on a data file, beside the API that answers from an index of its
 events. The index has a process of its own, as that of `serve` does."""
 
-import ipaddress
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -29,6 +28,7 @@ from stream_rater.runtime.metrics import Metrics, ServiceObserver
 from stream_rater.serve.door.doorway import DoorParts
 from stream_rater.serve.door.on_file import FileProgress, FileRejections, FileRoundLog
 from stream_rater.serve.http.metrics import ApiMetrics
+from stream_rater.serve.http.tokens import is_loopback
 from stream_rater.serve.index.file_follower import FileFollower, index_path
 from stream_rater.serve.index.file_index import FileIndexReader, make_room
 from stream_rater.serve.index.follower import Watcher
@@ -36,6 +36,7 @@ from stream_rater.serve.index.process import IndexProcess
 from stream_rater.serve.index.reader import ReadPositions
 from stream_rater.serve.service import MakeParts, Parts
 
+STARTING = "it is starting: the kernels are prepared"
 ANSWER_S = 5.0
 """How long a question may wait for the engine."""
 
@@ -72,6 +73,8 @@ class Standalone:
         self.engine = Engine(
             self._database, self.log, self._machines, self._index.hurry, watcher.trouble
         )
+        self.engine.trouble = STARTING
+        self._started = False
         self._failure: BaseException | None = None
 
     # --- at start ---
@@ -134,7 +137,8 @@ class Standalone:
     @property
     def last_report_s(self) -> float:
         """When both the engine and the index last showed that they work, monotonic seconds."""
-        return min(self.engine.last_turn_s, self._index.last_report_s)
+        index_s = self._index.last_report_s
+        return min(self.engine.last_turn_s, index_s) if self._started else index_s
 
     def listen(self) -> None:
         """Run the engine and the index until `stop`. Raises the exception that ended one of
@@ -153,6 +157,7 @@ class Standalone:
     def _run_engine(self) -> None:
         try:
             selfcheck.check()  # rounds wait until the kernels are there and compute the right bits
+            self.engine.trouble, self._started = "", True
             self.engine.run()
         except BaseException as error:
             self._failure = error
@@ -234,17 +239,6 @@ class FileBeliefs:
         return self._standalone.ask(
             lambda: {shard: store.read(shard, wanted) for shard, wanted in players.items()}
         )
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine can connect to an address (HOST:PORT)."""
-    host = address.rpartition(":")[0].strip("[]")
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def parts_of_file(settings: Settings, ladders: Ladders, path: Path) -> MakeParts:

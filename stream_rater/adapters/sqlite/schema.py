@@ -48,6 +48,7 @@ CREATE TABLE last_changed (
     shard INTEGER NOT NULL, key BLOB NOT NULL, offset INTEGER NOT NULL, event BLOB NOT NULL,
     PRIMARY KEY (shard, key)
 ) WITHOUT ROWID;
+CREATE INDEX last_changed_offsets ON last_changed (shard, offset);
 CREATE TABLE rejected (
     id INTEGER PRIMARY KEY, place INTEGER NOT NULL, code TEXT NOT NULL, message TEXT NOT NULL,
     ladder TEXT NOT NULL, round_id TEXT NOT NULL, unreadable TEXT NOT NULL

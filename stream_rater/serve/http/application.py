@@ -32,7 +32,7 @@ from stream_rater.serve.http.event_stream import Hub
 from stream_rater.serve.http.limits import BodyReceiver, RateLimit, client_address
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.http.page import page_routes
-from stream_rater.serve.http.tokens import Tokens
+from stream_rater.serve.http.tokens import Tokens, check_origin
 from stream_rater.serve.openapi import document
 from stream_rater.serve.problems import MEDIA_TYPE, Refused
 from stream_rater.serve.questions import Incomplete, Questions
@@ -138,6 +138,8 @@ class Api:
             self._rate.take(address, self._clock())
         if self._answering > MOST_ANSWERED:
             raise Refused("busy", f"{MOST_ANSWERED:,} requests are being answered: try again")
+        if operation.writes and open_door:
+            check_origin(request.headers)
         if operation.writes and self._door is not None and self._door.needs_token:
             self._tokens.check_writing(rights)
         else:

@@ -1,7 +1,10 @@
 """The tokens that requests must have."""
 
 import hmac
+import ipaddress
+from collections.abc import Mapping
 from typing import Literal
+from urllib.parse import urlsplit
 
 from stream_rater.config.settings import PREFIX
 from stream_rater.serve.problems import Refused
@@ -40,6 +43,32 @@ class Tokens:
             )
         if rights == "none":
             raise _unauthorized("WRITE_TOKEN")
+
+
+def check_origin(headers: Mapping[str, str]) -> None:
+    """Raise Refused if a browser sends the request for a page of another site, or under a name that
+    is not this machine's.
+
+    A page that the user of this machine visits could otherwise write where no token is needed: by a
+    form, which no CORS rule stops, or by a name of its own that leads to this machine.
+    """
+    host = headers.get("host", "")
+    origin = headers.get("origin", host and f"http://{host}")
+    if origin.partition("://")[2] != host or not is_loopback(host):
+        raise Refused(
+            "foreign-page", f"set {PREFIX}SERVE_WRITE_TOKEN, and send it", "header.Origin"
+        )
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can connect to an address (HOST or HOST:PORT)."""
+    host = urlsplit(f"//{address}").hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _unauthorized(name: str) -> Refused:

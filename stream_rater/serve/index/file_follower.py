@@ -22,6 +22,7 @@ from stream_rater.serve.index.file_index import (
     FileIndexWriter,
     delete,
     failures,
+    instant,
     is_damaged,
 )
 from stream_rater.serve.index.follower import NewEvent, Watcher
@@ -99,14 +100,18 @@ class FileFollower:
         self._watcher.begun([reported])
         while not self._stopping:
             self._awake.clear()
-            events = read_events(connection, SHARD, at)
-            while some := [*itertools.islice(events, AT_ONCE)]:
+            while some := self._next_events(connection, at):
                 at = some[-1][0] + 1
                 self._add(some, stored, writer)
                 self._watcher.read([*self._new_events(some, reported)])
             self._watcher.checkpointed([max(at, stored)])
             self._watcher.polled(True, 0)
             self._awake.wait(LOOK_S)
+
+    def _next_events(self, connection: sqlite3.Connection, at: int) -> list[tuple[int, Event]]:
+        """The next events from an offset on, read in a transaction of their own, which is short."""
+        with instant(connection):
+            return [*itertools.islice(read_events(connection, SHARD, at), AT_ONCE)]
 
     def _add(self, some: Sequence[tuple[int, Event]], stored: int, writer: FileIndexWriter) -> None:
         """Add events to the index, but not those before `stored`."""

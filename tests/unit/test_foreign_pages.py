@@ -1,0 +1,50 @@
+"""Where no token is needed to write, no page of another site may write."""
+
+import pytest
+
+from stream_rater.serve.http.tokens import check_origin, is_loopback
+from stream_rater.serve.problems import Refused
+
+HERE = "127.0.0.1:9109"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": HERE},
+        {"host": "localhost:9109"},
+        {"host": "[::1]:9109"},
+        {"host": HERE, "origin": f"http://{HERE}"},
+    ],
+)
+def test_own_pages_and_programs_may_write(headers: dict[str, str]) -> None:
+    """Programs send no origin, and the process' own page sends its own."""
+    check_origin(headers)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"host": "games.example:9109"},
+        {"host": "games.example:9109", "origin": "http://games.example:9109"},
+        {"host": HERE, "origin": "http://games.example"},
+        {"host": HERE, "origin": "http://127.0.0.1:80"},
+        {"host": HERE, "origin": "null"},
+        {"host": "127.0.0.1.games.example", "origin": "http://127.0.0.1.games.example"},
+    ],
+)
+def test_others_may_not(headers: dict[str, str]) -> None:
+    """A form of another site; and a name of another site that leads to this machine."""
+    with pytest.raises(Refused, match="SERVE_WRITE_TOKEN"):
+        check_origin(headers)
+
+
+@pytest.mark.parametrize(
+    ("address", "found"),
+    [("127.0.0.1:0", True), ("[::1]:9109", True), ("localhost", True), ("0.0.0.0:9109", False),
+     ("[::]:9109", False), ("games.example:9109", False), (":9109", False), ("", False)],
+)  # fmt: skip
+def test_what_only_this_machine_can_reach(address: str, found: bool) -> None:
+    """An empty host stands for all addresses."""
+    assert is_loopback(address) == found
