@@ -72,6 +72,7 @@ class Standalone:
         self.engine = Engine(
             self._database, self.log, self._machines, self._index.hurry, watcher.trouble
         )
+        self._thread = threading.Thread(target=self._run_engine, name="engine", daemon=True)
         self._failure: BaseException | None = None
 
     # --- at start ---
@@ -137,13 +138,12 @@ class Standalone:
     def listen(self) -> None:
         """Run the engine and the index until `stop`. Raises the exception that ended one of
         them."""
-        thread = threading.Thread(target=self._run_engine, name="engine", daemon=True)
-        thread.start()
+        self._thread.start()
         try:
             self._index.listen()
         finally:
             self.engine.stop()
-            thread.join()
+            self._thread.join()
         if self._failure is not None:
             raise self._failure
 
@@ -188,9 +188,11 @@ class Standalone:
         self.engine.stop()
 
     def end(self) -> None:
-        """Close the file."""
+        """Close the file, unless a long turn has not ended: then the process ends as if it were
+        killed, and nothing of the turn happens."""
         self._index.end()
-        self._database.close()
+        if not self._thread.is_alive():
+            self._database.close()
 
     def unready(self) -> list[str]:
         """The reasons why rounds are not rated."""
