@@ -72,7 +72,7 @@ class Standalone:
         self.engine = Engine(
             self._database, self.log, self._machines, self._index.hurry, watcher.trouble
         )
-        self._thread = threading.Thread(target=self._run_engine, name="engine", daemon=True)
+        self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
     # --- at start ---
@@ -138,12 +138,14 @@ class Standalone:
     def listen(self) -> None:
         """Run the engine and the index until `stop`. Raises the exception that ended one of
         them."""
-        self._thread.start()
+        thread = threading.Thread(target=self._run_engine, name="engine", daemon=True)
+        thread.start()
+        self._thread = thread
         try:
             self._index.listen()
         finally:
             self.engine.stop()
-            self._thread.join()
+            thread.join()
         if self._failure is not None:
             raise self._failure
 
@@ -191,7 +193,7 @@ class Standalone:
         """Close the file, unless a long turn has not ended: then the process ends as if it were
         killed, and nothing of the turn happens."""
         self._index.end()
-        if not self._thread.is_alive():
+        if self._thread is None or not self._thread.is_alive():
             self._database.close()
 
     def unready(self) -> list[str]:
