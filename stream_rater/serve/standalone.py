@@ -75,6 +75,7 @@ class Standalone:
         )
         self.engine.trouble = STARTING
         self._started = False
+        self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
     # --- at start ---
@@ -146,6 +147,7 @@ class Standalone:
         malloc.configure()
         thread = threading.Thread(target=self._run_engine, name="engine", daemon=True)
         thread.start()
+        self._thread = thread
         try:
             self._index.listen()
         finally:
@@ -199,9 +201,11 @@ class Standalone:
         self.engine.stop()
 
     def end(self) -> None:
-        """Close the file."""
+        """Close the file, unless a long turn has not ended: then the process ends as if it were
+        killed, and nothing of the turn happens."""
         self._index.end()
-        self._database.close()
+        if self._thread is None or not self._thread.is_alive():
+            self._database.close()
 
     def unready(self) -> list[str]:
         """The reasons why rounds are not rated."""

@@ -1,5 +1,5 @@
-"""`stream-rater standalone` as a process: killed under load, its file held by another process or
-unusable, and what it answers."""
+"""`stream-rater standalone` as a process: killed under load, on files that are in use or unusable,
+and what it answers."""
 
 import os
 import sqlite3

@@ -169,23 +169,22 @@ def read_events(
     connection: sqlite3.Connection, shard: int, first: int = 0
 ) -> Iterator[tuple[int, Event]]:
     """Offset and content of the events of a shard from an offset on, in order. Of the oldest
-    events, only the last one of each player is there. Read them in one transaction: events may be
-    pruned meanwhile."""
+    events, only the last one of each player is there. Read them in one transaction."""
     (oldest,) = connection.execute(
         "SELECT min(place) FROM changed WHERE place >= ? AND place < ?",
         (place(shard, 0), place(shard + 1, 0)),
     ).fetchone()
+    if oldest is not None and first < offset_of(oldest):  # some are in both while they are pruned
+        sql = (
+            "SELECT offset, key, event FROM last_changed"
+            " WHERE shard = ? AND offset >= ? AND offset < ? ORDER BY offset"
+        )
+        for offset, key, event in connection.execute(sql, (shard, first, offset_of(oldest))):
+            yield offset, Event(shard, key, *_decode_one(event))
     (begin,) = connection.execute(
         "SELECT max(place) FROM changed WHERE place >= ? AND place <= ?",
         (place(shard, 0), place(shard, first)),
     ).fetchone()
-    if oldest is None or first < offset_of(oldest):
-        sql = (
-            "SELECT offset, key, event FROM last_changed WHERE shard = ? AND offset >= ?"
-            " ORDER BY offset"
-        )
-        for offset, key, event in connection.execute(sql, (shard, first)):
-            yield offset, Event(shard, key, *_decode_one(event))
     begin = place(shard, first) if begin is None else begin
     sql = "SELECT place, events FROM changed WHERE place >= ? AND place < ? ORDER BY place"
     for at, events in connection.execute(sql, (begin, place(shard + 1, 0))):

@@ -27,6 +27,8 @@ from stream_rater.serve.index.file_index import (
 )
 from stream_rater.serve.index.follower import NewEvent, Watcher
 
+READ_TOGETHER = 50_000
+"""The most events that are in memory."""
 AT_ONCE = 5_000
 """The most events that one transaction adds to the index."""
 LOOK_S = 1.0
@@ -100,18 +102,17 @@ class FileFollower:
         self._watcher.begun([reported])
         while not self._stopping:
             self._awake.clear()
-            while some := self._next_events(connection, at):
-                at = some[-1][0] + 1
-                self._add(some, stored, writer)
-                self._watcher.read([*self._new_events(some, reported)])
+            while events := _read_some(connection, at):
+                at = events[-1][0] + 1
+                for first in range(0, len(events), AT_ONCE):
+                    some = events[first : first + AT_ONCE]
+                    self._add(some, stored, writer)
+                    self._watcher.read([*self._new_events(some, reported)])
+                if self._stopping:
+                    return
             self._watcher.checkpointed([max(at, stored)])
             self._watcher.polled(True, 0)
             self._awake.wait(LOOK_S)
-
-    def _next_events(self, connection: sqlite3.Connection, at: int) -> list[tuple[int, Event]]:
-        """The next events from an offset on, read in a transaction of their own, which is short."""
-        with instant(connection):
-            return [*itertools.islice(read_events(connection, SHARD, at), AT_ONCE)]
 
     def _add(self, some: Sequence[tuple[int, Event]], stored: int, writer: FileIndexWriter) -> None:
         """Add events to the index, but not those before `stored`."""
@@ -134,6 +135,13 @@ class FileFollower:
                 with suppress(*UNDECODABLE):
                     ladder = _ladder_of(event.value).ladder
                     yield NewEvent(SHARD, offset, ladder, event.value)
+
+
+def _read_some(connection: sqlite3.Connection, first: int) -> list[tuple[int, Event]]:
+    """The next events from an offset on, at one instant: old events move to another table. No
+    transaction is open after that, however long it takes to add them to the index."""
+    with instant(connection):
+        return [*itertools.islice(read_events(connection, SHARD, first), READ_TOGETHER)]
 
 
 class _OfLadder(msgspec.Struct):

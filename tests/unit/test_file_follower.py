@@ -1,0 +1,138 @@
+"""The follower of a data file's events: it misses none while old ones are pruned, and leaves no
+transaction open."""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stream_rater.adapters.sqlite import events
+from stream_rater.adapters.sqlite.database import Database, connect_reader
+from stream_rater.adapters.sqlite.driver import updater_worker
+from stream_rater.adapters.sqlite.log import SqliteLog
+from stream_rater.adapters.sqlite.store import SqliteStore
+from stream_rater.pipeline.ports import Event, Poll, Publish
+from stream_rater.serve.index import file_follower
+from stream_rater.serve.index.file_follower import FileFollower, index_path
+from stream_rater.serve.index.follower import NewEvent, Watcher
+from tests.contract.test_serve_index import an_event
+
+
+class Written:
+    """A data file to which events are published, one in a transaction."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.count = path, 0
+        self.database = Database.open(path, partitions=1)
+        log = SqliteLog(self.database)
+        self._driver = updater_worker(log, SqliteStore(self.database))
+        log.updaters.assign([self._driver])
+        self._driver.perform(Poll(0.0))
+
+    def publish(self, *players: str) -> None:
+        """Publish an event of each player."""
+        for player in players:
+            value = msgspec.json.encode(an_event(player, self.count))
+            self._driver.perform(Publish([Event(0, player.encode(), value, b"id", "")], {}))
+            self.count += 1
+
+
+class Seen(Watcher):
+    """What the follower reports. `at_read` is called with each report of events."""
+
+    def __init__(self, at_read: Callable[[], None]) -> None:
+        self._at_read, self.offsets = at_read, list[int]()
+        self.follower: FileFollower | None = None
+
+    def read(self, found: Sequence[NewEvent]) -> None:
+        self.offsets += [each.offset for each in found]
+        self._at_read()
+
+    def polled(self, caught_up: bool, lag: int) -> None:
+        """Nothing is left: end."""
+        assert caught_up and not lag and self.follower is not None
+        self.follower.stop()
+
+
+def follow(written: Written, at_read: Callable[[], None] = lambda: None) -> list[int]:
+    """Follow until all is read. Returns the offsets for the feed."""
+    seen = Seen(at_read)
+    seen.follower = FileFollower(written.path, 5, seen)
+    seen.follower.run()
+    return seen.offsets
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Written]:
+    """A file that keeps few events, and followers that read few at once."""
+    monkeypatch.setattr(events, "KEPT", 4)
+    monkeypatch.setattr(events, "PRUNED_TOGETHER", 4)
+    monkeypatch.setattr(events, "LEAST_PRUNED", 2)
+    monkeypatch.setattr(events, "PRUNE_FACTOR", 2)
+    monkeypatch.setattr(file_follower, "READ_TOGETHER", 3)
+    monkeypatch.setattr(file_follower, "AT_ONCE", 2)
+    found = Written(tmp_path / "ratings.db")
+    with closing(found.database):
+        yield found
+
+
+def in_index(written: Written) -> set[str]:
+    """The players in the index."""
+    with closing(sqlite3.connect(index_path(written.path))) as index:
+        return {player for (player,) in index.execute("SELECT player FROM index_players")}
+
+
+def test_nothing_is_missed_while_old_events_are_pruned(written: Written) -> None:
+    """The index is made again while events move to the table of last events."""
+    written.publish(*(f"p{number}" for number in range(40)))
+
+    def more() -> None:
+        if written.count < 80:
+            written.publish(*(f"p{written.count}" for _ in range(3)), *["q"] * 3)
+
+    follow(written, more)
+    expected = {f"p{number}" for number in range(40)} | {"q"}
+    assert expected <= in_index(written)
+    with closing(connect_reader(written.path)) as reader:
+        keys = {event.key.decode() for _, event in events.read_events(reader, 0, 0)}
+    assert keys == in_index(written)
+
+
+def test_no_transaction_stays_open(written: Written) -> None:
+    """While events are added to the index, the writer can empty the write-ahead log."""
+    written.publish(*(f"p{number}" for number in range(20)))
+    found: list[object] = []
+
+    def checkpoint() -> None:
+        sql = "PRAGMA wal_checkpoint(TRUNCATE)"
+        found.append(written.database.connection.execute(sql).fetchone()[0])
+
+    follow(written, checkpoint)
+    assert len(found) > 3 and set(found) == {0}
+
+
+def test_new_events_are_found_without_the_old_ones(written: Written) -> None:
+    """The table of last events, which has a row for each player, is only read for offsets that are
+    no longer in the other one."""
+    written.publish(*(f"p{number}" for number in range(40)))
+    with closing(connect_reader(written.path)) as reader:
+        asked: list[str] = []
+        reader.set_trace_callback(asked.append)
+        (last,) = events.read_events(reader, 0, 39)
+        assert last[0] == 39 and not any("last_changed" in each for each in asked)
+        assert [*events.read_events(reader, 0, 0)][-1] == last
+        assert any("last_changed" in each for each in asked)
+        assert not [*events.read_events(reader, 0, 40)]
+
+
+def test_each_event_is_read_once_and_in_order(written: Written) -> None:
+    """Also while old events are in both tables."""
+    with closing(connect_reader(written.path)) as reader:
+        for number in range(60):
+            written.publish(f"p{number % 25}")
+            for first in (0, number - 2):
+                found = [offset for offset, _ in events.read_events(reader, 0, max(first, 0))]
+                assert found == sorted(set(found)) and found[-1] == number
