@@ -15,6 +15,8 @@ from click.testing import CliRunner, Result
 from stream_rater.adapters.sqlite import reading
 from stream_rater.cli import app
 from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.operations import rebuild_file
+from stream_rater.operations.rebuild_store import fill_store
 from stream_rater.rating import record
 from tests.data_files import estimate, merged, rate, rating
 from tests.rounds import day, event, ranked
@@ -334,6 +336,17 @@ def test_ratings_are_replaced_on_request_only(path: Path, ladders: Path) -> None
     ladders.write_text(LADDERS.replace("80.0", "70.0"))
     done("rebuild", "--data", path, "--replace")
     assert "30 rounds replayed" in done("verify", "--data", path)
+
+
+def test_a_wrong_rebuild_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new ratings are compared before they replace the old ones."""
+    before = path.read_bytes()
+    monkeypatch.setattr(
+        rebuild_file, "fill_store", lambda found, *rest: fill_store(list(found)[1:], *rest)
+    )
+    assert "8 missing" in failed("rebuild", "--data", path, "--replace")
+    assert path.read_bytes() == before and not [*path.parent.glob("*.new*")]
+    assert "all equal" in done("verify", "--data", path)
 
 
 def test_unrated_records_stay_unrated(path: Path, ladders: Path) -> None:
