@@ -359,6 +359,52 @@ def test_unrated_records_stay_unrated(path: Path, ladders: Path) -> None:
     assert "35 rounds replayed" in done("verify", "--data", path)
 
 
+# --- erase ---
+
+
+def test_an_id_is_erased(path: Path, ladders: Path) -> None:
+    """It is in no byte of the file, ratings and offsets stay, and the process goes on from there as
+    it would have."""
+    done("correct", "void", "duels", "r3", "--data", path)
+    done("correct", "remove", "duels", "p7", "--from", day(20), "--data", path)
+    submit(path, [event(*ranked([1, 2], ["gertrude", "p1"]), round_id=f"g{number}", ladder="duels")
+                  for number in range(3)])  # fmt: skip
+    rate(path, ladders)
+    index = path.with_name("ratings.db-index")
+    index.write_bytes(b"gertrude")
+    other = path.with_name("other.db")
+    done("backup", path, other)
+    said = done("erase", "gertrude", "--pseudonym", "somebody", "--dry-run", "--data", path)
+    assert "3 rounds and 0 corrections name the player" in said and "nothing was" in said
+    text = done("erase", "gertrude", "--pseudonym", "somebody", "--data", path)
+    assert "beliefs, all equal to those before" in text
+    assert not index.exists() and not [*path.parent.glob("*.new*")]
+    for each in path.parent.glob("ratings.db*"):
+        assert b"gertrude" not in each.read_bytes()
+    for each, who in ((path, "somebody"), (other, "gertrude")):
+        assert "all equal" in done("verify", "--data", each)
+        submit(each, [event(*ranked([1, 2], [who, "p2"]), round_id="g9", ladder="duels")])
+        done("correct", "void", "duels", "g1", "--data", each)
+        rate(each, ladders)
+        assert "all equal" in done("verify", "--data", each)
+    assert all_events(path) == all_events(other).replace("gertrude", "somebody") != ""
+
+
+def test_what_cannot_be_erased_is_refused(path: Path, ladders: Path) -> None:
+    """A player who is not there, a name that is taken, a file in use, waiting records; the file
+    stays as it is."""
+    before = path.read_bytes()
+    assert "unknown-player" in failed("erase", "x", "--data", path)
+    assert "is a player already" in failed("erase", "p1", "--pseudonym", "p2", "--data", path)
+    assert "are for Kafka" in failed("erase", "p1", "--to", "new.", "--data", path)
+    assert "give --to" in failed("erase", "p1")
+    with rating(path, ladders):
+        assert "is in use by process" in failed("erase", "p1", "--data", path)
+    assert path.read_bytes() == before
+    submit(path, season(30, 1))
+    assert "1 record not rated yet" in failed("erase", "p1", "--data", path)
+
+
 # --- backup ---
 
 
