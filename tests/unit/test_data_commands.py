@@ -369,13 +369,14 @@ def test_an_id_is_erased(path: Path, ladders: Path) -> None:
     done("correct", "remove", "duels", "p7", "--from", day(20), "--data", path)
     submit(path, [event(*ranked([1, 2], ["gertrude", "p1"]), round_id=f"g{number}", ladder="duels")
                   for number in range(3)])  # fmt: skip
+    done("correct", "remove", "duels", "gertrude", "--until", day(1), "--data", path)
     rate(path, ladders)
     index = path.with_name("ratings.db-index")
     index.write_bytes(b"gertrude")
     other = path.with_name("other.db")
     done("backup", path, other)
     said = done("erase", "gertrude", "--pseudonym", "somebody", "--dry-run", "--data", path)
-    assert "3 rounds and 0 corrections name the player" in said and "nothing was" in said
+    assert "3 rounds and 1 correction name the player" in said and "nothing was" in said
     text = done("erase", "gertrude", "--pseudonym", "somebody", "--data", path)
     assert "beliefs, all equal to those before" in text
     assert not index.exists() and not [*path.parent.glob("*.new*")]
@@ -388,6 +389,18 @@ def test_an_id_is_erased(path: Path, ladders: Path) -> None:
         rate(each, ladders)
         assert "all equal" in done("verify", "--data", each)
     assert all_events(path) == all_events(other).replace("gertrude", "somebody") != ""
+
+
+def test_a_wrong_erasure_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new ratings are compared before they replace the old ones."""
+    before = path.read_bytes()
+    monkeypatch.setattr(
+        rebuild_file, "fill_store", lambda found, *rest: fill_store(list(found)[1:], *rest)
+    )
+    assert "0 beliefs are different, 8 missing and 0 too many" in (
+        failed("erase", "p1", "--data", path)
+    )
+    assert path.read_bytes() == before and not [*path.parent.glob("*.new*")]
 
 
 def test_what_cannot_be_erased_is_refused(path: Path, ladders: Path) -> None:
