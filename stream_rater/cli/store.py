@@ -50,23 +50,38 @@ def checkpoint(ladders: tuple[str, ...], settings_path: Path | None) -> None:
 
 @click.command()
 @click.argument("player")
-@click.option("--to", "prefix", required=True, help="Prefix of the new topics.")
+@click.option("--to", "prefix", help="Prefix of the new topics; not for a data file.")
 @click.option("--pseudonym", help="The name in place of the id; a random one otherwise.")
 @click.option("--delete-old", is_flag=True, help="Delete the old topics once all is done.")
 @click.option("--dry-run", is_flag=True, help="Copy nothing: show which records name the player.")
+@DATA
 @SETTINGS
 @one_line_errors
 def erase(
-    player: str, prefix: str, pseudonym: str | None, settings_path: Path | None, **options: bool
+    player: str,
+    prefix: str | None,
+    pseudonym: str | None,
+    settings_path: Path | None,
+    **options: bool,
 ) -> None:
     """Put a pseudonym in the place of a player's id, on all ladders, while no worker runs.
 
-    Kafka's log cannot be changed, so it is copied to topics of another prefix. All ratings stay as
-    they are.
+    Kafka's log cannot be changed, so it is copied to topics of another prefix. A data file is
+    written again. All ratings stay as they are.
     """
+    settings = settings_of(settings_path)
+    if settings.data:
+        if prefix is not None or options["delete_old"]:
+            raise BadConfiguration("--to and --delete-old are for Kafka: leave them out")
+        from stream_rater.operations.erase_file import erase_file
+
+        erase_file(settings, player, pseudonym, dry_run=options["dry_run"])
+        return
+    if prefix is None:
+        raise BadConfiguration("give --to: the prefix of the new topics")
     from stream_rater.operations.erase import erase as erase_player
 
-    erase_player(servers_of(settings_path, "erase"), player, prefix, pseudonym, **options)
+    erase_player(settings, player, prefix, pseudonym, **options)
 
 
 @click.command()

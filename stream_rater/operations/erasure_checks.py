@@ -1,7 +1,7 @@
 """The checks of `erase`. The text of each error is one line, with the place and the cure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from stream_rater.adapters.kafka.ladder_events import disagreement, read_ladder_events
@@ -18,6 +18,7 @@ from stream_rater.operations import rebuild
 from stream_rater.operations.digests import Difference
 from stream_rater.operations.rebuild import check_rounds_complete
 from stream_rater.operations.rewriting import Mentions, Pseudonym, changes_merge_order
+from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.runtime.progress import counted
 
@@ -93,7 +94,12 @@ def check_ladders(old: Generation, ladders: Ladders) -> frozenset[str]:
 
 def check_deferred(old: Generation) -> None:
     """Raise Failed if a correction is deferred until corrections-applied."""
-    for ladder, recorded in read_ladder_events(old.settings, old.admin).corrections.items():
+    check_none_deferred(read_ladder_events(old.settings, old.admin).corrections)
+
+
+def check_none_deferred(corrections: Mapping[str, Sequence[RecordedCorrection]]) -> None:
+    """Raise Failed if one of these corrections is deferred until corrections-applied."""
+    for ladder, recorded in corrections.items():
         if waiting := LadderEdits(recorded).waiting(AFTER_ALL):
             text = counted(len(waiting), "correction")
             raise Failed(

@@ -60,9 +60,9 @@ def rebuild_file(settings: Settings, *, replace: bool) -> None:
             try:
                 with data_file(settings.data) as file:
                     _check(settings, ladders, file, replace=replace)
-                    _remove(new)
+                    remove(new)
                     file.copy_to(new)
-                work = _fill(settings, ladders, new)
+                work = fill(settings, ladders, new)
                 with data_file(str(new)) as file:
                     if behind := sum(file.behind()):
                         print(
@@ -74,11 +74,11 @@ def rebuild_file(settings: Settings, *, replace: bool) -> None:
                         compared_with_replay(settings, ladders, file)
                 old.replace_by(new)
             finally:
-                _remove(new)
+                remove(new)
     report(work, began_s)
 
 
-def _remove(new: Path) -> None:
+def remove(new: Path) -> None:
     """Remove a new file that a rebuild left behind."""
     for end in ("", "-wal", "-shm", ".lock"):
         new.with_name(new.name + end).unlink(missing_ok=True)
@@ -94,7 +94,7 @@ def _check(settings: Settings, ladders: Ladders, file: DataFile, *, replace: boo
     check_ladders_file(settings, ladders, file)
 
 
-def _fill(settings: Settings, ladders: Ladders, new: Path) -> Rebuilds:
+def fill(settings: Settings, ladders: Ladders, new: Path) -> Rebuilds:
     """Replace the ratings in a file that nobody else uses."""
     with closing(Database.open(new)) as database, data_file(str(new)) as file:
         log, window = SqliteLog(database), settings.duplicate_window

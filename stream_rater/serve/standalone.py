@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stream_rater.adapters.sqlite.database import Database, warnings_of
+from stream_rater.adapters.sqlite.database import Database, index_path, warnings_of
 from stream_rater.adapters.sqlite.driver import estimator_worker, updater_worker
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.store import SqliteStore
@@ -29,7 +29,7 @@ from stream_rater.serve.door.doorway import DoorParts
 from stream_rater.serve.door.on_file import FileProgress, FileRejections, FileRoundLog
 from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.http.tokens import is_loopback
-from stream_rater.serve.index.file_follower import FileFollower, index_path
+from stream_rater.serve.index.file_follower import FileFollower
 from stream_rater.serve.index.file_index import FileIndexReader, make_room
 from stream_rater.serve.index.follower import Watcher
 from stream_rater.serve.index.process import IndexProcess

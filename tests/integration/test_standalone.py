@@ -14,11 +14,10 @@ import msgspec
 import pytest
 
 from local.tools import ROOT
-from stream_rater.adapters.sqlite.database import Database, connect_reader
+from stream_rater.adapters.sqlite.database import Database, connect_reader, index_path
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.submissions import Place
-from stream_rater.serve.index.file_follower import index_path
 from tests.chaos.standalone import killed
 from tests.data_files import audit, unfinished
 from tests.integration.processes import WorkerProcess, environment_of, wait_until

@@ -15,6 +15,8 @@ from click.testing import CliRunner, Result
 from stream_rater.adapters.sqlite import reading
 from stream_rater.cli import app
 from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.operations import rebuild_file
+from stream_rater.operations.rebuild_store import fill_store
 from stream_rater.rating import record
 from tests.rounds import day, event, ranked
 from tests.some_data_files import estimate, merged, rate, rating
@@ -336,6 +338,17 @@ def test_ratings_are_replaced_on_request_only(path: Path, ladders: Path) -> None
     assert "30 rounds replayed" in done("verify", "--data", path)
 
 
+def test_a_wrong_rebuild_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new ratings are compared before they replace the old ones."""
+    before = path.read_bytes()
+    monkeypatch.setattr(
+        rebuild_file, "fill_store", lambda found, *rest: fill_store(list(found)[1:], *rest)
+    )
+    assert "8 missing" in failed("rebuild", "--data", path, "--replace")
+    assert path.read_bytes() == before and not [*path.parent.glob("*.new*")]
+    assert "all equal" in done("verify", "--data", path)
+
+
 def test_unrated_records_stay_unrated(path: Path, ladders: Path) -> None:
     """A rebuild leaves them to the process, and says that it has not compared."""
     submit(path, season(30, 5))
@@ -344,6 +357,65 @@ def test_unrated_records_stay_unrated(path: Path, ladders: Path) -> None:
     assert f"{path}: 5 records not rated yet, so the ratings were not compared" in result.stderr
     rate(path, ladders)
     assert "35 rounds replayed" in done("verify", "--data", path)
+
+
+# --- erase ---
+
+
+def test_an_id_is_erased(path: Path, ladders: Path) -> None:
+    """It is in no byte of the file, ratings and offsets stay, and the process goes on from there as
+    it would have."""
+    done("correct", "void", "duels", "r3", "--data", path)
+    done("correct", "remove", "duels", "p7", "--from", day(20), "--data", path)
+    submit(path, [event(*ranked([1, 2], ["gertrude", "p1"]), round_id=f"g{number}", ladder="duels")
+                  for number in range(3)])  # fmt: skip
+    done("correct", "remove", "duels", "gertrude", "--until", day(1), "--data", path)
+    rate(path, ladders)
+    index = path.with_name("ratings.db-index")
+    index.write_bytes(b"gertrude")
+    other = path.with_name("other.db")
+    done("backup", path, other)
+    said = done("erase", "gertrude", "--pseudonym", "somebody", "--dry-run", "--data", path)
+    assert "3 rounds and 1 correction name the player" in said and "nothing was" in said
+    text = done("erase", "gertrude", "--pseudonym", "somebody", "--data", path)
+    assert "beliefs, all equal to those before" in text
+    assert not index.exists() and not [*path.parent.glob("*.new*")]
+    for each in path.parent.glob("ratings.db*"):
+        assert b"gertrude" not in each.read_bytes()
+    for each, who in ((path, "somebody"), (other, "gertrude")):
+        assert "all equal" in done("verify", "--data", each)
+        submit(each, [event(*ranked([1, 2], [who, "p2"]), round_id="g9", ladder="duels")])
+        done("correct", "void", "duels", "g1", "--data", each)
+        rate(each, ladders)
+        assert "all equal" in done("verify", "--data", each)
+    assert all_events(path) == all_events(other).replace("gertrude", "somebody") != ""
+
+
+def test_a_wrong_erasure_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new ratings are compared before they replace the old ones."""
+    before = path.read_bytes()
+    monkeypatch.setattr(
+        rebuild_file, "fill_store", lambda found, *rest: fill_store(list(found)[1:], *rest)
+    )
+    assert "0 beliefs are different, 8 missing and 0 too many" in (
+        failed("erase", "p1", "--data", path)
+    )
+    assert path.read_bytes() == before and not [*path.parent.glob("*.new*")]
+
+
+def test_what_cannot_be_erased_is_refused(path: Path, ladders: Path) -> None:
+    """A player who is not there, a name that is taken, a file in use, waiting records; the file
+    stays as it is."""
+    before = path.read_bytes()
+    assert "unknown-player" in failed("erase", "x", "--data", path)
+    assert "is a player already" in failed("erase", "p1", "--pseudonym", "p2", "--data", path)
+    assert "are for Kafka" in failed("erase", "p1", "--to", "new.", "--data", path)
+    assert "give --to" in failed("erase", "p1")
+    with rating(path, ladders):
+        assert "is in use by process" in failed("erase", "p1", "--data", path)
+    assert path.read_bytes() == before
+    submit(path, season(30, 1))
+    assert "1 record not rated yet" in failed("erase", "p1", "--data", path)
 
 
 # --- backup ---

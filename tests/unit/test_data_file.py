@@ -21,7 +21,7 @@ from stream_rater.adapters.sqlite.database import (
     warnings_of,
 )
 from stream_rater.adapters.sqlite.driver import updater_worker
-from stream_rater.adapters.sqlite.events import read_events
+from stream_rater.adapters.sqlite.events import read_events, restore
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog, read_records
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
@@ -346,3 +346,20 @@ def test_a_killed_process_loses_nothing(path: Path) -> None:
         assert log.rounds.end(0) == 600
         assert [each.value for each in log.rounds.read(0, 0, 1000)] == expected
         assert log.submit(0, b"next") == 600
+
+
+def test_events_are_restored_to_their_offsets(database: Database, path: Path) -> None:
+    """Those that are kept of older ones, too, which leave gaps."""
+    found = [
+        (
+            offset,
+            Event(0, b"k%d" % offset, b"v%d" % offset, b"i%d" % offset, "2026-11-20T20:15:05Z"),
+        )
+        for offset in (2, 5, 7, 8, 9)
+    ]
+    with database.write(LogTrouble) as connection:
+        restore(connection, 0, found, 7)
+    with closing(connect_reader(path)) as reader:
+        assert list(read_events(reader, 0)) == found
+        assert list(read_events(reader, 0, 6)) == found[2:]
+    assert SqliteLog(database).changed_end(0) == 10

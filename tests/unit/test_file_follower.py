@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from stream_rater.adapters.sqlite import events
-from stream_rater.adapters.sqlite.database import Database, connect_reader
+from stream_rater.adapters.sqlite.database import Database, connect_reader, index_path
 from stream_rater.adapters.sqlite.driver import updater_worker
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.pipeline.ports import Event, Poll, Publish
 from stream_rater.serve.index import file_follower
-from stream_rater.serve.index.file_follower import FileFollower, index_path
+from stream_rater.serve.index.file_follower import FileFollower
 from stream_rater.serve.index.follower import NewEvent, Watcher
 from tests.contract.test_serve_index import an_event
 

@@ -318,6 +318,11 @@ def _locked(path: Path) -> IO[str]:
     return lock
 
 
+def index_path(data: Path) -> Path:
+    """The file of the index of a data file."""
+    return data.with_name(f"{data.name}-index")
+
+
 def holder_of(path: Path) -> str:
     """The process that holds the lock of a file; empty if none does."""
     try:

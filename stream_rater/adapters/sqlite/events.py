@@ -5,7 +5,7 @@ kept, in a table with one row for each player.
 """
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
@@ -22,6 +22,9 @@ KEPT = 100_000
 PRUNED_TOGETHER = 400_000
 """Once there are so many more, the older ones are pruned. Of a player's events among them, only the
 last one is written again. So to prune more at a time is cheaper."""
+
+RESTORED_TOGETHER = 1000
+"""The number of events in a row that `restore` writes."""
 
 PRUNE_FACTOR, LEAST_PRUNED = 4, 64
 """Each transaction does the pruning of PRUNE_FACTOR times as many events as it adds, at least
@@ -77,6 +80,25 @@ def decode(shard: int, data: bytes) -> Iterator[Event]:
     call = _decode(data)
     ends, time = (np.frombuffer(each, "<i4").astype(np.int64) for each in (call.ends, call.time))
     return ShardEvents(shard, call.data, 0, ends, call.times, time).events()
+
+
+def restore(
+    connection: sqlite3.Connection, shard: int, found: Iterable[tuple[int, Event]], pruned: int
+) -> None:
+    """Write the events of a shard to a new file, each with its offset. Of those before `pruned`,
+    only the last one of each player is among them."""
+    left, first = iter(found), pruned
+    while some := list(islice(left, RESTORED_TOGETHER)):
+        connection.executemany(
+            "INSERT INTO last_changed VALUES (?, ?, ?, ?)",
+            [
+                (shard, e.key, at, _encode((e.value, e.event_id, e.time, e.trace)))
+                for at, e in some
+                if at < pruned
+            ],
+        )
+        for run in Events.of(shard, [event for at, event in some if at >= pruned]).runs:
+            first = add(connection, first, run)
 
 
 class Pruning:

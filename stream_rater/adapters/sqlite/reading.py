@@ -199,6 +199,13 @@ class DataFile:
         with self._failing():
             return [end_of_changed(self._connection, shard) for shard in range(self.shards)]
 
+    def changed_starts(self) -> list[int]:
+        """The offset of each shard's first event after those that were pruned."""
+        sql = "SELECT min(place) FROM changed WHERE place >= ? AND place < ?"
+        bounds = [(place(shard, 0), place(shard + 1, 0)) for shard in range(self.shards)]
+        found = [self._rows(sql, *each)[0][0] for each in bounds]
+        return [0 if first is None else offset_of(first) for first in found]
+
     def events(self, shard: int, first: int) -> list[tuple[int, Event]]:
         """Offset and content of the next events of a shard, from an offset on."""
         with self._failing():

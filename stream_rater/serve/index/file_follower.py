@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from stream_rater.adapters.sqlite.database import connect_reader
+from stream_rater.adapters.sqlite.database import connect_reader, index_path
 from stream_rater.adapters.sqlite.events import end_of_changed, read_events
 from stream_rater.contract.errors import StoreTrouble, Unrecoverable
 from stream_rater.contract.events import UNDECODABLE, RatingChanged, rating_changed_from_json
@@ -35,11 +35,6 @@ LOOK_S = 1.0
 """The interval at which it looks for events without being woken."""
 SHARD = 0
 """The only shard of a data file."""
-
-
-def index_path(data: Path) -> Path:
-    """The file of the index of a data file."""
-    return data.with_name(f"{data.name}-index")
 
 
 class FileFollower:
