@@ -1,6 +1,7 @@
 """What all tests share: golden numbers and real data, real servers, Hypothesis' profiles, and how
 the tests are spread over processes."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,6 +61,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next(ranks, len(LONG_FIRST))
 
     items.sort(key=rank)
+
+
+@pytest.fixture(autouse=True)
+def collector() -> Iterator[None]:
+    """Some commands let Python look for cycles seldom. In a test process, the connections of
+    clients in cycles would stay open until there are too many."""
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
 
 
 @pytest.fixture(scope="session")

@@ -51,14 +51,15 @@ def secret_files(pod: Resource) -> list[str]:
 
 def test_every_setting_can_be_set(tmp_path: Path) -> None:
     """The case that sets nearly everything differs from the defaults in every field, but for those
-    of `serve`, which the chart does not start. Passwords come as files."""
+    of `serve` and of a standalone process, which the chart does not start here. Passwords come as
+    files."""
     found = msgspec.structs.asdict(
         settings_of("secured", tmp_path, "settings.replication=2", "redis.cluster=true")
     )
     same = {
         name for name, value in msgspec.structs.asdict(Settings()).items() if found[name] == value
     }
-    assert same == set(ServeSettings.__struct_fields__)
+    assert same == {*ServeSettings.__struct_fields__, "data"}
     assert [found[name] for name in SECRETS] == ["kafka-password", "redis-password", "", ""]
 
 

@@ -172,7 +172,7 @@ def test_the_tutorial_works_as_it_stands(
     assert {before for ladder, before in changes if ladder == "blitz"} > {"(new)"}
     assert '"player":"ida"' in printed and "ida on chess" in printed
     assert printed.count("beliefs compared: all equal, bit for bit") == 2
-    assert_shown(pages.section(pages.text("tutorial.md"), "7. A cheater was found"), printed)
+    assert_shown(pages.section(pages.text("tutorial.md"), "8. A cheater was found"), printed)
     command = [".venv/bin/stream-rater", "verify"]
     without = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=HANGS_S,

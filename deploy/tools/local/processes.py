@@ -353,9 +353,11 @@ def stop_process(pid: int, started: int, timeout_s: float = STOP_TIMEOUT_S) -> b
     try:
         if start_ticks(pid) != started:
             return False
+        ended = select.poll()  # `select` takes no descriptor beyond 1023
+        ended.register(process, select.POLLIN)
         for signal_number in (signal.SIGTERM, signal.SIGKILL):
             signal.pidfd_send_signal(process, signal_number)
-            if select.select([process], [], [], timeout_s)[0]:
+            if ended.poll(1000.0 * timeout_s):
                 return True
     except ProcessLookupError:
         return True
