@@ -4,7 +4,9 @@ the tests are spread over processes."""
 import gc
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import msgspec
@@ -45,11 +47,51 @@ LONG_FIRST = (
 processes but one without work."""
 
 
+PROCESSES = 3
+"""The number of test processes for each processor. Tests with servers mostly wait for them."""
+GIB_EACH = 2
+"""The memory of a test process and of what it starts, in GiB, rounded up."""
+
+SERVERS = pytest.StashKey[ExitStack]()
+KAFKA = pytest.StashKey[str]()
+"""The Kafka that all test processes of a run share."""
+
+
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """For `-n auto`: two processes for each processor, since tests that start servers mostly wait
-    for them; one where they are left out."""
+    """For `-n auto`: one process for each processor if tests with servers are left out, else
+    PROCESSES, as far as the memory is enough."""
     processors = len(os.sched_getaffinity(0))
-    return processors if "not integration" in config.option.markexpr else 2 * processors
+    if not _has_servers(config):
+        return processors
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**30
+    return max(processors, min(PROCESSES * processors, memory // GIB_EACH))
+
+
+def _has_servers(config: pytest.Config) -> bool:
+    """Whether a run has more than a few of the tests with servers."""
+    chosen = {Path(each).resolve() for each in config.args}
+    everything = chosen <= {HERE, HERE.parent} or not chosen.isdisjoint({HERE / "integration"})
+    return everything and "not integration" not in config.option.markexpr
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Start the Kafka that the test processes share: it is the server that costs most, and needs
+    most of that until it is warm. Redis is small, and tests change its settings."""
+    if _has_servers(config):
+        stack = config.stash[SERVERS] = ExitStack()
+        config.stash[KAFKA] = stack.enter_context(real.a_kafka())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give a test process the address."""
+    node.workerinput["kafka"] = node.config.stash.get(KAFKA, None)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop what was started."""
+    config.stash.get(SERVERS, ExitStack()).close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -86,9 +128,10 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session")
-def addresses() -> Iterator[Addresses]:
-    """Real Kafka and Redis, one pair for each process that runs tests."""
-    with real.a_pair() as found:
+def addresses(request: pytest.FixtureRequest) -> Iterator[Addresses]:
+    """Real Kafka and Redis: a Redis for each process that runs tests, and a Kafka for all."""
+    of_run: dict[str, Any] = getattr(request.config, "workerinput", {})
+    with real.a_pair(of_run.get("kafka")) as found:
         yield found
 
 

@@ -5,13 +5,15 @@ import re
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import redis
 from confluent_kafka.admin import AdminClient
 
-from local.servers import Addresses, servers
-from local.tools import REDIS_VARIABLE, given_address
+from local.servers import Addresses, servers, start_kafka
+from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, given_address
 from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
@@ -36,10 +38,25 @@ _databases = itertools.count(1)
 
 
 @contextmanager
-def a_pair() -> Iterator[Addresses]:
-    """Kafka and Redis: those the environment names, else new ones."""
-    with servers(redis_settings={"databases": str(OUR_DATABASES)}) as addresses:
+def a_pair(kafka: str | None = None) -> Iterator[Addresses]:
+    """Kafka and Redis: those the environment names, else new ones. `kafka`: the address of a Kafka
+    that runs already."""
+    with servers(kafka=kafka, redis_settings={"databases": str(OUR_DATABASES)}) as addresses:
         yield addresses
+
+
+@contextmanager
+def a_kafka() -> Iterator[str]:
+    """The address of the Kafka that the environment names, else of a new one."""
+    given = given_address(KAFKA_VARIABLE)
+    if given is not None:
+        yield given
+        return
+    with (
+        TemporaryDirectory(prefix="stream-rater-", ignore_cleanup_errors=True) as folder,
+        start_kafka(Path(folder)) as server,
+    ):
+        yield server.address
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from stream_rater.config.settings import Settings
 from tests import real
 from tests.integration.processes import WorkerProcess, stream_rater
 from tests.integration.topics import make_topics
-from tests.waits import STILL_S
+from tests.waits import STILL_S, wait_until
 
 NOWHERE = "127.0.0.1:1"
 
@@ -167,8 +167,8 @@ def test_one_clear_line(started: dict[str, Future[Ended]], name: str) -> None:
 
 
 def mend(line: str) -> tuple[str, str]:
-    """Do what the command in the line does, which is not installed by `make setup`. Returns the
-    topic and the setting."""
+    """Do what the command in the line does, which is not installed by `make setup`, and wait until
+    the broker says so: it learns of it from the controller. Returns the topic and the setting."""
     command = re.search(r"run `(kafka-configs\.sh .*?)`", line)
     assert command is not None, line
     match shlex.split(command[1]):
@@ -181,6 +181,8 @@ def mend(line: str) -> tuple[str, str]:
             resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
             client = AdminClient({"bootstrap.servers": servers}, logger=CLIENT_LOGGER)
             client.incremental_alter_configs([resource])[resource].result(STILL_S)
+            admin = Admin(Settings(kafka=servers))
+            wait_until(lambda: admin.configuration(name)[setting] == value, f"{setting} is set")
             return name, setting
     raise AssertionError(line)
 

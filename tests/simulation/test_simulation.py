@@ -17,7 +17,7 @@ from .faults import KINDS, Faults
 from .seeds import outcome_of, replay_command
 from .transitions import TRANSITIONS, Taken, surprising
 
-SEEDS = 600
+SEEDS = 400
 AT_ONCE = 25
 """Seeds for each test case: so few that a case is over soon on a busy machine, too."""
 ENOUGH = 200

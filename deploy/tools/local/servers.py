@@ -51,10 +51,12 @@ class Addresses:
 @contextmanager
 def servers(
     *,
+    kafka: str | None = None,
     kafka_properties: Mapping[str, str] = NO_PROPERTIES,
     redis_settings: Mapping[str, str] = NO_SETTINGS,
 ) -> Iterator[Addresses]:
-    """Both servers: those the environment names, else new ones in a temporary folder.
+    """Both servers: those the environment names, else new ones in a temporary folder. `kafka`: the
+    address of a Kafka that runs already.
 
     What was started is stopped and its data removed at the end of the block: after an exception,
     Ctrl-C, SIGTERM or SIGHUP too. After a SIGKILL the servers end, their folder stays.
@@ -68,7 +70,7 @@ def servers(
         if redis is None:
             started = start_redis(Path(folder, "redis"), settings=redis_settings)
             redis = stack.enter_context(started).address
-        kafka = given_address(KAFKA_VARIABLE)
+        kafka = given_address(KAFKA_VARIABLE) or kafka
         if kafka is None:
             started = start_kafka(Path(folder, "kafka"), properties=kafka_properties)
             kafka = stack.enter_context(started).address
