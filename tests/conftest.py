@@ -76,8 +76,8 @@ def _has_servers(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
-    """Start the Kafka that the test processes share: it is the server that costs most, and needs
-    most of that until it is warm. Redis is small, and tests change its settings."""
+    """Start the Kafka that the test processes share. Each process has a Redis of its own, because
+    tests change the settings of Redis."""
     if _has_servers(config):
         stack = config.stash[SERVERS] = ExitStack()
         config.stash[KAFKA] = stack.enter_context(real.a_kafka())

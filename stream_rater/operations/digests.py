@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from stream_rater.contract.events import shown
 from stream_rater.contract.record import Player
 from stream_rater.operations.compare_store import SET_BY_CORRECTIONS
 from stream_rater.rating import record
@@ -51,6 +52,14 @@ class Difference(NamedTuple):
     def first(self) -> Player | None:
         """One of these players; None if there is none."""
         return next(iter([*self.differing, *self.missing, *self.surplus]), None)
+
+    def __str__(self) -> str:
+        """The numbers of these players, and one of them, for an error message."""
+        ladder, player = map(shown, self.first or ("", ""))
+        return (
+            f"{len(self.differing)} beliefs are different, {len(self.missing)} missing and "
+            f"{len(self.surplus)} too many, first ladder {ladder!r}, player {player!r}"
+        )
 
 
 def difference(before: Mapping[Player, bytes], after: Mapping[Player, bytes]) -> Difference:

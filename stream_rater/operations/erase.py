@@ -13,7 +13,6 @@ The old topics do not change before step 4. If the command is interrupted before
 """
 
 import secrets
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -135,10 +134,7 @@ def _announce(mentions: Mentions, pseudonym: Pseudonym, prefix: str) -> None:
         f"of {counted(mentions.accepted + mentions.rejected, 'record')}, {mentions.rejected:,} "
         f"were rejected: they stay empty in the topics of {prefix!r}"
     )
-    for place in mentions.places:
-        print(f"warning: the id stays in {shown(place)}", file=sys.stderr)
-    if more := mentions.left - len(mentions.places):
-        print(f"warning: and in {counted(more, 'record')} more", file=sys.stderr)
+    mentions.warn()
 
 
 class Erasure:

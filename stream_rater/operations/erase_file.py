@@ -7,7 +7,6 @@ with those before. Then it takes the place of the old file, which is deleted. Th
 the file must be stopped.
 """
 
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
@@ -98,10 +97,7 @@ def _announce(mentions: Mentions, pseudonym: Pseudonym) -> None:
         f"player {shown(pseudonym.player)!r} is to be {shown(pseudonym.name)!r}: {found} name the "
         f"player; {counted(mentions.rejected, 'record')} were rejected and are emptied"
     )
-    for place in mentions.places:
-        print(f"warning: the id stays in {shown(place)}", file=sys.stderr)
-    if more := mentions.left - len(mentions.places):
-        print(f"warning: and in {counted(more, 'record')} more", file=sys.stderr)
+    mentions.warn()
 
 
 class _Erasure:
@@ -202,12 +198,9 @@ class _Erasure:
             after = _digests(file, corrected)
         found = difference(before, after)
         if found.first is not None:
-            ladder, who = map(shown, found.first)
             raise Failed(
-                f"{len(found.differing)} beliefs are different, {len(found.missing)} missing and "
-                f"{len(found.surplus)} too many, first ladder {ladder!r}, player {who!r}: "
-                f"`stream-rater verify --data {self._file.path}` says whether the file was right: "
-                "nothing was erased"
+                f"{found}: `stream-rater verify --data {self._file.path}` says whether the file "
+                "was right: nothing was erased"
             )
         return len(after)
 

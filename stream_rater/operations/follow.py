@@ -5,14 +5,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from stream_rater.adapters.kafka.reader import follow
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.sqlite.following import changed_records, rejected_records
-from stream_rater.adapters.sqlite.reading import data_file
+from stream_rater.adapters.sqlite.reading import DataFile, data_file
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
@@ -31,6 +31,12 @@ HINT_S = 5.0
 """The time without a line after which a hint says that the command waits, in seconds."""
 
 SHOWN_LINE = "{time}  {ladder:<16} {who:<24} {what}"
+
+
+class FileRecords(Protocol):
+    """Yields records of a data file as they come, and None where none has come for a while."""
+
+    def __call__(self, file: DataFile, *, from_start: bool) -> Iterator[Record | None]: ...
 
 
 class Following(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,12 +69,10 @@ def watch(
     with named_failures():
         chosen = {"ladder": ladder, "player": player}
         if settings.data:
-            with data_file(settings.data) as file:
-                records = changed_records(file, from_start=following.from_start)
-                yield from _lines_of(records, str(file.path), following, line, chosen)
-            return
-        admin = Admin(settings)
-        yield from _lines(settings, admin, admin.topics.changed, following, line, chosen)
+            yield from _lines_of_file(settings, changed_records, following, line, chosen)
+        else:
+            admin = Admin(settings)
+            yield from _lines(settings, admin, admin.topics.changed, following, line, chosen)
 
 
 def rejected(
@@ -89,12 +93,10 @@ def rejected(
     with named_failures():
         chosen = {"ladder": ladder, "code": code}
         if settings.data:
-            with data_file(settings.data) as file:
-                records = rejected_records(file, from_start=following.from_start)
-                yield from _lines_of(records, str(file.path), following, line, chosen)
-            return
-        admin = Admin(settings)
-        yield from _lines(settings, admin, admin.topics.rejected, following, line, chosen)
+            yield from _lines_of_file(settings, rejected_records, following, line, chosen)
+        else:
+            admin = Admin(settings)
+            yield from _lines(settings, admin, admin.topics.rejected, following, line, chosen)
 
 
 def _lines(
@@ -105,6 +107,16 @@ def _lines(
     (partitions,) = admin.partitions_of(topic)
     records = follow(settings, topic, partitions, from_start=following.from_start)
     yield from _lines_of(records, topic, following, line, chosen)
+
+
+def _lines_of_file(
+    settings: Settings, read: FileRecords, following: Following,
+    line: Callable[[Record], str | None], chosen: Mapping[str, str | None],
+) -> Iterator[str]:  # fmt: skip
+    """Yield the lines of the records that `read` finds in the data file (`_lines_of`)."""
+    with data_file(settings.data) as file:
+        records = read(file, from_start=following.from_start)
+        yield from _lines_of(records, str(file.path), following, line, chosen)
 
 
 def _lines_of(

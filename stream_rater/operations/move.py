@@ -32,7 +32,7 @@ from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Denied, Trouble
-from stream_rater.contract.events import rating_changed_from_json, shown
+from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations.digests import Digests, difference, digests_of
@@ -218,12 +218,9 @@ class Move:
         after = self._digests(self._store.beliefs(), "beliefs in Redis")
         found = difference(before, after)
         if found.first is not None:
-            ladder, player = map(shown, found.first)
             raise Failed(
-                f"of {counted(len(after), 'belief')}, {len(found.differing)} are different, "
-                f"{len(found.missing)} missing and {len(found.surplus)} too many, first ladder "
-                f"{ladder!r}, player {player!r}: `stream-rater verify --data {self._file.path}` "
-                "says whether the file was right"
+                f"{found}: `stream-rater verify --data {self._file.path}` says whether the file "
+                "was right"
             )
         check_idle(self._admin, self._settings)
         ends = self._admin.ends(self._topics.rounds, len(self.ends))

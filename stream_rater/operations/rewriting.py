@@ -11,6 +11,7 @@ player's id is replaced, and all other fields keep their bytes.
 """
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -19,12 +20,13 @@ import msgspec
 from msgspec import Raw, structs
 
 from stream_rater.config.ladders import Ladders
-from stream_rater.contract.events import UNDECODABLE, escape
+from stream_rater.contract.events import UNDECODABLE, escape, shown
 from stream_rater.contract.record import Player, Record, header
 from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.ladder_history import LadderEvent, encode_corrections
 from stream_rater.replay.edited_log import EditedLog, Verdicts
 from stream_rater.rounds.decoder import kind_of
+from stream_rater.runtime.progress import counted
 
 Fields = dict[str, Raw]
 
@@ -242,6 +244,13 @@ class Mentions:
     """The number of records in which the id stands in another field, which stays as it is."""
     places: list[str] = field(default_factory=list)
     """The places of the id in the first MOST_PLACES of these records."""
+
+    def warn(self) -> None:
+        """Warn on standard error of the places where the id stays."""
+        for place in self.places:
+            print(f"warning: the id stays in {shown(place)}", file=sys.stderr)
+        if more := self.left - len(self.places):
+            print(f"warning: and in {counted(more, 'record')} more", file=sys.stderr)
 
     def read(
         self, records: Sequence[Record], accepted: Sequence[bool], pseudonym: Pseudonym

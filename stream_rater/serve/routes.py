@@ -79,6 +79,11 @@ class Operation(NamedTuple):
     media_types: tuple[str, ...] = (JSON,)
     """The media types of the body."""
 
+    @property
+    def of_writers(self) -> bool:
+        """Whether those who write rounds need it: they write, and ask what became of a round."""
+        return self.writes or self.name == "round"
+
 
 LADDER = "/v1/ladders/{ladder}"
 ROWS = Number("Rows of the page, at most", 1, MOST_ROWS, 50)

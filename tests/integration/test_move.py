@@ -19,7 +19,7 @@ from tests.integration.erasing import Start, beliefs, season
 from tests.integration.processes import complaints, stream_rater
 from tests.integration.test_corrections import RANKED, a_round, correct, rated, verified
 from tests.integration.topics import Bytes, headers_of, read_topic
-from tests.some_data_files import rate
+from tests.rated_data_files import rate
 
 
 def of_file(path: Path) -> Settings:

@@ -18,8 +18,8 @@ from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.operations import rebuild_file
 from stream_rater.operations.rebuild_store import fill_store
 from stream_rater.rating import record
+from tests.rated_data_files import estimate, merged, rate, rating
 from tests.rounds import day, event, ranked
-from tests.some_data_files import estimate, merged, rate, rating
 
 LADDERS = """
 [ladders.duels]

@@ -41,8 +41,8 @@ _LOOK_UP = (
 
 
 Key = str
-"""A player as one text: the length of the ladder's id, a colon, and both ids. A tuple would cost
-twice as much to look up, and the search for cycles would have to visit it."""
+"""A player as one text: the length of the ladder's id, a colon, and both ids. Unlike a tuple, it
+is not visited by the search for cycles."""
 
 
 class _Call(msgspec.Struct, array_like=True, gc=False):

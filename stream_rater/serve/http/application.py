@@ -132,9 +132,8 @@ class Api:
         client_address.set(address)
         rights = self._tokens.rights(request.headers.get("authorization", ""))
         open_door = self._door is not None and not self._door.needs_token
-        if rights != "write" and not (
-            open_door and (operation.writes or operation.name == "round")
-        ):
+        may_write = rights == "write" or (open_door and operation.of_writers)
+        if not may_write:
             self._rate.take(address, self._clock())
         if self._answering > MOST_ANSWERED:
             raise Refused("busy", f"{MOST_ANSWERED:,} requests are being answered: try again")
