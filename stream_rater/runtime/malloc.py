@@ -25,8 +25,21 @@ OBJECTS_PER_COLLECTION = 1_000_000
 takes a fifth of a worker's time, at 50,000 a tenth."""
 
 
+OBJECTS_OF_REQUESTS = 20_000
+"""The same of a process that answers requests. Its libraries make cycles, a few for each request
+that fails."""
+
+
+def settle() -> None:
+    """Leave what exists now out of all later searches for cycles. Call it once, when a process that
+    answers requests has started: each search stops all answers."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(max(OBJECTS_OF_REQUESTS, gc.get_threshold()[0]))
+
+
 def configure() -> None:
-    """Apply the settings to this process."""
+    """Apply the settings of a worker to this process."""
     gc.set_threshold(OBJECTS_PER_COLLECTION)
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:  # other C libraries lack it

@@ -17,7 +17,7 @@ from stream_rater.adapters.live_beliefs import BeliefSource, ServiceBeliefs
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
-from stream_rater.runtime import http, log
+from stream_rater.runtime import http, log, malloc
 from stream_rater.runtime.connections import Limits, Server
 from stream_rater.serve.door.doorway import DoorParts, Doorway
 from stream_rater.serve.door.fresh import FreshAnswers
@@ -184,6 +184,7 @@ class ServeProcess(Watcher):
         self._doorway.start(self._loop)
         self._heartbeat(self._loop)
         probes = {} if self._probes is None else {"probes": self._probes.port}
+        malloc.settle()
         self.log.info("http", port=self.server.port, **probes)
         await self.server.listen()
         await asyncio.to_thread(self._doorway.close)

@@ -4,7 +4,8 @@ standard error.
 
 The rate is that of a backlog. The latency is from the moment a round is due to the moment the event
 reaches a client that follows its ladder. `ingest` is the time to a 202 of `serve`, beside an
-endpoint that only produces to Kafka. Exit code 0: all was measured.
+endpoint that only produces to Kafka. `large` is the size and the start of a file with many
+changes. Exit code 0: all was measured.
 """
 
 import argparse
@@ -37,7 +38,7 @@ from tests.benchmarks.measure import Result, result, table
 from tests.benchmarks.posting import Posted, post
 from tests.benchmarks.stream.crew import a_crew, names_of
 from tests.benchmarks.stream.ground import Ground, a_ground, processor_s
-from tests.benchmarks.stream.rounds import WORKLOADS, Round, up_to
+from tests.benchmarks.stream.rounds import WORKLOADS, Round, ladder_name, limited, up_to
 from tests.benchmarks.stream.throughput import SERVICE, measured
 from tests.integration.processes import WorkerProcess
 
@@ -50,11 +51,14 @@ FIRST, LAST = 0.1, 0.9
 LOOK_S = 0.1
 WARM = 200
 """Rounds that are rated before the latency is measured."""
+LARGE, CHUNK = 10_000_000, 100_000
+"""The updates of a large file, and how many rounds a transaction appends to it."""
 POSTS, INGEST_S = 1_000.0, 10.0
 """Posts a second to `serve`, and for how long in each turn."""
 TOKEN = "posting"
 ROUNDS = "/v1/ladders/{ladder}/rounds"
 HEADERS = (("content-type", JSON.encode()),)
+RESIDENT = re.compile(r"^VmRSS:\s+(\d+) kB", re.M)
 COUNTER = re.compile(rb'^stream_rater_events_total\{outcome="published"\} (\S+)', re.M)
 
 
@@ -72,9 +76,18 @@ class Process(NamedTuple):
 
     def processor_s(self) -> float:
         """Seconds of processor time of it and its children."""
+        return sum(map(processor_s, self._pids()))
+
+    def memory_mib(self) -> float:
+        """Resident memory of it and its children."""
+        texts = [Path(f"/proc/{each}/status").read_text() for each in self._pids()]
+        return sum(int(RESIDENT.findall(text)[0]) for text in texts) / 1024
+
+    def _pids(self) -> list[int]:
+        """It and its children."""
         tasks = Path(f"/proc/{self.popen.pid}/task").iterdir()
         children = [each for task in tasks for each in (task / "children").read_text().split()]
-        return sum(map(processor_s, [self.popen.pid, *map(int, children)]))
+        return [self.popen.pid, *map(int, children)]
 
 
 def get(port: int, path: str) -> bytes:
@@ -189,6 +202,42 @@ def _follow(port: int, ladder: str, updates: int, ours: Connection) -> None:
     ours.send(came)
 
 
+def large(file: Path, updates: int) -> Result:
+    """The size of a file after so many updates, and seconds until a process on it is ready."""
+    rounds = limited(updates, WORKLOAD.rounds(3))
+    while some := list(itertools.islice(rounds, CHUNK)):
+        fill(file, some)
+    with a_process(file) as process:
+        began_s = time.monotonic()
+        while process.published() < updates:
+            time.sleep(LOOK_S)
+        rated_s = time.monotonic() - began_s
+    gib = 2**30
+    index = file.with_name(f"{file.name}-index").stat().st_size
+    began_s = time.monotonic()
+    with a_process(file) as process:
+        listening_s = time.monotonic() - began_s
+        while not _ready(process.port):
+            time.sleep(0.01)
+        ready_s = time.monotonic() - began_s
+        get(process.port, f"/v1/ladders/{ladder_name(0)}/leaderboard")
+        board_s = time.monotonic() - began_s
+        memory = process.memory_mib()
+    ratio = {
+        "file_gib": file.stat().st_size / gib, "index_gib": index / gib, "rated_s": rated_s,
+        "listening_s": listening_s, "ready_s": ready_s, "board_s": board_s, "memory_mib": memory,
+    }  # fmt: skip
+    return result("standalone/large", ready_s, "s until ready", ratio, f"{updates:,} updates")
+
+
+def _ready(port: int) -> bool:
+    try:
+        get(port, "/readyz")
+    except OSError:
+        return False
+    return True
+
+
 def ingest(ground: Ground, folder: Path, rounds: Sequence[Round], turns: int) -> Result:
     """Milliseconds until 202 of single posts to `serve`, and to an endpoint that only produces."""
     given = {"serve": "127.0.0.1:0", "serve_write_token": TOKEN}
@@ -249,6 +298,7 @@ def measured_all(quick: bool) -> Iterator[Result]:
         found = latency(folder, one)
         yield result("standalone/latency1000", found["p99"], "ms, p99", found, "1,000 updates/s")
         yield ingested
+        yield large(folder / "large.db", LARGE // (10 * part if quick else 1))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

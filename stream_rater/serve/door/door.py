@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -103,6 +104,10 @@ class Door:
         self._validator: Validator | None = None
         self._sending: dict[tuple[str, str], asyncio.Future[Appended]] = {}
         """The rounds that are being written, with their outcomes."""
+        self._requests: list[_Request] = []
+        """The requests whose rounds are not validated yet."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        """The tasks that write."""
 
     def warm(self) -> None:
         """Compile what validation needs. Another thread may call this."""
@@ -180,54 +185,79 @@ class Door:
         self, bodies: Sequence[bytes], ladder: str, trace: Trace | None
     ) -> list[RoundTaken | Refused]:
         """Take rounds. Returns an answer for each."""
-        valid = self._ready().rounds(bodies, ladder, self._clock())
-        answers: list[RoundTaken | Refused | asyncio.Future[Appended]] = []
-        own: list[tuple[ValidRound, asyncio.Future[Appended]]] = []
-        for each in valid:
-            if isinstance(each, Invalid | OtherLadder):
-                self._posted("invalid")
-                answers.append(_refused(each))
-                continue
-            first = self.states.first_of(each.ladder, each.round_id)
-            if first is not None:
-                self._posted("known")
-                answers.append(_taken(each, first))
-                continue
-            name = each.ladder, each.round_id
-            future = self._sending.get(name)
-            if future is None:
-                future = self._sending[name] = asyncio.get_running_loop().create_future()
-                own.append((each, future))
-            else:
-                self._posted("known")
-            answers.append(future)
-        if own:
-            # If the client goes away, the records are written and their states stored all the same.
-            await asyncio.shield(asyncio.ensure_future(self._write(own, trace)))
+        self._ready()
+        loop = asyncio.get_running_loop()
+        request = _Request(bodies, ladder, trace, loop.create_future())
+        self._requests.append(request)
+        if len(self._requests) == 1:
+            loop.call_soon(self._take_requests)
         found: list[RoundTaken | Refused] = []
-        for each, answer in zip(valid, answers, strict=True):
+        for valid, answer in await request.answers:
             if isinstance(answer, asyncio.Future):
-                assert isinstance(each, ValidRound)
                 outcome = await asyncio.shield(answer)
                 found.append(
                     _refused_by_log(outcome) if isinstance(outcome, NotAppended)
-                    else _taken(each, outcome)
+                    else _taken(valid, outcome)
                 )  # fmt: skip
             else:
                 found.append(answer)
         return found
 
-    async def _write(
-        self, rounds: Sequence[tuple[ValidRound, "asyncio.Future[Appended]"]], trace: Trace | None
-    ) -> None:
+    def _take_requests(self) -> None:
+        """Validate the rounds of all requests that have come, and begin to write them. One call of
+        the decoder for all takes hardly longer than for one."""
+        requests, self._requests = self._requests, []
+        try:
+            answers = iter(self._answers_to(requests))
+            for each in requests:
+                own = list(islice(answers, len(each.bodies)))
+                if not each.answers.done():
+                    each.answers.set_result(own)
+        except Exception as error:
+            for each in requests:
+                if not each.answers.done():
+                    each.answers.set_exception(error)
+
+    def _answers_to(self, requests: Sequence["_Request"]) -> list["_Answer"]:
+        """The answer for each round of these requests, or its outcome that is still to come."""
+        bodies = [(body, each.ladder) for each in requests for body in each.bodies]
+        traces = [each.trace for each in requests for _ in each.bodies]
+        answers: list[_Answer] = []
+        own: list[_Writing] = []
+        for each, trace in zip(self._ready().rounds(bodies, self._clock()), traces, strict=True):
+            if isinstance(each, Invalid | OtherLadder):
+                self._posted("invalid")
+                answers.append((None, _refused(each)))
+                continue
+            first = self.states.first_of(each.ladder, each.round_id)
+            if first is not None:
+                self._posted("known")
+                answers.append((None, _taken(each, first)))
+                continue
+            name = each.ladder, each.round_id
+            future = self._sending.get(name)
+            if future is None:
+                future = self._sending[name] = asyncio.get_running_loop().create_future()
+                own.append(_Writing(each, trace, future))
+            else:
+                self._posted("known")
+            answers.append((each, future))
+        if own:
+            # If a client goes away, the records are written and their states stored all the same.
+            task = asyncio.ensure_future(self._write(own))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return answers
+
+    async def _write(self, rounds: Sequence["_Writing"]) -> None:
         """Append rounds, and set their outcomes."""
         outcomes: Sequence[Appended] = [NotAppended("unavailable", "it was not written")] * len(
             rounds
         )
         try:
-            outcomes = await self._append([_record(each, trace) for each, _ in rounds])
+            outcomes = await self._append([_record(each, trace) for each, trace, _ in rounds])
         finally:
-            for (each, future), outcome in zip(rounds, outcomes, strict=True):
+            for (each, _, future), outcome in zip(rounds, outcomes, strict=True):
                 if isinstance(outcome, NotAppended):
                     self._not_appended(outcome)
                 else:
@@ -268,6 +298,28 @@ class Door:
         for event in events:
             self.states.changed(event)
         self._waiting.notify()
+
+
+class _Writing(NamedTuple):
+    """A round that is being written, and its outcome."""
+
+    round_: ValidRound
+    trace: Trace | None
+    outcome: "asyncio.Future[Appended]"
+
+
+_Answer = tuple[None, RoundTaken | Refused] | tuple[ValidRound, "asyncio.Future[Appended]"]
+"""The answer for a round; or the round, and its outcome that is still to come."""
+
+
+class _Request(NamedTuple):
+    """A request with rounds. `ladder` is that of the path; empty if the path has none."""
+
+    bodies: Sequence[bytes]
+    ladder: str
+    trace: Trace | None
+    answers: "asyncio.Future[list[_Answer]]"
+    """The answer for each round, once all are validated."""
 
 
 class DoorAccess(NamedTuple):

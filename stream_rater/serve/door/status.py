@@ -13,6 +13,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from stream_rater.columns.sharding import partition_of
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.submissions import Place, RejectedRecord
@@ -25,19 +27,20 @@ MOST_CHANGES = 1_000_000
 DUPLICATE = "duplicate-round"
 
 
-class RoundState:
-    """The state of the round in one record."""
+class RoundState(msgspec.Struct, gc=False):
+    """The state of the round in one record. There are many, and no cycle of them, so the search for
+    cycles does not visit them: it would stop all answers for a tenth of a second."""
 
-    __slots__ = ("changes", "code", "detail", "ladder", "place", "players", "round_id")
-
-    def __init__(self, place: Place, ladder: str, round_id: str) -> None:
-        self.place, self.ladder, self.round_id = place, ladder, round_id
-        self.players = 0
-        """The number of its players; 0 if it was not sent to this process."""
-        self.code = self.detail = ""
-        """Why it was rejected; empty if it was not."""
-        self.changes: dict[str, RatingChanged] = {}
-        """Its events, by player."""
+    place: Place
+    ladder: str
+    round_id: str
+    players: int = 0
+    """The number of its players; 0 if it was not sent to this process."""
+    code: str = ""
+    """Why it was rejected; empty if it was not."""
+    detail: str = ""
+    changes: dict[str, RatingChanged] = {}
+    """Its events, by player."""
 
 
 class Outcome(NamedTuple):
@@ -57,7 +60,7 @@ class RoundStates:
     def __init__(self, most: int = MOST_ROUNDS, most_changes: int = MOST_CHANGES) -> None:
         self._most, self._most_changes = most, most_changes
         self._states: OrderedDict[Place, RoundState] = OrderedDict()
-        self._places: dict[tuple[str, str], list[Place]] = {}
+        self._places: dict[tuple[str, str], tuple[Place, ...]] = {}
         """The places of the records with an id, in order of offset."""
         self._changes = 0
         self._known_from: list[int] = []
@@ -156,9 +159,9 @@ class RoundStates:
             state = self._states[place] = RoundState(place, "", "")
         if ladder and round_id and not state.round_id:
             state.ladder, state.round_id = ladder, round_id
-            places = self._places.setdefault((ladder, round_id), [])
-            places.append(place)
-            places.sort()
+            name = ladder, round_id
+            known = self._places.get(name)
+            self._places[name] = tuple(sorted([*known, place])) if known else (place,)
         self._drop()
         return state
 
@@ -169,11 +172,12 @@ class RoundStates:
         ):
             place, state = self._states.popitem(last=False)
             self._changes -= len(state.changes)
-            places = self._places.get((state.ladder, state.round_id), [])
-            if place in places:
-                places.remove(place)
-                if not places:
-                    del self._places[state.ladder, state.round_id]
+            name = state.ladder, state.round_id
+            known = self._places.get(name, ())
+            if left := tuple(each for each in known if each != place):
+                self._places[name] = left
+            elif known:
+                del self._places[name]
             if place.partition < len(self._known_from):
                 first = max(self._known_from[place.partition], place.offset + 1)
                 self._known_from[place.partition] = first

@@ -77,14 +77,14 @@ class Validator:
         return self._ladders.limits.max_bytes
 
     def rounds(
-        self, bodies: Sequence[bytes], ladder: str, now_s: float
+        self, bodies: Sequence[tuple[bytes, str]], now_s: float
     ) -> list[ValidRound | Invalid | OtherLadder]:
-        """Validate rounds. `ladder` is that of the path; empty if the path has none. `now_s` is the
-        time in Unix seconds."""
+        """Validate rounds, each with the ladder of its path, which is empty if the path has none.
+        `now_s` is the time in Unix seconds."""
         found: list[ValidRound | Invalid | OtherLadder] = []
         records = list[Record]()
         other = dict[int, OtherLadder]()
-        for i, body in enumerate(bodies):
+        for i, (body, ladder) in enumerate(bodies):
             value = with_ladder(body, ladder)
             name = ladder_in(value)
             if ladder and name and name != ladder:
@@ -150,7 +150,8 @@ class Validator:
 
     def warm(self) -> None:
         """Validate a round, so that whatever must be compiled is compiled."""
-        self.rounds([b'{"ladder":"x","round_id":"x","completed_at":"","standings":[]}'], "", 0.0)
+        body = b'{"ladder":"x","round_id":"x","completed_at":"","standings":[]}'
+        self.rounds([(body, "")], 0.0)
 
     def _record(self, ladder: str, value: bytes, now_s: float) -> Record:
         """The record as the log would have it."""
