@@ -1,8 +1,8 @@
 """Random logs with every kind of correction, and an editor of such logs that uses no code of ours.
 
 The editor follows docs/reference/events.md. It keeps each correction as a rule in a list, and
-applies all rules to each round again. Its result is a log without corrections: only rounds and the
-starts of seasons are left, each in its place.
+applies all rules to each round, seed and reset again. Its result is a log without corrections: only
+rounds, seeds, resets and the starts of seasons are left, each in its place.
 """
 
 import calendar
@@ -78,8 +78,9 @@ def standings(rng: random.Random) -> list[Line]:
     return found if len(found) > 1 else standings(rng)
 
 
-def a_log(rng: random.Random, size: int) -> list[Line]:
-    """Rounds, some of them late or reported twice, and corrections of all kinds between them."""
+def a_log(rng: random.Random, size: int, *, seeds: bool = False) -> list[Line]:
+    """Rounds, some of them late or reported twice, and corrections of all kinds between them. With
+    `seeds`, there are also seeds and resets."""
     lines, season = list[Line](), 0
     for number in range(size):
         choice = rng.random()
@@ -93,6 +94,8 @@ def a_log(rng: random.Random, size: int) -> list[Line]:
             lines.append(_a_line("season-started", season=max(season, 1), **about))
         elif choice < 0.68:
             lines.append(_a_line("corrections-applied"))
+        elif seeds and choice < 0.78:
+            lines.append(_a_seed(rng, number))
         else:
             batched = {"batched": True} if rng.random() < 0.3 else {}
             lines.append({**_a_correction(rng, number, size), **batched})
@@ -115,6 +118,22 @@ def _a_round(rng: random.Random, number: int) -> Line:
     return line
 
 
+def _a_seed(rng: random.Random, number: int) -> Line:
+    """Ratings that some players bring, or the reset of one."""
+    about: Line = {"round_id": f"r{number}", "at": time_of(number - rng.choice([0, 0, 30]))}
+    mu, sigma = (lambda: rng.choice([1200.0, 1333.3, 1999.9])), (lambda: rng.choice([60.1, 150.0]))
+    if rng.random() < 0.3:
+        if rng.random() < 0.5:
+            about["mu"] = mu()
+        return _a_line("player-reset", player=rng.choice(PLAYERS), sigma=sigma(), **about)
+    players: list[Line] = []
+    for name in rng.sample(PLAYERS, rng.randint(1, 5)):
+        players.append({"player": name, "mu": mu()})
+        players[-1] |= {"sigma": sigma()} if rng.random() < 0.8 else {}
+        players[-1] |= {"rounds": rng.choice([3, 70])} if rng.random() < 0.5 else {}
+    return _a_line("players-seeded", players=players, **about)
+
+
 def _a_correction(rng: random.Random, number: int, size: int) -> Line:
     match rng.randrange(7):
         case 0 | 1:
@@ -127,6 +146,8 @@ def _a_correction(rng: random.Random, number: int, size: int) -> Line:
                 line["from"] = time_of(rng.randint(-5, number + 5))
             if rng.random() < 0.5:
                 line["until"] = time_of(rng.randint(0, size + 5))
+            if rng.random() < 0.5:
+                line["seed"] = rng.choice([True, True, False])
             return line
     return _a_line("player-merged", player=rng.choice(PLAYERS), into=rng.choice(PLAYERS))
 
@@ -155,6 +176,8 @@ def _team(entry: Line) -> list[str]:
 
 
 def _names(line: Line) -> list[str]:
+    if "standings" not in line:
+        return [each["player"] for each in line.get("players", [line])]
     return [name for entry in line["standings"] for name in _team(entry)]
 
 
@@ -169,12 +192,14 @@ class Editor:
         self._reported: dict[int, Line] = {}
         self._now: dict[int, Line] = {}
         """By place, the rounds as they were reported, and as amended."""
+        self._given: dict[int, Line] = {}
+        """By place, the seeds and resets."""
         self._places: dict[str, int] = {}
         """By round id, the place of the first one: the others are duplicates."""
         self._voided: set[int] = set()
-        self._merged_or_out: list[tuple[str, str, tuple[int, int]]] = []
+        self._merged_or_out: list[tuple[str, str, tuple[int, int], bool]] = []
         """The player, whose the entries are from then on (empty: they are taken out of the rounds
-        of a span), and that span."""
+        of a span), that span, and whether seeds and resets are meant, too."""
         self._season = 0
         self._seasons: dict[int, Line] = {}
         self._waiting: list[tuple[int, Line]] = []
@@ -182,10 +207,13 @@ class Editor:
     def feed(self, place: int, line: Line) -> None:
         """Read the next line."""
         kind = line.get("event_type", "")
-        if not kind:
+        if kind in ("", "players-seeded", "player-reset"):
             if line["round_id"] not in self._places:
                 self._places[line["round_id"]] = place
-                self._now[place] = self._reported[place] = line
+                if kind:
+                    self._given[place] = line
+                else:
+                    self._now[place] = self._reported[place] = line
         elif code := _malformed(kind, line):
             self.verdicts[place] = code
         elif place >= self._takes_before:
@@ -210,16 +238,20 @@ class Editor:
                     return "bad-season"
                 self._season, self._seasons[place] = line["season"], line
             case "player-removed":
-                if not self._stands_in(line["player"]):
+                seeds = line.get("seed", False)
+                given = self._is_given(line["player"]) if seeds else set()
+                if not self._stands_in(line["player"]) | given:
                     return "unknown-player"
-                self._merged_or_out.append((line["player"], "", _span(line)))
+                self._merged_or_out.append((line["player"], "", _span(line), seeds))
             case _:
                 own, other = self._stands_in(line["player"]), self._stands_in(line["into"])
-                if not own or not other:
+                if not own | self._is_given(line["player"]):
+                    return "unknown-player"
+                if not other | self._is_given(line["into"]):
                     return "unknown-player"
                 if own & other:
                     return "bad-merge"
-                self._merged_or_out.append((line["player"], line["into"], (0, 0)))
+                self._merged_or_out.append((line["player"], line["into"], (0, 0), False))
         return ""
 
     def _correct_round(self, line: Line) -> str:
@@ -231,6 +263,8 @@ class Editor:
                 return "already-voided"
             self._voided.add(place)
             return ""
+        if place in self._given:
+            return "bad-amend"
         self._voided.discard(place)
         fields = ("standings", "completed_at", "weight", "performance_ceiling")
         given = {name: line[name] for name in fields if name in line}
@@ -245,23 +279,46 @@ class Editor:
             if place not in self._voided and player in _names(self._edited(line))
         }
 
-    def _owner(self, name: str, time_s: int) -> str:
-        """Whose the entries under a name are in a round of this time; empty if they are out."""
-        out = False
-        for player, into, (since, until) in self._merged_or_out:
+    def _is_given(self, player: str) -> set[int]:
+        """The places of the seeds and resets that count and have the player now."""
+        return {
+            place
+            for place, line in self._given.items()
+            if place not in self._voided and player in self._owners(line).values()
+        }
+
+    def _owner(self, name: str, line: Line) -> str:
+        """Whose the entries under a name are in a round or a seed; empty if they are out."""
+        out, is_round = False, "standings" in line
+        time_s = _seconds(line["completed_at"] if is_round else line["at"])
+        for player, into, (since, until), seeds in self._merged_or_out:
             if name == player and into:
                 name = into
-            elif name == player:
+            elif name == player and (is_round or seeds):
                 out = out or since <= time_s < until
         return "" if out else name
 
-    def _edited(self, line: Line) -> Line:
-        time_s, names = _seconds(line["completed_at"]), _names(line)
-        owners = {name: self._owner(name, time_s) for name in names}
+    def _owners(self, line: Line) -> dict[str, str]:
+        """By name, whose each entry is; empty if it is out."""
+        names = _names(line)
+        owners = {name: self._owner(name, line) for name in names}
         for player in {*owners.values()} - {""}:  # one entry of each stays
             same = sorted(name for name in names if owners[name] == player)
             stays = player if player in same else same[0]
             owners |= {name: "" for name in same if name != stays}
+        return owners
+
+    def _given_now(self, line: Line) -> Line | None:
+        """A seed or a reset with the players whose it is now; None if nobody is left."""
+        owners = self._owners(line)
+        if "player" in line:
+            return {**line, "player": owners[line["player"]]} if owners[line["player"]] else None
+        rows = [{**row, "player": owners[row["player"]]} for row in line["players"]]
+        left = [row for row in rows if row["player"]]
+        return {**line, "players": left} if left else None
+
+    def _edited(self, line: Line) -> Line:
+        owners = self._owners(line)
         left = []
         for entry in line["standings"]:
             shares = entry.get("shares") or [1.0] * len(_team(entry))
@@ -280,6 +337,9 @@ class Editor:
             now = self._edited(line)
             if place not in self._voided and len(now["standings"]) > 1:
                 found[place] = now
+        for place, line in self._given.items():
+            if place not in self._voided:
+                found[place] = self._given_now(line)
         return found
 
 

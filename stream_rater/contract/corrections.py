@@ -54,11 +54,13 @@ class RoundAmended(Batched, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class PlayerRemoved(Batched, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Removes a player's entries from the rounds that were completed from `since` (the field
     `from`) to before `until`. Without `since` the span starts at the first round; without `until`
-    it never ends. A team loses this member."""
+    it never ends. A team loses this member. With `seed`, the player is removed from the seeds and
+    resets of this span, too."""
 
     player: str
     since: str | None = msgspec.field(default=None, name="from")
     until: str | None = None
+    seed: bool | UnsetType = UNSET
 
 
 class PlayerMerged(Batched, frozen=True, kw_only=True, forbid_unknown_fields=True):

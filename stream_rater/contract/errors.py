@@ -103,7 +103,7 @@ class Repartitioned(Unrecoverable):
 REJECTIONS: Mapping[str, str] = {
     "malformed":
         "it is not valid JSON or MessagePack, or does not have the shape of a round; for a "
-        "correction also: `event-type` names no kind, or it has an unknown field",
+        "correction or a seed also: `event-type` names no kind, or it has an unknown field",
     "too-large": "it is larger than `max_bytes`, or Kafka's client refused to decompress it",
     "too-deep": "its nesting is deeper than `max_depth`",
     "unknown-ladder":
@@ -115,11 +115,14 @@ REJECTIONS: Mapping[str, str] = {
     "bad-rank": "an entry has neither a rank of at least 1 nor `dnf`",
     "bad-weight": "its weight is not greater than 0, or is over `max_weight`",
     "bad-shares": "there is not one share for each member, or a share is not in (0, 1]",
-    "bad-id": "an id is empty, has the wrong type, or is over 128 bytes",
+    "bad-id":
+        "an id is empty, has the wrong type, or is over 128 bytes; or a player stands in a seed "
+        "twice",
     "bad-time":
         "`completed_at` is not an RFC 3339 time with a zone (such as `2026-11-20T20:15:05Z`), "
         "is before 1900, or lies too far ahead of the record's arrival; of a removal: `from` "
-        "or `until` is not such a time, or `from` is not before `until`",
+        "or `until` is not such a time, or `from` is not before `until`; of a seed or a reset: "
+        "`at` is not such a time, is before 1900, or lies too far ahead",
     "duplicate-round":
         "a valid record with the same ladder and round id lies within the duplicate window "
         "before it",
@@ -130,10 +133,15 @@ REJECTIONS: Mapping[str, str] = {
     "unknown-round": "it corrects a round that is not an accepted round of its ladder before it",
     "unknown-player": "it removes or merges a player without a counted round on its ladder",
     "already-voided": "it voids a round that is already voided",
+    "bad-amend": "it amends a seed or a reset, which can only be voided",
     "bad-merge": "it merges a player into itself, or two players who met in a round",
     "bad-season":
         "its `season` is not greater than the last one's, or `season`, `keep` or `sigma` is "
         "out of bounds",
+    "bad-seed":
+        "it is a seed or a reset with a `mu` or `sigma` that the ladder cannot have, with `rounds` "
+        "out of bounds, or with no player or more than 5,000",
 }  # fmt: skip
-"""Why a record is rejected, by error code. The last six codes are for corrections only. Each text
-continues the words "The record was rejected because"."""
+"""Why a record is rejected, by error code. The codes from `corrections-refused` on are for
+corrections only, and the last one is for seeds and resets. Each text continues the words "The
+record was rejected because"."""

@@ -29,6 +29,7 @@ from stream_rater.replay.edits import indices_by
 from stream_rater.replay.ledger import Ledger
 from stream_rater.rounds.correction_records import decode
 from stream_rater.rounds.decoder import kind_of
+from stream_rater.rounds.seed_records import Seed, is_seed
 from stream_rater.rounds.validation import Invalid
 
 RecordPlace = tuple[int, int]
@@ -61,7 +62,7 @@ def verdicts_of_log(
     found: dict[RecordPlace, Correction] = {}
     rejections: dict[RecordPlace, Invalid] = {}
     for record in read_log():
-        if record.headers and kind_of(record):
+        if record.headers and kind_of(record) and not is_seed(record):
             place = record.partition, record.offset
             try:
                 found[place] = decode(record, ladders, partitions)
@@ -98,10 +99,13 @@ class _SecondPass:
         records."""
         self._applied: dict[str, list[AppliedCorrection]] = {}
 
-    def read(self, each: LoggedRounds | Record) -> None:
-        """Read a batch of rounds, or one correction."""
+    def read(self, each: LoggedRounds | Seed | Record) -> None:
+        """Read a batch of rounds, a seed, or a correction."""
         if isinstance(each, LoggedRounds):
             self._read_rounds(each)
+        elif isinstance(each, Seed):
+            if each.ladder in self._ledgers:
+                self._ledgers[each.ladder].add_seed(each)
         elif (found := self._found.get((each.partition, each.offset))) is not None:
             self._read_correction(each, found)
 

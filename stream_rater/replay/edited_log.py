@@ -1,12 +1,14 @@
 """The edited log: the rounds of a log in their order, after its corrections have edited them.
 
-Every replay reads the log through this module. A record holds a round or a correction. Whether a
-round is accepted depends on the earlier records of its partition (`RecordValidator`). Whether a
-correction is accepted may depend on the whole log before it. So corrections are validated in
-separate passes (`corrected`), and a replay receives the outcome (`Verdicts`).
+Every replay reads the log through this module. A record holds a round, a seed, a reset or a
+correction. Whether it is accepted depends on the earlier records of its partition
+(`RecordValidator`). Whether a correction is accepted may depend on the whole log before it. So
+corrections are validated in separate passes (`corrected`), and a replay receives the outcome
+(`Verdicts`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,15 +21,11 @@ from stream_rater.contract.corrections import Correction
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Season
 from stream_rater.replay.edits import NO_EDITS, Edits, edited
-from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.decoder import (
-    Rejections,
-    RoundDecoder,
-    correction_indices,
-    kind_of,
-    split_at_corrections,
-)
+from stream_rater.rounds import seed_records
+from stream_rater.rounds.batch import NO_ROUNDS, RoundBatch
+from stream_rater.rounds.decoder import Rejections, RoundDecoder, kind_of, split_at_corrections
 from stream_rater.rounds.lines import LineReader, Lines, arrivals_of
+from stream_rater.rounds.seed_records import Seed, is_seed
 from stream_rater.rounds.validation import DuplicateWindow, Invalid
 
 BATCH_BYTES = 2**18
@@ -141,14 +139,26 @@ class LogBatch:
     """The rejected records in the order of the log, each with the reason."""
     corrections: Sequence[Record]
     """The records of accepted corrections."""
+    seeds: Sequence[Seed] = ()
+    """The accepted seeds and resets, as reported. They come before the rounds."""
+
+
+NO_LOGGED = LoggedRounds(NO_ROUNDS, np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def _concatenated(batches: Sequence[LoggedRounds]) -> LoggedRounds:
+    if len(batches) < 2:
+        return batches[0] if batches else NO_LOGGED
+    return LoggedRounds.concat(batches)
 
 
 class RecordValidator:
-    """Validates the rounds of a log, each by the earlier records of its partition. The log has
-    `partitions` partitions."""
+    """Validates the rounds, seeds and resets of a log, each by the earlier records of its
+    partition. The log has `partitions` partitions."""
 
     def __init__(self, ladders: Ladders, window: int, partitions: int = ANYWHERE) -> None:
         self.round_decoder = RoundDecoder(ladders, partitions)
+        self._ladders, self._partitions = ladders, partitions
         self._window = window
         self._duplicates: dict[int, DuplicateWindow] = {}
         """For each partition, the ids of its latest rounds."""
@@ -184,14 +194,24 @@ class RecordValidator:
             window = self._duplicates[partition] = DuplicateWindow(self._window)
         return window
 
-    def read(self, records: Sequence[Record]) -> Iterator[LoggedRounds | Record]:
-        """Yield the content of these records in order: the accepted rounds before each correction
-        in one batch, and each correction as its record."""
-        for batch, correction in split_at_corrections(records):
+    def seed(self, record: Record) -> Seed:
+        """Decode the seed or reset in the next record. Raises Invalid."""
+        found = seed_records.decode(record, self._ladders, self._partitions)
+        window = self._window_of(record.partition)
+        window.check(record.offset, found.ladder, found.round_id)
+        return found
+
+    def read(self, records: Sequence[Record]) -> Iterator[LoggedRounds | Seed | Record]:
+        """Yield the content of these records in order: the accepted rounds before each other record
+        in one batch, each accepted seed or reset, and each correction as its record."""
+        for batch, other in split_at_corrections(records):
             if batch:
                 yield LoggedRounds.of(batch, *self.decode(batch))
-            if correction is not None:
-                yield correction
+            if other is not None and not is_seed(other):
+                yield other
+            elif other is not None:
+                with suppress(Invalid):
+                    yield self.seed(other)
 
 
 class EditedLog:
@@ -217,28 +237,38 @@ class EditedLog:
             yield self.read(batch)
 
     def read(self, records: Sequence[Record]) -> LogBatch:
-        """Validate the next records, rounds and corrections. Raises MissingVerdicts."""
+        """Validate the next records. Raises MissingVerdicts at a correction."""
         rejected: list[tuple[Record, Invalid]] = []
-        accepted: list[Record] = []
-        rounds = records
-        if places := correction_indices(records):
-            if not self._has_verdicts:
-                raise MissingVerdicts
-            left = sorted(set(range(len(records))).difference(places))
-            rounds = [records[i] for i in left]
-            for each in (records[i] for i in places):
-                if (invalid := self.verdicts.on(each)) is None:
-                    accepted.append(each)
-                else:
-                    rejected.append((each, invalid))
-        valid, rejections = self.validator.decode(rounds)
-        found = list[tuple[Record, Invalid]]()
-        if any(rejections):
-            both = zip(rounds, rejections, strict=True)
-            found = [(each, invalid) for each, invalid in both if invalid is not None]
-        if rejected:
-            found = sorted([*rejected, *found], key=lambda each: each[0].offset)
-        return LogBatch(LoggedRounds.of(rounds, valid, rejections), found, accepted)
+        corrections, seeds, rounds = list[Record](), list[Seed](), list[LoggedRounds]()
+        for some, other in split_at_corrections(records):
+            if some:
+                valid, rejections = self.validator.decode(some)
+                rounds.append(LoggedRounds.of(some, valid, rejections))
+                if any(rejections):
+                    both = zip(some, rejections, strict=True)
+                    rejected += [(each, invalid) for each, invalid in both if invalid is not None]
+            if other is None:
+                continue
+            found = self._other(other)
+            if isinstance(found, Invalid):
+                rejected.append((other, found))
+            elif isinstance(found, Seed):
+                seeds.append(found)
+            else:
+                corrections.append(found)
+        return LogBatch(_concatenated(rounds), rejected, corrections, seeds)
+
+    def _other(self, record: Record) -> Record | Seed | Invalid:
+        """The next record, if it holds no round: a correction, a seed, or why it is rejected.
+        Raises MissingVerdicts at a correction."""
+        if is_seed(record):
+            try:
+                return self.validator.seed(record)
+            except Invalid as invalid:
+                return invalid
+        if not self._has_verdicts:
+            raise MissingVerdicts
+        return self.verdicts.on(record) or record
 
     def edited(self, logged: LoggedRounds) -> tuple[RoundBatch, Flags]:
         """The rounds after the corrections, and (R,) whether each still counts, which needs at
@@ -246,6 +276,10 @@ class EditedLog:
         if not self._edits_rounds:
             return logged.rounds, np.ones(len(logged), np.bool_)
         return edited(logged.rounds, logged.offset, self.verdicts.of)
+
+    def seed(self, seed: Seed) -> Seed | None:
+        """A seed or a reset after the corrections; None if it changes no belief any more."""
+        return self.verdicts.of(seed.ladder).seed(seed) if self._edits_rounds else seed
 
     def informative(self, logged: LoggedRounds) -> tuple[RoundBatch, Flags]:
         """The rounds after the corrections, and (R,) whether each of them changes ratings."""
@@ -263,7 +297,7 @@ def batches_of(
     records: Iterable[Record], most_bytes: int = BATCH_BYTES, *, mixed: bool = False
 ) -> Iterator[Sequence[Record]]:
     """Yield batches of consecutive records, each of at most `most_bytes` bytes or of one record. A
-    correction begins a new batch, unless batches may be `mixed`."""
+    record that holds no round begins a new batch, unless batches may be `mixed`."""
     if isinstance(records, LineReader):
         for each in records.batches(most_bytes):
             yield from (

@@ -27,8 +27,10 @@ from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
 from stream_rater.rating.parameters import Season
-from stream_rater.replay.entry_edits import NO_ENTRY_EDITS, EntryEdits, EntryEditsAt, Span
+from stream_rater.replay.entry_edits import NO_ENTRY_EDITS, EntryEdits, EntryEditsAt
 from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.correction_records import Span
+from stream_rater.rounds.seed_records import Seed
 from stream_rater.rounds.validation import MIN_ENTRIES
 
 K = TypeVar("K", bound=Hashable)
@@ -113,6 +115,20 @@ class Edits:
             found += _content(self.edited(own, offset)) != _content(other.edited(own, offset))
         return found
 
+    def seed(self, seed: Seed) -> Seed | None:
+        """A seed or a reset after the corrections; None if it changes no belief any more."""
+        if seed.offset in self.voided:
+            return None
+        if not self.entries or not self.entries.may_have(seed.names.hashes).any():
+            return seed
+        names = seed.names.texts()
+        now = players_of(self.entries, names, seed.time, seeds=True)
+        if now == names:
+            return seed
+        rows = np.flatnonzero([each is not None for each in now])
+        owners = StringColumn.of([each for each in now if each is not None])
+        return seed.take(rows, owners) if len(rows) else None
+
     def players_of(self, names: Sequence[str], time: int) -> list[str | None]:
         """The owner of each entry of a round that was completed at `time` (Unix seconds). `names`
         are the reported names of the entries. None for a removed entry."""
@@ -160,12 +176,16 @@ def indices_by(keys: Iterable[K]) -> dict[K, Ints]:
     return {key: np.array(places, np.int64) for key, places in found.items()}
 
 
-def players_of(entries: EntryEditsAt, names: Sequence[str], time: int) -> list[str | None]:
-    """The same as `Edits.players_of`, with these entry edits."""
+def players_of(
+    entries: EntryEditsAt, names: Sequence[str], time: int, *, seeds: bool = False
+) -> list[str | None]:
+    """The same as `Edits.players_of`, with these entry edits. With `seeds`, the names and the time
+    are those of a seed or a reset."""
     now: list[str | None] = []
     for name in names:
         edit = entries.of(name)
-        now.append(None if edit.is_removed(time) else edit.player)
+        removed = edit.is_unseeded(time) if seeds else edit.is_removed(time)
+        now.append(None if removed else edit.player)
     stays: dict[str, str] = {}
     for name, player in zip(names, now, strict=True):
         if player is not None:

@@ -12,9 +12,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Flags, Hashes
 from stream_rater.columns.strings import StringColumn
-
-Span = tuple[int, int]
-"""A span of completion times: from the first to before the second, in Unix seconds."""
+from stream_rater.rounds.correction_records import Span
 
 Change = Span | str
 """The effect of a correction on a player: a span in which the player's entries are removed, or the
@@ -32,7 +30,11 @@ class EntryEdit(NamedTuple):
     def is_removed(self, time: int) -> bool:
         """Whether an entry is removed from a round that was completed at this time (Unix
         seconds)."""
-        return any(since <= time < until for since, until in self.removed)
+        return any(span.has(time) for span in self.removed)
+
+    def is_unseeded(self, time: int) -> bool:
+        """Whether a row is removed from a seed or a reset of this time (Unix seconds)."""
+        return any(span.seeds and span.has(time) for span in self.removed)
 
 
 class EntryEdits:

@@ -30,11 +30,13 @@ from stream_rater.replay.id_filter import IdFilter
 from stream_rater.rounds.batch import OneRound, RoundBatch
 from stream_rater.rounds.correction_records import (
     MOST_SEASONS,
+    Span,
     amended_message,
     names_in,
     round_in,
     span_of,
 )
+from stream_rater.rounds.seed_records import Seed
 from stream_rater.rounds.validation import Invalid
 
 ReadRound = Callable[[Record], OneRound]
@@ -105,7 +107,10 @@ class Ledger:
         """For each name, the offsets of the rounds that have this player, or had the player before
         they were amended."""
         self._latest: dict[str, int] = {}
-        """For each round id, the offset of the last round with this id."""
+        """For each id, the offset of the last round, seed or reset with this id."""
+        self._seeds: dict[int, Seed] = {}
+        """The seeds and resets that corrections may name, by their offsets, with the players whom a
+        correction names."""
 
     @property
     def edits(self) -> Edits:
@@ -131,6 +136,15 @@ class Ledger:
             self._remember_round(
                 rounds[i], Record(partition, int(offsets[i]), None), rows=rows - starts[i]
             )
+
+    def add_seed(self, seed: Seed) -> None:
+        """Read an accepted seed or reset of the ladder."""
+        rows = np.flatnonzero(np.isin(seed.names.hashes, self._hashes))
+        if seed.round_id in self._ids:
+            self._latest[seed.round_id] = seed.offset
+        elif not len(rows):
+            return
+        self._seeds[seed.offset] = seed.take(rows)
 
     def _remember_round(self, standings: OneRound, place: Record, rows: Ints) -> None:
         found = standings.batch.names.take(rows).texts()
@@ -159,6 +173,9 @@ class Ledger:
                 return place
             case RoundAmended():
                 place = self._find(correction.round_id)
+                if place in self._seeds:
+                    text = f"round_id {correction.round_id!r} is a seed or a reset: void it"
+                    raise Invalid("bad-amend", text)
                 self._amend(correction, place, received_s)
                 return place
             case PlayerRemoved():
@@ -231,11 +248,25 @@ class Ledger:
             if own and player in players_of(now, own, known.time):
                 yield offset, known.time
 
-    def _required_rounds(self, player: str) -> list[tuple[int, int]]:
-        rounds = list(self._rounds_of(player))
-        if not rounds:
+    def _seeds_of(self, player: str) -> Iterator[tuple[int, int]]:
+        """Yield the offset and time of each seed and reset that counts and now has the player."""
+        entries = self._corrections.entries
+        names, now = set(entries.names_of(player)), entries.now()
+        for offset, seed in self._seeds.items():
+            own = sorted(names.intersection(seed.names.texts()))
+            counts = offset not in self._corrections.voided
+            if own and counts and player in players_of(now, own, seed.time, seeds=True):
+                yield offset, seed.time
+
+    def _required_rounds(self, player: str, *, seeds: bool = False) -> list[tuple[int, int]]:
+        """The offset and time of each round of a player and, with `seeds`, of each seed. There must
+        be one."""
+        found = list(self._rounds_of(player))
+        if seeds:
+            found += self._seeds_of(player)
+        if not found:
             self._raise_unknown(player)
-        return rounds
+        return found
 
     def _raise_unknown(self, player: str) -> None:
         """Raise the error for a player who is in no round that was read: NeedsEarlierRounds if the
@@ -246,25 +277,27 @@ class Ledger:
         raise Invalid("unknown-player", f"player {player!r} stands in no round of this ladder")
 
     def _remove(self, correction: PlayerRemoved) -> int | None:
-        rounds = self._required_rounds(correction.player)
-        since, until = self._accept_removal(correction)
-        return min((offset for offset, time in rounds if since <= time < until), default=None)
+        found = self._required_rounds(correction.player, seeds=correction.seed is True)
+        span = self._accept_removal(correction)
+        return min((offset for offset, time in found if span.has(time)), default=None)
 
-    def _accept_removal(self, correction: PlayerRemoved) -> tuple[int, int]:
+    def _accept_removal(self, correction: PlayerRemoved) -> Span:
         """Accept a removal. Returns its span. Raises NeedsEarlierRounds."""
         span = span_of(correction)
         base = self._base
-        if base is not None and span[0] <= base.time and correction.player in base.players:
+        # The time of the base is that of its rounds. A seed may be later.
+        reaches = base is not None and (span.seeds or span.since <= base.time)
+        if base is not None and reaches and correction.player in base.players:
             raise NeedsEarlierRounds
         self._corrections.remove(correction.player, span)
         return span
 
     def _merge(self, correction: PlayerMerged) -> int | None:
-        mine = {offset for offset, _ in self._required_rounds(correction.player)}
-        theirs = {offset for offset, _ in self._required_rounds(correction.into)}
+        mine = {offset for offset, _ in self._required_rounds(correction.player, seeds=True)}
+        theirs = {offset for offset, _ in self._required_rounds(correction.into, seeds=True)}
         if self._base is not None:  # they may have met in an earlier round
             raise NeedsEarlierRounds
-        if met := mine & theirs:
+        if met := (mine & theirs) - self._seeds.keys():
             raise Invalid(
                 "bad-merge",
                 f"players {correction.player!r} and {correction.into!r} stood in one round, at "

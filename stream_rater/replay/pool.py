@@ -14,7 +14,7 @@ from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladder
-from stream_rater.rating import record, seasons, stages
+from stream_rater.rating import record, seasons, seeding, stages
 from stream_rater.rating.elo_mmr.rate_waves import Posteriors
 from stream_rater.rating.factor import factors_of
 from stream_rater.rating.model import Beliefs, Evidence, Table, Wave, newcomers
@@ -22,6 +22,7 @@ from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.rating.seasons import Before
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.rounds.batch import OneRound, RoundBatch
+from stream_rater.rounds.seed_records import Seed
 
 ONE_WAVE = np.array([0, 1])
 """The bounds of the only wave of one round."""
@@ -78,6 +79,17 @@ class RatingResult(NamedTuple):
     published: Posteriors
     """The mu and sigma of each player that were published before each round: as in the wave, but
     not drawn."""
+
+
+class SeedResult(NamedTuple):
+    """The effect of a seed or a reset on n of its players."""
+
+    chosen: Ints
+    """(n,) the indices of the players whose beliefs it changed, among those of the seed."""
+    rows: Ints
+    """(n,) their rows in the pool."""
+    published: Posteriors
+    """Their mu and sigma before it."""
 
 
 class _Drawn(NamedTuple):
@@ -236,6 +248,23 @@ class Pool(BeliefTable):
         if drawn is not None:
             published = self._restore_undrawn(drawn, published, wave.rounds)
         return RatingResult(wave, evidence, after, published)
+
+    def seed(self, seed: Seed) -> SeedResult:
+        """Apply a seed or a reset that the corrections have edited. It changes the players of a
+        seed who have no round, or the player of a reset who has one."""
+        rows = self.rows(seed.names)
+        header, played = self._beliefs.header, self._beliefs.header["rounds"][rows] > 0
+        chosen = np.flatnonzero(played if seed.is_reset else ~played)
+        own = rows[chosen]
+        published = Posteriors(header["mu"][own], header["sigma"][own])
+        if seed.is_reset:
+            mu, sigma = seed.mu[chosen], seed.sigma[chosen]
+            seeding.reset(self.rule, self._beliefs, own, mu, sigma, seed.offset)
+        else:
+            same = np.full(len(own), seed.time), np.full(len(own), seed.offset)
+            given = seed.mu[chosen], seed.sigma[chosen], seed.rounds[chosen]
+            header[own] = seeding.seeded(self.rule, *given, *same)
+        return SeedResult(chosen, own, published)
 
     def _draw(self, rows: Ints) -> _Drawn | None:
         """Draw the beliefs of the players in `rows` by the seasons that have not drawn them yet. A

@@ -1,4 +1,4 @@
-"""Makes the `rating-changed` events of rounds without a stream.
+"""Makes the `rating-changed` events of rounds, seeds and resets without a stream.
 
 The fields and values equal those of the service's events, because both come from the same beliefs.
 Only the order differs: the service writes the events of a round shard by shard.
@@ -7,18 +7,23 @@ Only the order differs: the service writes the events of a round shard by shard.
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from msgspec import structs
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.ranges import bounds
-from stream_rater.contract.events import RatingChanged, joined
+from stream_rater.contract.events import CorrectionCause, RatingChanged, joined
 from stream_rater.rating.model import DID_NOT_FINISH, PERFORMANCE
 from stream_rater.rating.stages import RatingRule, ratings
-from stream_rater.replay.sequential import Rated, RatedBatch
+from stream_rater.replay.sequential import Rated, RatedBatch, Seeded
+from stream_rater.rounds.batch import RoundHead
 
 
 def changes_of(batch: RatedBatch) -> Iterator[RatingChanged]:
-    """Yield one event for each player of each round, in the order of the rounds and, within a
-    round, of the places."""
+    """Yield one event for each player whose rating a seed or a reset changed, in the order of the
+    seeds; then one for each player of each round, in the order of the rounds and, within a round,
+    of the places."""
+    for seeded in batch.seeded:
+        yield from _seed_events(seeded)
     by_round: dict[int, Sequence[RatingChanged]] = {}
     for rated in batch.rated:
         events = _events(rated, batch.log.rounds.offset[rated.chosen])
@@ -59,6 +64,33 @@ def _events(rated: Rated, offsets: Ints) -> list[RatingChanged]:
             )
         )  # fmt: skip
     return found
+
+
+def _seed_events(seeded: Seeded) -> Iterator[RatingChanged]:
+    """The events of one seed or reset."""
+    seed, pool, rule, (chosen, rows, published) = seeded
+    header = pool.headers(rows)
+    numbers = np.column_stack((header["mu"], header["sigma"], *published)).tolist()
+    names, played = seed.names.take(chosen).texts(), header["rounds"].tolist()
+    for player, values, rounds in zip(names, numbers, played, strict=True):
+        yield seed_changed(seed.kind, seed.head, player, values, rounds, seed.offset, rule)
+
+
+def seed_changed(
+    kind: str, head: RoundHead, player: str, values: Sequence[float], rounds: int, offset: int,
+    rule: RatingRule,
+) -> RatingChanged:  # fmt: skip
+    """Make the event of one player whose rating a seed or a reset changed. `values` are mu and
+    sigma after it and those that were last published. `rounds` is the number of rounds that stand
+    behind the rating."""
+    mu, sigma, previous_mu, previous_sigma = values
+    ratings_now = rule.rating(mu, sigma), rule.rating(previous_mu, previous_sigma)
+    event = rating_changed(
+        head.ladder, head.round_id, player, head.completed_at, DID_NOT_FINISH,
+        (mu, sigma, previous_mu, previous_sigma, 0.0, *ratings_now), rounds, offset, rule,
+    )  # fmt: skip
+    cause = CorrectionCause(cause=kind, offset=offset, round_id=head.round_id)
+    return structs.replace(event, performance=None, correction=cause)
 
 
 def rating_changed(

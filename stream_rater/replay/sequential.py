@@ -10,7 +10,7 @@ from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladder, Ladders
 from stream_rater.contract.record import Record
-from stream_rater.rating.parameters import Season
+from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.rating.stages import RatingRule
 from stream_rater.replay.edited_log import (
     EditedLog,
@@ -21,8 +21,9 @@ from stream_rater.replay.edited_log import (
     batches_of,
 )
 from stream_rater.replay.edits import indices_by
-from stream_rater.replay.pool import Pool, RatingResult, waves_of
+from stream_rater.replay.pool import Pool, RatingResult, SeedResult, waves_of
 from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.seed_records import Seed
 
 
 class Rated(NamedTuple):
@@ -43,12 +44,27 @@ class Rated(NamedTuple):
     """The beliefs of each player before and after each round."""
 
 
+class Seeded(NamedTuple):
+    """A seed or a reset that was applied."""
+
+    seed: Seed
+    """The seed after the corrections."""
+    pool: Pool
+    """The pool of the ladder."""
+    rule: RatingRule
+    """The pool's rule at the seed."""
+    result: SeedResult
+    """The players whose beliefs it changed."""
+
+
 class RatedBatch(NamedTuple):
-    """Some records of a log, and the effect of their rounds on the pools."""
+    """Some records of a log, and their effect on the pools."""
 
     log: LogBatch
     rated: list[Rated]
     """The rated rounds. Rounds that change no rating are left out."""
+    seeded: list[Seeded]
+    """The applied seeds and resets, which come before the rounds."""
 
 
 class Replay:
@@ -95,7 +111,17 @@ class Replay:
         batch = self._log.read(records)
         for each in batch.corrections:
             self.start_season_at(each)
-        return RatedBatch(batch, self.rate(batch.rounds))
+        seeded = [found for each in batch.seeds if (found := self.seed(each)) is not None]
+        return RatedBatch(batch, self.rate(batch.rounds), seeded)
+
+    def seed(self, reported: Seed) -> Seeded | None:
+        """Apply an accepted seed or reset after the corrections have edited it. None if no player
+        is left in it."""
+        seed = self._log.seed(reported)
+        if seed is None:
+            return None
+        pool = self._pool(seed.ladder, seed.rating)
+        return Seeded(seed, pool, pool.rule, pool.seed(seed))
 
     def rate(self, reported: LoggedRounds) -> list[Rated]:
         """Rate accepted rounds after the corrections have edited them."""
@@ -110,17 +136,22 @@ class Replay:
             for (ladder, rule), group in indices_by(keys).items()
         ]
 
+    def _pool(self, ladder: str, rating: RatingConfig) -> Pool:
+        """The pool of a ladder, which uses these parameters from now on."""
+        pool = self.pools.get(ladder)
+        if pool is None:
+            started = self._seasons.get(ladder, ())
+            pool = self.pools[ladder] = Pool(Ladder(rating=rating), started)
+        pool.follow(rating)
+        return pool
+
     def _rate(
         self, ladder: str, rule: int, rounds: RoundBatch, chosen: Ints, offsets: Ints
     ) -> Rated:
         """Rate the rounds with the indices `chosen`, which all have this ladder. `rule` is the
         index of their rating configuration."""
         rating = self._log.validator.round_decoder.ratings[rule]
-        pool = self.pools.get(ladder)
-        if pool is None:
-            started = self._seasons.get(ladder, ())
-            pool = self.pools[ladder] = Pool(Ladder(rating=rating), started)
-        pool.follow(rating)
+        pool = self._pool(ladder, rating)
         own = rounds if len(chosen) == len(rounds) else rounds.take(chosen)
         rows = pool.rows(own.names)
         waves = waves_of(bounds(own.sizes), rows, len(pool))

@@ -7,6 +7,7 @@ This is the part of validation that needs only the record and the ladders file. 
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -109,7 +110,7 @@ def _check(correction: Correction, ladders: Ladders, record: Record, partitions:
 
 
 def _check_removed(removed: PlayerRemoved) -> None:
-    since, until = span_of(removed)
+    since, until, _ = span_of(removed)
     if since >= until:
         raise Invalid("bad-time", f"from: {removed.since} is not before until: {removed.until}")
 
@@ -135,9 +136,24 @@ _CHECKS: dict[type[Correction], Callable[..., None]] = {
 }
 
 
-def span_of(removed: PlayerRemoved) -> tuple[int, int]:
-    """The start and end of the removal, Unix seconds: it applies to rounds from the start to before
-    the end. Raises Invalid if a text is not a valid time."""
+class Span(NamedTuple):
+    """A span of times in which a player is removed."""
+
+    since: int
+    """The first time, in Unix seconds."""
+    until: int
+    """The time after the last one."""
+    seeds: bool = False
+    """Whether the player is removed from seeds and resets of the span, too."""
+
+    def has(self, time: int) -> bool:
+        """Whether a time is in the span."""
+        return self.since <= time < self.until
+
+
+def span_of(removed: PlayerRemoved) -> Span:
+    """The span of times in which a player is removed. Raises Invalid if a text is not a valid
+    time."""
     found = []
     for name, text, default in (
         ("from", removed.since, FIRST),
@@ -146,7 +162,7 @@ def span_of(removed: PlayerRemoved) -> tuple[int, int]:
         if text is not None and (mistake := time_mistake(text)):
             raise Invalid("bad-time", f"{name}: {mistake}")
         found.append(default if text is None else events.parse_time(text))
-    return found[0], found[1]
+    return Span(found[0], found[1], removed.seed is True)
 
 
 def amended_message(

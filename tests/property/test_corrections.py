@@ -232,10 +232,11 @@ def some_ladders(rng: random.Random, size: int) -> tuple[Ladders, float]:
 @settings(max_examples=120, deadline=None)
 @given(seed=st.integers(0, 2**32), size=st.integers(6, 50))
 def test_every_correction_is_that_of_another_editor(seed: int, size: int) -> None:
-    """Amended times, weights and ceilings, batches, seasons, duplicates, and every kind of entry:
-    beliefs are equal to the byte, and every refusal has its code."""
+    """Amended times, weights and ceilings, batches, seasons, duplicates, seeds, resets, and every
+    kind of entry: beliefs are equal to the byte, and every refusal has its code."""
     rng = random.Random(seed)
-    log, (ladders, takes_before) = edited_by_hand.a_log(rng, size), some_ladders(rng, size)
+    log = edited_by_hand.a_log(rng, size, seeds=rng.random() < 0.7)
+    ladders, takes_before = some_ladders(rng, size)
     due, codes = edited_by_hand.edited(log, takes_before)
     replay, refused = rated(as_lines(log), ladders)
     expected, none = rated(as_lines(due), ladders)

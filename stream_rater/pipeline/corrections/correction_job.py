@@ -52,6 +52,7 @@ from stream_rater.replay.id_filter import IdFilter
 from stream_rater.replay.ledger import Base, NeedsEarlierRounds
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Replay
+from stream_rater.rounds.seed_records import Seed
 from stream_rater.rounds.validation import Invalid
 
 NO_ROUND = 2**62
@@ -280,6 +281,9 @@ class CorrectionJob:
                 if isinstance(each, Record):
                     remember(each)
                     yield from validator.reach(each)
+                elif isinstance(each, Seed):
+                    if each.ladder == self.ladder:
+                        validator.add_seed(each)
                 elif len(own := self._ladder_rounds(batch, each)):
                     validator.add(own)
                 yield from ahead.read(each)
@@ -341,6 +345,10 @@ class CorrectionJob:
                 if isinstance(each, Record):
                     for replay in replays:
                         replay.start_season_at(each)
+                elif isinstance(each, Seed):
+                    if each.ladder == self.ladder:
+                        for replay in replays:
+                            replay.seed(each)
                 elif len(own := self._ladder_rounds(batch, each)):
                     if offsets:
                         ids.add(own.rounds)

@@ -20,6 +20,7 @@ from stream_rater.replay.checkpoint import RecordPlace
 from stream_rater.replay.edited_log import LoggedRounds
 from stream_rater.replay.ledger import Base, Ledger
 from stream_rater.rounds.decoder import RoundDecoder
+from stream_rater.rounds.seed_records import Seed
 from stream_rater.rounds.validation import Invalid
 
 T = TypeVar("T")
@@ -94,6 +95,10 @@ class CorrectionValidator:
     def add(self, batch: LoggedRounds) -> None:
         """Read accepted rounds of the ladder."""
         self.ledger.add(batch.rounds, batch.offset, self._partition)
+
+    def add_seed(self, seed: Seed) -> None:
+        """Read an accepted seed or reset of the ladder."""
+        self.ledger.add_seed(seed)
 
     def remember(self, record: Record) -> None:
         """Read a correction that may be applied later."""

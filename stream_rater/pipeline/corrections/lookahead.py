@@ -22,6 +22,7 @@ from stream_rater.replay.edited_log import LoggedRounds
 from stream_rater.replay.edits import indices_by
 from stream_rater.replay.ledger import NeedsEarlierRounds
 from stream_rater.rounds.correction_records import names_in
+from stream_rater.rounds.seed_records import Seed
 from stream_rater.rounds.validation import Invalid
 
 
@@ -80,6 +81,10 @@ class QueueLookahead:
     def add(self, group: LoggedRounds) -> None:
         """Read accepted rounds of the ladder."""
         self._validator.add(group)
+
+    def add_seed(self, seed: Seed) -> None:
+        """Read an accepted seed or reset of the ladder."""
+        self._validator.add_seed(seed)
 
     def remember(self, record: Record) -> None:
         """Read a correction that may be applied later."""
@@ -151,11 +156,14 @@ class Lookahead:
         if (ahead := self._by_offset.get(record.offset)) is not None:
             ahead.remember(record)
 
-    def read(self, each: LoggedRounds | Record) -> Steps[None]:
-        """Read a batch of rounds, or one correction."""
+    def read(self, each: LoggedRounds | Seed | Record) -> Steps[None]:
+        """Read a batch of rounds, a seed, or one correction."""
         if isinstance(each, Record):
             if (ahead := self._by_offset.get(each.offset)) is not None:
                 yield from ahead.reach(each)
+        elif isinstance(each, Seed):
+            if each.ladder in self._ladders:
+                self._ladders[each.ladder].add_seed(each)
         elif self._ladders:
             for ladder, places in indices_by(head.ladder for head in each.rounds.heads).items():
                 if ladder in self._ladders:

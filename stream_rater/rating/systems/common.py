@@ -129,6 +129,11 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     they have their defaults, so that it equals the one that workers of older releases compute."""
     season_growth: ClassVar[int] = KEEPS
     """The way in which a season raises the sigma of a belief."""
+    takes_sigma: ClassVar[bool] = True
+    """Whether the system learns a sigma. If not, every player keeps the initial one, also one who
+    is seeded or reset."""
+    limits_mu: ClassVar[bool] = False
+    """Whether `floor` limits mu itself, and not only the displayed rating."""
 
     @property
     def kept(self) -> int:

@@ -86,6 +86,8 @@ class Climbing(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
     fixed: tuple[str, ...] = ()
     dnf: Unfinished = NOT_COMPARED
 
+    takes_sigma: ClassVar[bool] = False
+    limits_mu: ClassVar[bool] = True
     space: ClassVar[tuple[Dimension, ...]] = (SUMMED,)
     more_space: ClassVar[tuple[Dimension, ...]] = KERBYS
     tuned: ClassVar[dict[str, Any]] = {"scale": UNIT}
