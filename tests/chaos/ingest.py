@@ -13,7 +13,6 @@ from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
-
 from local.servers import Server, start_kafka
 from stream_rater.adapters.kafka.round_log import ACKNOWLEDGED_S
 from stream_rater.adapters.kafka.topics import Topics
