@@ -32,6 +32,7 @@ from local.servers import signals_as_exit
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
 from stream_rater.columns.sharding import partition_of
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import JSON
 from tests.benchmarks.document import writing
 from tests.benchmarks.measure import Result, result, table
@@ -40,6 +41,7 @@ from tests.benchmarks.stream.crew import a_crew, names_of
 from tests.benchmarks.stream.ground import Ground, a_ground, processor_s
 from tests.benchmarks.stream.rounds import WORKLOADS, Round, ladder_name, limited, up_to
 from tests.benchmarks.stream.throughput import SERVICE, measured
+from tests.benchmarks.stream.throughput import Run as RunOfService
 from tests.integration.processes import WorkerProcess
 
 WORKLOAD = WORKLOADS["lobby5"]
@@ -209,6 +211,20 @@ def _follow(port: int, ladder: str, updates: int, ours: Connection) -> None:
     ours.send(came)
 
 
+def with_serve(ground: Ground, folder: Path, rounds: Sequence[Round]) -> RunOfService:
+    """Rate a backlog by a worker with Kafka and Redis, while `serve` keeps the index of its
+    events."""
+    with ExitStack() as stack:
+
+        def begin(settings: Settings) -> None:
+            given = msgspec.structs.replace(settings, serve="127.0.0.1:0")
+            command = [sys.executable, "-m", "stream_rater", "serve"]
+            process = WorkerProcess(given, folder / "serve.log", command=command)
+            stack.enter_context(closing(process)).wait_ready()
+
+        return measured(ground, WORKLOAD, rounds, "1", before=begin)
+
+
 def large(file: Path, updates: int) -> Result:
     """The size of a file after so many updates, and seconds until a process on it is ready."""
     rounds = limited(updates, WORKLOAD.rounds(3))
@@ -283,7 +299,7 @@ def measured_all(quick: bool) -> Iterator[Result]:
     part = QUICK if quick else 1
     updates, turns = WORKLOAD.updates // part, 1 if quick else TURNS
     rounds = up_to(updates, WORKLOAD.rounds())
-    ours, theirs = [], []
+    ours, theirs, both = [], [], []
     with tempfile.TemporaryDirectory(prefix="stream-rater-") as name:
         folder = Path(name)
         with a_ground(folder, {}) as ground:
@@ -292,12 +308,15 @@ def measured_all(quick: bool) -> Iterator[Result]:
                 own.mkdir()
                 ours.append(backlog(own, rounds))
                 theirs.append(measured(ground, WORKLOAD, rounds, "1"))
+                both.append(with_serve(ground, own, rounds))
             posts = int(2 * turns * POSTS * INGEST_S) * WORKLOAD.size
             ingested = ingest(ground, folder, up_to(posts, WORKLOAD.rounds(2)), turns)
         rate = statistics.median(each.rate for each in ours)
         service = statistics.median(each.rate for each in theirs)
+        served = statistics.median(each.rate for each in both)
         ratio = {
             "service": rate / service, "service_rate": service,
+            "served": rate / served, "served_rate": served,
             "processor_us": statistics.median(each.processor_us for each in ours),
             "service_us": statistics.median(each.all_us for each in theirs),
             "file_bytes": ours[-1].file_bytes, "index_bytes": ours[-1].index_bytes,
