@@ -32,6 +32,7 @@ from local.servers import signals_as_exit
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
 from stream_rater.columns.sharding import partition_of
+from stream_rater.config.settings import Settings
 from stream_rater.contract.events import JSON
 from tests.benchmarks.document import writing
 from tests.benchmarks.measure import Result, result, table
@@ -40,6 +41,7 @@ from tests.benchmarks.stream.crew import a_crew, names_of
 from tests.benchmarks.stream.ground import Ground, a_ground, processor_s
 from tests.benchmarks.stream.rounds import WORKLOADS, Round, ladder_name, limited, up_to
 from tests.benchmarks.stream.throughput import SERVICE, measured
+from tests.benchmarks.stream.throughput import Run as RunOfService
 from tests.integration.processes import WorkerProcess
 
 WORKLOAD = WORKLOADS["lobby5"]
@@ -59,6 +61,7 @@ TOKEN = "posting"
 ROUNDS = "/v1/ladders/{ladder}/rounds"
 HEADERS = (("content-type", JSON.encode()),)
 RESIDENT = re.compile(r"^VmRSS:\s+(\d+) kB", re.M)
+LAG = re.compile(rb"^stream_rater_serve_lag (\S+)", re.M)
 COUNTER = re.compile(rb'^stream_rater_events_total\{outcome="published"\} (\S+)', re.M)
 
 
@@ -71,6 +74,12 @@ class Process(NamedTuple):
     def published(self) -> float:
         """The number of events that it has published."""
         found = COUNTER.search(get(self.port, "/metrics"))
+        assert found is not None
+        return float(found[1])
+
+    def lag(self) -> float:
+        """The number of events that are not in the index yet."""
+        found = LAG.search(get(self.port, "/metrics"))
         assert found is not None
         return float(found[1])
 
@@ -202,6 +211,20 @@ def _follow(port: int, ladder: str, updates: int, ours: Connection) -> None:
     ours.send(came)
 
 
+def with_serve(ground: Ground, folder: Path, rounds: Sequence[Round]) -> RunOfService:
+    """Rate a backlog by a worker with Kafka and Redis, while `serve` keeps the index of its
+    events."""
+    with ExitStack() as stack:
+
+        def begin(settings: Settings) -> None:
+            given = msgspec.structs.replace(settings, serve="127.0.0.1:0")
+            command = [sys.executable, "-m", "stream_rater", "serve"]
+            process = WorkerProcess(given, folder / "serve.log", command=command)
+            stack.enter_context(closing(process)).wait_ready()
+
+        return measured(ground, WORKLOAD, rounds, "1", before=begin)
+
+
 def large(file: Path, updates: int) -> Result:
     """The size of a file after so many updates, and seconds until a process on it is ready."""
     rounds = limited(updates, WORKLOAD.rounds(3))
@@ -212,6 +235,9 @@ def large(file: Path, updates: int) -> Result:
         while process.published() < updates:
             time.sleep(LOOK_S)
         rated_s = time.monotonic() - began_s
+        while process.lag():
+            time.sleep(LOOK_S)
+        indexed_s = time.monotonic() - began_s
     gib = 2**30
     index = file.with_name(f"{file.name}-index").stat().st_size
     began_s = time.monotonic()
@@ -225,6 +251,7 @@ def large(file: Path, updates: int) -> Result:
         memory = process.memory_mib()
     ratio = {
         "file_gib": file.stat().st_size / gib, "index_gib": index / gib, "rated_s": rated_s,
+        "indexed_s": indexed_s,
         "listening_s": listening_s, "ready_s": ready_s, "board_s": board_s, "memory_mib": memory,
     }  # fmt: skip
     return result("standalone/large", ready_s, "s until ready", ratio, f"{updates:,} updates")
@@ -272,7 +299,7 @@ def measured_all(quick: bool) -> Iterator[Result]:
     part = QUICK if quick else 1
     updates, turns = WORKLOAD.updates // part, 1 if quick else TURNS
     rounds = up_to(updates, WORKLOAD.rounds())
-    ours, theirs = [], []
+    ours, theirs, both = [], [], []
     with tempfile.TemporaryDirectory(prefix="stream-rater-") as name:
         folder = Path(name)
         with a_ground(folder, {}) as ground:
@@ -281,12 +308,15 @@ def measured_all(quick: bool) -> Iterator[Result]:
                 own.mkdir()
                 ours.append(backlog(own, rounds))
                 theirs.append(measured(ground, WORKLOAD, rounds, "1"))
+                both.append(with_serve(ground, own, rounds))
             posts = int(2 * turns * POSTS * INGEST_S) * WORKLOAD.size
             ingested = ingest(ground, folder, up_to(posts, WORKLOAD.rounds(2)), turns)
         rate = statistics.median(each.rate for each in ours)
         service = statistics.median(each.rate for each in theirs)
+        served = statistics.median(each.rate for each in both)
         ratio = {
             "service": rate / service, "service_rate": service,
+            "served": rate / served, "served_rate": served,
             "processor_us": statistics.median(each.processor_us for each in ours),
             "service_us": statistics.median(each.all_us for each in theirs),
             "file_bytes": ours[-1].file_bytes, "index_bytes": ours[-1].index_bytes,

@@ -16,6 +16,7 @@ from tests.chaos.correcting_faults import (
     corrections_upgrade,
 )
 from tests.chaos.freeing import Freed, freed
+from tests.chaos.ingest import ingest
 from tests.chaos.redis_faults import (
     redis_failover,
     redis_killed,
@@ -233,6 +234,7 @@ FAULTS: dict[str, Story] = {
     "redis-rebuilt": redis_rebuilt,
     "rolling": rolling,
     "standalone": standalone,
+    "ingest": ingest,
 }
 
 ON_REQUEST = frozenset({"hard-lone-broker", "corrections-hard-lone-broker"})

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -198,6 +198,13 @@ def free_port() -> int:
 # --- the clients ---------------------------------------------------------------------------------
 
 
+class Checked(Protocol):
+    """What answers the clients."""
+
+    def check(self) -> object:
+        """Raise Violation if it has ended by itself."""
+
+
 @dataclass
 class Crowd:
     """What the clients know."""
@@ -208,8 +215,9 @@ class Crowd:
     refused: list[str] = field(default_factory=list)
     """Answers that no client should get."""
     stopping: bool = False
+    token: str = ""
 
-    def wait_for(self, count: int, host: Host) -> None:
+    def wait_for(self, count: int, host: "Checked") -> None:
         """Wait until this many more rounds were acknowledged."""
         before = len(self.acknowledged)
 
@@ -225,10 +233,10 @@ class Crowd:
 
 
 @contextmanager
-def clients(address: str) -> Iterator[Crowd]:
-    """Clients that report rounds within the block. After it, all that they have sent is
-    acknowledged."""
-    crowd = Crowd()
+def clients(address: str, token: str = "") -> Iterator[Crowd]:
+    """Clients that report rounds within the block, with this token if there is one. After it, all
+    that they have sent is acknowledged."""
+    crowd = Crowd(token=token)
     threads = [
         threading.Thread(target=_report, args=(crowd, address, number), daemon=True)
         for number in range(CLIENTS)
@@ -264,7 +272,7 @@ def _send(crowd: Crowd, address: str, rounds: list[dict[str, Any]]) -> None:
     deadline_s = time.monotonic() + STILL_S
     while rounds and time.monotonic() < deadline_s and not crowd.refused:
         try:
-            answers = _post(address, rounds)
+            answers = _post(address, rounds, crowd.token)
         except (OSError, http.client.HTTPException):
             answers = []
             time.sleep(0.02)  # a client's pause before it connects again
@@ -280,14 +288,16 @@ def _send(crowd: Crowd, address: str, rounds: list[dict[str, Any]]) -> None:
         rounds = left
 
 
-def _post(address: str, rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _post(address: str, rounds: list[dict[str, Any]], token: str) -> list[dict[str, Any]]:
     """The answer about each round."""
     connection = http.client.HTTPConnection(address, timeout=STILL_S)
     one = len(rounds) == 1
     path = f"/v1/ladders/{quote(rounds[0]['ladder'])}/rounds" if one else "/v1/rounds"
     body = msgspec.json.encode(rounds[0] if one else rounds)
+    headers = {"Content-Type": "application/json"}
+    headers |= {"Authorization": f"Bearer {token}"} if token else {}
     with closing(connection):
-        connection.request("POST", path, body, {"Content-Type": "application/json"})
+        connection.request("POST", path, body, headers)
         answer = connection.getresponse()
         found = msgspec.json.decode(answer.read())
     if one or "results" not in found:

@@ -194,6 +194,7 @@ class Door:
         found: list[RoundTaken | Refused] = []
         for valid, answer in await request.answers:
             if isinstance(answer, asyncio.Future):
+                assert valid is not None
                 outcome = await asyncio.shield(answer)
                 found.append(
                     _refused_by_log(outcome) if isinstance(outcome, NotAppended)
