@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_rater.config.ladders import ANY_LADDER, Ladders
+from stream_rater.rating.parameters import SYSTEMS, RatingConfig
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.sequential import Replay
@@ -213,10 +214,27 @@ def test_corrected_file_is_rated_as_the_file_edited_by_hand(seed: int, size: int
     assert refused == {place: code for place, code in by_hand.verdicts.items() if code}
 
 
+WITH_OPTIONS = edited_by_hand.SYSTEMS
+
+
+def _plain(system: type[RatingConfig]) -> Line:
+    """A configuration that stands the weights of these logs."""
+    found: Line = msgspec.to_builtins(system.sample())
+    return found | ({"learning_rate": 0.1} if "learning_rate" in found else {})
+
+
+OTHERS = [
+    (_plain(system), {**_plain(system), "initial_mu": 1450.0})
+    for tag, system in SYSTEMS.items()
+    if tag not in {rating["system"] for rating, _ in WITH_OPTIONS}
+]
+"""The other systems, each with another initial rating that a change may bring."""
+
+
 def some_ladders(rng: random.Random, size: int) -> tuple[Ladders, float]:
     """A random system, which has a change within so many records, or none; and from which record
     on its ladder takes no corrections."""
-    rating, other = rng.choice(edited_by_hand.SYSTEMS)
+    rating, other = rng.choice([*WITH_OPTIONS, *OTHERS])
     changes: dict[int, Line] = {}
     takes_before = math.inf
     if rng.random() < 0.6:
