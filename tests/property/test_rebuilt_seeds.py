@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from itertools import chain
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from stream_rater.contract.record import Player, Record
 from stream_rater.operations.bulk_replay import BulkReplay, SeedWave
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.rebuild_store import Rebuild
+from stream_rater.rating import record as belief_record
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import Verdicts, records_of
 from stream_rater.replay.sequential import Replay
@@ -137,6 +139,24 @@ def test_a_cutoff_before_at_and_after_a_seed(player: str, until: int, like: int 
     found = rebuilt(STORY, ladders, nothing, cutoff_of({player: until}, len(STORY)), 100)
     before = {} if like is None else replayed(STORY[: like + 1], ladders, nothing)
     assert found.get((LADDER, player)) == before.get((LADDER, player))
+
+
+def test_seeds_before_and_after_a_change_are_not_applied_together() -> None:
+    """A season, or other parameters, hold for the later one only."""
+    season = {
+        "event_type": "season-started", "ladder": LADDER, "season": 1, "keep": 0.5, "sigma": 200.0,
+    }  # fmt: skip
+    log = lines(a_seed(0, "a"), season, a_seed(1, "b"), a_seed(2, "c"))
+    rating = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80}
+    changes = [{"from_offset": 3, "rating": {**rating, "initial_mu": 1400.0}}]
+    table = {"ladders": {LADDER: {"rating": rating, "changes": changes}}}
+    ladders = msgspec.convert(table, Ladders)
+    verdicts = verdicts_of_log(lambda: iter(log), ladders, WINDOW)
+    due = replayed(log, ladders, verdicts)
+    assert rebuilt(log, ladders, verdicts, cutoff_of({}, len(log)), 100) == due
+    headers = belief_record.decode(list(due.values()), 0, 0.0, 1.0).header
+    assert headers["season"].tolist() == [0, 1, 1]
+    assert headers["previous_mu"].tolist() == [1500.0, 1500.0, 1400.0]
 
 
 def test_many_seeded_players_are_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
