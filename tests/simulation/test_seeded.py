@@ -1,7 +1,10 @@
 """Seeds and resets, with a crash after each effect of a machine."""
 
+from collections.abc import Callable
+
 import pytest
 
+from stream_rater.pipeline.estimator.progress import PLAYERS_IN_FLIGHT
 from stream_rater.pipeline.ports import CommitSource
 
 from .actors import PRODUCTION
@@ -29,12 +32,12 @@ def adjacent(stage: Stage) -> None:
 
 @pytest.mark.parametrize("story", [woken, adjacent])
 @pytest.mark.parametrize("role", EFFECTS)
-def test_crash_after_each_effect(role: str, story: object) -> None:
+def test_crash_after_each_effect(role: str, story: Callable[[Stage], None]) -> None:
     """Another machine goes on."""
     for effects in range(EFFECTS[role]):
         stage = Stage(PRODUCTION)
         estimator, updater = stage.rated(A0, A1)
-        story(stage)  # type: ignore[operator]
+        story(stage)
         victim = estimator if role == "estimator" else updater
         if role == "updater":
             stage.through(estimator, CommitSource)
@@ -45,3 +48,15 @@ def test_crash_after_each_effect(role: str, story: object) -> None:
         stage.crash(victim)
         stage.estimator() if role == "estimator" else stage.updater()
         assert stage.finish() == [], effects
+
+
+def test_queue_goes_on_when_the_store_has_applied_enough() -> None:
+    """More rows than may be in flight are sent, and nothing but the queue waits: no round makes the
+    estimator look at the store."""
+    stage = Stage(PRODUCTION)
+    stage.seed(A0, *(f"p{number}" for number in range(2 * PLAYERS_IN_FLIGHT)))
+    stage.reset(A0)
+    stage.correct("round-voided", round_id="round-1")
+    stage.estimator()
+    stage.updater()
+    assert stage.finish() == []
