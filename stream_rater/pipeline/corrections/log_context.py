@@ -21,6 +21,21 @@ class QueuedCorrection(NamedTuple):
     correction: Correction
 
     @property
+    def ladder(self) -> str:
+        """The ladder."""
+        return self.correction.ladder
+
+    @property
+    def partition(self) -> int:
+        """The partition of the record."""
+        return self.record.partition
+
+    @property
+    def offset(self) -> int:
+        """The offset of the record."""
+        return self.record.offset
+
+    @property
     def place(self) -> tuple[str, int]:
         """The ladder, and the offset of the record."""
         return self.correction.ladder, self.record.offset
