@@ -99,6 +99,8 @@ class Contender:
         belief with which newcomers begin."""
         for session in sessions:
             began_s = perf_counter()
+            if session.seeds:
+                self._seed(session)
             rated, indices = session.rating(skip_all_tied=self.config.skip_all_tied)
             wave = self._rate(rated) if rated is not None else None
             self.rating_s += perf_counter() - began_s
@@ -106,12 +108,22 @@ class Contender:
                 wave = self._experienced(session, indices, wave)
             yield session, indices, wave
 
-    def _rate(self, session: Session) -> Wave:
+    def _pool(self, session: Session) -> Pool:
         pool = self._pools.get(session.ladder)
         if pool is None:
             pool = self._pools[session.ladder] = Pool(Ladder(rating=self.config))
         pool.make_room(session.players)
-        result = pool.rate_rows(session.rounds, session.rows, session.waves, session.numbers)
+        return pool
+
+    def _seed(self, session: Session) -> None:
+        pool = self._pool(session)
+        for each in session.seeds:
+            each.apply(pool)
+
+    def _rate(self, session: Session) -> Wave:
+        result = self._pool(session).rate_rows(
+            session.rounds, session.rows, session.waves, session.numbers
+        )
         return result.wave
 
     def _experienced(self, session: Session, indices: Ints, wave: Wave | None) -> Wave | None:
@@ -120,6 +132,9 @@ class Contender:
         on the system."""
         before = self._played.get(session.ladder, np.empty(0, np.int64))
         before = np.append(before, np.zeros(session.players - len(before), np.int64))
+        for seed, seeded in session.seeds:
+            fresh = before[seeded] == 0
+            before[seeded[fresh]] = seed.rounds[fresh]
         self._played[session.ladder], starts = before, bounds(session.rounds.sizes)
         played = rounds_before(session.rows, before)
         informative = session.rounds.informative(np.zeros(len(session.rounds), bool))

@@ -126,7 +126,8 @@ def _ranked(rate: Any) -> Rate:
 
 
 class PeerReplay:
-    """The ratings of one peer during a season."""
+    """The ratings of one peer during a season. A peer takes no seeds: all players begin as
+    newcomers."""
 
     def __init__(self, config: PeerConfig) -> None:
         self.seconds, self.failed = 0.0, 0

@@ -3,11 +3,13 @@ rounds are grouped in waves.
 
 All rounds of a file are called a season here, which has nothing to do with `season-started`. They
 are read a block at a time. The rounds of one ladder in a block are a session. A session is rated in
-one call, wave after wave (`rating.elo_mmr.rate_waves`).
+one call, wave after wave (`rating.elo_mmr.rate_waves`). Seeds and resets come with the next session
+of their ladder: they change beliefs before its rounds, and are not scored.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import structs
@@ -22,8 +24,9 @@ from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.edited_log import EditedLog, RecordValidator, Verdicts
 from stream_rater.replay.edits import indices_by
 from stream_rater.replay.player_index import PlayerIndex
-from stream_rater.replay.pool import waves_of
+from stream_rater.replay.pool import Pool, waves_of
 from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.seed_records import Seed
 from stream_rater.rounds.validation import Invalid
 
 NO_NAMES = StringColumn.of([])
@@ -33,6 +36,25 @@ BLOCK_BYTES = 2**20
 
 BLOCK_ROUNDS = 1000
 """The number of synthetic rounds that are joined into one block."""
+
+
+class SeededRows(NamedTuple):
+    """A seed or a reset, and the rows of its players."""
+
+    seed: Seed
+    rows: Ints
+    """(n,) the row of each player."""
+
+    def apply(self, pool: Pool) -> None:
+        """Apply it to the beliefs of a pool, which has room for the rows. A sigma above the pool's
+        initial one is cut to that, and a mu below its least one is raised to that."""
+        config, seed = pool.rating, self.seed
+        sigma = np.minimum(seed.sigma, config.initial_sigma)
+        if not config.takes_sigma:
+            sigma = np.full(len(sigma), config.initial_sigma)
+        floor = config.floor if config.limits_mu else None
+        mu = seed.mu if floor is None else np.maximum(seed.mu, floor)
+        pool.seed_rows(replace(seed, mu=mu, sigma=sigma), self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +73,8 @@ class Session:
     """(W+1,) wave w has the rounds waves[w] : waves[w + 1]."""
     numbers: Ints
     """(R,) the number of each round in the season, from 0."""
+    seeds: Sequence[SeededRows] = ()
+    """The seeds and resets since the session before, which come before its rounds."""
 
     @classmethod
     def of(
@@ -71,7 +95,7 @@ class Session:
         return Session(
             self.ladder, self.players, self.rows[spread(bounds(sizes)[chosen], sizes[chosen])],
             self.rounds.take(chosen), np.unique(np.searchsorted(chosen, self.waves)),
-            self.numbers[chosen],
+            self.numbers[chosen], self.seeds,
         )  # fmt: skip
 
     def rating(self, *, skip_all_tied: bool) -> tuple["Session | None", Ints]:
@@ -105,9 +129,15 @@ def sessions_of(
     """
     players, number = {} if players is None else players, 0
     log = EditedLog(ANY_LADDER, window, verdicts=verdicts, validator=validator)
+    seeds: dict[str, list[SeededRows]] = {}
     for batch in log.batches(records, BLOCK_BYTES):
         for record, invalid in batch.rejected:
             reject(record.offset, invalid)
+        for reported in batch.seeds:
+            seed = log.seed(reported)
+            if seed is not None and only in (None, seed.ladder):
+                rows = players.setdefault(seed.ladder, PlayerIndex()).rows(seed.names)
+                seeds.setdefault(seed.ladder, []).append(SeededRows(seed, rows))
         found, counts = log.edited(batch.rounds)
         if only is not None:
             counts &= np.array([head.ladder == only for head in found.heads], np.bool_)
@@ -117,7 +147,7 @@ def sessions_of(
             found = found.slice(0, rounds - number)
         if seen is not None:
             seen(found)
-        yield from _sessions(found, number, players, named=named)
+        yield from _sessions(found, number, players, seeds, named=named)
         number += len(found)
         if number == rounds:
             return
@@ -129,24 +159,29 @@ def by_name(configs: Iterable[RatingConfig]) -> bool:
 
 
 def _sessions(
-    rounds: RoundBatch, first: int, players: dict[str, PlayerIndex], *, named: bool
-) -> Iterator[Session]:
-    """Yield a session for each ladder of these rounds. The first round has the number `first`."""
+    rounds: RoundBatch, first: int, players: dict[str, PlayerIndex],
+    seeds: dict[str, list[SeededRows]], *, named: bool,
+) -> Iterator[Session]:  # fmt: skip
+    """Yield a session for each ladder of these rounds. The first round has the number `first`. The
+    seeds of each ladder move to its session."""
     ladders = indices_by(head.ladder for head in rounds.heads)
     for ladder, chosen in ladders.items():
         own = rounds if len(ladders) == 1 else rounds.take(chosen)
         index = players.setdefault(ladder, PlayerIndex())
         rows = index.rows(own.names)
         kept = own if named else structs.replace(own, names=NO_NAMES)
-        yield Session.of(ladder, len(index), rows, kept, first + chosen)
+        found = Session.of(ladder, len(index), rows, kept, first + chosen)
+        yield replace(found, seeds=seeds.pop(ladder)) if ladder in seeds else found
 
 
 def singly(sessions: Iterable[Session]) -> list[Session]:
     """Each round as a session of its own, in the order of the season."""
     found: list[tuple[int, Session]] = []
     for session in sessions:
-        numbers = session.numbers.tolist()
-        found += [(number, session.take(np.array([i]))) for i, number in enumerate(numbers)]
+        numbers, without = session.numbers.tolist(), replace(session, seeds=())
+        for i, number in enumerate(numbers):
+            whole = session if number == min(numbers) else without
+            found.append((number, whole.take(np.array([i]))))
     return [session for _, session in sorted(found, key=lambda each: each[0])]
 
 
@@ -161,8 +196,8 @@ def before(sessions: Iterable[Session], number: int) -> list[Session]:
 
 
 def in_blocks(sessions: Iterable[Session]) -> Iterator[Session]:
-    """Join sessions of one round each, all of one ladder, into sessions of up to BLOCK_ROUNDS
-    rounds, which resemble those of a file."""
+    """Join sessions of one round each and without seeds, all of one ladder, into sessions of up to
+    BLOCK_ROUNDS rounds, which resemble those of a file."""
     block: list[Session] = []
     for session in sessions:
         block.append(session)

@@ -3,26 +3,29 @@
 
 Rounds pass in waves, as in the service: rounds that share no player and have the same parameters
 are rated in one call, whatever their ladders. The result of a round depends on its players' beliefs
-alone, so the bits equal those of `replay`, which rates one round after the other.
+alone, so the bits equal those of `replay`, which rates one round after the other. A row of a seed
+is one player, and depends on nothing but that player's belief. So each row has a wave of its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.columns.arrays import Bytes, Ints
+from stream_rater.columns.arrays import Bytes, Floats, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.columns.strings import StringColumn, put
-from stream_rater.rating import record, seasons, stages
+from stream_rater.rating import record, seasons, seeding, stages
 from stream_rater.rating.model import Evidence, newcomers
 from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.rating.stages import RatingRule
-from stream_rater.replay.edited_log import LoggedRounds
+from stream_rater.replay.edited_log import NO_LOGGED, LoggedRounds
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.replay.pool import BeliefTable, depths
+from stream_rater.rounds.seed_records import Seed
 
 PREFIX_BYTES = 4
 """The bytes before each name that hold the number of its ladder, so that equal names on two ladders
@@ -90,6 +93,11 @@ class BulkWave:
     """(P,) the rows of the players, round by round."""
 
     @property
+    def latest(self) -> int:
+        """The largest offset of its rounds."""
+        return int(self.logged.offset.max())
+
+    @property
     def partitions(self) -> Ints:
         """(P,) the partition of each player's round."""
         return np.repeat(self.logged.partition, self.logged.rounds.sizes)
@@ -100,6 +108,68 @@ class BulkWave:
         return np.repeat(self.logged.offset, self.logged.rounds.sizes)
 
 
+class DueSeed(NamedTuple):
+    """A seed or a reset after the corrections, and the seasons that had started before it."""
+
+    seed: Seed
+    started: tuple[Season, ...]
+
+    @property
+    def players(self) -> PlayerColumn:
+        """(n,) its players."""
+        ladders = LadderColumn(StringColumn.of([self.seed.ladder]))
+        return PlayerColumn(ladders, np.zeros(len(self.seed), np.int64), self.seed.names)
+
+
+@dataclass(frozen=True, slots=True)
+class SeedWave:
+    """n rows of seeds, or of resets, that are applied in one call: they have the same parameters,
+    and no two of them are of one player."""
+
+    first: DueSeed
+    """One of the seeds, for what they have in common."""
+    rows: Ints
+    """(n,) the rows of the players."""
+    partitions: Ints
+    """(n,) the partition of each row's record."""
+    offsets: Ints
+    """(n,) the offset of each row's record."""
+    time: Ints
+    """(n,) the time of each row's record, Unix seconds."""
+    mu: Floats
+    """(n,) as in Seed, as are the next two columns."""
+    sigma: Floats
+    rounds: Ints
+
+    @property
+    def latest(self) -> int:
+        """The largest offset of its seeds."""
+        return int(self.offsets.max())
+
+
+class _SeedRows:
+    """All rows of some seeds and resets, as columns."""
+
+    def __init__(self, due: Sequence[DueSeed]) -> None:
+        seeds = [each.seed for each in due]
+        self._due, sizes = due, [len(each) for each in seeds]
+        self._which = np.repeat(np.arange(len(due)), sizes)
+        self._heads = np.array([[s.partition, s.offset, s.time] for s in seeds], np.int64)
+        self._mu, self._sigma, self._rounds = (
+            np.concatenate([getattr(each, name) for each in seeds])
+            for name in ("mu", "sigma", "rounds")
+        )
+
+    def wave(self, chosen: Ints, rows: Ints) -> SeedWave:
+        """The rows of seeds at these indices, whose players are in these `rows`."""
+        which = self._which[chosen]
+        partitions, offsets, time = self._heads[which].T
+        return SeedWave(
+            self._due[int(which[0])], rows, partitions, offsets, time, self._mu[chosen],
+            self._sigma[chosen], self._rounds[chosen],
+        )  # fmt: skip
+
+
 class BulkReplay(BeliefTable):
     """The beliefs of the players of all ladders, in the rows of a PlayerTable."""
 
@@ -108,21 +178,31 @@ class BulkReplay(BeliefTable):
         self._latest = np.zeros(0, np.int64)
         self._rules: dict[tuple[int, tuple[Season, ...]], tuple[RatingConfig, RatingRule]] = {}
 
-    def waves(self, logged: LoggedRounds, rows: Ints) -> Iterator[BulkWave]:
-        """Yield the rounds in waves. The caller must rate each wave before it takes the next one.
+    def waves(
+        self, due: Sequence[LoggedRounds | DueSeed], rows: Ints
+    ) -> Iterator[BulkWave | SeedWave]:
+        """Yield the rounds, and the rows of the seeds and resets, in waves. `due` is in the order
+        of the log. The caller must rate or apply each wave before it takes the next one.
 
-        `rows`: (P,) the rows of the players, round by round.
+        `rows`: (P,) the rows of the players, in the same order.
         """
         if len(self._latest) < len(self._beliefs):
             self._latest = np.zeros(len(self._beliefs), np.int64)
-        starts = bounds(logged.rounds.sizes)
+        rounds = [each for each in due if isinstance(each, LoggedRounds)]
+        seeds = [each for each in due if isinstance(each, DueSeed)]
+        logged = LoggedRounds.concat(rounds) if rounds else NO_LOGGED
+        items = _items_of(due, logged)
+        seed_rows = _SeedRows(seeds) if seeds else None
+        starts = bounds(items.sizes)
         depth = depths(starts, rows, self._latest)
-        rule = logged.rounds.config_index
-        order = np.lexsort((rule, depth))
-        changes = np.flatnonzero(np.diff(depth[order]) | np.diff(rule[order])) + 1
-        for places in np.split(order, changes):
-            wave = logged.take(places)
-            yield BulkWave(wave, rows[spread(starts[places], wave.rounds.sizes)])
+        order = np.lexsort((items.kind, depth))
+        changes = np.flatnonzero(np.diff(depth[order]) | np.diff(items.kind[order])) + 1
+        for places in np.split(order, changes) if len(order) else ():
+            own, of_wave = items.place[places], rows[spread(starts[places], items.sizes[places])]
+            if seed_rows is not None and items.kind[places[0]] < 0:
+                yield seed_rows.wave(own, of_wave)
+            else:
+                yield BulkWave(logged.take(own), of_wave)
 
     def rate(
         self, wave: BulkWave, config: RatingConfig, started: tuple[Season, ...] = ()
@@ -145,6 +225,23 @@ class BulkReplay(BeliefTable):
         seasons.remember(self._beliefs, before)
         return evidence
 
+    def seed(self, wave: SeedWave) -> None:
+        """Apply rows of seeds, or of resets: update the beliefs of those players whom they
+        change."""
+        seed, started = wave.first
+        _, rule = self._rule_of(seed.rating, started)
+        header, rows = self._beliefs.header, wave.rows
+        chosen = np.flatnonzero((header["rounds"][rows] > 0) == seed.is_reset)
+        own, mu, sigma = rows[chosen], wave.mu[chosen], wave.sigma[chosen]
+        offset = wave.offsets[chosen]
+        if not seed.is_reset:
+            given = mu, sigma, wave.rounds[chosen], wave.time[chosen], offset
+            header[own] = seeding.seeded(rule, *given)
+            return
+        for i, at in enumerate(offset.tolist()):
+            one = slice(i, i + 1)
+            seeding.reset(rule, self._beliefs, own[one], mu[one], sigma[one], at)
+
     def _rule_of(
         self, rating: RatingConfig, started: tuple[Season, ...]
     ) -> tuple[RatingConfig, RatingRule]:
@@ -165,3 +262,36 @@ class BulkReplay(BeliefTable):
         """The encoded record of each belief, as the service stores it."""
         data, starts = record.encode_all(self.beliefs(rows))
         return StringColumn(data, starts[:-1], starts[1:])
+
+
+class _Items(NamedTuple):
+    """Rounds and rows of seeds in the order of the log. Each is an item."""
+
+    sizes: Ints
+    """(n,) the number of players."""
+    kind: Ints
+    """(n,) for a round, the index of its parameters. For a row of a seed or a reset, a negative
+    number, which is the same for all rows that can be applied together."""
+    place: Ints
+    """(n,) the place of each round among the rounds, and of each row among the rows of seeds."""
+
+
+def _items_of(due: Sequence[LoggedRounds | DueSeed], logged: LoggedRounds) -> _Items:
+    """The items of rounds and seeds. `logged` has all of the rounds."""
+    if all(isinstance(each, LoggedRounds) for each in due):
+        sizes, kind = logged.rounds.sizes, logged.rounds.config_index
+        return _Items(sizes, kind, np.arange(len(logged)))
+    columns, kinds = list[tuple[Ints, Ints, Ints]](), dict[tuple[object, ...], int]()
+    rounds = rows = 0
+    for each in due:
+        count = len(each.seed) if isinstance(each, DueSeed) else len(each)
+        if isinstance(each, DueSeed):
+            common = id(each.seed.rating), each.started, each.seed.is_reset
+            kind = np.full(count, -1 - kinds.setdefault(common, len(kinds)))
+            columns.append((np.ones(count, np.int64), kind, np.arange(rows, rows + count)))
+            rows += count
+        else:
+            index = np.arange(rounds, rounds + count)
+            columns.append((each.rounds.sizes, each.rounds.config_index, index))
+            rounds += count
+    return _Items(*(np.concatenate(each) for each in zip(*columns, strict=True)))

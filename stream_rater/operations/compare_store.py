@@ -23,6 +23,7 @@ from stream_rater.replay.edits import indices_by
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Replay
 from stream_rater.rounds.correction_records import decode
+from stream_rater.rounds.seed_records import Seed
 
 BATCH = 5000
 
@@ -42,6 +43,8 @@ class Verdict:
     """The result of a comparison."""
 
     rounds: int = 0
+    seeds: int = 0
+    """The number of accepted seeds and resets."""
     rejected: Counter[str] = field(default_factory=Counter)
     """The number of rejected records, corrections included, by error code."""
     beliefs: int = 0
@@ -58,10 +61,11 @@ def same_belief(found: bytes | None, expected: bytes | None, corrected: Collecti
     """Whether a stored belief agrees with the replay of the edited log. `found`: the record in the
     store. `expected`: that of the replay. None means that there is no belief.
 
-    `corrected`: the offsets of the ladder's accepted corrections. If a correction was the last to
-    write a belief, the belief's `last` is the correction's offset, and its SET_BY_CORRECTIONS need
-    not be equal. A rebuild keeps `last` where a correction was not published, and UNANNOUNCED need
-    not be equal. A belief without rounds counts as no belief.
+    `corrected`: the offsets of the ladder's accepted corrections, seeds and resets; empty if it has
+    no corrections. If a correction was the last to write a belief, the belief's `last` is the
+    correction's offset, and its SET_BY_CORRECTIONS need not be equal. A rebuild keeps `last` where
+    a correction was not published, and UNANNOUNCED need not be equal. It may set `last` to the
+    offset of a seed that changed nothing. A belief without rounds counts as no belief.
     """
     if found == expected:
         return True
@@ -120,11 +124,14 @@ class _Replayed:
         self.replay = Replay(ladders, window, partitions, verdicts)
         self.verdict = Verdict()
         self.corrected: dict[str, set[int]] = {}
-        """By ladder, the offsets of accepted corrections."""
+        """By ladder with corrections, the offsets of accepted corrections, seeds and resets."""
+        self._seeds: dict[str, set[int]] = {}
+        """By ladder, the offsets of seeds and resets."""
         self._ladders = ladders
         self._verdicts = verdicts or NO_VERDICTS
         self._touched: dict[str, set[str]] = {}
-        """By ladder, the players of rounds that corrections touch. Some may have no round left."""
+        """By ladder, the players of rounds and seeds that corrections touch. Some may have no round
+        left."""
 
     def run(self, records: Iterable[Record]) -> None:
         """Replay the log. Raises MissingVerdicts."""
@@ -132,8 +139,20 @@ class _Replayed:
             self.verdict.rounds += len(batch.log.rounds)
             self.verdict.rejected.update(invalid.code for _, invalid in batch.log.rejected)
             self._add_corrections(batch.log.corrections)
+            for each in batch.log.seeds:
+                self._add_seed(each)
             if self._verdicts.change_rounds:
                 self._add_touched(batch.log.rounds)
+        for ladder, offsets in self.corrected.items():
+            offsets |= self._seeds.get(ladder, set())
+
+    def _add_seed(self, seed: Seed) -> None:
+        self.verdict.seeds += 1
+        self._seeds.setdefault(seed.ladder, set()).add(seed.offset)
+        edits = self._verdicts.of(seed.ladder)
+        if edits.change_rounds and (left := edits.seed(seed)) is not seed:
+            gone = {*seed.names.texts()} - {*(() if left is None else left.names.texts())}
+            self._touched.setdefault(seed.ladder, set()).update(gone)
 
     def _add_corrections(self, accepted: Sequence[Record]) -> None:
         for each in accepted:

@@ -35,6 +35,7 @@ from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import Verdicts
 from stream_rater.rounds.correction_records import decode
 from stream_rater.rounds.decoder import kind_of
+from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
 
 
@@ -75,7 +76,8 @@ def editions(
 
         def applied_records(limits: Mapping[str, int] = limits) -> Iterator[Record]:
             for record in read_log():
-                if not kind_of(record) or _is_applied(record, ladders, partitions, cutoff, limits):
+                no_correction = not kind_of(record) or is_seed(record)
+                if no_correction or _is_applied(record, ladders, partitions, cutoff, limits):
                     yield record
 
         found.append(Edition(verdicts_of_log(applied_records, ladders, window, partitions), limits))
@@ -158,7 +160,8 @@ class CorrectionTraces:
         sent = cutoff.corrected.items()
         self._sent = {player: each for player, each in sent if self._covers(player)}
         self._cutoff = cutoff
-        self._corrected = edition.verdicts.edits.keys()
+        self._corrected = edition.verdicts.applied.keys()
+        """The ladders with accepted corrections. On the others, nothing was left in beliefs."""
         self._ladders = ladders
 
     def _covers(self, player: Player) -> bool:

@@ -2,7 +2,7 @@
 
 On a ladder with corrections, a rebuild fills the fields `verify.SET_BY_CORRECTIONS` in another way
 than workers do. So digests on such a ladder leave these fields out, and a belief without rounds has
-no digest.
+no digest. Seeds and resets are no corrections.
 """
 
 import hashlib

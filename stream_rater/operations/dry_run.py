@@ -128,8 +128,10 @@ def _result(plan: Sequence[Planned], found: CorrectionPreview) -> DryRun:
     moves = moves_of(before, after)
     players = counted(len({each.player for each in (*before, *after)}), "player")
     rounds = counted(found.rounds, "round")
+    seeds = f" and {counted(found.seeds, 'seed')}" if found.seeds else ""
     summary = (
-        f"{len(moves):,} of {players} would move; {found.touched:,} of {rounds} would be touched"
+        f"{len(moves):,} of {players} would move; {found.touched:,} of {rounds}{seeds} would be "
+        "touched"
     )
     return DryRun(ladder, moves, summary, rejected, len(plan))
 

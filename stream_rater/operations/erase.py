@@ -125,10 +125,9 @@ def _with_cure(cure: str) -> Iterator[None]:
 def _announce(mentions: Mentions, pseudonym: Pseudonym, prefix: str) -> None:
     """Print the numbers of records that name the player on standard output. Warn on standard error
     of places where the id stays."""
-    found = f"{counted(mentions.rounds, 'round')} and {counted(mentions.corrections, 'correction')}"
     print(
         f"player {shown(pseudonym.player)!r} is to be {shown(pseudonym.name)!r}: "
-        f"{found} name the player"
+        f"{mentions} name the player"
     )
     print(
         f"of {counted(mentions.accepted + mentions.rejected, 'record')}, {mentions.rejected:,} "

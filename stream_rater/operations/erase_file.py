@@ -92,10 +92,9 @@ def erase_file(settings: Settings, player: str, name: str | None, *, dry_run: bo
 
 def _announce(mentions: Mentions, pseudonym: Pseudonym) -> None:
     """Print the numbers of records that name the player. Warn of places where the id stays."""
-    found = f"{counted(mentions.rounds, 'round')} and {counted(mentions.corrections, 'correction')}"
     print(
-        f"player {shown(pseudonym.player)!r} is to be {shown(pseudonym.name)!r}: {found} name the "
-        f"player; {counted(mentions.rejected, 'record')} were rejected and are emptied"
+        f"player {shown(pseudonym.player)!r} is to be {shown(pseudonym.name)!r}: {mentions} name "
+        f"the player; {counted(mentions.rejected, 'record')} were rejected and are emptied"
     )
     mentions.warn()
 

@@ -148,7 +148,7 @@ def check_mentions(mentions: Mentions, pseudonym: Pseudonym) -> None:
     """Raise Failed if no accepted record names the player. Raise BadConfiguration if one names the
     pseudonym, or if the pseudonym would decide otherwise than the id which of two merged accounts
     stays in a round (`changes_merge_order`)."""
-    if not (mentions.rounds or mentions.corrections):
+    if not mentions:
         raise Failed(
             f"unknown-player: no accepted record names {shown(pseudonym.player)!r}: "
             "`stream-rater watch --from-start` shows the ids of players"
@@ -165,7 +165,7 @@ def check_mentions(mentions: Mentions, pseudonym: Pseudonym) -> None:
         ladder, other = map(shown, found)
         raise BadConfiguration(
             f"--pseudonym: on ladder {ladder!r} the player and {other!r} were merged into one, and "
-            "where both stand in a round the lesser name stays: name a pseudonym that comes "
+            "where both stand in a round or a seed the lesser name stays: name one that comes "
             f"{'after' if found[1] < pseudonym.player else 'before'} {other!r}, as the id does"
         )
 

@@ -24,6 +24,7 @@ from stream_rater.contract.events import (
     shown,
 )
 from stream_rater.contract.record import Record, header
+from stream_rater.contract.seeds import RESET, SEEDED
 from stream_rater.rounds.validation import CODES
 from stream_rater.runtime.failures import named_failures
 
@@ -194,17 +195,21 @@ def in_utc(time: str) -> str:
 
 
 def outcome_of(event: RatingChanged) -> str:
-    """The end of a line: the rank or the correction, and the ratings before and after it. A
-    newcomer has no rating before the first round, because none was displayed."""
+    """The end of a line: the rank, the correction or the seed, and the ratings before and after it.
+    A newcomer has no rating before the first round, because none was displayed."""
     before, change = f"{event.previous_rating:.1f}", event.rating - event.previous_rating
     moved = f"{before:>7} -> {event.rating:7.1f} ({change:+.1f})"
     if (correction := event.correction) is not None:
         of = f"{correction.cause} {correction.round_id}".rstrip()
-        return f"{'correction':<14} {moved}  {shown(of)}"
+        return f"{_LABELS.get(correction.cause, 'correction'):<14} {moved}  {shown(of)}"
     rank = "did not finish" if event.rank is None else f"rank {event.rank}"
     if event.rounds == 1:
         moved = f"{'(new)':>7} -> {event.rating:7.1f}"
     return f"{rank:<14} {moved}  {shown(event.round_id)}"
+
+
+_LABELS = {SEEDED: "seed", RESET: "reset"}
+"""How a line names what is neither a round nor a correction, by the cause in the event."""
 
 
 # --- round-rejected ------------------------------------------------------------------------------
@@ -216,7 +221,7 @@ class Rejected(msgspec.Struct, kw_only=True, omit_defaults=True):
     code: str
     error: str
     event_type: str | None = None
-    """The event type of a correction; None for a round."""
+    """The event type of a correction, a seed or a reset; None for a round."""
     ladder: str | None = None
     """The ladder's id. This and all other ids are None where they cannot be read."""
     round_id: str | None = None

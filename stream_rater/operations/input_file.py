@@ -220,7 +220,7 @@ class Mistakes:
 
     def add_all(self, batch: LogBatch) -> None:
         """Count the lines of a batch, and print the invalid ones."""
-        self.valid_lines += len(batch.rounds) + len(batch.corrections)
+        self.valid_lines += len(batch.rounds) + len(batch.corrections) + len(batch.seeds)
         for line, invalid in batch.rejected:
             self.add(line.offset, invalid)
 

@@ -23,8 +23,14 @@ from stream_rater.config.errors import Failed
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import Correction
-from stream_rater.contract.events import joined, rating_changed_from_json, shown
+from stream_rater.contract.events import (
+    CorrectionCause,
+    joined,
+    rating_changed_from_json,
+    shown,
+)
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.seeds import SEEDED, SEEDS
 from stream_rater.operations.follow import in_utc, outcome_of
 from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import APPLIED, LadderEdits, correction_of
@@ -109,14 +115,17 @@ def _player(settings: Settings, ladder: str, player: str) -> Iterator[str]:
     ladder_log = read_ladder_events(settings, admin)
     if record is None:
         raise Failed(_unknown_player(ladder, player, shard, ladder_log.ladders))
-    ends = admin.all_ends(admin.topics.rounds)
-    rounds = yield from _belief(settings, ladder, player, record, ladder_log, ends)
+    ends, topic = admin.all_ends(admin.topics.rounds), admin.topics.changed
+    of_player = joined(ladder, player)
+    newest, _ = read_back(settings, topic, shard, of_player.encode(), count=1, within_s=SEARCH_S)
+    seed = seed_in([each.value for each in newest])
+    rounds = yield from _belief(settings, ladder, player, record, ladder_log, ends, seed)
     key = belief_key(shard, ladder, player.encode(), settings.buckets)
     encoding = store.encoding(shard, (ladder, player)) or "unknown encoding"
     yield f"in Redis: shard {shard}, {len(record)} bytes in the hash {shown(key)} ({encoding})"
     # A count above the number of rounds would search the whole partition. It may be 0.
     count = max(1, min(LAST_ROUNDS, rounds))
-    yield from _last_rounds(settings, admin.topics.changed, shard, joined(ladder, player), count)
+    yield from _last_rounds(settings, topic, shard, of_player, count)
 
 
 def _player_in_file(settings: Settings, file: DataFile, ladder: str, player: str) -> Iterator[str]:
@@ -127,10 +136,12 @@ def _player_in_file(settings: Settings, file: DataFile, ladder: str, player: str
     ladder_log = file.ladder_log()
     if record is None:
         raise Failed(_unknown_player(ladder, player, shard, ladder_log.ladders))
-    rounds = yield from _belief(settings, ladder, player, record, ladder_log, file.ends())
+    key = joined(ladder, player).encode()
+    newest, _ = file.last_events(shard, key, 1, SEARCH_S)
+    seed = seed_in([each.value for each in newest])
+    rounds = yield from _belief(settings, ladder, player, record, ladder_log, file.ends(), seed)
     yield f"in {file.path}: {len(record)} bytes"
     count = max(1, min(LAST_ROUNDS, rounds))
-    key = joined(ladder, player).encode()
     events, begin = file.last_events(shard, key, count, SEARCH_S)
     yield f"last rounds, by the events that are kept, from {begin} on:"
     for each in events:
@@ -142,10 +153,11 @@ def _player_in_file(settings: Settings, file: DataFile, ladder: str, player: str
 
 def _belief(
     settings: Settings, ladder: str, player: str, record: bytes, ladder_log: LadderLog,
-    ends: Sequence[int],
+    ends: Sequence[int], seed: CorrectionCause | None,
 ) -> Generator[str, None, int]:  # fmt: skip
     """Yield lines that describe a player's belief. Returns the number of its rounds. `ends`: the
-    end of each partition of `round-completed`."""
+    end of each partition of `round-completed`. `seed`: the seed or reset in the player's newest
+    event."""
     ladders = ladders_of_settings(settings)
     terms = ladders.find(ladder, ends[partition_of(ladder, len(ends))])
     if why := disagreement(settings, ladders, ladder_log, only=ladder):
@@ -159,10 +171,19 @@ def _belief(
     if rule is not None:
         mu, sigma = seen(rule, beliefs.header)
         yield f"shown: {rule.rating(mu[0], sigma[0]):.1f}"
-    cause = cause_of(edits, int(header["last"]))
+    last = int(header["last"])
+    cause = seed.cause if seed is not None and seed.offset == last else cause_of(edits, last)
     yield from belief_lines(header, factors_of(beliefs)[0], cause)
     yield from seasons_of(header, edits, rule)
     return int(header["rounds"])
+
+
+def seed_in(events: Sequence[bytes | None]) -> CorrectionCause | None:
+    """The seed or reset that the last one of these events reports; None if it reports a round or
+    a correction. An event without a value was erased."""
+    value = events[-1] if events else None
+    cause = None if value is None else rating_changed_from_json(value).correction
+    return cause if cause is not None and cause.cause in SEEDS else None
 
 
 def cause_of(edits: LadderEdits, last: int) -> str:
@@ -212,11 +233,14 @@ def _last_rounds(settings: Settings, topic: str, shard: int, key: str, count: in
 
 def belief_lines(header: Any, factors: Floats, cause: str = "") -> Iterator[str]:
     """Yield lines that describe a belief. `header`: one of HEADER. `factors`: (capacity, 3), rows
-    (p, a, r). `cause`: the kind of the correction that changed it last; empty if a round did."""
+    (p, a, r). `cause`: the kind of the correction, seed or reset that changed it last; empty if a
+    round did."""
     yield f"believed: {_spread(header['mu'], header['sigma'])}, after {header['rounds']} rounds"
     before = _spread(header["previous_mu"], header["previous_sigma"])
     time, last = _time_text(int(header["time"])), f"at offset {header['last']} of its partition"
-    if cause:
+    if cause == SEEDED:
+        yield f"given by a seed, {last}; it counts from {time}"
+    elif cause:
         yield f"changed last by {cause}, {last}; last published before it: {before}"
         if header["untold"]:
             yield "this change was too small for an event of its own: the next event includes it"

@@ -6,7 +6,8 @@ the code of the rebuild calls both `applied`. The store at g must hold, for each
 sequential replay of the player's rounds up to the last one that has a part before g (`cutoff`).
 
 So a round whose parts were sent only in part, or not at all, is left to the workers. They finish it
-as after a crash. Its other players are replayed with it, because their ratings count in it.
+as after a crash. Its other players are replayed with it, because their ratings count in it. The
+same holds for a seed or a reset, each row of which is like a round of one player.
 
 The rebuilt store is not the result of the old parts, which may have been cut for another number of
 shards, or computed by another kernel or ladders file. So each shard's log gets a mark. If no part
@@ -23,18 +24,19 @@ import numpy as np
 from msgspec import structs
 
 from stream_rater.columns.arrays import Ints
-from stream_rater.columns.player_column import BeliefColumn
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
 from stream_rater.columns.sharding import shards_of_names
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Record, checksum
-from stream_rater.operations.bulk_replay import BulkReplay, BulkWave
+from stream_rater.operations.bulk_replay import BulkReplay, BulkWave, DueSeed, SeedWave
 from stream_rater.operations.corrected_rebuild import CorrectionTraces
 from stream_rater.operations.cutoff import Cutoff, Offsets
 from stream_rater.pipeline.parts.schema import mark
 from stream_rater.pipeline.ports import NO_BELIEFS, REBUILT, UNFINISHED, Application, Position
 from stream_rater.rating.parameters import Season
 from stream_rater.replay.edited_log import NO_VERDICTS, EditedLog, LoggedRounds, Verdicts
+from stream_rater.rounds.seed_records import Seed
 
 BATCH = 10_000
 """The number of beliefs written in one call."""
@@ -69,9 +71,10 @@ class Rebuild:
         self._cutoff = cutoff
         self._least = cutoff.least()
         self._replay = BulkReplay()
-        self._waiting: list[LoggedRounds] = []
+        self._waiting: list[LoggedRounds | DueSeed] = []
+        """The rounds that are not rated yet, and the seeds that are not applied yet."""
         self._players = 0
-        """The number of players in the rounds that are not rated yet."""
+        """The number of players in them."""
         self._is_past = np.zeros(0, np.bool_)
         """(row,) whether the player's later rounds do not count."""
         self._saved: list[tuple[Ints, StringColumn]] = []
@@ -83,19 +86,34 @@ class Rebuild:
         """The number of beliefs that were yielded so far."""
 
     def feed(self, records: Sequence[Record]) -> None:
-        """Rate the valid rounds in records of `round-completed`, now or together with rounds fed
-        later. Raises MissingVerdicts."""
-        reported = self._log.read(records).rounds
+        """Rate the valid rounds in records of `round-completed`, and apply the seeds and resets,
+        now or together with those fed later. Raises MissingVerdicts."""
+        for each in self._log.in_order(records):
+            if isinstance(each, Seed):
+                self._add_seed(each)
+            else:
+                self._add_rounds(each)
+            if self._players >= AT_ONCE:
+                self._rate()
+
+    def _add_rounds(self, reported: LoggedRounds) -> None:
         self.rounds += len(reported)
         self.updates += len(reported.rounds.share)
         self._ladders |= dict.fromkeys(head.ladder for head in reported.rounds.heads)
         rounds, informative = self._log.informative(reported)
         numbered = structs.replace(rounds, config_index=self._numbered(reported))
-        logged = replace(reported, rounds=numbered)
-        self._waiting.append(logged.take(np.flatnonzero(informative)))
-        self._players += int(self._waiting[-1].rounds.sizes.sum())
-        if self._players >= AT_ONCE:
-            self._rate()
+        logged = replace(reported, rounds=numbered).take(np.flatnonzero(informative))
+        self._waiting.append(logged)
+        self._players += int(logged.rounds.sizes.sum())
+
+    def _add_seed(self, reported: Seed) -> None:
+        self.updates += len(reported)
+        self._ladders[reported.ladder] = None
+        seed = self._log.seed(reported)
+        if seed is not None:
+            started = self._log.verdicts.of(seed.ladder).started_before(seed.offset)
+            self._waiting.append(DueSeed(seed, started))
+            self._players += len(seed)
 
     def _numbered(self, logged: LoggedRounds) -> Ints:
         """(R,) the number of each round's configuration and seasons."""
@@ -107,17 +125,20 @@ class Rebuild:
         return np.array([self._kinds.setdefault(k, len(self._kinds)) for k in keys], np.int64)
 
     def _rate(self) -> None:
-        """Rate all rounds that are not rated yet."""
+        """Rate all rounds that are not rated yet, and apply the seeds among them."""
         if not self._players:
             return
-        logged, players = LoggedRounds.concat(self._waiting), self._cutoff.players
-        rows = players.rows(logged.rounds.players())
+        waiting, players = _joined(self._waiting), self._cutoff.players
+        rows = np.concatenate([players.rows(_players_in(each)) for each in waiting])
         self._replay.make_room(len(players))
         new = np.zeros(len(players) - len(self._is_past), np.bool_)
         self._is_past = np.append(self._is_past, new)
         kinds = list(self._kinds)
-        for wave in self._replay.waves(logged, rows):
+        for wave in self._replay.waves(waiting, rows):
             self._save(wave)
+            if isinstance(wave, SeedWave):
+                self._replay.seed(wave)
+                continue
             rule, started = kinds[int(wave.logged.rounds.config_index[0])]
             rating = self._log.validator.round_decoder.ratings[rule]
             evidence = self._replay.rate(wave, rating, started)
@@ -125,9 +146,9 @@ class Rebuild:
                 self._cutoff.proof.compare(wave.rows, wave.offsets, evidence)
         self._waiting, self._players = [], 0
 
-    def _save(self, wave: BulkWave) -> None:
-        """Save the beliefs of players whose round in this wave is after their cut-off."""
-        if wave.logged.offset.max() <= self._least:
+    def _save(self, wave: BulkWave | SeedWave) -> None:
+        """Save the beliefs of players whose round or seed in this wave is after their cut-off."""
+        if wave.latest <= self._least:
             return
         beyond = wave.offsets > self._cutoff.of(wave.rows, wave.partitions)
         rows = wave.rows[beyond & ~self._is_past[wave.rows]]
@@ -169,6 +190,25 @@ class Rebuild:
         rows = self._replay.rated(np.flatnonzero(~self._is_past))
         for batch in _batches(len(rows)):
             yield rows[batch], self._replay.column(rows[batch])
+
+
+def _joined(due: Sequence[LoggedRounds | DueSeed]) -> list[LoggedRounds | DueSeed]:
+    """The same rounds and seeds in the same order, with consecutive rounds joined."""
+    found, run = list[LoggedRounds | DueSeed](), list[LoggedRounds]()
+    for each in (*due, None):
+        if isinstance(each, LoggedRounds):
+            run.append(each)
+            continue
+        if run:
+            found.append(LoggedRounds.concat(run))
+            run = []
+        if each is not None:
+            found.append(each)
+    return found
+
+
+def _players_in(due: LoggedRounds | DueSeed) -> PlayerColumn:
+    return due.players if isinstance(due, DueSeed) else due.rounds.players()
 
 
 class Rebuilds:

@@ -12,7 +12,7 @@ player's id is replaced, and all other fields keep their bytes.
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -26,17 +26,22 @@ from stream_rater.pipeline.corrections.correction_ports import RecordedCorrectio
 from stream_rater.pipeline.ladder_history import LadderEvent, encode_corrections
 from stream_rater.replay.edited_log import EditedLog, Verdicts
 from stream_rater.rounds.decoder import kind_of
+from stream_rater.rounds.seed_records import is_seed
 from stream_rater.runtime.progress import counted
 
 Fields = dict[str, Raw]
 
 PLAYER_FIELDS = "player", "into"
-"""Fields of a correction that name a player."""
+"""Fields of a correction or a reset that name a player."""
+SEEDED_FIELD = "players"
+"""The field of a seed that names players."""
 ENTRY_FIELDS = frozenset({"player", "team", "rank", "dnf", "shares"})
 STRUCTURED_FIELDS = frozenset(
     {"ladder", "completed_at", "from", "until", "event_type", "standings", *PLAYER_FIELDS}
 )
 """Fields in which a producer cannot write free text."""
+STRUCTURED_IN_SEEDS = STRUCTURED_FIELDS | {"at", SEEDED_FIELD}
+"""The same of a seed or a reset."""
 
 
 MOST_PLACES = 20
@@ -85,18 +90,22 @@ class Pseudonym:
     # --- round-completed ---
 
     def names(self, record: Record) -> bool:
-        """Whether a round or a correction names the player."""
+        """Whether a round, a seed, a reset or a correction names the player."""
         return self.record(record) is not record
 
     def record(self, record: Record) -> Record:
-        """A round or a correction with the new name; the same object if it does not name the
-        player."""
+        """A round, a seed, a reset or a correction with the new name; the same object if it does
+        not name the player."""
         value = record.value or b""
         if self._bytes not in value and b"\\" not in value:  # escapes may hide the id
             return record
         codec = _codec_of(record)
         fields = codec.fields(value)
         found = bool(kind_of(record)) and self._rename(codec, fields, PLAYER_FIELDS)
+        if SEEDED_FIELD in fields and is_seed(record):
+            rows = codec.entries(fields[SEEDED_FIELD])
+            if any(self._rename(codec, each, ("player",)) for each in rows):
+                fields[SEEDED_FIELD], found = Raw(codec.encode(rows)), True
         if "standings" in fields:
             entries = codec.entries(fields["standings"])
             if sum([self._rename_entry(codec, each) for each in entries]):
@@ -125,7 +134,8 @@ class Pseudonym:
         word in a renamed record; empty if there is none."""
         value = record.value or b""
         if self._bytes in value or b"\\" in value:
-            for name, text in _free_texts(_codec_of(record), value):
+            structured = STRUCTURED_IN_SEEDS if is_seed(record) else STRUCTURED_FIELDS
+            for name, text in _free_texts(_codec_of(record), value, structured):
                 if self._word(text):
                     return name
         for name, content in record.headers:
@@ -183,10 +193,13 @@ class Pseudonym:
         return structs.replace(recorded, correction=Raw(_JSON.encode(fields)))
 
 
-def _free_texts(codec: _Codec, value: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the texts in all fields with free text, each with the name of its field."""
+def _free_texts(
+    codec: _Codec, value: bytes, structured: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the texts in all fields with free text, each with the name of its field. `structured`:
+    the fields without free text."""
     fields = codec.fields(value)
-    free = [(name, each) for name, each in fields.items() if name not in STRUCTURED_FIELDS]
+    free = [(name, each) for name, each in fields.items() if name not in structured]
     for entry in codec.entries(fields["standings"]) if "standings" in fields else ():
         free += [(f"standings[].{n}", each) for n, each in entry.items() if n not in ENTRY_FIELDS]
     for name, each in free:
@@ -234,6 +247,8 @@ class Mentions:
     verdicts: Verdicts | None
     rounds: int = 0
     """The number of accepted rounds that name the player."""
+    seeds: int = 0
+    """The number of accepted seeds and resets that name the player."""
     corrections: int = 0
     """The number of accepted corrections that name the player."""
     accepted: int = 0
@@ -264,8 +279,7 @@ class Mentions:
             self.accepted += 1
             renamed = pseudonym.record(record)
             if renamed is not record:
-                self.corrections += bool(kind_of(record))
-                self.rounds += not kind_of(record)
+                self._count(record)
             place = f"partition {record.partition}, offset {record.offset}"
             if not self.conflict and reverse.names(record):
                 self.conflict = place
@@ -273,13 +287,31 @@ class Mentions:
                 self.left += 1
                 self.places += [f"{place}: {leftover}"] if self.left <= MOST_PLACES else []
 
+    def _count(self, record: Record) -> None:
+        if not kind_of(record):
+            self.rounds += 1
+        elif is_seed(record):
+            self.seeds += 1
+        else:
+            self.corrections += 1
+
+    def __bool__(self) -> bool:
+        """Whether any accepted record names the player."""
+        return bool(self.rounds or self.seeds or self.corrections)
+
+    def __str__(self) -> str:
+        """The numbers of these records."""
+        seeds = f", {counted(self.seeds, 'seed')}" if self.seeds else ""
+        corrections = counted(self.corrections, "correction")
+        return f"{counted(self.rounds, 'round')}{seeds} and {corrections}"
+
 
 def changes_merge_order(verdicts: Verdicts, pseudonym: Pseudonym) -> Player | None:
     """A ladder and another player's name that sorts between the player's id and the pseudonym; None
     if there is no such name that matters.
 
-    It matters where accounts are merged: if several of them stand in a round, the one with the
-    least name stays (`replay.edits`).
+    It matters where accounts are merged: if several of them stand in a round or a seed, the one
+    with the least name stays (`replay.edits`).
     """
     for ladder, edits in verdicts.edits.items():
         edit = edits.entries.get(pseudonym.player)

@@ -1,4 +1,5 @@
-"""`stream-rater submit` and `correct`: send rounds and corrections to `round-completed`."""
+"""`stream-rater submit` and `correct`: send rounds, seeds, resets and corrections to
+`round-completed`."""
 
 import sys
 import time
@@ -15,9 +16,13 @@ from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.submitter import FileSubmitter
 from stream_rater.config.errors import Failed
 from stream_rater.config.files import ladders_of_settings
+from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import ROUND_COMPLETED, shown
+from stream_rater.contract.record import Record
+from stream_rater.contract.seeds import MOST_SEED_BYTES
 from stream_rater.operations.corrections import (
+    AFTER_ALL,
     APPLIED,
     EndOf,
     Planned,
@@ -29,8 +34,10 @@ from stream_rater.operations.corrections import (
 )
 from stream_rater.operations.input_file import Order, RoundsFile
 from stream_rater.operations.live_log import ends_of
+from stream_rater.rounds import seed_records
 from stream_rater.rounds.correction_records import names_in, round_in
 from stream_rater.rounds.decoder import RoundDecoder, kind_of
+from stream_rater.rounds.seed_records import Seed, is_seed
 from stream_rater.rounds.validation import Invalid
 from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import counted
@@ -40,8 +47,9 @@ from stream_rater.tables.reading import AS_FOUND, Reading
 def submit(
     path: Path, settings: Settings, per_second: float | None, reading: Reading = AS_FOUND
 ) -> None:
-    """Send the valid rounds and corrections of a file to Kafka. `per_second`: the largest number of
-    records to send in a second; None for no limit. `reading`: how a table is to be read.
+    """Send the valid rounds, seeds, resets and corrections of a file to Kafka. `per_second`: the
+    largest number of records to send in a second; None for no limit. `reading`: how a table is to
+    be read.
 
     Raises BadConfiguration, or Failed if lines were rejected or not sent.
     """
@@ -49,13 +57,17 @@ def submit(
     file = RoundsFile(path, None, reading, ladders, once=True)
     decoder, mistakes, order = RoundDecoder(ladders), file.mistakes, Order()
     with named_failures(), _opened(settings) as (submitter, end_of):
-        sent, corrections, began_s = 0, 0, time.monotonic()
+        sent, corrections, seeds, began_s = 0, 0, 0, time.monotonic()
         for record in file.records():
             value = (record.value or b"").strip()
             now = structs.replace(record, value=value, received_s=time.time())
             kind = kind_of(record)
             try:
-                if kind:
+                if is_seed(now):
+                    seed = mistakes.count_valid(checked_seed(now, ladders))
+                    submitter.correct(seed.ladder, kind, value, seed.round_id)
+                    seeds += 1
+                elif kind:
                     correction = checked(now, ladders)
                     if (rejection := rejection_now(correction, ladders, end_of)) is not None:
                         raise rejection
@@ -80,9 +92,20 @@ def submit(
         first = shown(submitter.failures[0])
         raise Failed(f"{counted(len(submitter.failures), 'record')} not sent, first {first}")
     more = f" and {counted(corrections, 'correction')}" if corrections else ""
-    print(f"{counted(sent - corrections, 'round')}{more} sent{_later(settings)}", file=sys.stderr)
+    given = f" and {counted(seeds, 'seed')}" if seeds else ""
+    rounds = counted(sent - corrections - seeds, "round")
+    print(f"{rounds}{given}{more} sent{_later(settings)}", file=sys.stderr)
     order.conclude(path)
     mistakes.conclude()
+
+
+def checked_seed(record: Record, ladders: Ladders) -> Seed:
+    """The seed or reset in a record to send, validated by all rules that need only the record, and
+    by the parameters that its ladder has last. Raises Invalid."""
+    if (size := len(record.value or b"")) > MOST_SEED_BYTES:
+        text = f"{size} bytes, over the {MOST_SEED_BYTES} of a seed: cut it into several"
+        raise Invalid("too-large", text)
+    return seed_records.decode(structs.replace(record, offset=AFTER_ALL), ladders)
 
 
 def send(plan: Sequence[Planned], settings: Settings) -> str:

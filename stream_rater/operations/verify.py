@@ -139,8 +139,9 @@ def _report(verdict: Verdict, surplus: int, begun_by: int) -> str:
     for name, players in (("missing", verdict.missing), ("different", verdict.differing)):
         for ladder, player in players[:SHOWN_LINES]:
             print(f"{name}: ladder {ladder!r}, player {player!r}", file=sys.stderr)
+    seeds = f"{counted(verdict.seeds, 'seed')} applied, " if verdict.seeds else ""
     done = (
-        f"{verdict.rounds} rounds replayed, {rejections(verdict.rejected)}, "
+        f"{verdict.rounds} rounds replayed, {seeds}{rejections(verdict.rejected)}, "
         f"{verdict.beliefs} beliefs compared"
     )
     if not verdict.equal or surplus:

@@ -71,6 +71,10 @@ class Observer:
         `repeated` rows were ignored. `refilled`: the store had lost these rows, and their events
         were already published."""
 
+    def seeds_without_effect(self, shard: int, end: int, rows: int) -> None:
+        """Among the rows of a seed part before offset `end` of a shard, this many changed nothing:
+        the player of a seed already has a round, or the player of a reset has none."""
+
     def events_published(self, events: int, *, settled: bool) -> None:
         """A transaction with this many events was committed. `settled`: an earlier call had applied
         their rows, and only the events were missing."""
@@ -81,6 +85,10 @@ class Observer:
 
     def corrected(self, ladder: str, partition: int, offset: int, refused: int) -> None:
         """The work on a correction is done. `refused` corrections were rejected in it."""
+
+    def seeded(self, ladder: str, partition: int, offset: int, rows: int) -> None:
+        """All parts of a seed or a reset at this partition and offset were acknowledged. It has
+        this many rows."""
 
     def positions(self, next_offsets: Mapping[int, int]) -> None:
         """The next unfinished offset of each of these partitions."""

@@ -54,6 +54,7 @@ ESTIMATOR = (
         _P.RATING, _P.RATING, "2 to 6 validate, form a wave, read priors, estimate, send parts"
     ),
     Transition(_P.RATING, _P.RATING, "7 commit"),
+    Transition(_P.RATING, _P.RATING, "22 send seeds and resets"),
     Transition(_P.OPENING, _P.STARTING_OVER, "any failure"),
     Transition(_P.READING_BACK, _P.STARTING_OVER, "any failure"),
     Transition(_P.RATING, _P.STARTING_OVER, "any failure"),

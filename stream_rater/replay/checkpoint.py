@@ -3,6 +3,7 @@
 A replay that begins at a checkpoint gives the same result, bit for bit, as one that begins at the
 log's start. A replay may use a checkpoint if the checkpoint includes all corrections that change a
 round before it. Checkpoints only save time: a replay that finds none begins at the log's start.
+What is said of rounds here also holds for seeds and resets.
 """
 
 import hashlib
@@ -20,6 +21,7 @@ from stream_rater.rating.record import UnknownRecord
 from stream_rater.replay.id_filter import FilterPiece, IdFilter
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds.decoder import kind_of
+from stream_rater.rounds.seed_records import is_seed
 
 PLAYERS_PER_PIECE = 20_000
 """The most players in one piece of a checkpoint."""
@@ -27,8 +29,9 @@ PLAYERS_PER_PIECE = 20_000
 MOST_CHECKPOINTS = 4
 """The most checkpoints that are stored for a ladder."""
 
-FORMAT = 2
-"""The version of the stored format. A checkpoint of another format is not used."""
+FORMAT = 3
+"""The version of the stored format. A checkpoint of another format is not used. Releases that write
+format 2 know no seeds."""
 
 RecordPlace = tuple[int, int]
 """The place of a correction: the offset of its record, and the offset at which it was applied."""
@@ -57,12 +60,12 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     corrections that were accepted when the checkpoint was made, also those at its offset or
     later."""
     last: RecordPlace
-    """The offset of the ladder's last round before the checkpoint, and a checksum of that record. A
-    log with another record at that offset is a different log."""
+    """The offset of the ladder's last round, seed or reset before the checkpoint, and a checksum of
+    that record. A log with another record at that offset is a different log."""
     time: int
-    """No round before the checkpoint was completed after this time (Unix seconds)."""
+    """No round, seed or reset before the checkpoint has a later time (Unix seconds)."""
     completed_at: str
-    """The time when its last round was completed, as reported."""
+    """The time of the last of them, as reported."""
     pieces: int
     """The number of pieces that store its players and ids."""
     whole: bool = False
@@ -87,16 +90,17 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
         return self.corrections == tuple(accepted[: len(self.corrections)])
 
     def is_last_in(self, records: Iterable[Record]) -> bool:
-        """Whether its last round is among these records. Raises UnusableCheckpoint if another round
-        is at that offset, because this is a different log then."""
-        there = [each for each in records if each.offset == self.last[0] and not kind_of(each)]
+        """Whether its last record is among these. Raises UnusableCheckpoint if another record is at
+        that offset, because this is a different log then."""
+        at = [each for each in records if each.offset == self.last[0]]
+        there = [each for each in at if not kind_of(each) or is_seed(each)]
         if any(checksum(each.value) != self.last[1] for each in there):
             raise UnusableCheckpoint("it is of another log")
         return bool(there)
 
 
 def checksum(value: bytes | None) -> int:
-    """The checksum of the bytes of a round."""
+    """The checksum of the bytes of a record."""
     return zlib.crc32(value or b"")
 
 

@@ -24,6 +24,8 @@ class CorrectionPreview:
     """The number of accepted rounds of the ladder."""
     touched: int
     """The number of these rounds that the corrections would change."""
+    seeds: int
+    """The number of accepted seeds and resets of the ladder that the corrections would change."""
     rejected: list[tuple[int, Invalid]]
     """The index of each previewed correction that would be rejected, and the reason."""
     others_rejected: list[tuple[int, Invalid]]
@@ -53,16 +55,19 @@ def preview_corrections(
     new = verdicts_of_log(with_corrections, ladders, window, partitions)
     found = CorrectionPreview(
         Replay(ladders, window, partitions, old), Replay(ladders, window, partitions, new),
-        0, 0, [], [],
+        0, 0, 0, [], [],
     )  # fmt: skip
+    before, after = old.of(ladder), new.of(ladder)
     for batch in batches_of(read_log()):
-        own = found.before.feed(batch).log.rounds.of_ladder(ladder)
+        log = found.before.feed(batch).log
+        own = log.rounds.of_ladder(ladder)
         found.after.feed(batch)
         found.rounds += len(own)
-        if len(own) and new.of(ladder) is not old.of(ladder):
-            found.touched += new.of(ladder).count_differences(
-                old.of(ladder), own.rounds, own.offset
-            )
+        if after is not before:
+            if len(own):
+                found.touched += after.count_differences(before, own.rounds, own.offset)
+            seeds = [each for each in log.seeds if each.ladder == ladder]
+            found.seeds += sum(after.changes_seed(before, each) for each in seeds)
     for batch in batches_of(added):
         found.after.feed(batch)
     ours = {(each.partition, each.offset): i for i, each in enumerate(added)}

@@ -240,10 +240,31 @@ class EditedLog:
         """Validate the next records. Raises MissingVerdicts at a correction."""
         rejected: list[tuple[Record, Invalid]] = []
         corrections, seeds, rounds = list[Record](), list[Seed](), list[LoggedRounds]()
+        for each in self._accepted(records, rejected):
+            if isinstance(each, Seed):
+                seeds.append(each)
+            elif isinstance(each, Record):
+                corrections.append(each)
+            else:
+                rounds.append(each)
+        return LogBatch(_concatenated(rounds), rejected, corrections, seeds)
+
+    def in_order(self, records: Sequence[Record]) -> Iterator[LoggedRounds | Seed]:
+        """Validate the next records, and yield the accepted rounds, seeds and resets in their
+        order. Raises MissingVerdicts at a correction."""
+        for each in self._accepted(records, []):
+            if not isinstance(each, Record):
+                yield each
+
+    def _accepted(
+        self, records: Sequence[Record], rejected: list[tuple[Record, Invalid]]
+    ) -> Iterator[LoggedRounds | Seed | Record]:
+        """Yield what is accepted of the next records, in order. A correction is yielded as its
+        record. The others, with the reasons, are added to `rejected`."""
         for some, other in split_at_corrections(records):
             if some:
                 valid, rejections = self.validator.decode(some)
-                rounds.append(LoggedRounds.of(some, valid, rejections))
+                yield LoggedRounds.of(some, valid, rejections)
                 if any(rejections):
                     both = zip(some, rejections, strict=True)
                     rejected += [(each, invalid) for each, invalid in both if invalid is not None]
@@ -252,11 +273,8 @@ class EditedLog:
             found = self._other(other)
             if isinstance(found, Invalid):
                 rejected.append((other, found))
-            elif isinstance(found, Seed):
-                seeds.append(found)
             else:
-                corrections.append(found)
-        return LogBatch(_concatenated(rounds), rejected, corrections, seeds)
+                yield found
 
     def _other(self, record: Record) -> Record | Seed | Invalid:
         """The next record, if it holds no round: a correction, a seed, or why it is rejected.

@@ -10,6 +10,9 @@ A round keeps its place in the order. Corrections decide which players count in 
   then belong to one player, only one of them stays: the entry reported under that player's name or,
   if there is none, the entry with the least reported name.
 
+Seeds and resets are edited in the same way, except that a removal concerns them only if it says so,
+and that they cannot be amended.
+
 A round that is left with fewer than two entries changes no rating. Corrections never change which
 rounds were accepted.
 """
@@ -129,6 +132,10 @@ class Edits:
         owners = StringColumn.of([each for each in now if each is not None])
         return seed.take(rows, owners) if len(rows) else None
 
+    def changes_seed(self, other: "Edits", seed: Seed) -> bool:
+        """Whether a seed or a reset differs between these edits and `other`."""
+        return _given(self.seed(seed)) != _given(other.seed(seed))
+
     def players_of(self, names: Sequence[str], time: int) -> list[str | None]:
         """The owner of each entry of a round that was completed at `time` (Unix seconds). `names`
         are the reported names of the entries. None for a removed entry."""
@@ -213,6 +220,14 @@ def _content(round_: RoundBatch | None) -> tuple[object, ...]:
         return ()
     columns = round_.time, round_.weight, round_.ceiling, round_.place, round_.members, round_.share
     return (*(each.tobytes() for each in columns), *round_.names.texts())
+
+
+def _given(seed: Seed | None) -> tuple[object, ...]:
+    """What a seed or a reset gives to whom, in a form that can be compared."""
+    if seed is None:
+        return ()
+    columns = seed.mu, seed.sigma, seed.rounds
+    return (*(each.tobytes() for each in columns), *seed.names.texts())
 
 
 def _spans(round_: RoundBatch) -> Iterator[slice]:

@@ -1,5 +1,5 @@
-"""A filter for the ids in a ladder's rounds. The answer "no" is certain; the answer "yes" may be
-wrong.
+"""A filter for the ids in a ladder's rounds, seeds and resets. The answer "no" is certain; the
+answer "yes" may be wrong.
 
 The ids of the latest rounds are stored as 64-bit hashes, and earlier ids as Bloom filters of
 PER_FILTER ids each. With 16 bits for each id and 8 probes, the false-positive rate of one filter is
@@ -18,6 +18,7 @@ from stream_rater.columns.arrays import Bytes, Flags, Hashes
 from stream_rater.columns.siphash import Key
 from stream_rater.columns.strings import StringColumn, hash_each
 from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.seed_records import Seed
 
 PER_FILTER = 2**16
 """The number of ids in a Bloom filter."""
@@ -64,6 +65,11 @@ class IdFilter:
         """Add the ids of rounds and of the players in them."""
         self._add(_hashes(StringColumn.of([head.round_id for head in rounds.heads]), ROUNDS))
         self._add(_hashes(rounds.names, PLAYERS))
+
+    def add_seed(self, seed: Seed) -> None:
+        """Add the id of a seed or a reset, and those of its players."""
+        self._add(_hashes(StringColumn.of([seed.round_id]), ROUNDS))
+        self._add(_hashes(seed.names, PLAYERS))
 
     def _add(self, hashes: Hashes) -> None:
         self._unmerged.append(hashes)

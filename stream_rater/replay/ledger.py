@@ -66,7 +66,7 @@ class Base(NamedTuple):
     edits: Edits
     """The removals, merges and seasons of all corrections that were accepted before."""
     time: int
-    """No earlier round was completed after this time (Unix seconds)."""
+    """No earlier round, seed or reset has a later time (Unix seconds)."""
     players: Collection[str]
     """The players whom the corrections name and who have an earlier round."""
     ids: IdFilter | None = None
@@ -108,9 +108,10 @@ class Ledger:
         they were amended."""
         self._latest: dict[str, int] = {}
         """For each id, the offset of the last round, seed or reset with this id."""
-        self._seeds: dict[int, Seed] = {}
-        """The seeds and resets that corrections may name, by their offsets, with the players whom a
-        correction names."""
+        self._seeds: dict[int, int] = {}
+        """The times of the seeds and resets that corrections may name, by their offsets."""
+        self._seeded: dict[str, set[int]] = {}
+        """For each name, the offsets of the seeds and resets that have this player."""
 
     @property
     def edits(self) -> Edits:
@@ -144,7 +145,9 @@ class Ledger:
             self._latest[seed.round_id] = seed.offset
         elif not len(rows):
             return
-        self._seeds[seed.offset] = seed.take(rows)
+        self._seeds[seed.offset] = seed.time
+        for name in seed.names.take(rows).texts():
+            self._seeded.setdefault(name, set()).add(seed.offset)
 
     def _remember_round(self, standings: OneRound, place: Record, rows: Ints) -> None:
         found = standings.batch.names.take(rows).texts()
@@ -251,12 +254,13 @@ class Ledger:
     def _seeds_of(self, player: str) -> Iterator[tuple[int, int]]:
         """Yield the offset and time of each seed and reset that counts and now has the player."""
         entries = self._corrections.entries
-        names, now = set(entries.names_of(player)), entries.now()
-        for offset, seed in self._seeds.items():
-            own = sorted(names.intersection(seed.names.texts()))
-            counts = offset not in self._corrections.voided
-            if own and counts and player in players_of(now, own, seed.time, seeds=True):
-                yield offset, seed.time
+        names, now = entries.names_of(player), entries.now()
+        offsets = set[int]().union(*(self._seeded.get(name, ()) for name in names))
+        for offset in offsets - self._corrections.voided:
+            self.rounds_examined += 1
+            own = sorted(name for name in names if offset in self._seeded.get(name, ()))
+            if player in players_of(now, own, self._seeds[offset], seeds=True):
+                yield offset, self._seeds[offset]
 
     def _required_rounds(self, player: str, *, seeds: bool = False) -> list[tuple[int, int]]:
         """The offset and time of each round of a player and, with `seeds`, of each seed. There must
@@ -285,9 +289,7 @@ class Ledger:
         """Accept a removal. Returns its span. Raises NeedsEarlierRounds."""
         span = span_of(correction)
         base = self._base
-        # The time of the base is that of its rounds. A seed may be later.
-        reaches = base is not None and (span.seeds or span.since <= base.time)
-        if base is not None and reaches and correction.player in base.players:
+        if base is not None and span.since <= base.time and correction.player in base.players:
             raise NeedsEarlierRounds
         self._corrections.remove(correction.player, span)
         return span

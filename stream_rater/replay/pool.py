@@ -92,6 +92,11 @@ class SeedResult(NamedTuple):
     """Their mu and sigma before it."""
 
 
+NO_ROWS = np.empty(0, np.int64)
+NOTHING_SEEDED = SeedResult(NO_ROWS, NO_ROWS, Posteriors(np.empty(0), np.empty(0)))
+"""The effect of a reset of an unknown player."""
+
+
 class _Drawn(NamedTuple):
     """D players whose beliefs were drawn before their first round of a call. Newcomers are
     included, although a season does not change them."""
@@ -251,8 +256,13 @@ class Pool(BeliefTable):
 
     def seed(self, seed: Seed) -> SeedResult:
         """Apply a seed or a reset that the corrections have edited. It changes the players of a
-        seed who have no round, or the player of a reset who has one."""
-        rows = self.rows(seed.names)
+        seed who have no round, or the player of a reset who has one. A reset adds no player."""
+        if seed.is_reset and all(self.find(name) is None for name in seed.names.texts()):
+            return NOTHING_SEEDED
+        return self.seed_rows(seed, self.rows(seed.names))
+
+    def seed_rows(self, seed: Seed, rows: Ints) -> SeedResult:
+        """Apply a seed or a reset, as `seed` does. `rows` (n,) are the rows of its players."""
         header, played = self._beliefs.header, self._beliefs.header["rounds"][rows] > 0
         chosen = np.flatnonzero(played if seed.is_reset else ~played)
         own = rows[chosen]

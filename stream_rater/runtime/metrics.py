@@ -87,6 +87,17 @@ class Metrics:
             "also count as rejected.",
             registry=self.registry,
         )
+        self.seeds = Counter(
+            "stream_rater_seeds_total",
+            "Seeds and resets whose parts Kafka has acknowledged.",
+            registry=self.registry,
+        )
+        self.seeds_without_effect = Counter(
+            "stream_rater_seed_rows_without_effect_total",
+            "Rows of seeds and resets that changed nothing: the player of a seed already had a "
+            "round, or the player of a reset had none.",
+            registry=self.registry,
+        )
         self.checkpoints = Counter(
             "stream_rater_checkpoint_failures_total",
             "Checkpoints that could not be read, written or deleted. Corrections take longer; "
@@ -316,6 +327,17 @@ class ServiceObserver(Observer):
     def corrected(self, ladder: str, partition: int, offset: int, refused: int) -> None:
         self._metrics.corrections.inc()
         self.corrections.done(ladder, partition, offset, refused)
+
+    def seeded(self, ladder: str, partition: int, offset: int, rows: int) -> None:
+        self._metrics.seeds.inc()
+        self._log.info("seeded", ladder=ladder, partition=partition, offset=offset, players=rows)
+
+    def seeds_without_effect(self, shard: int, end: int, rows: int) -> None:
+        self._metrics.seeds_without_effect.inc(rows)
+        self._warn_seldom(
+            "without effect", "seeds or resets changed nothing for some players",
+            shard=shard, offset=end, players=rows,
+        )  # fmt: skip
 
     def checkpoint_failed(self, reason: str) -> None:
         """A checkpoint could not be read, written or deleted. Nothing waits for it."""

@@ -21,6 +21,7 @@ from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorr
 from stream_rater.rating.parameters import EloMMR
 from stream_rater.replay import checkpoint
 from stream_rater.rounds.decoder import kind_of
+from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
 from tests import edited_by_hand
 
@@ -63,7 +64,7 @@ class Story:
         headers = ((EVENT_TYPE, kind.encode()),) if kind else ()
         offset = self.log.submit(0, line, headers, LATER_S)
         record = Record(0, offset, line, headers, LATER_S)
-        if not kind_of(record):
+        if not kind_of(record) or is_seed(record):
             return None
         try:
             queued = QueuedCorrection(record, self.log_context.correction(record))
@@ -89,9 +90,9 @@ class Story:
         return rejected, notes, sorted(changed), work.job.completed_at if changed else ""
 
     @property
-    def has_rounds(self) -> bool:
-        """Whether there is a round yet."""
-        return any(not kind_of(each) for each in self.log.rounds[0])
+    def has_beliefs(self) -> bool:
+        """Whether there is a round or a seed yet."""
+        return any(not kind_of(each) or is_seed(each) for each in self.log.rounds[0])
 
     def checkpoint(self) -> None:
         """Make one of all rounds so far."""
@@ -156,13 +157,16 @@ def test_a_checkpoint_knows_every_kind_of_correction(
     """Also of rounds with other times, weights and ceilings, on ladders that change. The codes are
     those of another editor of the log, if each repeated id is a duplicate."""
     rng = random.Random(seed)
-    log, (ladders, takes_before) = edited_by_hand.a_log(rng, size), some_ladders(rng, size)
+    log, (ladders, takes_before) = (
+        edited_by_hand.a_log(rng, size, seeds=True),
+        some_ladders(rng, size),
+    )
     plain, quick = Story(window, 0, ladders), Story(window, every, ladders)
     for line in log:
         kind = line.get("event_type", "")
         (data,) = as_lines([line])
         assert quick.append(data, kind) == plain.append(data, kind)
-        if rng.random() < 0.1 and quick.has_rounds:
+        if rng.random() < 0.1 and quick.has_beliefs:
             quick.checkpoint()
     if window >= size:
         assert plain.codes == edited_by_hand.edited(log, takes_before)[1]
@@ -351,6 +355,77 @@ def _a_round(number: int) -> Line:
         "round_id": f"r{number}", "ladder": "l", "completed_at": time_of(number),
         "standings": standings,
     }  # fmt: skip
+
+
+def a_seed(number: int, *players: str, **about: object) -> Line:
+    rows = [{"player": each, "mu": 1700.0, "sigma": 100.0} for each in players]
+    return {
+        "ladder": "l", "event_type": "players-seeded", "round_id": f"s{number}",
+        "at": time_of(number), "players": rows, **about,
+    }  # fmt: skip
+
+
+def a_seeded_story(*lines: Line) -> tuple[Story, Story]:
+    """These lines, a checkpoint behind them, and five rounds."""
+    plain, quick = Story(1000, 0), Story(1000, 1000)
+    for story in (plain, quick):
+        for line in (*lines, *map(_a_round, range(20, 25))):
+            if line["round_id"] == "r20" and story is quick:
+                story.checkpoint()
+            story.append(as_lines([line])[0], line.get("event_type", ""))
+    return plain, quick
+
+
+SEEDS = [a_seed(0, "x", "a"), a_seed(1, "y", "x")]
+
+
+@pytest.mark.parametrize(
+    ("correction", "begins_at", "code"),
+    [
+        (a_correction("round-voided", round_id="r22"), 2, ""),
+        (a_correction("round-voided", round_id="s1"), 0, ""),
+        (a_correction("round-amended", round_id="s1", standings=[]), 0, "bad-amend"),
+        (a_correction("player-removed", player="y"), 0, "unknown-player"),
+        (a_correction("player-removed", player="y", seed=True), 0, ""),
+        (a_correction("player-removed", player="nobody", seed=True), 2, "unknown-player"),
+        ({**a_correction("player-removed", player="a", seed=True), "from": time_of(5)}, 2, ""),
+        ({**a_correction("player-removed", player="a", seed=True), "from": time_of(0)}, 0, ""),
+        ({**a_correction("player-removed", player="a"), "from": time_of(0)}, 0, ""),
+        (a_correction("player-merged", player="y", into="a"), 0, ""),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_of_nothing_but_seeds(correction: Line, begins_at: int, code: str) -> None:
+    """It knows the ids, players and times of seeds, and its last record is one. It is used where
+    no earlier seed changes."""
+    plain, quick = a_seeded_story(*SEEDS)
+    (line,), kind = as_lines([correction]), correction["event_type"]
+    assert quick.append(line, kind) == plain.append(line, kind)
+    assert quick.begun_at == [begins_at]
+    assert quick.codes.get(len(SEEDS) + 5, "") == code
+
+
+def test_a_checkpoint_of_another_seed_is_passed_over() -> None:
+    """The log has another one at the place of its last record."""
+    plain, quick = a_seeded_story(*SEEDS)
+    there = quick.log.rounds[0][1]
+    value = (there.value or b"").replace(b"1700", b"1600")
+    for story in (plain, quick):
+        story.log.rounds[0][1] = msgspec.structs.replace(there, value=value)
+    (line,) = as_lines([a_correction("round-voided", round_id="r22")])
+    assert quick.append(line, "round-voided") == plain.append(line, "round-voided")
+    assert quick.begun_at == [0]
+
+
+def test_a_correction_on_a_ladder_of_seeds_has_a_time() -> None:
+    """Its events have the time of the last seed, as those after rounds have that of the last
+    round."""
+    story = Story(1000, 0)
+    for line in SEEDS:
+        story.append(as_lines([line])[0], "players-seeded")
+    (line,) = as_lines([a_correction("round-voided", round_id="s0")])
+    _, _, changed, completed_at = story.append(line, "round-voided")
+    assert [player for player, _ in changed] == ["a", "x"]
+    assert completed_at == SEEDS[1]["at"]
 
 
 def test_names_of_different_checkpoints_differ() -> None:

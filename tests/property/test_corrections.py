@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_rater.config.ladders import ANY_LADDER, Ladders
+from stream_rater.rating.parameters import SYSTEMS, RatingConfig
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.sequential import Replay
@@ -213,10 +214,27 @@ def test_corrected_file_is_rated_as_the_file_edited_by_hand(seed: int, size: int
     assert refused == {place: code for place, code in by_hand.verdicts.items() if code}
 
 
+WITH_OPTIONS = edited_by_hand.SYSTEMS
+
+
+def _plain(system: type[RatingConfig]) -> Line:
+    """A configuration that stands the weights of these logs."""
+    found: Line = msgspec.to_builtins(system.sample())
+    return found | ({"learning_rate": 0.1} if "learning_rate" in found else {})
+
+
+OTHERS = [
+    (_plain(system), {**_plain(system), "initial_mu": 1450.0})
+    for tag, system in SYSTEMS.items()
+    if tag not in {rating["system"] for rating, _ in WITH_OPTIONS}
+]
+"""The other systems, each with another initial rating that a change may bring."""
+
+
 def some_ladders(rng: random.Random, size: int) -> tuple[Ladders, float]:
     """A random system, which has a change within so many records, or none; and from which record
     on its ladder takes no corrections."""
-    rating, other = rng.choice(edited_by_hand.SYSTEMS)
+    rating, other = rng.choice([*WITH_OPTIONS, *OTHERS])
     changes: dict[int, Line] = {}
     takes_before = math.inf
     if rng.random() < 0.6:
@@ -251,3 +269,70 @@ def test_log_without_verdicts_is_not_rated_past_a_correction() -> None:
     lines = as_lines([{"event_type": "round-voided", "ladder": "l", "round_id": "r"}])
     with pytest.raises(MissingVerdicts):
         list(Replay(ANY_LADDER, WINDOW).run(records_of(lines)))
+
+
+def _seed(number: int, *players: str) -> Line:
+    rows = [{"player": each, "mu": 1600.0 + 10 * i} for i, each in enumerate(players)]
+    about = {"round_id": f"s{number}", "at": edited_by_hand.time_of(number)}
+    return {"event_type": "players-seeded", "ladder": "l", "players": rows, **about}
+
+
+def _duel(number: int, *players: str) -> Line:
+    entries = [{"player": each, "rank": rank} for rank, each in enumerate(players, 1)]
+    about = {"round_id": f"r{number}", "completed_at": edited_by_hand.time_of(number)}
+    return {"ladder": "l", "standings": entries, **about}
+
+
+def _correction(kind: str, **about: object) -> Line:
+    return {"event_type": kind, "ladder": "l", **about}
+
+
+RESET = {
+    "event_type": "player-reset", "ladder": "l", "round_id": "x1", "player": "b", "sigma": 300.0,
+    "at": edited_by_hand.time_of(3),
+}  # fmt: skip
+VOID_SEED = _correction("round-voided", round_id="s0")
+
+
+@pytest.mark.parametrize(
+    ("log", "codes"),
+    [
+        # two who met only in a seed are merged, and the row under the own name stays
+        ([_seed(0, "a", "b"), _correction("player-merged", player="a", into="b")], {}),
+        ([_seed(0, "a", "b"), _correction("player-merged", player="b", into="c")],
+         {1: "unknown-player"}),
+        # the first seed in the edited log counts
+        ([_seed(0, "a"), _seed(1, "b"), _correction("player-merged", player="a", into="b")], {}),
+        ([_seed(0, "a"), _seed(1, "a", "b"), VOID_SEED], {}),
+        # a void wakes a later seed, and an amendment of an earlier round puts one to sleep
+        ([_duel(0, "a", "b"), _seed(1, "a"), _correction("round-voided", round_id="r0")], {}),
+        ([_duel(0, "a", "b"), _seed(1, "c"),
+          _correction("round-amended", round_id="r0", standings=_duel(0, "c", "b")["standings"])],
+         {}),
+        # a removal leaves seeds, unless it says otherwise; then the time of the seed decides
+        ([_seed(0, "a"), _duel(1, "a", "b"), _correction("player-removed", player="a")], {}),
+        ([_seed(0, "a"), _correction("player-removed", player="a")], {1: "unknown-player"}),
+        ([_seed(0, "a"), _correction("player-removed", player="a", seed=True), _seed(2, "a")], {}),
+        ([_seed(5, "a"), _duel(6, "a", "b"), _correction(
+            "player-removed", player="a", seed=True, **{"from": edited_by_hand.time_of(6)})], {}),
+        # what was voided is known no more, and is not voided twice; nothing can be amended
+        ([_seed(0, "a"), VOID_SEED, _correction("player-removed", player="a", seed=True)],
+         {2: "unknown-player"}),
+        ([_seed(0, "a"), VOID_SEED, VOID_SEED], {2: "already-voided"}),
+        ([_seed(0, "a"), _correction("round-amended", round_id="s0", standings=[])],
+         {1: "bad-amend"}),
+        # a reset, its void, and one of somebody who is gone by now
+        ([_duel(0, "a", "b"), RESET, _duel(4, "b", "a")], {}),
+        ([_duel(0, "a", "b"), RESET, _correction("round-voided", round_id="x1")], {}),
+        ([_seed(0, "b"), RESET, VOID_SEED], {}),
+        ([_duel(0, "a", "b"), RESET, _correction("player-merged", player="b", into="a")],
+         {2: "bad-merge"}),
+    ],
+)  # fmt: skip
+def test_what_corrections_make_of_seeds(log: list[Line], codes: dict[int, str]) -> None:
+    """As another editor has it, and the codes are as expected."""
+    due, by_hand = edited_by_hand.edited(log, math.inf)
+    replay, refused = rated(as_lines(log))
+    expected, none = rated([line or b"\n" for line in as_lines(due)])
+    assert beliefs(replay) == beliefs(expected)
+    assert refused == by_hand == codes and not none

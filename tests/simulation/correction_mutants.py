@@ -13,9 +13,8 @@ from stream_rater.pipeline.corrections.correction_ports import (
     RecordedCorrection,
 )
 from stream_rater.pipeline.corrections.correction_work import Work
-from stream_rater.pipeline.corrections.corrections import Corrections
+from stream_rater.pipeline.corrections.corrections import Corrections, Queued
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
-from stream_rater.pipeline.corrections.log_context import QueuedCorrection
 from stream_rater.pipeline.corrections.lookahead import MakeAhead
 from stream_rater.pipeline.estimator.admission import MakeCorrections
 from stream_rater.pipeline.estimator.estimation import PendingRounds
@@ -104,7 +103,7 @@ class LaterRoundPasses(Corrections):
 class CorrectsTooEarly(Corrections):
     """Applies a correction while earlier rounds wait."""
 
-    def due(self, inputs: Mapping[int, InputPartition]) -> list[QueuedCorrection]:
+    def due(self, inputs: Mapping[int, InputPartition]) -> list[Queued]:
         return [queue[0] for queue in self._queues.values() if queue]
 
 
@@ -146,7 +145,7 @@ class CorrectedNotPending(Corrections):
 
     def work_on(
         self,
-        queued: QueuedCorrection,
+        queued: Queued,
         in_flight: InFlightWindow,
         now_s: float,
         observer: Observer,

@@ -18,6 +18,7 @@ KINDS = {
     "duplicate": "rounds reported again",
     "junk": "records that are no round",
     "correction": "corrections of earlier rounds and players",
+    "seed": "seeds and resets",
     "checkpoint": "checkpoints that corrections began with",
     "no-checkpoint": "checkpoints lost, whole or in part, or put back to older ones",
     "unkept": "checkpoints that were not read, written or deleted, as if the store were full",

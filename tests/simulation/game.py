@@ -127,6 +127,8 @@ class Weather:
     """For how many steps, at most, records wait for a correction before them."""
     checkpoint_every: int
     """As in `LogContext`."""
+    seeded: float
+    """The share of records that are seeds and resets."""
 
 
 def weather(rng: random.Random) -> Weather:
@@ -134,6 +136,9 @@ def weather(rng: random.Random) -> Weather:
     factors = {name: rng.choice([0, 1, 1, 3]) for name in CHANCES}
     if rng.random() < 0.2:
         factors[rng.choice(list(CHANCES))] = 10
+    seeded = rng.choice([0.0, 0.1, 0.3])
+    if seeded:  # a rebuild does not know them yet
+        factors |= dict.fromkeys(("wipe", "lose", "vanish"), 0)
     rare = rng.choice([1.0, 0.3, 0.1])  # so rare that a correction may end between two faults
     return Weather(
         rounds=rng.choice([12, 24, 36]),
@@ -153,7 +158,8 @@ def weather(rng: random.Random) -> Weather:
         commit_every_s=rng.choice([0.0, 0.5]),
         corrected=rng.choice([0.0, 0.0, 0.1, 0.3]),
         patience=rng.choice([0, 1000, 4000]),
-        checkpoint_every=rng.choice([0, 1, 1, 6]),
+        checkpoint_every=rng.choice([0, 1, 1, 6]) if not seeded else 0,
+        seeded=seeded,
     )
 
 
@@ -169,7 +175,7 @@ class Submission:
 
 
 class Patience:
-    """Lets records wait until a correction is applied. So some corrections are applied before later
+    """Lets records wait until a correction or a seed is applied. So some are applied before later
     records come, and between two faults."""
 
     def __init__(self, rng: random.Random, most: int) -> None:
@@ -180,7 +186,7 @@ class Patience:
 
     def after(self, sent: Submission) -> None:
         """This record was sent."""
-        if sent.fault == "correction":
+        if sent.fault in ("correction", "seed"):
             self._left = self._rng.choice([0, self._most])
 
     def waits(self, log: Log) -> bool:
@@ -196,6 +202,7 @@ def submissions(rng: random.Random, conditions: Weather) -> list[Submission]:
     """The records, in the order of sending."""
     sent: list[Submission] = []
     pool = [f"p{n}" for n in range(conditions.players)]
+    late = [f"q{n}" for n in range(conditions.rounds // 3 if conditions.seeded else 0)]
     for i in range(conditions.rounds):
         chance = rng.random()
         if chance < 0.05:
@@ -206,8 +213,10 @@ def submissions(rng: random.Random, conditions: Weather) -> list[Submission]:
             sent.append(replace(again, fault=again.fault or "duplicate"))
         elif chance < 0.12 + conditions.corrected and i:
             sent.append(_correction(rng, i, pool))
+        elif chance > 1.0 - conditions.seeded:
+            sent.append(_seed(rng, i, [*pool, *late[: 3 + i // 3]]))
         else:
-            sent.append(_round(rng, i, pool))
+            sent.append(_round(rng, i, [*pool, *late[: i // 3]]))
     return sent
 
 
@@ -262,6 +271,27 @@ def _correction(rng: random.Random, number: int, pool: list[str]) -> Submission:
     value = msgspec.json.encode({"ladder": ladder, **about})
     home = PARTITION_OF[ladder] if rng.random() > 0.03 else 1 - PARTITION_OF[ladder]
     return Submission(home, value, [(EVENT_TYPE, kind.encode())], fault="correction")
+
+
+def _seed(rng: random.Random, number: int, pool: list[str]) -> Submission:
+    """A seed of some players, or the reset of one. Most of them have played already."""
+    ladder, seconds = rng.choice(list(LADDERS.ladders)), START_S + number * 3600
+    about: dict[str, object] = {
+        "ladder": ladder, "round_id": f"r{number}", "at": datetime.fromtimestamp(seconds, UTC),
+    }  # fmt: skip
+    kind = rng.choice(["players-seeded", "players-seeded", "player-reset"])
+    if kind == "player-reset":
+        about |= {"player": rng.choice(pool), "sigma": rng.choice([80.0, 250.0])}
+        about |= {"mu": 1400.0} if rng.random() < 0.5 else {}
+    else:
+        some = rng.sample(pool, rng.choice([1, 2, 4]))
+        about["players"] = [
+            {"player": each, "mu": rng.choice([1100.0, 1700.1]), "rounds": rng.choice([1, 30])}
+            for each in some
+        ]
+    home = PARTITION_OF[ladder] if rng.random() > 0.03 else 1 - PARTITION_OF[ladder]
+    value = msgspec.json.encode(about)
+    return Submission(home, value, [(EVENT_TYPE, kind.encode())], fault="seed")
 
 
 def _span(rng: random.Random, number: int) -> dict[str, object]:

@@ -12,7 +12,7 @@ from stream_rater.operations.cutoff import Cutoff
 
 from . import correction_mutants as corrected
 from . import estimator_mutants as stage_1
-from . import queued
+from . import queued, seeded
 from . import updater_mutants as stage_2
 from .actors import Machines
 from .ids import IdsInMemory, IdsInStore
@@ -206,6 +206,52 @@ MUTANTS = {
     "amended-ids-lost": Mutant(
         "amended names before a checkpoint",
         Machines(estimator=corrected.with_job(queued.AmendedIdsLost)),
+    ),
+    "seed-over-rounds": Mutant(
+        "seeds of players without a round only", Machines(updater=seeded.TakesAnyRow)
+    ),
+    "reset-of-a-newcomer": Mutant(
+        "resets of players with a round only", Machines(updater=seeded.TakesAnyRow)
+    ),
+    "late-seed": Mutant("seeds after the last row only", Machines(updater=seeded.TakesLateRows)),
+    "late-reset": Mutant("resets after the last row only", Machines(updater=seeded.TakesLateRows)),
+    "seed-decided-early": Mutant(
+        "seeds decided by the updater",
+        Machines(estimator=seeded.with_seed_work(seeded.DecidedByTheEstimator)),
+    ),
+    "seed-first-part": Mutant(
+        "all parts of a seed first", Machines(estimator=seeded.SentAfterTheFirstPart)
+    ),
+    "seed-not-pending": Mutant(
+        "pending parts of seeded players",
+        Machines(estimator=seeded.with_seed_work(seeded.SeedNotPending)),
+    ),
+    "round-passes-a-seed": Mutant(
+        "later rounds after a seed",
+        Machines(estimator=corrected.with_corrections(corrected.LaterRoundPasses)),
+    ),
+    "seeds-too-early": Mutant(
+        "seeds after all earlier rounds",
+        Machines(estimator=corrected.with_corrections(seeded.SeedsTooEarly)),
+    ),
+    "seed-unedited": Mutant(
+        "seeds edited by the corrections before",
+        Machines(estimator=corrected.with_corrections(seeded.SeedUnedited)),
+    ),
+    "seed-without-seasons": Mutant(
+        "the season of a seed",
+        Machines(estimator=corrected.with_corrections(seeded.SeedWithoutSeasons)),
+    ),
+    "seeds-in-any-order": Mutant(
+        "a player's rows in their order",
+        Machines(estimator=seeded.with_seed_work(seeded.LastRecordFirst)),
+    ),
+    "seed-events-by-offset": Mutant(
+        "events of fresh seeds", Machines(updater=seeded.SeedEventsByOffset)
+    ),
+    "seed-unannounced-unrecorded": Mutant(
+        "notes of what was published before a seed",
+        Machines(updater=corrected.UnannouncedUnrecorded),
     ),
     "cutoff-with-waiting": Mutant(
         "rebuild without corrections that wait", Machines(cutoff=CutoffWithWaiting)

@@ -16,6 +16,7 @@ from stream_rater.replay.edited_log import RecordValidator
 from stream_rater.replay.ledger import Ledger
 from stream_rater.rounds.correction_records import decode
 from stream_rater.rounds.decoder import kind_of
+from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
 
 from .truth import EventValues, LadderTruth, Rated, WrittenBy
@@ -59,6 +60,8 @@ def replay(log: Log, ladders: Ladders, window: int) -> Expected:
             if record.offset in corrections:
                 correction = corrections[record.offset]
                 expected.ladders[correction.ladder].correct(record, correction)
+            elif is_seed(record):
+                _seed(record, validator, expected)
             elif not kind_of(record):
                 _rate(record, validator, expected)
     for truth in expected.ladders.values():
@@ -69,9 +72,12 @@ def replay(log: Log, ladders: Ladders, window: int) -> Expected:
 def _well_formed(
     records: Sequence[Record], ladders: Ladders, partitions: int, expected: Expected
 ) -> dict[int, Correction]:
-    """By offset, the corrections among these records. The others are rejected."""
+    """By offset, the corrections among these records. Those that are not well-formed are
+    rejected."""
     found = {}
     for record in filter(kind_of, records):
+        if is_seed(record):
+            continue
         try:
             found[record.offset] = decode(record, ladders, partitions)
         except Invalid as invalid:
@@ -87,6 +93,15 @@ def _rate(record: Record, validator: RecordValidator, expected: Expected) -> Non
     (standings,) = rounds
     rating = validator.round_decoder.ratings[int(rounds.config_index[0])]
     expected.ladders[standings.ladder].rate(Rated(standings, rating, record))
+
+
+def _seed(record: Record, validator: RecordValidator, expected: Expected) -> None:
+    try:
+        seed = validator.seed(record)
+    except Invalid as invalid:
+        expected.rejections.append((record.partition, record.offset, invalid.code))
+    else:
+        expected.ladders[seed.ladder].seed(seed)
 
 
 def violations(

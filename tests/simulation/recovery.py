@@ -26,7 +26,7 @@ from stream_rater.operations.rebuild_store import (
     tails_at,
 )
 from stream_rater.pipeline.ladder_history import encode_histories, encode_restated_corrections
-from stream_rater.pipeline.parts import correction_parts, schema
+from stream_rater.pipeline.parts import correction_parts, schema, seed_parts
 from stream_rater.pipeline.parts.schema import NotAPart
 from stream_rater.pipeline.ports import UNFINISHED, Application, Position
 from stream_rater.replay.corrected import verdicts_of_log
@@ -156,14 +156,19 @@ def _cut_for(record: Record) -> float:
         value = record.value or b""
         if correction_parts.is_correction(value):
             return correction_parts.decode(value, NEXT_KERNEL).shards
+        if seed_parts.is_seeded(value):
+            return seed_parts.decode(value, NEXT_KERNEL).shards
         return schema.decode(value, NEXT_KERNEL).shards
     except NotAPart:
         return math.inf
 
 
 def rows(record: Record) -> list[Row]:
-    """The players and rounds of a part, or the correction; empty if it is no part."""
+    """The players and rounds of a part, or the correction or seeds; empty if it is no part."""
     try:
+        if seed_parts.is_seeded(record.value or b""):
+            seeded = seed_parts.decode(record.value or b"", NEXT_KERNEL)
+            return list(zip(seeded.column, seeded.offset.tolist(), strict=True))
         if correction_parts.is_correction(record.value or b""):
             corrected = correction_parts.decode(record.value or b"", NEXT_KERNEL)
             return [((corrected.ladder, each), corrected.offset) for each in corrected.players]

@@ -11,7 +11,7 @@ from stream_rater.pipeline.ports import (
     Seek,
 )
 
-from . import cached, corrected, queued, rebuilt  # noqa: F401 - they have scenarios, too
+from . import cached, corrected, queued, rebuilt, seeded  # noqa: F401 - they have scenarios, too
 from .actors import Machines
 from .mutants import MUTANTS
 from .registry import SCENARIOS, catches

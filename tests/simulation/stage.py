@@ -165,7 +165,9 @@ class Stage:
         self.watch.to_rebuild.clear()
         recovery.rebuild(self.log, self.store, self.ladders, WINDOW, self.machines.cutoff)
 
-    def round(self, *players: str, round_id: str = "", partition: int = 0) -> int:
+    def round(
+        self, *players: str, round_id: str = "", partition: int = 0, weight: float = 1.0
+    ) -> int:
         """Report a round of ladder `a` with the players in this order. Returns its offset."""
         self._rounds += 1
         standings = [{"player": player, "rank": i + 1} for i, player in enumerate(players)]
@@ -176,6 +178,7 @@ class Stage:
                     "ladder": "a",
                     "completed_at": f"2026-01-{self._rounds:02}T00:00:00Z",
                     "standings": standings,
+                    "weight": weight,
                 }
             ),
             partition,
@@ -186,10 +189,24 @@ class Stage:
         return self.log.submit(partition, value, traced(self._rounds), received_s=1.8e9)
 
     def correct(self, kind: str, **about: object) -> int:
-        """Append a correction of ladder `a`. Returns its offset."""
+        """Append a correction, a seed or a reset of ladder `a`. Returns its offset."""
         headers = [(EVENT_TYPE, kind.encode())]
         value = msgspec.json.encode({"ladder": "a", **about})
         return self.log.submit(0, value, headers, received_s=1.8e9)
+
+    def seed(self, *players: str, mu: float = 1800.0, round_id: str = "") -> int:
+        """Append a seed of these players to ladder `a`. Returns its offset."""
+        rows = [{"player": each, "mu": mu, "sigma": 90.0, "rounds": 5} for each in players]
+        return self._give("players-seeded", round_id, players=rows)
+
+    def reset(self, player: str, **about: object) -> int:
+        """Append a reset of a player of ladder `a`. Returns its offset."""
+        return self._give("player-reset", "", player=player, sigma=200.0, **about)
+
+    def _give(self, kind: str, round_id: str, **about: object) -> int:
+        self._rounds += 1
+        own = {"round_id": round_id or f"round-{self._rounds}"}
+        return self.correct(kind, **own, at=f"2026-01-{self._rounds:02}T00:00:00Z", **about)
 
     def perform(self, actor: Actor) -> None:
         """Perform the rest of the current effect."""

@@ -117,6 +117,9 @@ class PartitionWatch(StateWatch):
     def positions(self, next_offsets: Mapping[int, int]) -> None:
         self._loop(next_offsets, "7")
 
+    def seeded(self, ladder: str, partition: int, offset: int, rows: int) -> None:
+        self._loop([partition], "22")
+
     def _loop(self, partitions: Iterable[int], step: str) -> None:
         for partition in partitions:
             if (state := self.states.get(partition)) is not None:

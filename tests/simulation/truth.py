@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_rater.columns.arrays import Ints
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladder
 from stream_rater.contract.corrections import Batched, Correction, CorrectionsApplied, name_of
@@ -19,6 +20,7 @@ from stream_rater.replay.edits import Edits
 from stream_rater.replay.ledger import Ledger
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds.batch import OneRound
+from stream_rater.rounds.seed_records import Seed
 from stream_rater.rounds.validation import Invalid
 
 
@@ -83,7 +85,8 @@ class LadderTruth:
     ladder: str
     config: Ladder
     ledger: Ledger
-    rounds: list[Rated] = field(default_factory=list)
+    records: list[Rated | Seed] = field(default_factory=list)
+    """The accepted rounds, seeds and resets, as reported."""
     changes: dict[str, list[EventValues]] = field(default_factory=dict)
     """By player, in order."""
     rejections: list[tuple[int, int, str]] = field(default_factory=list)
@@ -105,7 +108,7 @@ class LadderTruth:
         """The next round."""
         batch, offset = rated.standings.batch, rated.record.offset
         self.ledger.add(batch, np.array([offset]), rated.record.partition)
-        self.rounds.append(rated)
+        self.records.append(rated)
         edited = self.edits.edited(batch, offset)
         if edited is not None:
             self._publish(rated, OneRound(edited))
@@ -135,6 +138,33 @@ class LadderTruth:
         the first round, unless a correction came before it."""
         if player not in self.marks and int(row["rounds"]) == 1:
             return Published(float(row["previous_mu"]), float(row["previous_sigma"]))
+        return Published(self.pool.rule.initial_mu, self.pool.rule.initial_sigma)
+
+    def seed(self, reported: Seed) -> None:
+        """The next seed or reset."""
+        self.ledger.add_seed(reported)
+        self.records.append(reported)
+        seed = self.edits.seed(reported)
+        if seed is None:
+            return
+        chosen, header = _seed(self.pool, seed), dict(self.pool)
+        for player in seed.names.take(chosen).texts():
+            row, published = header[player], self._last_published(player)
+            self._published[player] = Published(float(row["mu"]), float(row["sigma"]))
+            self.marks.pop(player, None)
+            self.changes.setdefault(player, []).append(
+                EventValues(
+                    seed.kind, seed.round_id, None, *self._published[player], *published, None,
+                    int(row["rounds"]), seed.offset, self.pool.rule.season, (),
+                )
+            )  # fmt: skip
+
+    def _last_published(self, player: str) -> Published:
+        """What was last published of a player; the initial values before the first event."""
+        if player in self._published:
+            return self._published[player]
+        if player in self.marks:
+            return self.marks[player].published
         return Published(self.pool.rule.initial_mu, self.pool.rule.initial_sigma)
 
     def correct(self, record: Record, correction: Correction) -> None:
@@ -184,14 +214,18 @@ class LadderTruth:
             )  # fmt: skip
 
     def replayed(self) -> Pool:
-        """All rounds so far, rated by all edits so far."""
+        """All records so far, with all edits so far."""
         pool, seasons = Pool(self.config), list(self.edits.seasons)
-        for rated in self.rounds:
-            while seasons and seasons[0].offset < rated.record.offset:
+        for each in self.records:
+            while seasons and seasons[0].offset < _offset(each):
                 pool.start_season(seasons.pop(0).season)
-            edited = self.edits.edited(rated.standings.batch, rated.record.offset)
+            if isinstance(each, Seed):
+                if (seed := self.edits.seed(each)) is not None:
+                    _seed(pool, seed)
+                continue
+            edited = self.edits.edited(each.standings.batch, each.record.offset)
             if edited is not None:
-                _rate(pool, OneRound(edited), rated)
+                _rate(pool, OneRound(edited), each)
         for started in seasons:
             pool.start_season(started.season)
         return pool
@@ -217,6 +251,16 @@ def _rate(pool: Pool, standings: OneRound, rated: Rated) -> list[float] | None:
     pool.follow(rated.rating)
     found = pool.rate(standings, rated.record.offset)
     return None if found is None else found[1][:, 0].tolist()
+
+
+def _seed(pool: Pool, seed: Seed) -> Ints:
+    """Apply one seed or reset; returns the indices of the players whom it changes."""
+    pool.follow(seed.rating)
+    return pool.seed(seed).chosen
+
+
+def _offset(each: Rated | Seed) -> int:
+    return each.offset if isinstance(each, Seed) else each.record.offset
 
 
 def _newcomer(initial: Published) -> bytes:

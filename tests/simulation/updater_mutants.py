@@ -12,6 +12,7 @@ from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.parts.correction_parts import CorrectionPart
 from stream_rater.pipeline.parts.decoder import PartView
+from stream_rater.pipeline.parts.seed_parts import SeedPart
 from stream_rater.pipeline.ports import (
     REGROUPING_S,
     Application,
@@ -144,7 +145,7 @@ class CutUnchecked(Updater):
 
         __slots__ = ()
 
-        def _check_shard(self, part: PartView | CorrectionPart, shard: int) -> None:
+        def _check_shard(self, part: PartView | CorrectionPart | SeedPart, shard: int) -> None:
             pass
 
     def __init__(self, shard_count: int, **options: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config.ladders import Change, Ladder, Ladders
 from stream_rater.contract.record import Player, Record
-from stream_rater.operations.bulk_replay import BulkReplay, PlayerTable
+from stream_rater.operations.bulk_replay import BulkReplay, BulkWave, PlayerTable
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.rebuild_store import Rebuild
 from stream_rater.rating.parameters import Elo, EloMMR
@@ -96,7 +96,10 @@ def test_waves() -> None:
     rounds.config_index[:] = [0, 0, 0, 1]
     offset = np.arange(4)
     logged = LoggedRounds(rounds, offset + 3, offset)
-    waves = list(replay.waves(logged, np.array([0, 1, 2, 3, 1, 2, 4, 5])))
+    waves = []
+    for each in replay.waves([logged], np.array([0, 1, 2, 3, 1, 2, 4, 5])):
+        assert isinstance(each, BulkWave)
+        waves.append(each)
     assert [wave.logged.offset.tolist() for wave in waves] == [[0, 1], [3], [2]]
     assert [wave.logged.rounds.names.texts() for wave in waves] == [
         list("abcd"),

@@ -68,6 +68,25 @@ def differences(before: dict[str, Line], after: dict[str, Line]) -> dict[str, An
 
 
 AMENDED = {"round_id": "r3", "standings": ranked([1, 2], ["p1", "zoe"])}
+SEED = {
+    "event_type": "players-seeded", "ladder": "l", "round_id": "s1", "at": day(0),
+    "players": [{"player": each, "mu": 1700} for each in ("p2", "new", "ann")],
+}  # fmt: skip
+
+
+def test_a_void_of_a_seed(tmp_path: Path) -> None:
+    """Its players begin as newcomers, and who has no round is gone. The summary counts the seed."""
+    log = [SEED, *season()]
+    voided = {"event_type": "round-voided", "ladder": "l", "round_id": "s1"}
+    file, after = written(tmp_path / "a.jsonl", log), [*log, voided]
+    result = run("correct", "void", "l", "s1", "--dry-run", "--file", file, "--format", "json")
+    assert result.exit_code == 0, result.stderr
+    moves = [json.loads(line) for line in result.stdout.splitlines()]
+    shown = {each.pop("player"): tuple(each.values())[1:] for each in moves}
+    assert shown == differences(rated(file), rated(written(tmp_path / "b.jsonl", after)))
+    assert shown["new"][1:3] == (None, None) and len(shown) > 3
+    assert "0 of 40 rounds and 1 seed would be touched" in result.stderr
+
 
 CASES: list[tuple[list[str], list[Line]]] = [
     (["void", "l", "r5"], [{"event_type": "round-voided", "round_id": "r5"}]),

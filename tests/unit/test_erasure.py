@@ -101,6 +101,22 @@ def test_corrections_name_players_in_their_own_fields(kind: str, fields: dict[st
     assert renamed(value) == value
 
 
+def test_seeds_and_resets_name_players() -> None:
+    """In rows, whose other fields keep their bytes, or in a field. A round has no such rows: what
+    it says there is somebody's own."""
+    seed = b'{"players":[{"player":"bob","mu":1.50},{"player":"ann","mu":1e3}],"ladder":"ann"}'
+    kind = correction("players-seeded")
+    assert renamed(seed, kind) == seed.replace(b'"player":"ann"', b'"player":"x-1"')
+    assert renamed(seed.replace(b'"ann",', b'"\\u0061nn",'), kind) == renamed(seed, kind)
+    packed = msgspec.msgpack.encode({"players": [{"player": "ann", "mu": 1.0}]})
+    found = msgspec.msgpack.decode(renamed(packed, [*kind, *MSGPACK_HEADERS]))
+    assert found == {"players": [{"player": "x-1", "mu": 1.0}]}
+    reset = b'{"player":"ann","sigma":1.0,"source":"bob"}'
+    assert renamed(reset, correction("player-reset")) == reset.replace(b"ann", b"x-1")
+    for headers in ((), correction("player-removed")):
+        assert renamed(seed, headers) == seed
+
+
 @pytest.mark.parametrize(
     ("value", "headers", "where"),
     [
@@ -111,6 +127,10 @@ def test_corrections_name_players_in_their_own_fields(kind: str, fields: dict[st
         (as_json(), [("x", None), ("ce_subject", b"players/ann")], "header ce_subject"),
         (as_msgpack(round_id="ann"), MSGPACK_HEADERS, "round_id"),
         (to_json({"reason": "ann cheats"}), correction("player-removed"), "reason"),
+        (to_json({"source": "of ann"}), correction("players-seeded"), "source"),
+        (to_json({"round_id": "ann-1", "at": ""}), correction("player-reset"), "round_id"),
+        (as_json(*ranked([1, 2]), players="ann"), (), "players"),
+        (to_json({"players": [{"player": "ann"}], "at": "ann"}), correction("players-seeded"), ""),
         (as_json(*ranked([1, 2], ["ann-2", "cy"]), ladder="ann", round_id="hannah"), (), ""),
     ],
 )
@@ -210,6 +230,21 @@ def test_what_the_log_says_of_the_player() -> None:
     with pytest.raises(Failed, match="unknown-player: no accepted record names 'ann'"):
         check_mentions(Mentions(None, accepted=5), TO)
     check_mentions(Mentions(None, corrections=1), TO)
+    check_mentions(Mentions(None, seeds=1), TO)
+
+
+def test_what_names_the_player_is_counted_by_kind() -> None:
+    """Seeds are shown only where there are some."""
+    mentions, of_players = Mentions(None), {"players": [{"player": "ann"}]}
+    log = [
+        a_record(as_json(round_id="r0")),
+        a_record(to_json(of_players), correction("players-seeded")),
+        a_record(to_json({"player": "ann"}), correction("player-reset")),
+        a_record(to_json({"player": "ann"}), correction("player-removed")),
+    ]
+    mentions.read(log, [True] * 4, TO)
+    assert str(mentions) == "1 round, 2 seeds and 1 correction"
+    assert str(Mentions(None, rounds=2)) == "2 rounds and 0 corrections"
 
 
 def test_the_pseudonym_comes_where_the_id_came() -> None:

@@ -61,6 +61,58 @@ CORRECTIONS: Lines = [
 ROUND = event(*ranked([1, 2]), round_id="r1", ladder="l")
 
 
+SEED: dict[str, Any] = {
+    "event_type": "players-seeded", "ladder": "l", "round_id": "s1", "at": "2026-01-01T00:00:00Z",
+    "players": [{"player": "p0", "mu": 1600, "sigma": 100}],
+}  # fmt: skip
+RESET = {
+    "event_type": "player-reset", "ladder": "m", "round_id": "s2", "at": "2026-01-01T00:00:00Z",
+    "player": "p0", "sigma": 200,
+}  # fmt: skip
+
+
+def test_seeds_are_sent_as_such(kafka: Kafka, tmp_path: Path) -> None:
+    """Under their ladder and kind, in the order of the file."""
+    lines = [SEED, ROUND, RESET]
+    result = submit(tmp_path, lines)
+    assert result.exit_code == 0
+    assert result.stderr == "1 round and 2 seeds sent\n"
+    assert [each[:2] for each in kafka.sent] == [
+        ("l", "players-seeded"), ("l", ""), ("m", "player-reset"),
+    ]  # fmt: skip
+    assert [json.loads(value) for _, _, value in kafka.sent] == lines
+
+
+def many(count: int, name: str = "p{}") -> Lines:
+    return [{"player": name.format(i), "mu": 1600} for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"players": [{"player": "p0", "mu": 1600, "sigma": 0}]}, "bad-seed: players[0].sigma: 0"),
+        ({"players": [{"player": "p0", "mu": 16e9}]}, "bad-seed: players[0].mu: 1.6e+10"),
+        ({"players": many(1) * 2}, "bad-id: player 'p0' stands in the seed twice"),
+        ({"players": []}, "bad-seed: players: 0, a seed has from 1 to 5,000"),
+        ({"players": many(5001)}, "bad-seed: players: 5001, a seed has from 1 to 5,000"),
+        ({"players": many(5000, "p{:0120}")}, "too-large: "),
+        ({"at": "yesterday"}, "bad-time: at: "),
+        ({"at": "2126-01-01T00:00:00Z"}, "bad-time: at: over"),
+        ({"round_id": ""}, "bad-id: round_id: empty"),
+        ({"more": 1}, "malformed: "),
+    ],
+)
+def test_bad_seeds_are_not_sent(
+    kafka: Kafka, tmp_path: Path, changed: dict[str, Any], says: str
+) -> None:
+    """Each has its line and its code; all others are sent."""
+    result = submit(tmp_path, [ROUND, {**SEED, **changed}, RESET])
+    assert result.exit_code == 1
+    assert f"a.jsonl:2: {says}" in result.stderr
+    assert "1 round and 1 seed sent\n" in result.stderr
+    assert [kind for _, kind, _ in kafka.sent] == ["", "player-reset"]
+
+
 def test_corrections_are_sent_as_such(kafka: Kafka, tmp_path: Path) -> None:
     """Each at its place, as the line says, under its ladder and kind; the count says how many."""
     lines = [ROUND, *CORRECTIONS, ROUND]

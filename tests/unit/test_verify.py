@@ -222,3 +222,94 @@ def test_a_log_without_corrections_is_read_once() -> None:
     assert compare(again, LADDERS, WINDOW, 0, SHARDS, read).equal
     assert len(reads) == 1
     assert np.all([len(each) > 0 for each in store.values()])
+
+
+# --- seeds ---------------------------------------------------------------------------------------
+
+
+def a_seed(number: int, *players: str, mu: float = 1700.0) -> dict[str, Any]:
+    rows = [{"player": each, "mu": mu, "sigma": 100.0} for each in players]
+    return {
+        "event_type": "players-seeded", "ladder": "l", "round_id": f"s{number}", "at": day(number),
+        "players": rows,
+    }  # fmt: skip
+
+
+def a_lobby(number: int, *players: str) -> dict[str, Any]:
+    places = range(1, len(players) + 1)
+    return event(*ranked(places, players), round_id=f"r{number}", ladder="l",
+                 completed_at=day(number))  # fmt: skip
+
+
+RESET = {
+    "event_type": "player-reset", "ladder": "l", "round_id": "s4", "at": day(4), "player": "bob",
+    "sigma": 300.0,
+}  # fmt: skip
+SEEDED = [
+    a_seed(0, "ann", "bob", "zed"), a_lobby(1, "ann", "bob"), a_seed(2, "bob", "cy", mu=1300.0),
+    a_lobby(3, "cy", "ann"), RESET, {**RESET, "round_id": "s5", "player": "nobody"},
+]  # fmt: skip
+VOID = {"event_type": "round-voided", "ladder": "l", "round_id": "s0"}
+SEASON = {"event_type": "season-started", "ladder": "l", "season": 1, "keep": 0.9, "sigma": 10.0}
+VETERANS_ROW = 2
+"""The offset of the seed that changes nothing for bob."""
+
+
+def test_a_seeded_store_is_equal() -> None:
+    """Seeds need no second reading of the log. A reset of somebody unknown leaves nothing."""
+    verdict = verified(replayed(SEEDED), SEEDED)
+    assert verdict.equal and (verdict.rounds, verdict.seeds, verdict.beliefs) == (2, 4, 4)
+
+
+@pytest.mark.parametrize("more", [[], [SEASON]])
+@pytest.mark.parametrize(
+    ("lost", "players"), [(0, ["ann", "bob", "cy", "zed"]), (2, ["ann", "cy"]), (4, ["bob"])]
+)
+def test_a_lost_seed_is_found(lost: int, players: list[str], more: list[dict[str, Any]]) -> None:
+    """Or a lost reset, whether the ladder has corrections or not."""
+    log = [*SEEDED, *more]
+    another = a_seed(9, "another")
+    store, without = replayed(log), replayed([*SEEDED[:lost], another, *SEEDED[lost + 1 :]])
+    for player in players:
+        harmed = {who: each for who, each in store.items() if who != player}
+        harmed |= {player: without[player]} if player in without else {}
+        verdict = verified(harmed, log)
+        assert [*verdict.missing, *verdict.differing] == [("l", player)]
+
+
+@pytest.mark.parametrize("more", [[], [SEASON]])
+def test_a_seed_that_counted_too_often_is_found(more: list[dict[str, Any]]) -> None:
+    """After a round of its player, and once more after the own effect."""
+    log = [*SEEDED, *more]
+    store = replayed(log)
+    after_a_round = replayed([a_seed(2, "bob", mu=1300.0)])["bob"]
+    assert verified(store | {"bob": changed(after_a_round, last=2)}, log).differing == [
+        ("l", "bob")
+    ]
+    once_more = replayed(SEEDED[:1])["ann"]
+    assert verified(store | {"ann": once_more}, log).differing == [("l", "ann")]
+
+
+def test_a_belief_that_a_voided_seed_left_is_found() -> None:
+    """Its player is in no round. The same holds for one who was removed from a seed."""
+    removed = {"event_type": "player-removed", "ladder": "l", "player": "zed", "seed": True}
+    for correction in (VOID, removed):
+        log = [*SEEDED, correction]
+        store = replayed(log)
+        assert "zed" not in store and verified(store, log).equal
+        left = store | {"zed": replayed(SEEDED)["zed"]}
+        assert verified(left, log).differing == [("l", "zed")]
+        gone = store | {"zed": changed(left["zed"], rounds=0, last=len(SEEDED))}
+        assert verified(gone, log).equal
+
+
+def test_a_rebuilt_veteran_may_name_a_seed() -> None:
+    """A rebuild of a ladder with corrections sets the last offset to that of the last part, which
+    may be of a seed that changed nothing."""
+    log = [*SEEDED[:4], SEASON]
+    store = replayed(log)
+    rebuilt = store | {"bob": changed(store["bob"], last=VETERANS_ROW)}
+    assert verified(rebuilt, log).equal
+    without = replayed(SEEDED[:4])
+    rebuilt = without | {"bob": changed(without["bob"], last=VETERANS_ROW)}
+    assert verified(rebuilt, SEEDED[:4]).differing == [("l", "bob")]

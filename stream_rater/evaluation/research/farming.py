@@ -104,6 +104,8 @@ def _played(
                 session = last(session, row)
             rounds += 1
         pool.make_room(session.players)
+        for each in session.seeds:
+            each.apply(pool)
         pool.rate_rows(session.rounds, session.rows, session.waves, session.numbers)
         if took_part:
             rating = pool.mu(row)

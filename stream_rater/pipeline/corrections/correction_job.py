@@ -4,9 +4,10 @@ change.
 The job is a pure function of the log before the corrections' offset c, and of the ladders file. So
 a repeated job gives the same beliefs, bit for bit. It reads the log in two passes:
 
-1. *Validate*: read which rounds and players there were, and validate the corrections.
+1. *Validate*: read which rounds, seeds and players there were, and validate the corrections.
 2. *Replay*: rate all rounds before c twice, with the edits before the corrections and with those
-   after them. The players whose records then differ are corrected.
+   after them. The players whose records then differ are corrected. Seeds and resets are applied at
+   their places between the rounds.
 
 Both passes begin at the last checkpoint (`replay.checkpoint`) before the first round that changes,
 or at the log's start if there is none. The second pass also makes new checkpoints in place of those
@@ -129,7 +130,7 @@ class CorrectionJob:
 
     @property
     def completed_at(self) -> str:
-        """The time when the ladder's last round before `at` was completed, as reported."""
+        """The time of the ladder's last round, seed or reset before `at`, as reported."""
         return self._read_so_far.completed_at
 
     def _work(self) -> Steps[None]:
@@ -249,6 +250,14 @@ class CorrectionJob:
             self._read_so_far = self._read_so_far.read(last, own.rounds)
         return own
 
+    def _is_of_ladder(self, records: Sequence[Record], seed: Seed) -> bool:
+        """Whether a seed or a reset, which was read from these records, is of the ladder."""
+        if seed.ladder != self.ladder:
+            return False
+        record = next(each for each in records if each.offset == seed.offset)
+        self._read_so_far = self._read_so_far.read_seed(record, seed)
+        return True
+
     # --- the first pass ---
 
     def _validate(self) -> Steps[None]:
@@ -282,7 +291,7 @@ class CorrectionJob:
                     remember(each)
                     yield from validator.reach(each)
                 elif isinstance(each, Seed):
-                    if each.ladder == self.ladder:
+                    if self._is_of_ladder(batch, each):
                         validator.add_seed(each)
                 elif len(own := self._ladder_rounds(batch, each)):
                     validator.add(own)
@@ -294,7 +303,7 @@ class CorrectionJob:
 
         yield from self._read(first, self._offset, warm_up)
         if not proven:
-            raise UnusableCheckpoint("the log has no such last round")
+            raise UnusableCheckpoint("the log has no such last record")
         yield from self._read(self._offset, self.at, take)
         yield from self._validate_proposed(validator, [*self._proposed, *proposed])
         yield from self._read(self.at, ahead.end, look_ahead)
@@ -346,7 +355,9 @@ class CorrectionJob:
                     for replay in replays:
                         replay.start_season_at(each)
                 elif isinstance(each, Seed):
-                    if each.ladder == self.ladder:
+                    if self._is_of_ladder(batch, each):
+                        if offsets:
+                            ids.add_seed(each)
                         for replay in replays:
                             replay.seed(each)
                 elif len(own := self._ladder_rounds(batch, each)):

@@ -1,4 +1,5 @@
-"""Corrections in the estimator: when they are applied, and which rounds wait for them.
+"""Corrections, seeds and resets in the estimator: when they are applied, and which rounds wait for
+them.
 
 The work on a correction at offset c begins once all records before c in its partition are finished.
 So in every shard's log, its parts follow the parts of all earlier rounds, and a redelivered part of
@@ -14,6 +15,9 @@ are deferred. Rounds of other ladders are rated between the steps of the work.
 4. Rate the deferred rounds, edited by the corrections.
 
 After a crash all steps are repeated with the same result, unless c was committed.
+
+Seeds and resets wait in the same queue, begin under the same condition and defer the same rounds.
+Of these steps they have only the third and the fourth (`seed_work`).
 """
 
 from collections import deque
@@ -22,6 +26,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from stream_rater.columns import player_map
+from stream_rater.columns.player_map import Fingerprints
 from stream_rater.contract.corrections import Correction
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections.correction_ports import CorrectionsByLadder
@@ -30,6 +35,7 @@ from stream_rater.pipeline.corrections.correction_work import TOGETHER_BYTES, Pa
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
 from stream_rater.pipeline.corrections.lookahead import CorrectionQueue
+from stream_rater.pipeline.corrections.seed_work import MOST_ROWS, QueuedSeed, SeedWork
 from stream_rater.pipeline.estimator.estimation import (
     NO_ROUNDS,
     PendingRounds,
@@ -40,32 +46,42 @@ from stream_rater.pipeline.estimator.input_partition import InputPartition
 from stream_rater.pipeline.estimator.progress import InFlightWindow
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Step
+from stream_rater.rating import stages
 from stream_rater.replay.edits import NO_EDITS, Edits, edited
+from stream_rater.rounds.seed_records import Seed
+
+Queued = QueuedCorrection | QueuedSeed
+"""A record of `round-completed` that is not a round, in a queue."""
 
 
 class Corrections:
-    """The corrections of the owned partitions, and the rounds that wait for them."""
+    """The corrections, seeds and resets of the owned partitions, and the rounds that wait for
+    them."""
 
     def __init__(
-        self, log: LogContext, options: PartOptions, make_work: Callable[..., Work] = Work
-    ) -> None:
-        """`make_work` makes a Work from its positional arguments."""
+        self, log: LogContext, options: PartOptions, make_work: Callable[..., Work] = Work,
+        make_seed_work: Callable[..., SeedWork] = SeedWork,
+    ) -> None:  # fmt: skip
+        """`make_work` makes a Work from its positional arguments, and `make_seed_work` a
+        SeedWork."""
         self._log = log
         self._options = options
-        self._make_work = make_work
+        self._make_work, self._make_seed_work = make_work, make_seed_work
         self._edits: dict[str, LadderEdits] = {}
         """By ladder, the corrections with a ladder event. Ladders without one are absent."""
-        self._queues: dict[int, deque[QueuedCorrection]] = {}
-        """By partition, the corrections that are not applied yet, in order."""
-        self._current_work: dict[int, Work] = {}
-        """By partition, the work on the first of these corrections, once it has begun."""
+        self._queues: dict[int, deque[Queued]] = {}
+        """By partition, what is not applied yet, in order."""
+        self._current_work: dict[int, Work | SeedWork] = {}
+        """By partition, the work on the first of these records, once it has begun."""
         self._verdicts: dict[int, dict[int, Rejections | None]] = {}
         """By partition and offset, the verdicts on queued corrections (`lookahead`)."""
         self._offsets: dict[str, deque[int]] = {}
-        """By ladder, the offsets of its corrections that are not applied yet."""
+        """By ladder, the offsets of its records in these queues."""
         self._deferred: dict[str, deque[PendingRounds]] = {}
-        """By ladder, the deferred rounds, in order. No correction of the ladder lies between the
+        """By ladder, the deferred rounds, in order. No queued record of the ladder lies between the
         rounds of one element."""
+        self.seeded_rows = 0
+        """The number of rows of the seeds and resets in the queues."""
 
     def load(self, recorded: CorrectionsByLadder) -> None:
         """Replace the known corrections by these ladder events of all ladders."""
@@ -75,27 +91,35 @@ class Corrections:
         return sum(map(len, self._queues.values()))
 
     def drop(self, partitions: Collection[int]) -> None:
-        """Forget the corrections of these partitions, and the rounds that wait for them."""
+        """Forget the queues of these partitions, and the rounds that wait for them."""
         for partition in partitions:
             for queued in self._queues.pop(partition, ()):
-                self._deferred.pop(queued.correction.ladder, None)
-                self._offsets.pop(queued.correction.ladder, None)
+                self._deferred.pop(queued.ladder, None)
+                self._offsets.pop(queued.ladder, None)
+                self.seeded_rows -= _rows(queued)
             self._current_work.pop(partition, None)
             self._verdicts.pop(partition, None)
 
     def enqueue(self, record: Record, correction: Correction) -> None:
         """Add a correction that was polled."""
-        queued = QueuedCorrection(record, correction)
-        self._queues.setdefault(record.partition, deque()).append(queued)
-        self._offsets.setdefault(correction.ladder, deque()).append(record.offset)
-        self._deferred.setdefault(correction.ladder, deque())
+        self._enqueue(QueuedCorrection(record, correction))
+
+    def enqueue_seed(self, seed: Seed) -> None:
+        """Add a seed or a reset that was polled."""
+        self._enqueue(QueuedSeed(seed))
+
+    def _enqueue(self, queued: Queued) -> None:
+        self._queues.setdefault(queued.partition, deque()).append(queued)
+        self._offsets.setdefault(queued.ladder, deque()).append(queued.offset)
+        self._deferred.setdefault(queued.ladder, deque())
+        self.seeded_rows += _rows(queued)
 
     # --- rounds ---
 
     def admit(self, pending: PendingRounds) -> tuple[PendingRounds, PendingRounds]:
-        """Defer the polled rounds that must wait for a correction. Returns two groups of the other
-        rounds, edited by the corrections: those that still count, and those that change no rating
-        any more."""
+        """Defer the polled rounds that must wait for a record in a queue. Returns two groups of the
+        other rounds, edited by the corrections: those that still count, and those that change no
+        rating any more."""
         if self._deferred:
             waits, rest = dict[str, list[int]](), list[int]()
             for i, head in enumerate(pending.rounds.heads):
@@ -135,32 +159,60 @@ class Corrections:
 
     # --- work ---
 
-    def due(self, inputs: Mapping[int, InputPartition]) -> list[QueuedCorrection]:
-        """The corrections whose work may begin or continue now, at most one per partition. All
+    def due(self, inputs: Mapping[int, InputPartition]) -> list[Queued]:
+        """The queued records whose work may begin or continue now, at most one per partition. All
         records before each of them are finished."""
         first = [queue[0] for queue in self._queues.values() if queue]
-        return [
-            each
-            for each in first
-            if inputs[each.record.partition].all_finished_before(each.record.offset)
-        ]
+        return [each for each in first if inputs[each.partition].all_finished_before(each.offset)]
 
     def begin(
-        self, queued: QueuedCorrection, inputs: Mapping[int, InputPartition],
+        self, queued: Queued, inputs: Mapping[int, InputPartition],
         agreed_at: Callable[[str, int], Step[bool]],
     ) -> Step[bool]:  # fmt: skip
-        """Begin the work on a correction that is due, together with the corrections behind it that
-        need as little work. Returns whether the work has begun. It begins only once all workers
-        agree on the ladder at the correction's offset."""
-        partition = queued.record.partition
-        if partition in self._current_work:
+        """Begin the work on a queued record that is due, together with those behind it that need as
+        little work. Returns whether the work has begun. It begins only once all workers agree on
+        the ladder at the record's offset."""
+        if queued.partition in self._current_work:
             return True
-        followers = self._followers(queued, inputs[partition])
+        source = inputs[queued.partition]
+        if isinstance(queued, QueuedSeed):
+            return (yield from self._begin_seeds(queued, source, agreed_at))
+        followers = self._followers(queued, source)
         for group in (followers, []) if followers else ([],):
             if (yield from agreed_at(*[queued, *group][-1].place)):
-                self._current_work[partition] = self._new_work(queued, group)
+                self._current_work[queued.partition] = self._new_work(queued, group)
                 return True
         return False
+
+    def _begin_seeds(
+        self, queued: QueuedSeed, source: InputPartition,
+        agreed_at: Callable[[str, int], Step[bool]],
+    ) -> Step[bool]:  # fmt: skip
+        group = self._adjacent_seeds(queued, source)
+        for seeds in (group, group[:1]) if len(group) > 1 else (group,):
+            if (yield from agreed_at(queued.ladder, seeds[-1].offset)):
+                self._current_work[queued.partition] = self._new_seed_work(seeds)
+                return True
+        return False
+
+    def _adjacent_seeds(self, queued: QueuedSeed, source: InputPartition) -> list[QueuedSeed]:
+        """A seed or a reset, and those directly behind it that can be in one part with it."""
+        group, rows = list[QueuedSeed](), 0
+        for each in self._queues[queued.partition]:
+            if not isinstance(each, QueuedSeed) or not each.goes_with(queued):
+                break
+            rows += len(each.seed)
+            if group and rows > MOST_ROWS:
+                break
+            group.append(each)
+        return group[: source.finished_prefix([each.offset for each in group])]
+
+    def _new_seed_work(self, group: Sequence[QueuedSeed]) -> SeedWork:
+        seed = group[0].seed
+        found = [self.edits_of(seed.ladder, each.offset).seed(each.seed) for each in group]
+        rule = stages.rule_of(seed.rating, self.edits_of(seed.ladder, seed.offset).started)
+        edited = [each for each in found if each is not None]
+        return self._make_seed_work(group, edited, rule, self._options)
 
     def _followers(
         self, queued: QueuedCorrection, source: InputPartition
@@ -169,32 +221,35 @@ class Corrections:
 
         def kind(each: QueuedCorrection) -> tuple[str, bool, bool]:
             rejected = self._known_rejections(each) is not None
-            return each.correction.ladder, each.waits and not rejected, rejected
+            return each.ladder, each.waits and not rejected, rejected
 
         ladder, waits, rejected = kind(queued)
         if not (waits or rejected):
             return []
         group, size = list[QueuedCorrection](), 0
-        for each in self._queues[queued.record.partition]:
+        for each in self._queues[queued.partition]:
+            if isinstance(each, QueuedSeed):
+                break
             size += len(each.record.value or b"")
             if kind(each) != (ladder, waits, rejected) or (size > TOGETHER_BYTES and group):
                 break
             group.append(each)
-        return group[1 : source.finished_prefix([each.record.offset for each in group])]
+        return group[1 : source.finished_prefix([each.offset for each in group])]
 
     def work_on(
-        self, queued: QueuedCorrection, in_flight: InFlightWindow, now_s: float, observer: Observer
+        self, queued: Queued, in_flight: InFlightWindow, now_s: float, observer: Observer
     ) -> Step[bool]:
-        """Do the next step of the work on a correction that is due. Returns whether the work is
+        """Do the next step of the work on a queued record that is due. Returns whether the work is
         done."""
-        partition, ladder = queued.record.partition, queued.correction.ladder
-        work = self._current_work[partition]
+        work = self._current_work[queued.partition]
         done = yield from work.step(lambda ends, players: in_flight.sent(ends, players, now_s))
-        observer.correcting(ladder, partition, queued.record.offset, work.job.progress)
+        if isinstance(work, Work):
+            place = queued.ladder, queued.partition, queued.offset
+            observer.correcting(*place, work.job.progress)
         return done
 
     def _new_work(self, queued: QueuedCorrection, followers: Sequence[QueuedCorrection]) -> Work:
-        edits, partition = self._edits_on(queued.correction.ladder), queued.record.partition
+        edits, partition = self._edits_on(queued.ladder), queued.partition
         rejections = self._known_rejections(queued)
         validated = queued.waits or rejections is not None
         queues = (
@@ -212,50 +267,69 @@ class Corrections:
         if they are unknown."""
         if (invalid := self._log.rejection(queued)) is not None:
             return [(queued.record, invalid)]
-        return self._verdicts.get(queued.record.partition, {}).get(queued.record.offset)
+        return self._verdicts.get(queued.partition, {}).get(queued.offset)
 
     def _queues_to_validate(self, partition: int, known: Collection[int]) -> list[CorrectionQueue]:
         """The queued corrections of a partition, by ladder. Empty if only the first one must still
         be validated."""
-        first, *others = self._queues[partition]
-        if all(each.waits or each.record.offset in known for each in others):
+        first, *others = (
+            each for each in self._queues[partition] if isinstance(each, QueuedCorrection)
+        )
+        if all(each.waits or each.offset in known for each in others):
             return []
         polled: dict[str, list[QueuedCorrection]] = {}
         for each in (first, *others):
-            polled.setdefault(each.correction.ladder, []).append(each)
+            polled.setdefault(each.ladder, []).append(each)
         return [
             CorrectionQueue(ladder, group, edits.waiting(at), edits.accepted(at))
             for ladder, group in polled.items()
-            for edits, at in [(self._edits_on(ladder), group[0].record.offset)]
+            for edits, at in [(self._edits_on(ladder), group[0].offset)]
         ]
 
     def _edits_on(self, ladder: str) -> LadderEdits:
         return self._edits.get(ladder) or LadderEdits()
 
-    def finished(self, queued: QueuedCorrection) -> Iterator[tuple[QueuedCorrection, Rejections]]:
-        """Yield each of the corrections that are finished together, with its rejections."""
-        work = self._current_work[queued.record.partition]
+    def changed(self, queued: Queued) -> Fingerprints | None:
+        """The players whom the work on a queued record may have changed; None if they may be
+        any."""
+        work = self._current_work[queued.partition]
+        return work.players if isinstance(work, SeedWork) else None
+
+    def finished(self, queued: Queued) -> Iterator[tuple[Queued, Rejections]]:
+        """Yield each of the records that are finished together, with its rejections."""
+        work = self._current_work[queued.partition]
+        if isinstance(work, SeedWork):
+            yield from ((each, []) for each in work.group)
+            return
         yield queued, work.job.rejected
         for each in work.group[1:]:
             yield each, self._known_rejections(each) or []
 
-    def finish_correction(self, queued: QueuedCorrection) -> tuple[PendingRounds, PendingRounds]:
-        """Finish a correction whose work is done. Returns the rounds that no other correction
-        defers any more, in two groups as `admit` does."""
-        partition, ladder = queued.record.partition, queued.correction.ladder
+    def finish(self, queued: Queued) -> tuple[PendingRounds, PendingRounds]:
+        """Finish a queued record whose work is done. Returns the rounds that no other record defers
+        any more, in two groups as `admit` does."""
+        partition, ladder = queued.partition, queued.ladder
         work, queue = self._current_work.pop(partition), self._queues[partition]
-        self._edits.setdefault(ladder, LadderEdits()).add(work.ladder_events())
-        self._verdicts.setdefault(partition, {}).update(work.job.ahead)
+        verdicts = self._verdicts.setdefault(partition, {})
+        if isinstance(work, Work):
+            self._edits.setdefault(ladder, LadderEdits()).add(work.ladder_events())
+            verdicts.update(work.job.ahead)
         offsets, deferred = self._offsets[ladder], self._deferred[ladder]
         free = list[PendingRounds]()
         for each in work.group:
             queue.popleft()
             offsets.popleft()
-            self._verdicts[partition].pop(each.record.offset, None)
+            self.seeded_rows -= _rows(each)
+            verdicts.pop(each.offset, None)
         while deferred:
             if offsets and len(deferred[0]) and deferred[0].offsets[0] > offsets[0]:
                 break
             free.append(deferred.popleft())
         if not offsets:
             del self._offsets[ladder], self._deferred[ladder]
-        return self._edited(PendingRounds.concat(free))
+        rounds = PendingRounds.concat(free)
+        return self._edited(rounds) if self._edits else (rounds, NO_ROUNDS)
+
+
+def _rows(queued: Queued) -> int:
+    return len(queued.seed) if isinstance(queued, QueuedSeed) else 0

@@ -10,6 +10,7 @@ from stream_rater.replay.checkpoint import RecordPlace
 from stream_rater.replay.edited_log import RecordValidator
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.correction_records import rejection, well_formed
+from stream_rater.rounds.seed_records import Seed
 from stream_rater.rounds.validation import Invalid
 
 
@@ -18,6 +19,21 @@ class QueuedCorrection(NamedTuple):
 
     record: Record
     correction: Correction
+
+    @property
+    def ladder(self) -> str:
+        """The ladder."""
+        return self.correction.ladder
+
+    @property
+    def partition(self) -> int:
+        """The partition of the record."""
+        return self.record.partition
+
+    @property
+    def offset(self) -> int:
+        """The offset of the record."""
+        return self.record.offset
 
     @property
     def place(self) -> tuple[str, int]:
@@ -61,18 +77,24 @@ class LogContext(NamedTuple):
 
 
 class ReadSoFar(NamedTuple):
-    """A summary of the ladder's rounds that a pass has read so far."""
+    """A summary of the ladder's rounds, seeds and resets that a pass has read so far."""
 
     last: RecordPlace = (-1, 0)
-    """The last round: its offset and checksum, as in Head. (-1, 0) before the first round."""
+    """The last one: its offset and checksum, as in Head. (-1, 0) before the first one."""
     time: int = 0
-    """The latest completion time of the rounds, in Unix seconds."""
+    """The latest of their times, in Unix seconds."""
     completed_at: str = ""
-    """The completion time of the last round, as reported."""
+    """The time of the last one, as reported."""
 
     def read(self, record: Record, rounds: RoundBatch) -> "ReadSoFar":
         """Return the summary that includes these rounds, too. `record` is the record of the last
         one."""
+        return self._with(record, int(rounds.time.max()), rounds.heads[-1].completed_at)
+
+    def read_seed(self, record: Record, seed: Seed) -> "ReadSoFar":
+        """Return the summary that includes the seed or reset in this record, too."""
+        return self._with(record, seed.time, seed.head.completed_at)
+
+    def _with(self, record: Record, time: int, completed_at: str) -> "ReadSoFar":
         place = record.offset, checkpoint.checksum(record.value)
-        time = max(self.time, int(rounds.time.max()))
-        return ReadSoFar(place, time, rounds.heads[-1].completed_at)
+        return ReadSoFar(place, max(self.time, time), completed_at)

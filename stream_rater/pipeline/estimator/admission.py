@@ -13,16 +13,19 @@ from stream_rater.columns.arrays import Flags
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections.correction_work import PartOptions
-from stream_rater.pipeline.corrections.corrections import Corrections
-from stream_rater.pipeline.corrections.log_context import LogContext, QueuedCorrection
+from stream_rater.pipeline.corrections.corrections import Corrections, Queued
+from stream_rater.pipeline.corrections.log_context import LogContext
+from stream_rater.pipeline.corrections.seed_work import QueuedSeed
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.input_partition import InputPartition, finish
 from stream_rater.pipeline.ladder_history import History, allowed_before, objection
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import Agree, Rejection, Step, ask
+from stream_rater.rounds import seed_records
 from stream_rater.rounds.batch import RoundHead
 from stream_rater.rounds.decoder import RoundDecoder, split_at_corrections
+from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
 
 BURST_S = 10.0
@@ -105,17 +108,19 @@ class Admission:
 
     def read(self, records: Sequence[Record], now_s: float) -> PendingRounds:
         """Validate records, in order. Returns the rounds to rate. Rounds that change no rating
-        count as done, and rounds that wait for a correction are deferred."""
+        count as done, and rounds that wait for another record are deferred."""
         found = list[PendingRounds]()
-        for batch, correction in split_at_corrections(records):
+        for batch, other in split_at_corrections(records):
             if batch:
                 found.append(self._rounds(batch, now_s))
-            if correction is not None:
-                self._enqueue(correction, now_s)
+            if other is not None and is_seed(other):
+                self._enqueue_seed(other, now_s)
+            elif other is not None:
+                self._enqueue(other, now_s)
         return PendingRounds.concat(found)
 
     def _rounds(self, records: Sequence[Record], now_s: float) -> PendingRounds:
-        """Validate records that are not corrections."""
+        """Validate records of rounds."""
         rounds, rejections = self.decoder.decode(records)
         heads = iter(rounds.heads)
         found = [next(heads) if rejection is None else rejection for rejection in rejections]
@@ -162,18 +167,33 @@ class Admission:
         if source is not None and source.enqueue(record):
             self.corrections.enqueue(record, correction)
 
-    def finish_correction(self, queued: QueuedCorrection, now_s: float) -> PendingRounds:
-        """Finish a correction whose work is done. Corrections that do not fit the log are rejected,
-        and their rejections are committed with the offset of the finished correction. Returns the
-        rounds that waited for it."""
-        partition, source = queued.record.partition, self.inputs[queued.record.partition]
+    def _enqueue_seed(self, record: Record, now_s: float) -> None:
+        """Validate a seed or a reset, and enqueue it."""
+        log = self._log
+        try:
+            seed = seed_records.decode(record, log.ladders, log.partitions)
+        except Invalid as invalid:
+            self._is_to_be_rated(record, invalid, now_s)
+            return
+        if self._is_to_be_rated(record, seed.head, now_s):
+            self.corrections.enqueue_seed(seed)
+
+    def finish(self, queued: Queued, now_s: float) -> PendingRounds:
+        """Finish a queued record whose work is done. Corrections that do not fit the log are
+        rejected, and their rejections are committed with the offset of the finished record. Returns
+        the rounds that waited for it."""
+        partition, source = queued.partition, self.inputs[queued.partition]
         for each, refused in self.corrections.finished(queued):
-            offset = each.record.offset
             for record, invalid in refused:
-                self._report_rejection(partition, source.reject(record, invalid, offset), now_s)
-            self._observer.corrected(each.correction.ladder, partition, offset, len(refused))
-            source.finish([offset])
-        return self.informative(*self.corrections.finish_correction(queued))
+                rejection = source.reject(record, invalid, each.offset)
+                self._report_rejection(partition, rejection, now_s)
+            place = each.ladder, partition, each.offset
+            if isinstance(each, QueuedSeed):
+                self._observer.seeded(*place, len(each.seed))
+            else:
+                self._observer.corrected(*place, len(refused))
+            source.finish([each.offset])
+        return self.informative(*self.corrections.finish(queued))
 
 
 # --- step 3 --------------------------------------------------------------------------------------

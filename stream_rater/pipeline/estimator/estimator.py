@@ -226,6 +226,7 @@ class Estimator:
         )
         sources, most = self._inputs.values(), READ_AHEAD * self._wave_players
         no_fetch = self._backlog.waiting > most or any(len(each) > most for each in sources)
+        no_fetch = no_fetch or self._admission.corrections.seeded_rows > most
         no_fetch = no_fetch or sum(each.rejected_bytes for each in sources) > MOST_REJECTED_BYTES
         yield from self._poll(timeout_s, no_fetch=no_fetch)
         yield from self._mismatches.recheck(self._progress, self._now_s)
@@ -410,19 +411,32 @@ class Estimator:
             self._done_with(done)
             self._observer.rounds_sent(1, done.count)
 
-    # --- corrections ---
+    # --- corrections, seeds and resets ---
 
     def _correct(self) -> Step[None]:
-        """Do the next piece of work on the corrections that are due (`corrections`)."""
+        """Do the next piece of work on the queued records that are due (`corrections`)."""
         corrections, until_s, observer = self._admission.corrections, self._until_s, self._observer
         agreed_at = partial(self._agreement.agreed_at, until_s=until_s, observer=observer)
-        for queued in () if self._is_sending_paused() else corrections.due(self._inputs):
+        due = corrections.due(self._inputs)
+        if due and self._is_sending_paused():
+            if not self._backlog:  # else `_rate_wave` reads them
+                yield from read_positions(self._progress)
+            self._backoff.had_to_wait()
+            return
+        for queued in due:
             if (yield from corrections.begin(queued, self._inputs, agreed_at)):
                 self._backoff.corrected()
                 piece = corrections.work_on(queued, self._in_flight, self._now_s, observer)
                 if (yield from piece):
-                    self._belief_cache = BeliefCache()
-                    self._admit(self._admission.finish_correction(queued, self._now_s))
+                    self._drop_cached(corrections.changed(queued))
+                    self._admit(self._admission.finish(queued, self._now_s))
+
+    def _drop_cached(self, players: Fingerprints | None) -> None:
+        """Drop the cached beliefs of these players; of all players if it is None."""
+        if players is None:
+            self._belief_cache = BeliefCache()
+        else:
+            self._belief_cache.drop(players)
 
     # --- step 7 ---
 

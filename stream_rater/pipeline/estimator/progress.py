@@ -239,7 +239,8 @@ class PollBackoff:
         self._passes_waited = 0
         """The number of passes since the last progress while rounds wait."""
         self._corrected = False
-        """Whether a piece of the work on a correction was done since the last poll."""
+        """Whether a piece of the work on a correction was done, or had to wait, since the last
+        poll."""
         self.gather_s = 0.0
         """How long the next poll gathers, in seconds."""
 
@@ -266,6 +267,12 @@ class PollBackoff:
         """Record that a piece of the work on a correction was done. More of this work may be
         left."""
         self.progressed()
+        self._corrected = True
+
+    def had_to_wait(self) -> None:
+        """Record a pass in which queued corrections or seeds waited until the store applies
+        parts."""
+        self.waited()
         self._corrected = True
 
     def cached_beliefs(self) -> None:

@@ -64,6 +64,9 @@ class Change(Application):
     """The number of rows of the shard's parts."""
     fresh: int
     """The number of those rows that changed a belief."""
+    without_effect: int = 0
+    """The number of rows of seeds and resets that change nothing: the player already has a round,
+    or has none to reset."""
     events: Events = field(compare=False, repr=False)
 
 

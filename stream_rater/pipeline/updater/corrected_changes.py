@@ -21,6 +21,7 @@ import numpy as np
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.contract.events import CorrectionCause, joined, to_json
 from stream_rater.pipeline.parts.correction_parts import CorrectionPart
+from stream_rater.pipeline.parts.seed_parts import SeedPart
 from stream_rater.pipeline.ports import Event, StoredShard
 from stream_rater.pipeline.updater.changes import Change, Disagreement, encoded, headers_of
 from stream_rater.pipeline.updater.rating_events import BELIEF, Events
@@ -78,7 +79,7 @@ def _part(batch: ShardBatch) -> CorrectionPart:
     return part
 
 
-def last_published(part: CorrectionPart, before: Table) -> tuple[Table, Table]:
+def last_published(part: CorrectionPart | SeedPart, before: Table) -> tuple[Table, Table]:
     """(n,) the mu and (n,) the sigma that were last published of players with the belief headers
     `before`."""
     mu = np.where(before["untold"] != 0, before["previous_mu"], before["mu"])

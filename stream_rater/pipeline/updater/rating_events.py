@@ -106,14 +106,17 @@ class Events(Collection[Event]):
         return repr(list(self))
 
 
-def encode_events(rows: Rows, header: Table, cuts: Mapping[int, slice]) -> dict[int, Events]:
+def encode_events(
+    rows: Rows, header: Table, cuts: Mapping[int, slice], cause: str = ""
+) -> dict[int, Events]:
     """Encode one event for each row. `header` (n,) has the belief headers after the rows, and
-    `cuts` the range of each shard's rows. Returns the events of each shard."""
+    `cuts` the range of each shard's rows. `cause` is the kind of the records if they are seeds or
+    resets. Returns the events of each shard."""
     mu, sigma, previous_mu, previous_sigma = belief = [header[name] for name in BELIEF]
     rating = stages.ratings(rows.rules, rows.rule_index, mu, sigma)
     previous = stages.ratings(rows.rules, rows.rule_index, previous_mu, previous_sigma)
     numbers = np.column_stack((*belief, rows.evidence[:, PERFORMANCE], rating, previous))
-    return encode_together(rows, numbers, header["rounds"].astype(np.int64), cuts)
+    return encode_together(rows, numbers, header["rounds"].astype(np.int64), cuts, cause)
 
 
 # --- one by one -----------------------------------------------------------------------------------
@@ -212,14 +215,16 @@ WORDS: Texts = _texts(
             'false,"offset":',
             ":",
             "}",
+            ',"round_id":"',
+            '"}',
         ]
     )
 )
-"""The fixed texts of an event: those before its values, the values that are words, a colon and the
-closing brace."""
+"""The fixed texts of an event: those before its values, the values that are words, a colon, the
+closing brace, and the texts around the id of the record that caused it."""
 ID, LADDER, PLAYER, ROUND, TIME, RANK, NUMBER = range(7)
-COUNT, PROVISIONAL, NULL, SEASON, TRUE, FALSE, COLON, END = range(
-    NUMBER + NUMBERS, NUMBER + NUMBERS + 8
+COUNT, PROVISIONAL, NULL, SEASON, TRUE, FALSE, COLON, END, CAUSED, END_CAUSE = range(
+    NUMBER + NUMBERS, NUMBER + NUMBERS + 10
 )
 COMMA = ord(",")
 DIGITS = 20
@@ -237,13 +242,14 @@ def _put(out: Bytes, at: int, texts: Texts, i: int) -> int:
 def _write(
     words: Texts, players: EscapedIds, ladders: EscapedIds, round_ids: EscapedIds, times: Texts,
     numbers: Bytes, rows: Ints, rounds: Ints, ladder: Ints, time: Ints, counts: Ints,
-    provisional: Ints, season: Ints, out: Bytes,
+    provisional: Ints, season: Ints, cause: Texts, out: Bytes,
 ) -> Ints:  # fmt: skip
     """Write the key, event id and value of each event in turn. Returns the (3n,) ends.
 
     `rows` and `rounds` have the columns of `unpacking`. `ladder` and `counts` are columns of the
     rows, `time` is a column of the rounds, `provisional` and `season` are columns of the rules.
-    Each number in `numbers` is followed by a comma.
+    Each number in `numbers` is followed by a comma. `cause` is empty, or it has one text: what an
+    event says of the record that caused it, up to that record's offset.
     """
     ends = np.empty(3 * len(counts), np.int64)
     at = number = 0
@@ -276,6 +282,10 @@ def _write(
         at = put_number(out, at, rounds[OFFSET, r])
         if season[rule] > 0:
             at = put_number(out, _put(out, at, words, SEASON), season[rule])
+        if len(cause[1]) > 0:
+            at = put_number(out, _put(out, at, cause, 0), rounds[OFFSET, r])
+            at = _put(out, _put(out, at, words, CAUSED), round_ids.json, r)
+            at = _put(out, at, words, END_CAUSE)
         at = _put(out, at, words, END)
         ends[3 * i + 2] = at
     return ends
@@ -292,14 +302,14 @@ def _put_id(
 
 
 def encode_together(
-    rows: Rows, numbers: Floats, counts: Ints, cuts: Mapping[int, slice]
+    rows: Rows, numbers: Floats, counts: Ints, cuts: Mapping[int, slice], cause: str = ""
 ) -> dict[int, Events]:
     """Encode all events at once, with the same bytes as `encode_each`. `numbers` (n, NUMBERS) has
-    the floating-point fields, `counts` (n,) the numbers of rounds played, and `cuts` the range of
-    each shard's rows."""
+    the floating-point fields (NaN for none), `counts` (n,) the numbers of rounds played, and `cuts`
+    the range of each shard's rows. `cause`: as in `encode_events`."""
     times, time = rows.completed_at
     texts = times.texts()
-    data, ends = _encoded(rows, numbers, counts, texts, time)
+    data, ends = _encoded(rows, numbers, counts, texts, time, cause)
     round_times: list[RoundTime] = [(each, None) for each in texts]
     row_times = time[rows.round]
     if rows.traces:  # a trace differs from round to round, so each round has its own RoundTime
@@ -314,8 +324,9 @@ def encode_together(
 
 
 def _encoded(
-    rows: Rows, numbers: Floats, counts: Ints, completed_at: Sequence[str], completed: Ints
-) -> tuple[bytes, Ints]:
+    rows: Rows, numbers: Floats, counts: Ints, completed_at: Sequence[str], completed: Ints,
+    cause: str,
+) -> tuple[bytes, Ints]:  # fmt: skip
     """The bytes of all events, and the (3n,) ends of the key, event id and value of each.
     `completed` (R,) is the index of each round's time among `completed_at`."""
     if len(rows) == 0:
@@ -325,11 +336,14 @@ def _encoded(
     provisional = np.array([each.provisional_rounds for each in rows.rules], np.int64)
     season = np.array([each.season or 0 for each in rows.rules], np.int64)
     digits = np.frombuffer(to_json(numbers.ravel().tolist())[1:-1] + b",", np.uint8)
+    opening = [] if not cause else [f',"correction":{{"cause":{to_json(cause).decode()},"offset":']
     size = _size_bound(len(rows), players, ladders, round_ids, times) + len(digits)
+    size += len(rows) * sum(map(len, opening))
     out = np.empty(size, np.uint8)
     ends = _write(
         WORDS, players, ladders, round_ids, times, digits, rows.columns, rows.rounds,
-        rows.players.ladder, completed, counts, provisional, season, out,
+        rows.players.ladder, completed, counts, provisional, season,
+        _texts(StringColumn.of_bytes([each.encode() for each in opening])), out,
     )  # fmt: skip
     return out[: ends[-1]].tobytes(), ends
 

@@ -18,14 +18,15 @@ from stream_rater.columns.arrays import Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.player_map import NOTHING, TAKEN, Fingerprints, PlayerMap
-from stream_rater.columns.sharding import shards_of
+from stream_rater.columns.sharding import shards_of, shards_of_names
 from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.pipeline import same_history
 from stream_rater.pipeline.observer import Traced
-from stream_rater.pipeline.parts import correction_parts, decoder
+from stream_rater.pipeline.parts import correction_parts, decoder, seed_parts
 from stream_rater.pipeline.parts.correction_parts import CorrectionPart
 from stream_rater.pipeline.parts.decoder import PartView, Rows, rows_of
 from stream_rater.pipeline.parts.schema import CutForFewer, NotAPart, RebuildMark, UnknownPart
+from stream_rater.pipeline.parts.seed_parts import SeedPart
 from stream_rater.pipeline.ports import UNFINISHED, VANISHED, Position, StoredShard
 from stream_rater.pipeline.same_history import REBUILD
 
@@ -44,9 +45,18 @@ class QueuedPart:
     in it."""
     correction: CorrectionPart | None = None
     """The part, if it is a correction part. Such a part is applied in a call of its own."""
+    seeds: SeedPart | None = None
+    """The part, if it is a seed part. Such a part is applied in a call of its own, too."""
 
     def __len__(self) -> int:
-        return len(self.part if self.correction is None else self.correction)
+        if self.correction is not None:
+            return len(self.correction)
+        return len(self.part if self.seeds is None else self.seeds)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the part is applied in a call of its own."""
+        return self.correction is not None or self.seeds is not None
 
 
 @dataclass(slots=True)
@@ -185,11 +195,15 @@ class Shard:
             correction = correction_parts.decode(value, kernel)
             self._check_shard(correction, record.partition)
             return QueuedPart(record.offset, checksum(value), correction=correction)
+        if part is None and seed_parts.is_seeded(value):
+            seeds = seed_parts.decode(value, kernel)
+            self._check_shard(seeds, record.partition)
+            return QueuedPart(record.offset, checksum(value), seeds=seeds)
         rounds = decoder.read(value, kernel) if part is None else part
         self._check_shard(rounds, record.partition)
         return QueuedPart(record.offset, checksum(value), rounds)
 
-    def _check_shard(self, part: PartView | CorrectionPart, shard: int) -> None:
+    def _check_shard(self, part: PartView | CorrectionPart | SeedPart, shard: int) -> None:
         """Check that a part was cut for the present number of shards, and that all its players
         belong to this shard. Raises CutForFewer or UnknownPart.
 
@@ -211,9 +225,11 @@ class Shard:
                 f"its players are elsewhere among {self.shard_count} shards: {REBUILD}"
             )
 
-    def _is_home(self, part: PartView | CorrectionPart, shard: int) -> bool:
+    def _is_home(self, part: PartView | CorrectionPart | SeedPart, shard: int) -> bool:
         if isinstance(part, PartView) and part.shards:
             return part.home == shard
+        if isinstance(part, SeedPart):
+            return bool((shards_of_names(part.names, self.shard_count) == shard).all())
         return bool((shards_of(part.players, self.shard_count) == shard).all())
 
     def _pass_mark(self, mark: RebuildMark, record: Record) -> None:
@@ -243,25 +259,25 @@ class Shard:
 
     def cut(self, most_rows: int) -> list[QueuedPart]:
         """Steps 10 and 12: take parts until they have `most_rows` rows. While a < c, only parts
-        before c are taken. A correction part is taken alone."""
+        before c are taken. A correction part or a seed part is taken alone."""
         taken: list[QueuedPart] = []
         if self.is_unsettled:
             return taken
         end = self.committed if self.is_refilling else self.next_offset
         rows = 0
         while self.queue and self.queue[0].offset < end and rows < most_rows:
-            if taken and self.queue[0].correction is not None:
+            if taken and self.queue[0].is_alone:
                 break
             taken.append(self.queue.popleft())
             rows += len(taken[-1])
-            if taken[-1].correction is not None:
+            if taken[-1].is_alone:
                 break
         return taken
 
 
 class ShardBatch:
     """Consecutive parts of several shards. The rows of all shards are computed together, as one
-    column. A correction part has a batch of its own."""
+    column. A correction part and a seed part have a batch of their own."""
 
     def __init__(self, parts: Mapping[int, Sequence[QueuedPart]]) -> None:
         self.parts = parts
@@ -274,12 +290,14 @@ class ShardBatch:
         """The checksum of the record of each shard's last part."""
         self.correction: CorrectionPart | None = None
         """The correction part, if this is the batch of a correction part."""
+        self.seeds: SeedPart | None = None
+        """The seed part, if this is the batch of a seed part."""
         end = 0
         for shard, queued in parts.items():
             start, end = end, end + sum(len(each.part) for each in queued)
             self.cuts[shard] = slice(start, end)
             self.ends[shard], self.tails[shard] = queued[-1].offset + 1, queued[-1].checksum
-            self.correction = queued[0].correction
+            self.correction, self.seeds = queued[0].correction, queued[0].seeds
 
     @cached_property
     def rows(self) -> Rows:
@@ -300,6 +318,8 @@ class ShardBatch:
         if (part := self.correction) is not None:
             column = PlayerColumn.of([(part.ladder, player) for player in part.players])
             return dict.fromkeys(self.parts, column)
+        if self.seeds is not None:
+            return dict.fromkeys(self.parts, self.seeds.column)
         first, which = self.distinct
         if len(first) == len(which):
             return {shard: self.rows.players[cut] for shard, cut in self.cuts.items()}
@@ -345,11 +365,11 @@ def next_batches(shards: Mapping[int, Shard], most_rows: int) -> list[ShardBatch
     """Steps 10 and 12: cut parts from the queues of these shards. Each shard is in at most one
     batch. A batch of several shards has at most `most_rows` rows."""
     taken = {number: parts for number, each in shards.items() if (parts := each.cut(most_rows))}
-    batches, of_corrections = list[ShardBatch](), list[ShardBatch]()
+    batches, alone = list[ShardBatch](), list[ShardBatch]()
     batch, rows = dict[int, list[QueuedPart]](), 0
     for number, parts in taken.items():
-        if parts[0].correction is not None:
-            of_corrections.append(ShardBatch({number: parts}))
+        if parts[0].is_alone:
+            alone.append(ShardBatch({number: parts}))
             continue
         count = sum(map(len, parts))
         if batch and rows + count > most_rows:
@@ -357,7 +377,7 @@ def next_batches(shards: Mapping[int, Shard], most_rows: int) -> list[ShardBatch
             batch, rows = {}, 0
         batch[number] = parts
         rows += count
-    return [*batches, *([ShardBatch(batch)] if batch else ()), *of_corrections]
+    return [*batches, *([ShardBatch(batch)] if batch else ()), *alone]
 
 
 def traced(batches: Sequence[ShardBatch]) -> Iterator[Traced]:

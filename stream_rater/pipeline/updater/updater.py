@@ -20,7 +20,8 @@ the protocol.
     last call. Publish them and commit a. Apply nothing before that.
 12. If a == c, take a batch. A row is fresh if and only if its source offset is after the belief's
     `last`, which includes the rows before it. Other rows are ignored, without an event. A player
-    may have several fresh rows (`changes`): they are applied in order.
+    may have several fresh rows (`changes`): they are applied in order. A row of a seed or a reset
+    is fresh only if its player also has no round, or has one (`seeded_changes`).
 13. Apply with one call for each shard, by compare-and-set on `applied` and the epoch, which each
     rebuild changes. The call writes the records, the new `applied` and its notes for step 11: one
     bit for each row, whether it was fresh; the mu and sigma before each fresh row that is not its
@@ -78,6 +79,7 @@ from stream_rater.pipeline.updater.corrected_changes import (
     compute_correction,
 )
 from stream_rater.pipeline.updater.rating_events import Events
+from stream_rater.pipeline.updater.seeded_changes import build_seed_events_again, compute_seeds
 from stream_rater.pipeline.updater.shard import (
     Shard,
     ShardBatch,
@@ -287,7 +289,11 @@ class Updater:
         if stored.position != shard.position:
             del self._shards[number]
             return None
-        build = build_events_again if call.correction is None else build_correction_events_again
+        build = build_events_again
+        if call.correction is not None:
+            build = build_correction_events_again
+        elif call.seeds is not None:
+            build = build_seed_events_again
         try:
             return build(number, call, stored, shard.committed)
         except (UnknownRecord, Disagreement) as error:
@@ -326,7 +332,11 @@ class Updater:
         refused."""
         if not batch.parts:
             return {}
-        compute = compute_changes if batch.correction is None else compute_correction
+        compute = compute_changes
+        if batch.correction is not None:
+            compute = compute_correction
+        elif batch.seeds is not None:
+            compute = compute_seeds
         try:
             return compute(batch, stored)
         except UnknownRecord as error:
@@ -343,14 +353,19 @@ class Updater:
             shard = self._shards[number]
             refilled = shard.is_refilling  # before the position changes
             shard.position = change.position
-            self._observer.beliefs_applied(
-                number, shard.applied, change.fresh, change.rows - change.fresh, refilled=refilled
-            )
+            self._report(number, change, refilled=refilled)
             if not refilled:
                 publish[number] = change.events
             elif not shard.is_refilling:
                 self._observer.shard_refilled(number, shard.applied)
         yield from self._publish(publish, settled=False)
+
+    def _report(self, number: int, change: Change, *, refilled: bool) -> None:
+        end, idle = change.position.applied, change.without_effect
+        repeated = change.rows - change.fresh - idle
+        self._observer.beliefs_applied(number, end, change.fresh, repeated, refilled=refilled)
+        if idle:
+            self._observer.seeds_without_effect(number, end, idle)
 
     # --- step 14 ---
 

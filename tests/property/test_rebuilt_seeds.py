@@ -1,0 +1,198 @@
+"""Rebuilds of logs with seeds and resets: each player as of the player's cut-off."""
+
+import random
+from collections.abc import Sequence
+from itertools import chain
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_rater.config.ladders import Ladders
+from stream_rater.contract.record import Player, Record
+from stream_rater.operations.bulk_replay import BulkReplay, SeedWave
+from stream_rater.operations.cutoff import Cutoff
+from stream_rater.operations.rebuild_store import Rebuild
+from stream_rater.rating import record as belief_record
+from stream_rater.replay.corrected import verdicts_of_log
+from stream_rater.replay.edited_log import Verdicts, records_of
+from stream_rater.replay.sequential import Replay
+from tests import edited_by_hand
+from tests.unit.machines import part, record
+
+from .test_corrections import WINDOW, Line, as_lines, some_ladders
+
+LADDER = edited_by_hand.LADDER
+
+
+def replayed(log: Sequence[Record], ladders: Ladders, verdicts: Verdicts) -> dict[Player, bytes]:
+    """The beliefs after a log."""
+    replay = Replay(ladders, WINDOW, verdicts=verdicts)
+    for _ in replay.run(log):
+        pass
+    found = dict[Player, bytes]()
+    for ladder, pool in replay.pools.items():
+        rows = pool.played()
+        names = pool.names.take(rows).texts()
+        found |= zip([(ladder, each) for each in names], pool.records(rows), strict=True)
+    return found
+
+
+def rebuilt(
+    log: Sequence[Record], ladders: Ladders, verdicts: Verdicts, cutoff: Cutoff, at_once: int
+) -> dict[Player, bytes]:
+    """The beliefs that a rebuild finds."""
+    work = Rebuild(ladders, WINDOW, 1, cutoff, verdicts)
+    for first in range(0, len(log), at_once):
+        work.feed(log[first : first + at_once])
+    found = list(chain.from_iterable(work.beliefs()))
+    assert len(dict(found)) == len(found)
+    return dict(found)
+
+
+def cutoff_of(until: dict[str, int], end: int) -> Cutoff:
+    """Each of these players by one part at this offset. All records of other players count."""
+    g = sum(offset >= 0 for offset in until.values())
+    found = Cutoff({0: g}, {0: end}, 1)
+    done = [each for each in until.items() if each[1] >= 0]
+    late = [each for each in until.items() if each[1] < 0]
+    parts = [(offset, name) for name, offset in done] + [(0, name) for name, _ in late]
+    found.add([record(at, part(each, ladder=LADDER)) for at, each in enumerate(parts)])
+    return found
+
+
+def a_log(rng: random.Random, size: int) -> list[Record]:
+    return list(records_of(as_lines(edited_by_hand.a_log(rng, size, seeds=True))))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    seed=st.integers(0, 2**32), size=st.integers(6, 50), at_once=st.sampled_from([1, 7, 1000]),
+    players=st.sampled_from([1, 20, 50_000]),
+)  # fmt: skip
+def test_each_player_as_of_the_own_cutoff(seed: int, size: int, at_once: int, players: int) -> None:
+    """As if the replay had ended there, however many records are fed and rated together. The
+    corrections of the whole log edit its seeds and resets as they edit its rounds."""
+    rng = random.Random(seed)
+    log, (ladders, _) = a_log(rng, size), some_ladders(rng, size)
+    verdicts = verdicts_of_log(lambda: iter(log), ladders, WINDOW)
+    some = rng.sample(edited_by_hand.PLAYERS, 4)
+    until = {name: rng.randrange(-1, len(log)) for name in some}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stream_rater.operations.rebuild_store.AT_ONCE", players)
+        cutoff = cutoff_of(until, len(log))
+        found = rebuilt(log, ladders, verdicts, cutoff, at_once)
+    expected = replayed(log, ladders, verdicts)
+    for name, offset in until.items():
+        expected.pop((LADDER, name), None)
+        own = replayed(log[: offset + 1], ladders, verdicts).get((LADDER, name))
+        expected |= {} if own is None else {(LADDER, name): own}
+    assert found == expected
+
+
+def lines(*given: Line) -> list[Record]:
+    return list(records_of(as_lines(given)))
+
+
+def a_seed(number: int, *players: str, mu: float = 1700.0) -> Line:
+    rows = [{"player": each, "mu": mu, "sigma": 100.0} for each in players]
+    return {
+        "event_type": "players-seeded", "ladder": LADDER, "round_id": f"s{number}",
+        "at": edited_by_hand.time_of(number), "players": rows,
+    }  # fmt: skip
+
+
+def a_round(number: int, *players: str) -> Line:
+    standings = [{"player": each, "rank": rank} for rank, each in enumerate(players, 1)]
+    return {
+        "ladder": LADDER, "round_id": f"r{number}", "standings": standings,
+        "completed_at": edited_by_hand.time_of(number),
+    }  # fmt: skip
+
+
+STORY = lines(
+    a_seed(0, "a", "b"), a_round(1, "a", "c"), a_seed(2, "c", "d", mu=1600.0),
+    a_round(3, "a", "d"), a_seed(4, "d", "e", mu=1300.0), a_round(5, "b", "e"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("player", "until", "like"),
+    [
+        ("a", -1, None),
+        ("a", 0, 0),
+        ("a", 1, 1),
+        ("c", 2, 1),  # a veteran's row alone after the round
+        ("c", 1, 1),
+        ("d", 1, None),
+        ("d", 2, 2),
+        ("d", 4, 3),
+        ("e", 4, 4),
+        ("e", 3, None),
+    ],
+)
+def test_a_cutoff_before_at_and_after_a_seed(player: str, until: int, like: int | None) -> None:
+    """The belief is that after the record `like`; None: the player has none yet."""
+    nothing = Verdicts({}, {})
+    (ladders, _) = some_ladders(random.Random(1), 10)
+    found = rebuilt(STORY, ladders, nothing, cutoff_of({player: until}, len(STORY)), 100)
+    before = {} if like is None else replayed(STORY[: like + 1], ladders, nothing)
+    assert found.get((LADDER, player)) == before.get((LADDER, player))
+
+
+def test_seeds_before_and_after_a_change_are_not_applied_together() -> None:
+    """A season, or other parameters, hold for the later one only."""
+    season = {
+        "event_type": "season-started", "ladder": LADDER, "season": 1, "keep": 0.5, "sigma": 200.0,
+    }  # fmt: skip
+    log = lines(a_seed(0, "a"), season, a_seed(1, "b"), a_seed(2, "c"))
+    rating = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80}
+    changes = [{"from_offset": 3, "rating": {**rating, "initial_mu": 1400.0}}]
+    table = {"ladders": {LADDER: {"rating": rating, "changes": changes}}}
+    ladders = msgspec.convert(table, Ladders)
+    verdicts = verdicts_of_log(lambda: iter(log), ladders, WINDOW)
+    due = replayed(log, ladders, verdicts)
+    assert rebuilt(log, ladders, verdicts, cutoff_of({}, len(log)), 100) == due
+    headers = belief_record.decode(list(due.values()), 0, 0.0, 1.0).header
+    assert headers["season"].tolist() == [0, 1, 1]
+    assert headers["previous_mu"].tolist() == [1500.0, 1500.0, 1400.0]
+
+
+def test_many_seeded_players_are_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeds that follow each other are applied together, whatever the number of their records. A
+    round between them separates only its own players."""
+    calls = list[int]()
+    log = lines(
+        *(a_seed(i, *(f"p{i}-{k}" for k in range(40))) for i in range(10)),
+        a_round(10, "p3-3", "p4-4"), a_seed(11, "p3-3", "x", "y"), a_round(12, "x", "p5-5"),
+    )  # fmt: skip
+    original = BulkReplay.seed
+
+    def counted(self: BulkReplay, wave: SeedWave) -> None:
+        calls.append(len(wave.rows))
+        original(self, wave)
+
+    monkeypatch.setattr(BulkReplay, "seed", counted)
+    nothing = Verdicts({}, {})
+    (ladders, _) = some_ladders(random.Random(2), 10)
+    found = rebuilt(log, ladders, nothing, cutoff_of({}, len(log)), 100)
+    assert found == replayed(log, ladders, nothing)
+    assert calls == [402, 1]
+
+
+def test_a_reset_of_somebody_unknown_leaves_no_player() -> None:
+    """Neither in a replay nor in a rebuild."""
+    reset = {
+        "event_type": "player-reset", "ladder": LADDER, "round_id": "x", "player": "nobody",
+        "at": edited_by_hand.time_of(1), "sigma": 200.0,
+    }  # fmt: skip
+    log, nothing = lines(a_round(0, "a", "b"), reset), Verdicts({}, {})
+    (ladders, _) = some_ladders(random.Random(3), 10)
+    replay = Replay(ladders, WINDOW)
+    for _ in replay.run(log):
+        pass
+    assert replay.pools[LADDER].players() == ["a", "b"]
+    found = rebuilt(log, ladders, nothing, cutoff_of({}, len(log)), 100)
+    assert found == replayed(log, ladders, nothing)
+    assert len(found) == 2

@@ -1,0 +1,349 @@
+"""Seeds and resets: scenarios, and mutants with one rule left out."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from stream_rater.columns import player_map
+from stream_rater.columns.arrays import Flags
+from stream_rater.pipeline.corrections.corrections import Corrections
+from stream_rater.pipeline.corrections.seed_work import QueuedSeed, SeedWork, Sent
+from stream_rater.pipeline.estimator.estimation import part_ends
+from stream_rater.pipeline.estimator.estimator import Estimator
+from stream_rater.pipeline.estimator.input_partition import InputPartition
+from stream_rater.pipeline.parts.seed_parts import SeedPart
+from stream_rater.pipeline.ports import (
+    Apply,
+    CommitSource,
+    Publish,
+    ReadBeliefs,
+    Scatter,
+    Step,
+    StoredShard,
+    ask,
+)
+from stream_rater.pipeline.updater import seeded_changes
+from stream_rater.pipeline.updater.changes import Change, headers_of
+from stream_rater.pipeline.updater.rating_events import Events
+from stream_rater.pipeline.updater.shard import ShardBatch
+from stream_rater.pipeline.updater.updater import Updater
+from stream_rater.rating.model import Table
+from stream_rater.replay.edits import Edits
+
+from .actors import Actor
+from .correction_mutants import CorrectsTooEarly, with_corrections
+from .registry import catches
+from .stage import A0, A1, A2, B0, B2, C0, NEVER_HEARS, Stage
+
+
+def with_seed_work(make: Callable[..., SeedWork]) -> type[Estimator]:
+    """An estimator that sends seeds by other rules."""
+    return with_corrections(partial(Corrections, make_seed_work=make))
+
+
+# --- the updater ----------------------------------------------------------------------------------
+
+
+def _all(part: SeedPart, before: Table) -> Flags:
+    return np.ones(len(part), np.bool_)
+
+
+class TakesAnyRow(Updater):
+    """A row is fresh by its offset alone: whether the player has a round is not asked."""
+
+    def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
+        with patch.object(seeded_changes, "_takes", _all):
+            return super()._compute(batch, stored)
+
+
+class TakesLateRows(Updater):
+    """A row is fresh by the belief's rounds alone: its offset is not compared."""
+
+    def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
+        with patch.object(seeded_changes, "_is_later", _all):
+            return super()._compute(batch, stored)
+
+
+class SeedEventsByOffset(Updater):
+    """Step 11 with events for rows whose offset is the belief's last, instead of fresh rows."""
+
+    def _build_events_again(
+        self, number: int, call: ShardBatch, stored: StoredShard
+    ) -> Events | None:
+        shard = self._shards[number]
+        if call.seeds is not None and stored.position == shard.position:
+            last = headers_of(stored.records)["last"]
+            fresh = np.packbits(call.seeds.offset == last).tobytes()
+            shard.position = replace(shard.position, fresh=fresh)
+            stored = StoredShard(shard.position, stored.records)
+        return super()._build_events_again(number, call, stored)
+
+
+# --- the estimator --------------------------------------------------------------------------------
+
+
+class DecidedByTheEstimator(SeedWork):
+    """Sends the rows of players who have no round by what the store has now."""
+
+    def step(self, sent: Sent) -> Step[bool]:
+        if self._whole is not None:
+            column, shards = self._whole.column, player_map.shards_in(self.players)
+            rows = {int(s): np.flatnonzero(shards == s) for s in np.unique(shards)}
+            read = yield from ask(ReadBeliefs({s: column.take(own) for s, own in rows.items()}))
+            known = [row for s, own in rows.items() for row in own[_played(read[s])].tolist()]
+            left = np.setdiff1d(np.arange(len(self._whole)), known)
+            self._whole = self._whole.take(left) if len(left) else None
+            self.players = self._fingerprints()
+        return (yield from super().step(sent))
+
+
+def _played(stored: StoredShard) -> Flags:
+    played: Flags = headers_of(stored.records)["rounds"] > 0
+    return played
+
+
+class SeedNotPending(SeedWork):
+    """Does not record the parts as pending."""
+
+    def step(self, sent: Sent) -> Step[bool]:
+        return (yield from super().step(lambda ends, players: None))
+
+
+class LastRecordFirst(SeedWork):
+    """Sends the parts in the wrong order: a player's first row comes after the second."""
+
+    def _messages(self) -> Iterator[tuple[int, bytes]]:
+        yield from reversed(list(super()._messages()))
+
+
+class _OnePart(SeedWork):
+    """Is finished when its first part is acknowledged. The others go to `late`."""
+
+    def __init__(self, late: list[tuple[int, bytes]], *given: Any) -> None:
+        super().__init__(*given)
+        self._late = late
+
+    def step(self, sent: Sent) -> Step[bool]:
+        first, *others = self._messages()
+        self._late += others
+        offsets = yield from ask(Scatter([first]))
+        shards = player_map.shards_in(self.players)
+        sent(part_ends([first], offsets), {first[0]: self.players[shards == first[0]]})
+        return True
+
+
+class SentAfterTheFirstPart(Estimator):
+    """Counts seeds as sent once their first part is acknowledged, and sends the others after the
+    next commit."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        self._late: list[tuple[int, bytes]] = []
+        make_seed_work = partial(_OnePart, self._late)
+        make_corrections = partial(Corrections, make_seed_work=make_seed_work)
+        super().__init__(*given, **options, make_corrections=make_corrections)
+
+    def _commit(self) -> Step[None]:
+        due = any(each._unfinished[0] in each._finished for each in self._inputs.values() if each)
+        yield from super()._commit()
+        if due and self._late:
+            yield from ask(Scatter(self._late))
+            self._late.clear()
+
+
+class SeedsTooEarly(CorrectsTooEarly):
+    """Sends a seed while earlier rounds wait."""
+
+    def _adjacent_seeds(self, queued: QueuedSeed, source: InputPartition) -> list[QueuedSeed]:
+        return [queued]
+
+
+class SeedUnedited(Corrections):
+    """Sends seeds as they were reported."""
+
+    def _new_seed_work(self, group: Sequence[QueuedSeed]) -> SeedWork:
+        with patch.object(Edits, "seed", lambda _, reported: reported):
+            return super()._new_seed_work(group)
+
+
+class SeedWithoutSeasons(Corrections):
+    """Sends seeds as if no season had started."""
+
+    def _new_seed_work(self, group: Sequence[QueuedSeed]) -> SeedWork:
+        with patch.object(Edits, "started", ()):
+            return super()._new_seed_work(group)
+
+
+# --- scenarios ------------------------------------------------------------------------------------
+
+
+@catches("seed-over-rounds")
+def seed_of_a_player_who_has_a_round(stage: Stage) -> None:
+    """A player plays, and then a seed comes that names the player and a new one."""
+    stage.rated(A0, A1)
+    stage.seed(A0, B0)
+
+
+@catches("reset-of-a-newcomer")
+def reset_of_a_player_without_a_round(stage: Stage) -> None:
+    """A player is reset before the first round."""
+    stage.rated(A0, A1)
+    stage.reset(B0, mu=1200.0)
+    stage.round(B0, A1)
+
+
+@catches("late-seed")
+def paused_estimator_sends_a_seed_that_was_voided(stage: Stage) -> None:
+    """An estimator is paused before it sends a seed. Its successor sends it. Then the seed is taken
+    back, and the paused one wakes up."""
+    paused, successor, updater = _paused_before(stage, stage.seed(A0, round_id="given"))
+    stage.turns(updater)
+    stage.correct("round-voided", round_id="given")
+    stage.turns(successor)
+    stage.turns(updater)
+    stage.perform(paused)
+
+
+@catches("late-reset")
+def paused_estimator_sends_a_reset_after_the_next_round(stage: Stage) -> None:
+    """The same with a reset, after which the player has another round."""
+    for each in stage.rated(A0, A1):
+        stage.crash(each)
+    paused, successor, updater = _paused_before(stage, stage.reset(A0, mu=1200.0))
+    stage.turns(updater)
+    stage.round(A0, A1)
+    stage.turns(successor)
+    stage.turns(updater)
+    stage.perform(paused)
+
+
+def _paused_before(stage: Stage, _: int) -> tuple[Actor, Actor, Actor]:
+    """A paused estimator that was about to send parts; its successor, which has sent them; and an
+    updater."""
+    paused, updater = stage.estimator(), stage.updater()
+    stage.until(paused, Scatter)
+    paused.driver.unkindness = NEVER_HEARS
+    successor = stage.estimator()
+    stage.through(successor, CommitSource)
+    return paused, successor, updater
+
+
+@catches("seed-decided-early")
+def seed_behind_a_correction_that_is_not_applied_yet(stage: Stage) -> None:
+    """The only round of a player is voided, and a seed follows at once. The store still has the
+    round when the seed is sent."""
+    estimator, updater = stage.rated(A0, A1)
+    stage.correct("round-voided", round_id="round-1")
+    stage.seed(A0)
+    stage.turns(estimator)
+    stage.turns(updater)
+
+
+@catches("seed-first-part")
+def estimator_dies_after_a_seed_is_committed(stage: Stage) -> None:
+    """A seed has players of two shards. The estimator dies when its offset is committed."""
+    stage.seed(A0, A1)
+    first, _ = stage.estimator(), stage.updater()
+    stage.through(first, CommitSource)
+    stage.crash(first)
+    stage.estimator()
+
+
+@catches("seed-not-pending")
+def round_before_a_seed_is_applied(stage: Stage) -> None:
+    """A seeded player's first round is rated before an updater has seen the seed."""
+    stage.seed(A0)
+    stage.round(A0, A1)
+    stage.turns(stage.estimator())
+    stage.updater()
+
+
+@catches("round-passes-a-seed")
+def round_right_after_a_seed(stage: Stage) -> None:
+    """A seed and the first round of its player come in one poll."""
+    stage.seed(A0)
+    stage.round(A0, A1)
+    stage.estimator()
+    stage.updater()
+
+
+@catches("seeds-too-early")
+def earlier_round_waits_while_a_seed_comes(stage: Stage) -> None:
+    """The first round of a player waits, because the other player's shard has no updater. Then a
+    seed of the player comes."""
+    stage.round(A2, B2)
+    estimator, updater = stage.estimator(), stage.updater(0, 1)
+    stage.turns(estimator)
+    stage.round(A0, A2)
+    stage.turns(estimator)
+    stage.seed(A0)
+    stage.turns(estimator)
+    stage.turns(updater)
+    stage.turns(estimator)
+    stage.updater(2)
+
+
+@catches("seed-unedited")
+def removed_player_is_seeded(stage: Stage) -> None:
+    """A player is removed for ever, from seeds, too. Then a seed names the player."""
+    estimator, updater = stage.rated(A0, A1)
+    stage.correct("player-removed", player=A0, seed=True)
+    stage.turns(estimator)
+    stage.turns(updater)
+    stage.seed(A0, B0)
+
+
+@catches("seed-without-seasons")
+def player_is_seeded_in_a_season(stage: Stage) -> None:
+    """A season starts. Then a player is seeded, and plays."""
+    estimator, updater = stage.rated(A0, A1)
+    stage.correct("season-started", season=1, keep=0.5, sigma=200.0)
+    stage.seed(B0)
+    stage.turns(estimator)
+    stage.turns(updater)
+    stage.round(B0, A0)
+
+
+@catches("seeds-in-any-order")
+def player_stands_in_two_seeds(stage: Stage) -> None:
+    """Two seeds come together, and one player stands in both. The first one counts."""
+    stage.seed(A0, B0, mu=1700.0)
+    stage.seed(A0, A1, mu=1900.0)
+    stage.estimator()
+    stage.updater()
+
+
+@catches("seed-events-by-offset")
+def seed_sent_twice_and_applied_unpublished(stage: Stage) -> None:
+    """A successor sends a seed again. The updater has published the first copy, and dies after it
+    applied the second copy, which changed nothing."""
+    stage.seed(A0)
+    first, updater = stage.estimator(), stage.updater()
+    stage.through(first, Scatter)
+    stage.crash(first)
+    stage.through(updater, Publish)
+    stage.through(stage.estimator(), Scatter)
+    stage.through(updater, Apply)
+    stage.crash(updater)
+    stage.updater()
+
+
+@catches("seed-unannounced-unrecorded")
+def updater_dies_before_it_publishes_the_seed_of_an_unannounced_player(stage: Stage) -> None:
+    """The only round of a player, which hardly counts, is voided. The event of the next seed begins
+    with what was published before that. The updater dies before it publishes it."""
+    stage.round(A0, A1, weight=1e-7)
+    estimator, updater = stage.estimator(), stage.updater()
+    stage.through(estimator, CommitSource)
+    stage.through(updater, Publish)
+    stage.correct("round-voided", round_id="round-1")
+    stage.turns(estimator)
+    stage.turns(updater)
+    stage.seed(A0, C0)
+    stage.turns(estimator)
+    stage.until(updater, Publish)
+    stage.crash(updater)
+    stage.updater()

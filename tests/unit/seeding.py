@@ -1,0 +1,55 @@
+"""Seeds, resets and their parts for the pipeline's unit tests."""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from stream_rater.columns.strings import StringColumn
+from stream_rater.config.ladders import Ladder, Ladders
+from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract.record import Record
+from stream_rater.contract.seeds import RESET, SEEDED
+from stream_rater.pipeline.parts.seed_parts import RecordInPart, SeedPart
+from stream_rater.rating.stages import RatingRule
+from stream_rater.rounds import seed_records
+from stream_rater.rounds.seed_records import Seed
+from tests.unit.machines import CONFIG, RULE
+
+TIME = "2026-11-25T16:00:00Z"
+LADDERS = Ladders(ladders={"a": Ladder(rating=CONFIG)})
+
+
+def seeding_record(offset: int, *players: str, ladder: str = "a", **row: object) -> Record:
+    """The record of a seed of these players, with these values for each of them."""
+    rows = [{"mu": 1700.0, "sigma": 90.0, "rounds": 5} | row | {"player": p} for p in players]
+    about = {"ladder": ladder, "round_id": f"s{offset}", "at": TIME, "players": rows}
+    value = msgspec.json.encode(about)
+    return Record(0, offset, value, ((EVENT_TYPE, SEEDED.encode()),), received_s=4e9)
+
+
+def resetting_record(offset: int, player: str, ladder: str = "a", **values: float) -> Record:
+    """The record of a reset."""
+    about = {"ladder": ladder, "round_id": f"s{offset}", "at": TIME, "player": player}
+    value = msgspec.json.encode(about | {"sigma": 200.0} | values)
+    return Record(0, offset, value, ((EVENT_TYPE, RESET.encode()),), received_s=4e9)
+
+
+def read(record: Record, ladders: Ladders = LADDERS) -> Seed:
+    """The seed or reset in a record."""
+    return seed_records.decode(record, ladders)
+
+
+def seed_part(
+    *records: tuple[int, Sequence[str]], kind: str = SEEDED, ladder: str = "a", mu: float = 1700.0,
+    sigma: float = 90.0, rule: RatingRule = RULE, shards: int = 1,
+) -> SeedPart:  # fmt: skip
+    """A part with the records at these offsets, each with these players."""
+    players = [player for _, names in records for player in names]
+    return SeedPart(
+        kind, ladder, rule,
+        [RecordInPart(offset, 1000 * offset, f"r{offset}", TIME) for offset, _ in records],
+        np.repeat(np.arange(len(records)), [len(names) for _, names in records]),
+        StringColumn.of(players), np.full(len(players), mu), np.full(len(players), sigma),
+        np.full(len(players), 0 if kind == RESET else 5), shards,
+    )  # fmt: skip

@@ -1,0 +1,206 @@
+"""What seeds and resets do to a shard: records and events."""
+
+import dataclasses
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from stream_rater.columns.strings import StringColumn
+from stream_rater.config.ladders import Ladder
+from stream_rater.contract.events import joined, to_json
+from stream_rater.contract.record import Record
+from stream_rater.contract.seeds import RESET, SEEDED
+from stream_rater.pipeline.parts import seed_parts
+from stream_rater.pipeline.parts.seed_parts import RecordInPart, SeedPart
+from stream_rater.pipeline.ports import Position, StoredShard
+from stream_rater.pipeline.updater.changes import Change, Disagreement
+from stream_rater.pipeline.updater.seeded_changes import build_seed_events_again, compute_seeds
+from stream_rater.pipeline.updater.shard import Shard, ShardBatch
+from stream_rater.rating import record
+from stream_rater.rating.model import newcomers
+from stream_rater.rating.parameters import Season
+from stream_rater.rating.stages import RatingRule, rule_of
+from stream_rater.replay.pool import Pool
+from stream_rater.replay.rating_changes import seed_changed
+from stream_rater.rounds.batch import OneRound
+from stream_rater.rounds.decoder import RoundDecoder
+from stream_rater.rounds.seed_records import Seed, SeedHead
+from tests.rounds import as_json, ranked
+from tests.unit.machines import CONFIG, RULE
+from tests.unit.seeding import LADDERS, TIME, read, resetting_record, seed_part, seeding_record
+
+
+def batch_of(part: SeedPart, offset: int = 0) -> ShardBatch:
+    """The batch of a part that an updater has read."""
+    shard = Shard.at(Position(applied=offset), offset, 1)
+    shard.read(Record(0, offset, seed_parts.encode(part)))
+    return ShardBatch({0: shard.cut(10)})
+
+
+def applied(part: SeedPart, *records: bytes | None) -> Change:
+    """The change that a part makes to these records of its players."""
+    return compute_seeds(batch_of(part), {0: StoredShard(Position(), list(records))})[0]
+
+
+def again(part: SeedPart, change: Change, records: Sequence[bytes | None]) -> list[bytes]:
+    """The events that are built again from what a change stored."""
+    written = dict(change.beliefs)
+    names = [(part.ladder, each) for each in part.names.texts()]
+    stored = [written.get(name, old) for name, old in zip(names, records, strict=True)]
+    events = build_seed_events_again(0, batch_of(part), StoredShard(change.position, stored), 0)
+    return [each.value for each in events]
+
+
+def belief(*, rounds: int = 3, last: int = 5, unannounced: int = 0, **values: float) -> bytes:
+    """A record."""
+    beliefs = newcomers(1, 1, RULE.initial_mu, RULE.initial_sigma, coded=True)
+    header = beliefs.header
+    header["rounds"], header["last"], header["untold"] = rounds, last, unannounced
+    for name, value in ({"mu": 1612.5, "sigma": 91.0, "previous_mu": 1700.0} | values).items():
+        header[name] = value
+    return record.encode(beliefs)[0]
+
+
+def header_of(data: bytes) -> np.void:
+    """The header of a record."""
+    return record.decode([data], 0, 0.0, 1.0).header[0]
+
+
+# --- which rows change something ------------------------------------------------------------------
+
+
+def test_a_seed_is_for_players_without_a_round() -> None:
+    """Of five players, two take it: one who is new, and one whose rounds were all voided before."""
+    stored = [None, belief(), belief(rounds=0), belief(rounds=0, last=9), belief(last=9)]
+    change = applied(seed_part((9, "abcde")), *stored)
+    assert [player for (_, player), _ in change.beliefs] == ["a", "c"]
+    assert (change.rows, change.fresh, change.without_effect, change.absent) == (5, 2, 1, 1)
+    assert [each.key for each in change.events] == [b"a:a", b"a:c"]
+    assert header_of(change.beliefs[0][1])["last"] == 9
+
+
+def test_a_reset_is_for_players_with_a_round() -> None:
+    """A newcomer is not written, and so not counted as absent."""
+    stored = [None, belief(), belief(rounds=0), belief(last=9), belief(last=8)]
+    change = applied(seed_part((9, "abcde"), kind=RESET, sigma=200.0), *stored)
+    assert [player for (_, player), _ in change.beliefs] == ["b", "e"]
+    assert (change.rows, change.fresh, change.without_effect, change.absent) == (5, 2, 2, 0)
+
+
+def test_a_part_that_changes_nothing() -> None:
+    """It moves the position and publishes nothing."""
+    change = applied(seed_part((9, "ab")), belief(), belief(last=9))
+    assert (len(change.beliefs), len(change.events), change.position.applied) == (0, 0, 1)
+    assert again(seed_part((9, "ab")), change, [belief(), belief(last=9)]) == []
+
+
+# --- the records ----------------------------------------------------------------------------------
+
+
+def test_records_are_those_of_a_replay() -> None:
+    """Byte for byte, in a season, after rounds that the season has not drawn yet."""
+    seasons = (Season(1, 0.5, 200.0), Season(2, 0.25, 100.0))
+    pool = Pool(Ladder(rating=CONFIG), seasons[:1])
+    decoder = RoundDecoder(LADDERS)
+    for offset in range(3):
+        value = as_json(*ranked([1, 2, 3], ["a", "b", "c"]), round_id=f"r{offset}", ladder="a")
+        pool.rate(OneRound(decoder.decode([Record(0, offset, value, received_s=4e9)])[0]), offset)
+    pool.start_season(seasons[1])
+    stored = [pool.belief_bytes(each) for each in "abc"]
+    rule = rule_of(CONFIG, seasons)
+    given = [
+        read(seeding_record(5, "d", "e", mu=1333.3, sigma=77.7, rounds=300)),
+        read(resetting_record(6, "a", mu=1400.1)), read(resetting_record(7, "b", sigma=250.0)),
+    ]  # fmt: skip
+    for each in given:
+        pool.seed(each)
+    first, *others = (_as_part(each, rule) for each in given)
+    found = dict(applied(first, None, None).beliefs)
+    for part, old in zip(others, stored, strict=False):
+        found |= dict(applied(part, old).beliefs)
+    assert found == {("a", each): pool.belief_bytes(each) for each in "deab"}
+
+
+def _as_part(seed: Seed, rule: RatingRule) -> SeedPart:
+    head = RecordInPart(seed.offset, seed.time, seed.round_id, seed.head.completed_at)
+    return SeedPart(
+        seed.kind, "a", rule, [head], np.zeros(len(seed), np.int64), seed.names, seed.mu,
+        seed.sigma, seed.rounds, 1,
+    )  # fmt: skip
+
+
+# --- the events -----------------------------------------------------------------------------------
+
+NAMES = ["ann", "b:b", "%", 'c"d', "ü", "e\\", "f" * 128]
+
+
+def some_part(kind: str, rule: RatingRule) -> SeedPart:
+    """Several records, with players and ids of all kinds."""
+    rng = random.Random(1)
+    records = [
+        RecordInPart(7, 1000, "r:1", TIME), RecordInPart(12, 1001, 's"2', TIME),
+        RecordInPart(10**9, 1002, "%", "2026-11-25T17:00:00.25+01:00"),
+    ]  # fmt: skip
+    size = len(NAMES)
+    single = [float(np.float32(rng.uniform(900.0, 2100.0))) for _ in NAMES]
+    return SeedPart(
+        kind,
+        "l:1",
+        rule,
+        records,
+        np.array([i % 3 for i in range(size)]),
+        StringColumn.of(NAMES),
+        np.array(single),
+        np.full(size, float(np.float32(77.7))),
+        np.arange(1, size + 1),
+        1,
+    )
+
+
+@pytest.mark.parametrize("kind", [SEEDED, RESET])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        RULE,
+        rule_of(CONFIG, (Season(3, 0.5, 100.0),)),
+        rule_of(structs.replace(CONFIG, floor=1500.0, provisional_rounds=3)),
+    ],
+)
+def test_events_have_the_bytes_of_their_struct(kind: str, rule: RatingRule) -> None:
+    """As a replay makes them, for players who were published before and for others; and the same
+    when they are built again."""
+    part = some_part(kind, rule)
+    stored: list[bytes | None] = [belief(rounds=0 if kind == SEEDED else 3) for _ in NAMES]
+    stored[1] = belief(rounds=0 if kind == SEEDED else 3, unannounced=1)
+    if kind == SEEDED:
+        stored[0] = None
+    change = applied(part, *stored)
+    found = list(change.events)
+    assert [each.value for each in found] == again(part, change, stored)
+    assert len(found) == len(NAMES)
+    initial = rule.initial_mu, rule.initial_sigma
+    for i, (event, (_, data)) in enumerate(zip(found, change.beliefs, strict=True)):
+        now, head = header_of(data), part.records[i % 3]
+        shown = (1700.0, 350.0) if i == 1 else (1612.5, 91.0)
+        shown = initial if stored[i] is None else shown
+        values = float(now["mu"]), float(now["sigma"]), *shown
+        place = SeedHead(head.round_id, "l:1", head.completed_at)
+        due = seed_changed(kind, place, NAMES[i], values, int(now["rounds"]), head.offset, rule)
+        assert event.value == to_json(due)
+        assert (event.event_id, event.time) == (due.event_id.encode(), head.completed_at)
+        assert event.key == joined("l:1", NAMES[i]).encode()
+
+
+def test_events_before_the_committed_offset_are_published() -> None:
+    """They are not built again, and notes that do not fit are a disagreement."""
+    part = seed_part((9, "ab"))
+    change = applied(part, None, None)
+    stored = StoredShard(change.position, [data for _, data in change.beliefs])
+    assert not build_seed_events_again(0, batch_of(part), stored, 1)
+    assert len(build_seed_events_again(0, batch_of(part), stored, 0)) == 2
+    damaged = StoredShard(dataclasses.replace(change.position, fresh=b""), stored.records)
+    with pytest.raises(Disagreement):
+        build_seed_events_again(0, batch_of(part), damaged, 0)
