@@ -17,13 +17,15 @@ from stream_rater.config.ladders import Limits
 from stream_rater.contract import corrections, events, record
 from stream_rater.contract.corrections import EVENT_TYPE, KINDS, Correction
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
+from stream_rater.contract.seeds import MOST_PLAYERS, SEEDS, PlayerReset, PlayersSeeded
 from stream_rater.rounds.batch import MAX_TIME_LENGTH
 from stream_rater.rounds.correction_records import LAST_SEASON, MOST_SIGMA
+from stream_rater.rounds.seed_records import MOST_SEEDED_ROUNDS
 from stream_rater.rounds.validation import CODES, LEAST_CEILING, LEAST_SHARE, MIN_ENTRIES
 
 DOCUMENT: Final = ROOT / "deploy" / "asyncapi.yaml"
 SCHEMAS: Final = "#/components/schemas/"
-VERSION: Final = "1.2.0"
+VERSION: Final = "1.3.0"
 """Of the events: raised in the middle by an addition, and there is nothing else."""
 
 Json = dict[str, Any]
@@ -70,6 +72,7 @@ CORRECTION: Final = {
     "ladder": ID,
     "reason": {"description": "For people: it is stored, and changes nothing."},
     "event_type": {"description": f"As in a file, which has no header {EVENT_TYPE}."},
+    "seed": {"description": "Whether the player leaves the seeds and resets of that time, too."},
     "batched": {"description": "Wait for the ladder's next corrections-applied."},
     "round_id": ID | {"description": "Of two rounds with this id the last one is meant."},
     "standings": {"minItems": MIN_ENTRIES, "description": "All of them, as they should have been."},
@@ -94,6 +97,30 @@ CORRECTION: Final = {
 }  # fmt: skip
 """Of all kinds together: a name means the same in each."""
 
+SEED: Final = {
+    "ladder": ID,
+    "round_id": ID | {"description": "Of your choice, as a round's is."},
+    "at": TIME | {"description": "From when on the rating counts."},
+    "source": {"description": "For people: it is stored, and changes nothing."},
+    "event_type": CORRECTION["event_type"],
+    "players": {"minItems": 1, "maxItems": MOST_PLAYERS},
+    "player": ID,
+    "mu": {"description": "What mu becomes. Left out: it stays."},
+    "sigma": {"exclusiveMinimum": 0, "description": "What sigma becomes at least."},
+}
+"""Of seeds and resets together."""
+SEEDED_PLAYER: Final = {
+    "player": ID,
+    "mu": {"description": "On the ladder's scale."},
+    "sigma": {
+        "exclusiveMinimum": 0, "description": "At most a newcomer's; null: a newcomer's.",
+    },
+    "rounds": {
+        "minimum": 1, "maximum": MOST_SEEDED_ROUNDS,
+        "description": "How many rounds stand behind the rating.",
+    },
+}  # fmt: skip
+
 # No tombstone deletes a player's old event from the old partition: a subscriber that reads it after
 # the new event would lose the player.
 CHANGED: Final = {
@@ -113,7 +140,7 @@ CHANGED: Final = {
     "correction": {"description": "Why the rating changed without a round. Left out after one."},
 }
 CAUSE: Final = {
-    "cause": {"description": f"Its kind: {', '.join(KINDS)}."},
+    "cause": {"description": f"Its kind: {', '.join((*KINDS, *SEEDS))}."},
     "offset": {"description": "Its own, in round-completed."},
     "round_id": {"description": "Of the corrected round. Left out if it is not about one."},
 }
@@ -145,9 +172,11 @@ REJECTED: Final = {
 BY_LADDER: Final = (
     "The ladder, so that its rounds and corrections stay in order; partitioned by murmur2."
 )
-TYPES: Final = [events.RoundCompleted, *KINDS.values(), events.RatingChanged]
+TYPES: Final = [
+    events.RoundCompleted, *KINDS.values(), *SEEDS.values(), events.RatingChanged,
+]  # fmt: skip
 CHANNELS: Final = {
-    events.ROUND_COMPLETED: ("receive", "delete", [events.ROUND_COMPLETED, *KINDS]),
+    events.ROUND_COMPLETED: ("receive", "delete", [events.ROUND_COMPLETED, *KINDS, *SEEDS]),
     events.RATING_CHANGED: ("send", "compact", [events.RATING_CHANGED]),
     events.ROUND_REJECTED: ("send", "delete", [events.ROUND_REJECTED]),
 }
@@ -166,6 +195,16 @@ EXAMPLES: Final[dict[str, Json]] = {
     "player-merged": {"ladder": "ranked-eu", "player": "ann-2", "into": "ann"},
     "season-started": {"ladder": "ranked-eu", "season": 2, "keep": 0.5, "sigma": 200.0},
     "corrections-applied": {"ladder": "ranked-eu"},
+    "players-seeded": {
+        "ladder": "ranked-eu", "round_id": "import-1", "at": "2026-11-20T00:00:00Z",
+        "source": "the game's own table",
+        "players": [{"player": "ann", "mu": 1620.0, "sigma": 70.0, "rounds": 240},
+                    {"player": "bob", "mu": 1480.0}],
+    },
+    "player-reset": {
+        "ladder": "ranked-eu", "round_id": "reset-ann", "at": "2026-11-21T00:00:00Z",
+        "player": "ann", "sigma": 200.0,
+    },
 }  # fmt: skip
 """One of each kind."""
 
@@ -176,6 +215,10 @@ def schemas() -> Json:
     _refine(found["RoundCompleted"], ROUND)
     _refine(found["RatingChanged"], CHANGED)
     _refine(found["CorrectionCause"], CAUSE)
+    _refine(found["SeededPlayer"], SEEDED_PLAYER)
+    for given in SEEDS.values():
+        own = found[given.__name__]
+        _refine(own, {name: SEED[name] for name in own["properties"]})
     for entry in ("Entry", "StrictEntry"):
         _refine(found[entry], ENTRY)
         found[entry]["allOf"] = [{"anyOf": [RANKED, PLAYED]}, {"oneOf": [ALONE, TOGETHER]}]
@@ -223,7 +266,7 @@ def _message(name: str, summary: str, headers: Json, payload: Json, key: str) ->
     }
 
 
-def _correction(name: str, kind: type[Correction]) -> Json:
+def _correction(name: str, kind: type[Correction | PlayersSeeded | PlayerReset]) -> Json:
     headers = _headers(HEADERS, False, [events.JSON, events.MSGPACK])
     headers["properties"] |= {EVENT_TYPE: {"type": "string", "const": name}}
     headers["required"] = [EVENT_TYPE]
@@ -244,7 +287,7 @@ def messages() -> Json:
             events.ROUND_COMPLETED, "A round that has ended.", of_round,
             {"$ref": f"{SCHEMAS}RoundCompleted"}, BY_LADDER,
         ),
-        **{name: _correction(name, kind) for name, kind in KINDS.items()},
+        **{name: _correction(name, kind) for name, kind in {**KINDS, **SEEDS}.items()},
         events.RATING_CHANGED: _message(
             events.RATING_CHANGED, "A player's rating after one round, or after a correction.",
             _headers(HEADERS, True, [events.JSON]), {"$ref": f"{SCHEMAS}RatingChanged"},
@@ -286,7 +329,7 @@ def document() -> Json:
         "info": {
             "title": "stream-rater",
             "version": VERSION,
-            "description": "Rounds and their corrections in, ratings out. Written by "
+            "description": "Rounds, their corrections and seeds in, ratings out. Written by "
             "`make contract`. Events change by addition only. A prefix may stand before each "
             "address. performance-estimated, between the two stages, is internal.",
         },

@@ -28,6 +28,7 @@ from stream_rater.contract.corrections import KINDS as CORRECTIONS
 from stream_rater.contract.corrections import Batched
 from stream_rater.contract.errors import REJECTIONS
 from stream_rater.contract.events import CorrectionCause, Entry, RatingChanged, RoundCompleted
+from stream_rater.contract.seeds import SEEDS, RatingGiven, SeededPlayer
 from stream_rater.rating.parameters import Climbing, Common, EloMMR, Evolving, RatingConfig
 from stream_rater.runtime.lag import Lag
 from stream_rater.runtime.metrics import Metrics
@@ -362,6 +363,13 @@ def of_correction(kind: type[msgspec.Struct], *without: str) -> Cells:
     }
 
 
+def of_seeds() -> Cells:
+    """The fields of a seed and of its players, and whether each is required."""
+    own = of_correction(SEEDS["players-seeded"], *RatingGiven.__struct_fields__)
+    players = of_correction(SeededPlayer)
+    return {**own, **{f"players[].{name}": cell for name, cell in players.items()}}
+
+
 def of_topics() -> Cells:
     """The topics that the service creates."""
     return dict.fromkeys(topic_settings(Settings()))
@@ -377,6 +385,9 @@ CHECKED: Final[Mapping[str, Callable[[], Cells]]] = {
     "changes": of_changes,
     "topics": of_topics,
     "corrections": partial(of_correction, Batched),
+    "seeds": partial(of_correction, RatingGiven),
+    "players-seeded": of_seeds,
+    "player-reset": partial(of_correction, SEEDS["player-reset"], *RatingGiven.__struct_fields__),
     **{
         name: partial(of_correction, kind, *Batched.__struct_fields__)
         for name, kind in CORRECTIONS.items()

@@ -121,11 +121,12 @@ def amend(ladder: str, round: Path, reason: str, *, batched: bool) -> Sequence[A
 @click.option("--players", "listed_in", type=INPUT, help="File of players, one id a line.")
 @click.option("--from", "since", help="Only rounds completed at this time or later.")
 @click.option("--until", help="Only rounds completed before this time.")
+@click.option("--seed", is_flag=True, help="From the seeds and resets of that time, too.")
 @BATCHED
 @_sending
 def remove(
     ladder: str, players: tuple[str, ...], listed_in: Path | None, since: str | None,
-    until: str | None, reason: str, *, batched: bool,
+    until: str | None, reason: str, *, batched: bool, seed: bool,
 ) -> Sequence[Any]:  # fmt: skip
     """Take players out of their rounds: a ban with refunds. Several are applied together."""
     from stream_rater.operations.corrections import applied, players_in_file, removed
@@ -137,7 +138,16 @@ def remove(
         raise BadConfiguration("name a player, or give --players with a file of them")
     together = len(named) > 1
     plan = [
-        removed(ladder, player, since, until, reason, batched=batched or together, place=place)
+        removed(
+            ladder,
+            player,
+            since,
+            until,
+            reason,
+            batched=batched or together,
+            place=place,
+            seed=seed,
+        )
         for player, place in named
     ]
     return [*plan, applied(ladder, reason)] if together and not batched else plan

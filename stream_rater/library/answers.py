@@ -89,13 +89,23 @@ def history_in(rated: Rated, player: str, row: int) -> History:
     )  # fmt: skip
 
 
-def joined(parts: Sequence[History]) -> History:
-    """The rounds of one player in all these parts, of which there is at least one."""
-    columns = [part.columns() for part in parts]
+def joined(player: str, parts: Sequence[History]) -> History:
+    """The rounds of a player in all these parts."""
+    columns = [part.columns() for part in (_without_rounds(player), *parts)]
     whole: dict[str, Any] = {
         name: np.concatenate([each[name] for each in columns]) for name in columns[0]
     }
-    return History(player=parts[0].player, **whole)
+    return History(player=player, **whole)
+
+
+def _without_rounds(player: str) -> History:
+    """The history of somebody who has a rating by a seed, and no round yet."""
+    whole, number = NO_ROWS, np.empty(0)
+    return History(
+        player=player, round_id=objects([]), completed_at=np.empty(0, "datetime64[s]"), rank=whole,
+        mu=number, sigma=number, previous_mu=number, previous_sigma=number, performance=number,
+        rating=number, previous_rating=number, rounds=whole, provisional=np.empty(0, np.bool_),
+    )  # fmt: skip
 
 
 # --- beliefs ---

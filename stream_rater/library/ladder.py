@@ -23,6 +23,7 @@ from stream_rater.library.results import (
     Players,
     Prediction,
     RoundResult,
+    SeedResult,
     Shares,
     Side,
 )
@@ -225,6 +226,83 @@ class Ladder:
         if score not in ("", *SCORES):
             raise ValueError(f"score: {score!r}: give one of {', '.join(SCORES)}")
         return Reading(dict(columns or {}), score, python=True)
+
+    def seed(
+        self,
+        table: Any,
+        *,
+        scale: str | tuple[float, float],
+        sigma: float | None = None,
+        at: datetime | str | None = None,
+        columns: Mapping[str, str] | None = None,
+        source: str = "",
+        skip_invalid: bool = False,
+    ) -> SeedResult:
+        """Give players who have not played yet the ratings that they have elsewhere.
+
+        A player who has a round or a seed on the ladder keeps the rating. So a second call with the
+        same table changes nothing.
+
+        Args:
+            table: A list of dicts, one for each player, or a path or a frame as in `rate_file` and
+                `rate_table`. It needs columns for the player and mu; sigma and the number of rounds
+                may have columns, too.
+            scale: The scale of the ratings in the table: `"trueskill"`, `"openskill"`, `"glicko"`,
+                `"elo"`, `"ladder"` for that of this ladder, or the mu and sigma that a newcomer has
+                there. Mu and sigma are mapped to the ladder's scale so that newcomers become
+                newcomers.
+            sigma: The sigma of players without one, on the scale of the table.
+            at: The time at which the ratings were true, as `completed_at` in `rate`. The default is
+                the time of the latest round.
+            columns: The columns by their roles `player`, `mu`, `sigma` and `rounds`, such as
+                `{"mu": "elo"}`, if their names do not say it.
+            source: A text for people, which the ladder's log has.
+            skip_invalid: Whether the valid rows count if other rows are invalid.
+
+        Returns:
+            The counts of players, of those who begin with their rating, and of those whose sigma
+            was greater than a newcomer's, and was cut to that.
+
+        Raises:
+            InvalidRound: A row or the time is invalid. The text names the row and the column.
+            OSError: The table cannot be read.
+            ValueError: A column could be meant in two ways, or is missing, or the scale is unknown.
+                The text names the argument that decides.
+        """
+        from stream_rater.library import seeding
+
+        reading = Reading(dict(columns or {}), python=True)
+        given = seeding.GivenTable(scale, sigma, at, reading, source, skip_invalid)
+        return seeding.seed(self._rater, table, given)
+
+    def reset(
+        self,
+        player: str,
+        sigma: float,
+        mu: float | None = None,
+        *,
+        at: datetime | str | None = None,
+    ) -> Belief:
+        """Make one player's rating uncertain again, from here on.
+
+        Args:
+            player: The id of a player who has a round or a seed.
+            sigma: What sigma becomes at least, in rating points; at most the initial one.
+            mu: What mu becomes; None: it stays.
+            at: The time of the reset, as in `seed`.
+
+        Returns:
+            The belief after the reset.
+
+        Raises:
+            KeyError: The player has neither a round nor a seed.
+            InvalidRound: `sigma`, `mu` or `at` is invalid.
+        """
+        from stream_rater.library import seeding
+
+        self._row(player)
+        seeding.reset(self._rater, player, sigma, mu, at)
+        return self[player]
 
     # --- ask ---
 

@@ -13,8 +13,11 @@ from numbers import Number, Real
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
+from msgspec import structs
 
-from stream_rater.contract.events import MAX_RANK, MSGPACK, Entry, RoundCompleted
+from stream_rater.contract import seeds
+from stream_rater.contract.corrections import EVENT_TYPE, kind_of_line
+from stream_rater.contract.events import MAX_RANK, MSGPACK, Entry, RoundCompleted, to_json
 from stream_rater.contract.record import Record
 from stream_rater.library.results import InvalidRound, Shares, Side
 from stream_rater.rounds.validation import QUOTE_IT, Invalid, id_mistake
@@ -162,17 +165,18 @@ def number(code: str, place: str, value: Any) -> float:
     return float(value)
 
 
-def time_of(completed_at: datetime | str) -> str:
-    """A time as RFC 3339 text. A text stays as it is, and is validated later. Raises InvalidRound
-    for a datetime without a zone, a text that is not ASCII, or another type."""
+def time_of(completed_at: datetime | str, place: str = "completed_at") -> str:
+    """A time as RFC 3339 text. `place`: its name in the arguments. A text stays as it is, and is
+    validated later. Raises InvalidRound for a datetime without a zone, a text that is not ASCII, or
+    another type."""
     if isinstance(completed_at, str):
         if not completed_at.isascii():
-            _reject("bad-time", f"completed_at: {completed_at!r} is no RFC 3339 time")
+            _reject("bad-time", f"{place}: {completed_at!r} is no RFC 3339 time")
         return completed_at
     if not isinstance(completed_at, datetime):
-        _reject("bad-time", f"completed_at: {completed_at!r} is neither a datetime nor a text")
+        _reject("bad-time", f"{place}: {completed_at!r} is neither a datetime nor a text")
     if completed_at.tzinfo is None:
-        _reject("bad-time", "completed_at: a datetime without a zone: give tzinfo=UTC, or another")
+        _reject("bad-time", f"{place}: a datetime without a zone: give tzinfo=UTC, or another")
     return completed_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -209,14 +213,23 @@ def message_of(
 
 
 def renamed(message: bytes, ladder: str) -> bytes:
-    """The message of the same round on another ladder."""
-    return _encode(msgspec.structs.replace(_decode(message), ladder=ladder))
+    """The message of the same round, seed or reset on another ladder."""
+    if kind := _seed_kind(message):
+        return to_json(structs.replace(seeds.from_message(kind, message), ladder=ladder))
+    return _encode(structs.replace(_decode(message), ladder=ladder))
+
+
+def _seed_kind(message: bytes) -> str:
+    """The kind of a seed or a reset, which are JSON; empty for a round, which is MessagePack."""
+    return kind_of_line(message) if message.startswith(b"{") else ""
 
 
 def record_of(offset: int, message: bytes) -> Record:
     """A record with this message at this offset. Its time of receipt is infinite, so that the time
     of its round is never rejected as too late."""
-    return Record(0, offset, message, HEADERS, received_s=math.inf)
+    kind = _seed_kind(message)
+    headers = ((EVENT_TYPE, kind.encode()),) if kind else HEADERS
+    return Record(0, offset, message, headers, received_s=math.inf)
 
 
 def argument_error(invalid: Invalid) -> InvalidRound:

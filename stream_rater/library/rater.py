@@ -4,7 +4,8 @@ The log is the truth. The unfinished replay of a failed call is discarded, and a
 from the log when it is next needed. So a call that raises changes nothing.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,7 +36,9 @@ from stream_rater.replay.edits import Edits
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.sequential import Rated, Replay
 from stream_rater.replay.what_if import what_if
+from stream_rater.rounds import seed_records
 from stream_rater.rounds.decoder import RoundDecoder, correction_indices
+from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
 from stream_rater.tables.reading import AS_FOUND, Reading
 
@@ -58,7 +61,9 @@ class _LogReplay:
         self.ladder = ladder
         self.edits: Edits = (verdicts or NO_VERDICTS).of(ladder)
         self.latest_s = 0
-        """The completion time of its latest round, Unix seconds; 0 before the first."""
+        """The time of its latest round, seed or reset, Unix seconds; 0 before the first."""
+        self.begun = 0
+        """The number of beliefs that seeds and resets have changed."""
         self._empty = Pool(Ladder(rating=rating))
         self._replay = Replay(any_ladder(rating), WINDOW, verdicts=verdicts)
 
@@ -74,6 +79,10 @@ class _LogReplay:
         rated = [each for each in batch.rated if each.pool is self.pool]
         for each in rated:
             self.latest_s = max(self.latest_s, int(each.rounds.time.max()))
+        for seeded in batch.seeded:
+            if seeded.seed.ladder == self.ladder:
+                self.latest_s = max(self.latest_s, seeded.seed.time)
+                self.begun += len(seeded.result.chosen)
         return batch.log, rated
 
 
@@ -125,7 +134,7 @@ class Rater:
 
     @property
     def latest_s(self) -> int:
-        """The completion time of the latest rated round, Unix seconds; 0 before the first."""
+        """The time of the latest round, seed or reset, Unix seconds; 0 before the first."""
         return self._work.latest_s
 
     # --- one round ---
@@ -157,6 +166,24 @@ class Rater:
             raise messages.argument_error(rejection)
         return what_if(work.pool, work.edits, rounds)
 
+    # --- seeds ---
+
+    def seed(self, values: Iterable[bytes]) -> int:
+        """Apply seeds or resets of the ladder. Returns the number of players whose beliefs they
+        changed. One whose id was used before changes nothing. Raises InvalidRound."""
+        work, self._current = self._work, None
+        before, taken = work.begun, list[bytes]()
+        for value in values:
+            batch, _ = work.feed([messages.record_of(self._log.end + len(taken), value)])
+            for _, invalid in batch.rejected:
+                if invalid.code != "duplicate-round":
+                    raise messages.argument_error(invalid)
+            taken.append(value)
+        self._current = work
+        for value in taken:
+            self._log.add_round(value)
+        return work.begun - before
+
     # --- the whole log again ---
 
     def histories(self, players: Sequence[str]) -> list[History]:
@@ -173,7 +200,8 @@ class Rater:
                         parts += [history_in(each, player, row) for each in rated]
             return found
 
-        return [joined(parts) for parts in self._with_verdicts(run)]
+        found = zip(players, self._with_verdicts(run), strict=True)
+        return [joined(player, parts) for player, parts in found]
 
     def calibration(self, train: float, variance_factor: float) -> Calibration:
         """Compares the ladder's predictions, each by the ratings before its round, with the
@@ -231,7 +259,7 @@ class Rater:
             )  # fmt: skip
         log.add_file(file)
         self._log, self._current = log, work
-        self.ladder, self._is_named = name, self._is_named or tally.rounds > 0
+        self.ladder, self._is_named = name, self._is_named or tally.rounds + tally.seeds > 0
         result = tally.result()
         file.release()
         return result
@@ -253,10 +281,14 @@ class Rater:
             tally.add(*work.feed(batch))
 
     def _ladder_of(self, file: Rounds) -> str:
-        """The ladder of a file's first valid round; the present ladder if there is none."""
-        decoder = RoundDecoder(any_ladder(self.rating))
+        """The ladder of a file's first valid round or seed; the present ladder if there is none."""
+        ladders = any_ladder(self.rating)
+        decoder = RoundDecoder(ladders)
         for record in file.records(0):
-            if not correction_indices([record]) and (rounds := decoder.decode([record])[0]):
+            if is_seed(record):
+                with suppress(Invalid):
+                    return seed_records.decode(record, ladders).ladder
+            elif not correction_indices([record]) and (rounds := decoder.decode([record])[0]):
                 return rounds.heads[0].ladder
         return self.ladder
 
@@ -275,7 +307,7 @@ class _Tally:
 
     def begin(self) -> None:
         """Set all counts to 0, for the start of the file."""
-        self.rounds = self._updates = self._corrections = self._others = 0
+        self.rounds = self.seeds = self._updates = self._corrections = self._others = 0
         table = self._file.table
         self._rejected = 0 if table is None else table.rejected
         rows = () if table is None else table.rejections[:MOST_REJECTED_LINES]
@@ -285,17 +317,23 @@ class _Tally:
         """Raise OtherLadder if a round is of another ladder and no ladder was chosen."""
         heads = batch.rounds.heads
         other = next((i for i, head in enumerate(heads) if head.ladder != self._ladder), None)
-        if other is not None and not self._chosen:
+        if other is not None:
+            self._check_ladder(heads[other].ladder, int(batch.offset[other]), "round")
+
+    def _check_ladder(self, ladder: str, offset: int, what: str) -> None:
+        if ladder != self._ladder and not self._chosen:
             raise OtherLadder(
-                f"{self._file.path}:{self._line(int(batch.offset[other]))}: a round of ladder "
-                f"{heads[other].ladder!r} among those of {self._ladder!r}: say which to rate, as "
-                f"ladder={self._ladder!r}"
+                f"{self._file.path}:{self._line(offset)}: a {what} of ladder {ladder!r} among "
+                f"those of {self._ladder!r}: say which to rate, as ladder={self._ladder!r}"
             )
 
     def add(self, batch: LogBatch, rated: Sequence[Rated]) -> None:
         """Count a batch of lines. `rated`: the rated rounds of this ladder. Raises OtherLadder as
         `check` does."""
         self.check(batch.rounds)
+        for seed in batch.seeds:
+            self._check_ladder(seed.ladder, seed.offset, "seed")
+            self.seeds += seed.ladder == self._ladder
         rounds = sum(head.ladder == self._ladder for head in batch.rounds.rounds.heads)
         self.rounds += rounds
         self._others += len(batch.rounds) - rounds
@@ -319,5 +357,5 @@ class _Tally:
         """The counts as the result of the file."""
         return FileResult(
             str(self._file.path), self._ladder, self.rounds, self._updates, self._corrections,
-            self._others, self._rejected, tuple(self._rejected_lines),
+            self._others, self._rejected, tuple(self._rejected_lines), self.seeds,
         )  # fmt: skip

@@ -299,6 +299,8 @@ class FileResult:
     """The number of rejected lines."""
     refusals: tuple[RefusedLine, ...] = field(default=(), repr=False)
     """The first 1,000 rejected lines."""
+    seeds: int = 0
+    """The number of accepted seeds and resets of this ladder."""
 
     @property
     def refused_lines(self) -> RefusedLines:
@@ -319,6 +321,25 @@ class FileResult:
         }
         counts = markup.fields(shown(self.path), texts)
         return counts + (self.refused_lines._repr_html_() if self.refusals else "")
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """The result of seeding a ladder."""
+
+    ladder: str
+    """The id of the ladder."""
+    players: int
+    """The number of valid players in the table."""
+    begun: int
+    """The number of players who have a rating by it. The others have a round or a seed before
+    it."""
+    cut: int
+    """The number of valid players whose sigma was cut to the initial one of the ladder."""
+    refused: int = 0
+    """The number of invalid rows, which were left out."""
+    refusals: tuple[RefusedLine, ...] = field(default=(), repr=False)
+    """The first 1,000 invalid rows."""
 
 
 # --- errors ---

@@ -126,16 +126,19 @@ def amended(ladder: str, path: Path, reason: str, *, batched: bool) -> Planned:
 
 def removed(
     ladder: str, player: str, since: str | None, until: str | None, reason: str, *, batched: bool,
-    place: str = "",
+    place: str = "", seed: bool = False,
 ) -> Planned:  # fmt: skip
     """The correction that removes a player from the rounds of a span of time. `place`: the place
-    in a file that names the player; empty without a file."""
+    in a file that names the player; empty without a file. `seed`: whether the player is removed
+    from the seeds and resets of the span, too."""
     span = {"from": since, "until": until}
     times = [f"{name} {time}" for name, time in span.items() if time is not None]
     when = f"the rounds completed {' '.join(times)}" if times else "all rounds"
+    when += " and seeds" if seed else ""
     planned = _planned(
         "player-removed", ladder,
-        {"player": player} | {name: time for name, time in span.items() if time is not None},
+        {"player": player} | {name: time for name, time in span.items() if time is not None}
+        | ({"seed": True} if seed else {}),
         reason, f"player {player!r}", f"takes player {player!r} out of {when}", batched=batched,
     )  # fmt: skip
     return planned._replace(place=place)

@@ -56,7 +56,7 @@ def submit(
     ladders = ladders_of_settings(settings)
     file = RoundsFile(path, None, reading, ladders, once=True)
     decoder, mistakes, order = RoundDecoder(ladders), file.mistakes, Order()
-    with named_failures(), _opened(settings) as (submitter, end_of):
+    with named_failures(), opened(settings) as (submitter, end_of):
         sent, corrections, seeds, began_s = 0, 0, 0, time.monotonic()
         for record in file.records():
             value = (record.value or b"").strip()
@@ -113,7 +113,7 @@ def send(plan: Sequence[Planned], settings: Settings) -> str:
     BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     check_all(plan, ladders)
-    with named_failures(), _opened(settings, create=False) as (submitter, end_of):
+    with named_failures(), opened(settings, create=False) as (submitter, end_of):
         check_accepting(plan, ladders, end_of)
         announce(plan)
         for each in plan:
@@ -126,7 +126,7 @@ def send(plan: Sequence[Planned], settings: Settings) -> str:
 
 
 @contextmanager
-def _opened(
+def opened(
     settings: Settings, *, create: bool = True
 ) -> Iterator[tuple[Submitter | FileSubmitter, EndOf]]:
     """What appends records to the log of the settings, and the ends of its partitions. `create`:

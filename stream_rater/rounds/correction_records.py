@@ -26,6 +26,7 @@ from stream_rater.contract.corrections import (
 )
 from stream_rater.contract.events import UNDECODABLE, shown
 from stream_rater.contract.record import Record, header
+from stream_rater.contract.seeds import SEEDS
 from stream_rater.rounds.batch import time_mistake
 from stream_rater.rounds.decoder import kind_of
 from stream_rater.rounds.fallback import LONGEST_TEXT
@@ -70,7 +71,7 @@ def well_formed(record: Record, ladders: Ladders, partitions: int = ANYWHERE) ->
     if len(value) > limits.max_bytes:
         raise Invalid("too-large", f"{len(value)} bytes, over the limit of {limits.max_bytes}")
     if kind not in KINDS:
-        known = ", ".join(KINDS)
+        known = ", ".join((*KINDS, *SEEDS))
         raise Invalid(
             "malformed", f"{EVENT_TYPE} {shown(kind[:LONGEST_TEXT])!r} is none of {known}"
         )

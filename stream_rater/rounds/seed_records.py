@@ -227,3 +227,25 @@ def _sigma_mistake(rating: RatingConfig, sigma: float) -> str:
     if not LEAST_PART * initial <= sigma <= initial:
         return f"{sigma:g} is not over 0 and at most the initial {initial:g}: {CURE}"
     return ""
+
+
+def mistake_in(rating: RatingConfig, mu: float, sigma: float | None, rounds: int) -> str:
+    """The first mistake in the numbers of a seeded player, which begins with the name of the field;
+    empty if there is none."""
+    if mistake := _mu_mistake(rating, mu):
+        return f"mu: {mistake}"
+    if sigma is not None and (mistake := _sigma_mistake(rating, sigma)):
+        return f"sigma: {mistake}"
+    if not 1 <= rounds <= MOST_SEEDED_ROUNDS:
+        return f"rounds: {rounds} is not in 1..{MOST_SEEDED_ROUNDS}"
+    return ""
+
+
+def nearest_valid(rating: RatingConfig, mu: Floats, sigma: Floats) -> tuple[Floats, Floats]:
+    """(n,) the ratings and (n,) the sigmas nearest to these that a seed of the ladder can have."""
+    room = MOST_SIGMAS * rating.initial_sigma
+    least = rating.initial_mu - room
+    if rating.limits_mu and rating.floor is not None:
+        least = max(least, rating.floor)
+    first, last = LEAST_PART * rating.initial_sigma, rating.initial_sigma
+    return np.clip(mu, least, rating.initial_mu + room), np.clip(sigma, first, last)

@@ -327,17 +327,34 @@ class RoundReport(msgspec.Struct, frozen=True, kw_only=True):
     performance_ceiling: float | None = None
 
 
+class SeededReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A player of a seed, with the rating that the player has elsewhere."""
+
+    player: PlayerId
+    mu: float
+    sigma: float | None = None
+    """The uncertainty of mu; null for that of a newcomer."""
+    rounds: int = 1
+    """The number of rounds that stand behind the rating."""
+
+
 class CorrectionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A correction. The reference lists the other fields of each kind."""
+    """A correction, a seed or a reset. The reference lists the other fields of each kind."""
 
     event_type: str
     """The kind: `round-voided`, `round-amended`, `player-removed`, `player-merged`,
-    `season-started` or `corrections-applied`."""
+    `season-started`, `corrections-applied`, `players-seeded` or `player-reset`."""
     ladder: str | msgspec.UnsetType = msgspec.UNSET
     """The ladder. It may be left out, because the path has it."""
     round_id: str | msgspec.UnsetType = msgspec.UNSET
     player: str | msgspec.UnsetType = msgspec.UNSET
     reason: str | msgspec.UnsetType = msgspec.UNSET
+    players: list[SeededReport] | msgspec.UnsetType = msgspec.UNSET
+    """Of a seed: the players, at most 5,000."""
+    at: str | msgspec.UnsetType = msgspec.UNSET
+    """Of a seed or a reset: the time from which on the rating counts (RFC 3339, with a zone)."""
+    sigma: float | msgspec.UnsetType = msgspec.UNSET
+    mu: float | msgspec.UnsetType = msgspec.UNSET
 
 
 class RoundTaken(Answer, frozen=True, kw_only=True):
@@ -366,7 +383,7 @@ class RoundsTaken(Answer, frozen=True, kw_only=True):
 
 
 class CorrectionTaken(Answer, frozen=True, kw_only=True):
-    """The place of a correction that is stored for good. It is no verdict yet."""
+    """The place of a correction, seed or reset that is stored for good. It is no verdict yet."""
 
     ladder: str
     event_type: str

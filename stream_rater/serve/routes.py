@@ -100,6 +100,14 @@ FRESH: dict[str, Number | Text] = {
     ),
 }  # fmt: skip
 
+BEGINNINGS: dict[str, Number | Text] = {
+    "seed_from": Text(
+        "A ladder. Players of the round who have a rating there, and none on this ladder, begin "
+        "with that rating: a seed is sent before the round"
+    ),
+    "seed_sigma": Number("With `seed_from`: points that are added to each sigma", 0, 10**6, 0),
+}
+
 COMMON = (
     "bad-request", "unauthorized", "too-many-requests", "internal", "index-unavailable",
     "not-ready", "busy",
@@ -167,7 +175,8 @@ OPERATIONS = (
     Operation(
         "send-round", "POST", LADDER + "/rounds",
         "Send a round to rate; the answer comes once it is stored for good", RoundTaken,
-        RoundReport, codes=WRITING, writes=True, success=202,
+        RoundReport, query=BEGINNINGS, codes=(*WRITING, "unknown-ladder", "no-beliefs"),
+        writes=True, success=202,
     ),
     Operation(
         "send-rounds", "POST", "/v1/rounds",
@@ -188,7 +197,8 @@ OPERATIONS = (
     ),
     Operation(
         "correct", "POST", LADDER + "/corrections",
-        "Send a correction; the answer comes once it is stored for good", CorrectionTaken,
+        "Send a correction, a seed or a reset; the answer comes once it is stored for good",
+        CorrectionTaken,
         CorrectionReport, codes=WRITING, writes=True, success=202,
     ),
     Operation(

@@ -76,7 +76,7 @@ class Answered(NamedTuple):
 class DoorPlace:
     """The API in front of a log in memory. `play` runs a coroutine with a client."""
 
-    def __init__(self, ladders: Ladders = ANY_LADDER, **settings: Any) -> None:
+    def __init__(self, ladders: Ladders = ANY_LADDER, beliefs: Any = None, **settings: Any) -> None:
         self.log, self.waiting = LogInMemory(), Waiting()
         self.metrics = ApiMetrics(structlog.get_logger())
         usual = Settings(serve_write_token=TOKEN, serve_rate=0.0)
@@ -88,7 +88,7 @@ class DoorPlace:
         )  # fmt: skip
         nothing: Any = None
         self.api = Api(
-            given, "0", nothing, nothing, Hub(), self.metrics, list, nothing,
+            given, "0", nothing, beliefs, Hub(), self.metrics, list, nothing,
             door=DoorAccess(self.door) if given.serve_write_token else None,
         )  # fmt: skip
         self.states = self.door.states

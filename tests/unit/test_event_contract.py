@@ -19,9 +19,11 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract import events
 from stream_rater.contract.corrections import KINDS, ROUND, RoundAmended
 from stream_rater.contract.record import Record
+from stream_rater.contract.seeds import SEEDS
 from stream_rater.pipeline.ports import Rejection
 from stream_rater.pipeline.updater.corrected_changes import correction_events
 from stream_rater.rating.model import HEADER
+from stream_rater.rounds import seed_records
 from stream_rater.rounds.batch import MAX_TIME_LENGTH
 from stream_rater.rounds.correction_records import amended_message, decode
 from stream_rater.rounds.validation import Invalid
@@ -101,7 +103,7 @@ def test_the_types_schemas_are_in_it() -> None:
     """What is added only narrows: every property and every required field stays as it is. Our own
     events get descriptions only."""
     _, documented = msgspec.json.schema_components(
-        [events.RoundCompleted, events.RatingChanged, *KINDS.values()],
+        [events.RoundCompleted, events.RatingChanged, *KINDS.values(), *SEEDS.values()],
         ref_template=event_contract.SCHEMAS + "{name}",
     )
     found = DOCUMENT["components"]["schemas"]
@@ -171,6 +173,9 @@ def rejection_code(kind: str, fields: dict[str, Any]) -> str:
     headers = [("event-type", kind.encode())]
     record = Record(0, 0, msgspec.json.encode(fields), headers, received_s=2e9)
     try:
+        if kind in SEEDS:
+            seed_records.decode(record, ANY_LADDER)
+            return ""
         correction = decode(record, ANY_LADDER)
         if isinstance(correction, RoundAmended):
             as_reported = amended_message(correction, "2026-11-20T20:15:05Z", 1.0, math.inf)
@@ -183,17 +188,18 @@ def rejection_code(kind: str, fields: dict[str, Any]) -> str:
 def test_each_kind_of_correction_is_a_message_of_the_topic() -> None:
     """They stand beside the round, and one header names the kind."""
     (channel,) = (c for c in DOCUMENT["channels"].values() if c["address"] == "round-completed")
-    assert [*channel["messages"]] == ["roundCompleted", *map(of_kind, KINDS)]
-    for kind in KINDS:
+    every = [*KINDS, *SEEDS]
+    assert [*channel["messages"]] == ["roundCompleted", *map(of_kind, every)]
+    for kind in every:
         documented = headers(of_kind(kind))
-        assert [other for other in KINDS if documented.is_valid({"event-type": other})] == [kind]
+        assert [other for other in every if documented.is_valid({"event-type": other})] == [kind]
         assert not documented.is_valid({})
     assert headers("roundCompleted").is_valid({})
-    named = [k for k in (*KINDS, ROUND) if headers("roundCompleted").is_valid({"event-type": k})]
+    named = [k for k in (*every, ROUND) if headers("roundCompleted").is_valid({"event-type": k})]
     assert named == [ROUND]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *SEEDS])
 def test_examples_of_corrections_are_accepted(kind: str) -> None:
     """By the schema and by the service."""
     (example,) = MESSAGES[of_kind(kind)]["examples"]
@@ -232,6 +238,24 @@ TWO = [{"player": "a", "rank": 1}, {"player": "b", "rank": 2}]
         ("season-started", "bad-season", {"sigma": 2e9}),
         ("season-started", "malformed", {"batched": True}),
         ("corrections-applied", "malformed", {"batched": True}),
+        ("player-removed", "malformed", {"seed": 1}),
+        ("players-seeded", "bad-seed", {"players": []}),
+        (
+            "players-seeded",
+            "bad-seed",
+            {"players": [{"player": f"p{i}", "mu": 1} for i in range(5001)]},
+        ),
+        ("players-seeded", "bad-seed", {"players": [{"player": "a", "mu": 1, "sigma": 0}]}),
+        ("players-seeded", "bad-seed", {"players": [{"player": "a", "mu": 1, "rounds": 0}]}),
+        ("players-seeded", "malformed", {"players": [{"player": "a"}]}),
+        ("players-seeded", "malformed", {"players": [{"player": "a", "mu": 1, "x": 1}]}),
+        ("players-seeded", "malformed", {"batched": True}),
+        ("players-seeded", "bad-id", {"round_id": ""}),
+        ("players-seeded", "bad-id", {"players": [{"player": "", "mu": 1}]}),
+        ("player-reset", "bad-seed", {"sigma": 0}),
+        ("player-reset", "malformed", {"sigma": None}),
+        ("player-reset", "malformed", {"mu": None}),
+        ("player-reset", "bad-id", {"player": ""}),
     ],
 )
 def test_a_mistake_in_a_correction_is_one_by_its_schema(
@@ -253,6 +277,10 @@ def test_a_mistake_in_a_correction_is_one_by_its_schema(
         ("round-amended", {"standings": [TWO[0] | {"team": None}, {"team": ["b"], "dnf": True}]}),
         ("player-removed", {"from": None, "until": None}),
         ("season-started", {"season": 2**31 - 1, "keep": 1, "sigma": 0}),
+        ("player-removed", {"seed": True}),
+        ("players-seeded", {"event_type": "players-seeded", "source": ""}),
+        ("players-seeded", {"players": [{"player": "a", "mu": 1, "sigma": None, "rounds": 9}]}),
+        ("player-reset", {"mu": 1700.0}),
     ],
 )
 def test_what_may_stand_in_a_correction(kind: str, fields: dict[str, Any]) -> None:
@@ -267,7 +295,7 @@ def test_events_of_corrections_are_valid() -> None:
     """With the headers of every other event."""
     header = np.zeros(2, HEADER)
     header["mu"], header["sigma"] = 1500.0, 80.0
-    for kind in KINDS:
+    for kind in (*KINDS, *SEEDS):
         cause = events.CorrectionCause(cause=kind, offset=7, round_id="r" * (kind < "q"))
         documented = correction_events(
             0, "l", cause, "2026-11-20T20:15:05Z", RULE, ["a", "b"], header, header["mu"] > 0.0

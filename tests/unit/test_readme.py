@@ -81,6 +81,12 @@ def check_command(words: list[str]) -> None:
             if isinstance(command, click.Group):
                 command = command.commands[there.pop(0)]
             command.make_context(name, there)
+        case ["python3", "-m", "venv", "build/openskill"]:
+            pass
+        case ["build/openskill/bin/python", "-m", "pip", "install", "openskill"]:
+            pass
+        case ["build/openskill/bin/python", "build/export.py"]:
+            pass
         case ["python3", "-m", "venv", ".venv"] | [".venv/bin/python", "-m", "pip", "install", "."]:
             pass
         case [".venv/bin/python", "-m", "pip", "install", "--find-links", folder, "stream-rater"]:

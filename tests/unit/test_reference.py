@@ -8,10 +8,14 @@ import reference
 
 from local.tools import ROOT
 from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.corrections import KINDS as CORRECTIONS
 from stream_rater.contract.corrections import from_message
+from stream_rater.contract.record import Record
+from stream_rater.contract.seeds import SEEDS
 from stream_rater.rating.record import FACTOR_SIZE, HEADER_SIZE, HISTORY_SIZE
 from stream_rater.rating.record import VERSION as RECORD_VERSION
+from stream_rater.rounds import seed_records
 from stream_rater.rounds.validation import CODES, RULES
 from tests.chaos.faults import FAULTS
 from tests.pages import blocks, names, pages, section, shown, text
@@ -90,6 +94,17 @@ def test_corrections_shown_are_corrections() -> None:
     for part, kind in zip(parts, CORRECTIONS, strict=True):
         (example,) = blocks(part, "json")
         assert isinstance(from_message(kind, example.encode()), CORRECTIONS[kind])
+
+
+def test_seeds_shown_are_seeds() -> None:
+    """An example of each kind, which the service accepts."""
+    parts = section(EVENTS, "Seeds and resets").split("\n### ")[1:]
+    assert [part.partition("\n")[0] for part in parts] == list(SEEDS)
+    for part, kind in zip(parts, SEEDS, strict=True):
+        (example,) = blocks(part, "json")
+        headers = (("event-type", kind.encode()),)
+        record = Record(0, 0, example.encode(), headers, received_s=2e9)
+        assert seed_records.decode(record, ANY_LADDER).kind == kind
 
 
 def test_every_rejection_code_has_its_reason() -> None:

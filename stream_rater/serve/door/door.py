@@ -1,4 +1,4 @@
-"""Takes rounds and corrections from clients, and answers what became of a round.
+"""Takes rounds, corrections and seeds from clients, and answers what became of a round.
 
 Of a round that this process knows by its id, nothing is written again, and the answer is the place
 of the first record. So a client that had no answer sends the round once more. After a restart of
@@ -9,7 +9,7 @@ import asyncio
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import NamedTuple
@@ -21,8 +21,10 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import Denied, Trouble
 from stream_rater.contract.events import ROUND_COMPLETED, RatingChanged
-from stream_rater.contract.record import Trace
+from stream_rater.contract.record import Headers, Trace
+from stream_rater.contract.seeds import MOST_SEED_BYTES, SEEDED, SeededPlayer
 from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, Place
+from stream_rater.rounds.seed_messages import seed_messages
 from stream_rater.rounds.validation import Invalid
 from stream_rater.serve.bodies import (
     CorrectionTaken,
@@ -33,7 +35,13 @@ from stream_rater.serve.bodies import (
 )
 from stream_rater.serve.door.log import RoundLog
 from stream_rater.serve.door.status import Outcome, RoundStates
-from stream_rater.serve.door.validating import OtherLadder, Validator, ValidRound, place_in
+from stream_rater.serve.door.validating import (
+    OtherLadder,
+    Validator,
+    ValidRound,
+    place_in,
+    players_in,
+)
 from stream_rater.serve.problems import Refused, refused_record
 
 MOST_AT_ONCE = 1000
@@ -118,8 +126,14 @@ class Door:
         """The most bytes of a round or a correction."""
         return self._ladders.limits.max_bytes
 
-    async def round(self, ladder: str, body: bytes, trace: Trace | None = None) -> RoundTaken:
-        """Take one round, whose ladder is in the path."""
+    async def round(
+        self, ladder: str, body: bytes, trace: Trace | None = None,
+        beginnings: "Beginnings | None" = None,
+    ) -> RoundTaken:  # fmt: skip
+        """Take one round, whose ladder is in the path. With `beginnings`, a seed for some of its
+        players is stored before it."""
+        if beginnings is not None:
+            await self._begin(ladder, body, trace, beginnings)
         (found,) = await self._take([body], ladder, trace)
         if isinstance(found, Refused):
             raise found
@@ -140,15 +154,14 @@ class Door:
     async def correction(
         self, ladder: str, body: bytes, trace: Trace | None = None
     ) -> CorrectionTaken:
-        """Take a correction, whose ladder is in the path."""
+        """Take a correction, a seed or a reset, whose ladder is in the path."""
         try:
             valid = self._ready().correction(body, ladder, self._clock())
         except (Invalid, OtherLadder) as invalid:
             self._posted("invalid")
             raise _refused(invalid) from None
         now = datetime.fromtimestamp(self._clock(), UTC).isoformat()
-        headers = cloud_event_headers(uuid.uuid4().hex, valid.kind, now)
-        headers += [(EVENT_TYPE, valid.kind.encode()), *(trace.headers() if trace else ())]
+        headers = _headers(valid.kind, now, trace)
         record = NewRecord(valid.partition, ladder.encode(), valid.value, headers)
         (outcome,) = await self._append([record])
         if isinstance(outcome, NotAppended):
@@ -180,6 +193,33 @@ class Door:
         return _answer(found, ladder, round_id)
 
     # --- writing ---
+
+    async def _begin(
+        self, ladder: str, body: bytes, trace: Trace | None, beginnings: "Beginnings"
+    ) -> None:
+        """Send a seed for those players of a round who begin from another ladder. An invalid round,
+        and one that was sent before, gets none."""
+        (valid,) = self._ready().rounds([(body, ladder)], self._clock())
+        if isinstance(valid, Invalid | OtherLadder):
+            return
+        name = valid.ladder, valid.round_id
+        if self.states.first_of(*name) is not None or name in self._sending:
+            return
+        players = await beginnings.find(players_in(valid.value))
+        if not players:
+            return
+        source = f"ladder {beginnings.ladder}"
+        most = min(MOST_SEED_BYTES, self.largest)
+        now = datetime.fromtimestamp(self._clock(), UTC).isoformat()
+        records = [
+            NewRecord(valid.partition, valid.ladder.encode(), each.value,
+                      _headers(SEEDED, now, trace))
+            for each in seed_messages(valid.ladder, valid.completed_at, source, players, most)
+        ]  # fmt: skip
+        for outcome in await asyncio.shield(asyncio.ensure_future(self._append(records))):
+            if isinstance(outcome, NotAppended):
+                raise self._not_appended(outcome)
+            self._posted("written")
 
     async def _take(
         self, bodies: Sequence[bytes], ladder: str, trace: Trace | None
@@ -323,6 +363,15 @@ class _Request(NamedTuple):
     """The answer for each round, once all are validated."""
 
 
+class Beginnings(NamedTuple):
+    """The ratings with which players of a round begin on its ladder."""
+
+    ladder: str
+    """The ladder from which they come."""
+    find: Callable[[Sequence[str]], Awaitable[list[SeededPlayer]]]
+    """Finds those of these players who begin with a rating, and the ratings. Raises Refused."""
+
+
 class DoorAccess(NamedTuple):
     """A door, and who may use it."""
 
@@ -363,6 +412,12 @@ def _refused_one(refused: Refused, index: int) -> RoundTaken:
         ladder=None, round_id=None, partition=None, offset=None, status=problem.status,
         code=problem.code, detail=problem.detail, place=f"body[{index}]{rest}",
     )  # fmt: skip
+
+
+def _headers(kind: str, now: str, trace: Trace | None) -> Headers:
+    """The headers of a record that holds no round."""
+    own = [*cloud_event_headers(uuid.uuid4().hex, kind, now), (EVENT_TYPE, kind.encode())]
+    return [*own, *(trace.headers() if trace else ())]
 
 
 def _record(each: ValidRound, trace: Trace | None) -> NewRecord:

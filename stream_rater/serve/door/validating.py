@@ -7,7 +7,7 @@ duplicate, or by the terms at its offset.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
@@ -20,13 +20,15 @@ from stream_rater.contract import corrections
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import MAX_ID_BYTES, UNDECODABLE, to_json
 from stream_rater.contract.record import Record
-from stream_rater.rounds import correction_records
+from stream_rater.contract.seeds import SEEDS
+from stream_rater.rounds import correction_records, seed_records
 from stream_rater.rounds.batch import OneRound
 from stream_rater.rounds.decoder import RoundDecoder
+from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
 
 _PLACE = re.compile(r"^(standings[\w.\[\]]*|completed_at|weight|round_id|ladder|from|until|season"
-                    r"|keep|sigma|player|into):")  # fmt: skip
+                    r"|keep|sigma|players[\w.\[\]]*|player|into|mu|at|rounds):")  # fmt: skip
 _MSGSPEC_PLACE = re.compile(r" - at `\$\.?([^`]*)`")
 _MISSING = re.compile(r"missing required field `(\w+)`")
 
@@ -45,7 +47,7 @@ class ValidRound(NamedTuple):
 
 
 class ValidCorrection(NamedTuple):
-    """A correction that may be written."""
+    """A correction, a seed or a reset that may be written."""
 
     ladder: str
     kind: str
@@ -109,14 +111,14 @@ class Validator:
         return found
 
     def correction(self, body: bytes, ladder: str, now_s: float) -> ValidCorrection:
-        """Validate a correction. Raises Invalid or OtherLadder."""
+        """Validate a correction, a seed or a reset. Raises Invalid or OtherLadder."""
         value = with_ladder(body, ladder)
         name = ladder_in(value)
         if name and name != ladder:
             raise _other_ladder(name, ladder)
         kind = corrections.kind_of_line(value)
         if not kind:
-            known = ", ".join(corrections.KINDS)
+            known = ", ".join((*corrections.KINDS, *SEEDS))
             raise Invalid("malformed", f"event_type: give one of {known}")
         record = self._record(name, value, now_s)
         headed = msgspec.structs.replace(record, headers=[(EVENT_TYPE, kind.encode())])
@@ -124,13 +126,17 @@ class Validator:
         return ValidCorrection(ladder, kind, record.partition, value)
 
     def _check_correction(self, record: Record) -> None:
-        """Raise Invalid if the correction is rejected at all offsets that it may have."""
+        """Raise Invalid if the correction, seed or reset is rejected at all offsets that it may
+        have."""
+        decode: Callable[[Record, Ladders, int], object] = correction_records.decode
+        if is_seed(record):
+            decode = seed_records.decode
         try:
-            correction_records.decode(record, self._ladders, self._partitions)
+            decode(record, self._ladders, self._partitions)
         except Invalid:
             for later in self._later(record):
                 with suppress(Invalid):
-                    correction_records.decode(later, self._ladders, self._partitions)
+                    decode(later, self._ladders, self._partitions)
                     return
             raise
 
@@ -170,6 +176,26 @@ def place_in(invalid: Invalid) -> str | None:
     if found := _MISSING.search(text):
         return f"body.{found[1]}"
     return None
+
+
+class _Entry(msgspec.Struct):
+    player: str | None = None
+    team: list[str] | None = None
+
+
+class _Standings(msgspec.Struct):
+    standings: list[_Entry]
+
+
+_standings = msgspec.json.Decoder(_Standings).decode
+
+
+def players_in(value: bytes) -> list[str]:
+    """The players in the record of a valid round."""
+    found = list[str]()
+    for entry in _standings(value).standings:
+        found += entry.team or ([] if entry.player is None else [entry.player])
+    return found
 
 
 class _Head(msgspec.Struct):

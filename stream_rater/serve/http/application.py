@@ -4,6 +4,7 @@
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar, assert_never
 from urllib.parse import unquote
 
@@ -25,7 +26,14 @@ from stream_rater.contract.record import PARENT, STATE, trace_of
 from stream_rater.contract.submissions import Place
 from stream_rater.rounds.validation import with_cure
 from stream_rater.runtime.http import Reasons, probe
-from stream_rater.serve.door.door import Door, DoorAccess, Sent, elements_in, lines_in
+from stream_rater.serve.door.door import (
+    Beginnings,
+    Door,
+    DoorAccess,
+    Sent,
+    elements_in,
+    lines_in,
+)
 from stream_rater.serve.door.fresh import Ask, FreshAnswers
 from stream_rater.serve.http.beliefs import BeliefQuestions
 from stream_rater.serve.http.event_stream import Hub
@@ -221,7 +229,8 @@ class Api:
             case "explain":
                 return await self._beliefs.explain(ladder, path["player"])
             case "send-round":
-                return await self._opened_door().round(ladder, given.body, given.trace)
+                begin = self._beginnings(ladder, query)
+                return await self._opened_door().round(ladder, given.body, given.trace, begin)
             case "send-rounds":
                 lines = given.media_type == JSON_LINES
                 bodies = lines_in(given.body) if lines else elements_in(given.body)
@@ -235,6 +244,19 @@ class Api:
                 )
             case _:
                 assert_never(name)
+
+    def _beginnings(self, ladder: str, query: dict[str, Any]) -> Beginnings | None:
+        """What finds the ratings with which players of a round begin; None if none is asked for.
+        Raises Refused."""
+        source, more = query["seed_from"], float(query["seed_sigma"])
+        if source is None:
+            if more:
+                raise Refused("bad-request", "it needs `seed_from`", "query.seed_sigma")
+            return None
+        if source == ladder:
+            raise Refused("bad-request", "it is the ladder of the round", "query.seed_from")
+        find = partial(self._beliefs.beginnings, ladder, source, more)
+        return Beginnings(source, find)
 
     async def _asked(
         self, ladder: str, query: dict[str, Any], players: Sequence[str] | None, ask: Ask[T]

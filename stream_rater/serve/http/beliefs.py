@@ -24,6 +24,7 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, Trouble
 from stream_rater.contract.events import Entry, parse_time
+from stream_rater.contract.seeds import SeededPlayer
 from stream_rater.replay.rating_changes import numbers_of
 from stream_rater.replay.sequential import Rated
 from stream_rater.replay.what_if import (
@@ -33,6 +34,7 @@ from stream_rater.replay.what_if import (
     rate_future_round,
 )
 from stream_rater.rounds.validation import Invalid
+from stream_rater.serve.beginnings import beginnings_of
 from stream_rater.serve.bodies import (
     MOST_PLAYERS,
     ExplainAnswer,
@@ -78,6 +80,21 @@ class BeliefQuestions:
         offsets = await self._offsets(ladder, [player])
         history = await self._index.history(ladder, player) if offsets else ()
         return await self._executor.run(partial(self._explain, ladder, player, history, offsets))
+
+    async def beginnings(
+        self, ladder: str, source: str, more_sigma: float, players: Sequence[str]
+    ) -> list[SeededPlayer]:
+        """The ratings of those players who have none on the ladder, and have one on the source.
+        They are on the ladder's scale, and `more_sigma` is added to each sigma."""
+        published = await self._offsets(ladder, players), await self._offsets(source, players)
+
+        def work() -> list[SeededPlayer]:
+            with _errors_as_problems([]):
+                return beginnings_of(
+                    self._beliefs, self._ladders, (ladder, source), published, more_sigma, players
+                )
+
+        return await self._executor.run(work)
 
     async def _offsets(self, ladder: str, players: Sequence[str]) -> dict[str, int]:
         """The offset of the last change in the index of each player who has a counted round. The

@@ -1,0 +1,107 @@
+"""Gives players of a ladder the ratings that they have elsewhere."""
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec import UNSET
+
+from stream_rater.contract.events import to_json
+from stream_rater.contract.seeds import RESET, PlayerReset
+from stream_rater.library import answers, messages
+from stream_rater.library.rater import Rater
+from stream_rater.library.results import InvalidRound, RefusedLine, SeedResult
+from stream_rater.replay.files import read_lines
+from stream_rater.rounds.seed_messages import Scale, scale_of
+from stream_rater.tables.formats import is_parquet
+from stream_rater.tables.ratings import RatingsTable, source_of_file, source_of_object
+from stream_rater.tables.reading import Reading
+from stream_rater.tables.seeds import TableSeeds
+
+GivenScale = str | tuple[float, float]
+"""The name of a scale, or the mu and sigma that a newcomer has there."""
+
+
+class GivenTable(NamedTuple):
+    """What a caller says about a table of ratings."""
+
+    scale: GivenScale
+    sigma: float | None
+    at: datetime | str | None
+    reading: Reading
+    source: str
+    skip_invalid: bool
+
+
+def seed(rater: Rater, table: Any, given: GivenTable) -> SeedResult:
+    """Seed a ladder by a table. Raises as `Ladder.seed` does."""
+    scale = _scale(rater, given.scale)
+    ratings = RatingsTable(_source(table), given.reading, given.sigma)
+    if not ratings.has_sigma and rater.rating.takes_sigma:
+        raise ValueError(
+            f"{ratings.name}: no column is known as sigma, how uncertain a rating is: name one, as "
+            f"{given.reading.by_columns({'sigma': 'COLUMN'})}, or give one for all, as "
+            f"sigma={0.3 * scale.sigma:.3g}"
+        )
+    seeds = TableSeeds(ratings, scale, rater.rating)
+    if seeds.rejected and not given.skip_invalid:
+        line, invalid = seeds.rejections[0]
+        more = f" (and {seeds.rejected - 1:,} more)" if seeds.rejected > 1 else ""
+        raise InvalidRound(
+            invalid.code,
+            f"{ratings.name}, {ratings.unit} {line}: {invalid}{more}: nothing was seeded; "
+            "skip_invalid=True leaves such rows out",
+        )
+    at = _time(rater, given.at)
+    found = seeds.messages(rater.ladder, at, given.source or ratings.name)
+    begun = rater.seed(each.value for each in found)
+    refusals = (RefusedLine(line, why.code, str(why)) for line, why in seeds.rejections)
+    return SeedResult(
+        rater.ladder, seeds.count, begun, seeds.cut, seeds.rejected, tuple(refusals)
+    )  # fmt: skip
+
+
+def reset(
+    rater: Rater, player: str, sigma: float, mu: float | None, at: datetime | str | None
+) -> None:
+    """Reset a player. Raises as `Ladder.reset` does."""
+    given = UNSET if mu is None else _finite("mu", mu)
+    event = PlayerReset(
+        event_type=RESET, ladder=rater.ladder, round_id=f"reset-{rater.end}",
+        at=_time(rater, at), player=player, sigma=_finite("sigma", sigma),
+        mu=given,
+    )  # fmt: skip
+    rater.seed([to_json(event)])
+
+
+def _finite(name: str, value: float) -> float:
+    if not math.isfinite(found := messages.number("bad-seed", name, value)):
+        raise InvalidRound("bad-seed", f"{name}: {found} is no finite number")
+    return found
+
+
+def _scale(rater: Rater, given: GivenScale) -> Scale:
+    if isinstance(given, str):
+        return scale_of(given, rater.rating)
+    with suppress(TypeError, ValueError):
+        mu, sigma = given
+        return scale_of(f"{float(mu)!r},{float(sigma)!r}", rater.rating)
+    return scale_of(str(given), rater.rating)
+
+
+def _source(table: Any) -> Any:
+    if not isinstance(table, str | os.PathLike):
+        return source_of_object(table)
+    path = Path(table)
+    lines: Iterator[bytes] = iter(()) if is_parquet(path) else read_lines(path)
+    return source_of_file(path, lines)
+
+
+def _time(rater: Rater, given: datetime | str | None) -> str:
+    if given is None:
+        return answers.text_of(rater.latest_s)
+    return messages.time_of(given, "at")

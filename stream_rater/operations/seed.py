@@ -1,0 +1,283 @@
+"""`stream-rater seed` and `correct reset`: give players ratings without a round."""
+
+import math
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import UNSET
+
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.files import ladders_of_settings
+from stream_rater.config.ladders import Ladders, Terms
+from stream_rater.config.settings import Settings
+from stream_rater.contract.corrections import EVENT_TYPE
+from stream_rater.contract.events import shown, to_json
+from stream_rater.contract.record import Record
+from stream_rater.contract.seeds import (
+    MOST_SEED_BYTES,
+    RESET,
+    SEEDED,
+    PlayerReset,
+    SeededPlayer,
+)
+from stream_rater.operations.corrections import applied, voided
+from stream_rater.operations.input_file import check_writable, file_failures
+from stream_rater.operations.live_log import ends_now
+from stream_rater.operations.submit import opened, send
+from stream_rater.rating.stages import rule_of
+from stream_rater.replay.files import STANDARD_INPUT, name_of, read_lines, text_size
+from stream_rater.rounds import seed_records
+from stream_rater.rounds.seed_messages import BadScale, SeedMessage, scale_of, seed_messages
+from stream_rater.rounds.validation import Invalid
+from stream_rater.runtime.failures import named_failures
+from stream_rater.runtime.progress import SHOWN_LINES, counted, track, track_bytes
+from stream_rater.tables.formats import is_parquet
+from stream_rater.tables.ratings import RatingsTable, source_of_file
+from stream_rater.tables.reading import Reading
+from stream_rater.tables.seeds import TableSeeds
+
+LATER = (
+    "players who have a round or a seed on the ladder keep their ratings; the workers count them "
+    "when they rate the seeds"
+)
+
+
+class Head(NamedTuple):
+    """What all seeds of one import have in common."""
+
+    ladder: str
+    at: str
+    """The time from which on the ratings count, RFC 3339."""
+    source: str
+
+
+class Example(NamedTuple):
+    """What becomes of one player."""
+
+    player: str
+    given_mu: float
+    given_sigma: float | None
+    mu: float
+    sigma: float
+    rating: float
+    """The number that is shown to players."""
+    rounds: int
+
+
+class Plan(NamedTuple):
+    """Seeds that can be sent."""
+
+    head: Head
+    most_bytes: int
+    """The most bytes of a seed."""
+    total: int
+    """The number of their players."""
+    examples: Sequence[Example]
+    players: Callable[[], Iterable[SeededPlayer]]
+    remarks: Sequence[str]
+    """What else there is to say, one line each."""
+
+    def messages(self) -> Iterator[SeedMessage]:
+        """Yield the seeds."""
+        head = self.head
+        return seed_messages(head.ladder, head.at, head.source, self.players(), self.most_bytes)
+
+
+class FromTable(NamedTuple):
+    """How the ratings of a table are to be read."""
+
+    reading: Reading
+    scale: str
+    sigma: float | None
+    """The sigma of players without one, on the scale of the table."""
+    skip_invalid: bool
+    """Whether the valid rows are taken if others are not."""
+
+
+def of_table(path: Path, given: FromTable, head: Head, settings: Settings, *, sends: bool) -> Plan:
+    """The plan for a table of ratings. `sends`: whether the seeds go to the log of the settings.
+
+    Raises BadConfiguration, or Failed if rows are invalid or the file cannot be read.
+    """
+    ladders = ladders_of_settings(settings)
+    terms = terms_of(ladders, head.ladder, settings if sends else None)
+    rating = terms.rating
+    try:
+        scale = scale_of(given.scale, rating)
+    except BadScale as error:
+        raise BadConfiguration(f"--scale: {error}") from None
+    head = head._replace(source=head.source or path.name.removeprefix("-"))
+    with file_failures():
+        lines = iter(()) if is_parquet(path) else track_bytes(
+            read_lines(path), path.name, text_size(path)
+        )  # fmt: skip
+        table = RatingsTable(source_of_file(path, lines), given.reading, given.sigma)
+        print(table.described(), file=sys.stderr)
+        if not table.has_sigma and rating.takes_sigma:
+            raise BadConfiguration(
+                f"{name_of(path)}: no column is known as sigma, how uncertain a rating is: name "
+                f"one, as {given.reading.by_columns({'sigma': 'COLUMN'})}, or give one for all, as "
+                f"--sigma {0.3 * scale.sigma:.3g}"
+            )
+        seeds = TableSeeds(table, scale, rating)
+    _check_rows(path, seeds, skip_invalid=given.skip_invalid)
+    rule = rule_of(rating)
+    examples = []
+    for row, to in seeds.examples():
+        sigma = to.sigma if to.sigma is not None else rating.initial_sigma
+        number = float(rule.rating(to.mu, sigma))
+        examples.append(
+            Example(to.player, row.mu, row.sigma, to.mu, sigma, number, to.rounds)
+        )  # fmt: skip
+    most = f"the initial {rating.initial_sigma:g}"
+    cut = f"the sigma of {counted(seeds.cut, 'player')} was cut to {most}"
+    remarks = [cut] if seeds.cut else []
+    plan = Plan(
+        head, most_bytes_of(ladders), seeds.count, examples, seeds.players, remarks
+    )  # fmt: skip
+    check(plan, ladders)
+    return plan
+
+
+def _check_rows(path: Path, seeds: TableSeeds, *, skip_invalid: bool) -> None:
+    """Print the first invalid rows. Raises Failed if there are some and none may be skipped."""
+    for line, invalid in seeds.rejections[:SHOWN_LINES]:
+        print(shown(f"{name_of(path)}:{line}: {invalid.code}: {invalid}"), file=sys.stderr)
+    if seeds.rejected and not skip_invalid:
+        raise Failed(
+            f"{name_of(path)}: {counted(seeds.rejected, 'row')} of "
+            f"{seeds.rejected + seeds.count:,} invalid: nothing was sent; --skip-invalid leaves "
+            "such rows out"
+        )
+    if not seeds.count:
+        raise Failed(f"{name_of(path)}: no valid row in it")
+
+
+def terms_of(ladders: Ladders, ladder: str, settings: Settings | None) -> Terms:
+    """The ladder's terms at the end of the log of the settings; without settings, the last ones.
+    Raises BadConfiguration if there is no such ladder."""
+    named = ladders.ladders.get(ladder)
+    end = math.inf
+    if settings is not None and named is not None and named.offsets != (0,):
+        with named_failures():
+            end = ends_now(settings)(ladder)
+    terms = ladders.find(ladder, end)
+    if terms is None:
+        raise BadConfiguration(
+            f"ladder {ladder!r} is not configured: name one that is, as by --ladder "
+            f"{next(iter(ladders.ladders), 'NAME')}"
+        )
+    return terms
+
+
+def most_bytes_of(ladders: Ladders) -> int:
+    """The most bytes of a seed that these limits take."""
+    return min(MOST_SEED_BYTES, ladders.limits.max_bytes)
+
+
+def check(plan: Plan, ladders: Ladders) -> None:
+    """Raise Failed if the first seed is invalid by the rules of the service. All have the same
+    ladder and time, and their rows were validated before."""
+    for message in plan.messages():
+        _check_record(SEEDED, message.value, ladders)
+        return
+
+
+def _check_record(kind: str, value: bytes, ladders: Ladders) -> None:
+    headers = ((EVENT_TYPE, kind.encode()),)
+    record = Record(0, 2**62, value, headers, received_s=time.time())
+    try:
+        seed_records.decode(record, ladders)
+    except Invalid as invalid:
+        raise Failed(f"{kind}: {invalid.code}: {invalid}: nothing was sent") from None
+
+
+def now() -> str:
+    """The present time, RFC 3339."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+# --- sending ---
+
+
+def write(plan: Plan, out: Path) -> str:
+    """Write the seeds to a file of JSON lines, or to standard output for `-`. Returns a line with
+    the counts. Raises BadConfiguration or Failed."""
+    if out != STANDARD_INPUT:
+        check_writable(out)
+    count = 0
+    with file_failures():
+        target = sys.stdout.buffer if out == STANDARD_INPUT else out.open("wb")
+        try:
+            for message in plan.messages():
+                target.write(message.value + b"\n")
+                count += 1
+        finally:
+            target.flush() if out == STANDARD_INPUT else target.close()
+    return f"{counted(count, 'seed')} of {counted(plan.total, 'player')} written"
+
+
+def send_seeds(plan: Plan, settings: Settings) -> str:
+    """Send the seeds. Returns a line with their place. Raises BadConfiguration or Failed."""
+    with named_failures(), opened(settings) as (submitter, _):
+        count = 0
+        total = -(-plan.total // 5_000)
+        for message in track(plan.messages(), "seeds", total):
+            submitter.correct(plan.head.ladder, SEEDED, message.value, message.round_id)
+            count += 1
+        submitter.flush()
+    if submitter.failures:
+        raise Failed(
+            f"{len(submitter.failures):,} of {counted(count, 'seed')} not sent, first "
+            f"{shown(submitter.failures[0])}: run the same command again; who has a rating then "
+            "keeps it"
+        )
+    places = submitter.corrections
+    span = f"{places[0][1]} to {places[-1][1]}" if count > 1 else f"{places[0][1]}"
+    where = f"partition {places[0][0]}, offset{'s' if count > 1 else ''} {span}"
+    return (
+        f"{counted(count, 'seed')} of {counted(plan.total, 'player')} sent: {where}; {LATER}"
+    )  # fmt: skip
+
+
+def take_back(plan: Plan, settings: Settings) -> str:
+    """Void the seeds of this plan, together. Returns a line with their place. Raises
+    BadConfiguration or Failed."""
+    ladder, reason = plan.head.ladder, f"taken back: {plan.head.source}"
+    voids = [voided(ladder, each.round_id, reason, batched=True) for each in plan.messages()]
+    return send([*voids, applied(ladder, reason)], settings)
+
+
+# --- one player ---
+
+
+def reset(
+    ladder: str, player: str, sigma: float, mu: float | None, at: str, source: str, round_id: str,
+    settings: Settings,
+) -> str:  # fmt: skip
+    """Make one player's rating uncertain again. Returns a line with the record's place. Raises
+    BadConfiguration or Failed."""
+    ladders = ladders_of_settings(settings)
+    terms_of(ladders, ladder, settings)
+    given = UNSET if mu is None else mu
+    event = PlayerReset(
+        ladder=ladder, round_id=round_id or f"reset-{uuid.uuid4().hex}", at=at or now(),
+        source=source, event_type=RESET, player=player, sigma=sigma, mu=given,
+    )  # fmt: skip
+    value = to_json(event)
+    _check_record(RESET, value, ladders)
+    with named_failures(), opened(settings, create=False) as (submitter, _):
+        submitter.correct(ladder, RESET, value, event.round_id)
+        submitter.flush()
+    if submitter.failures:
+        raise Failed(
+            f"not sent: {shown(submitter.failures[0])}: run the command again with --id "
+            f"{event.round_id}; what was sent twice counts once"
+        )
+    partition, offset = submitter.corrections[-1]
+    return f"{event.round_id}: partition {partition}, offset {offset}"

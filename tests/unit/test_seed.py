@@ -1,0 +1,403 @@
+"""`seed` and `reset`: what becomes of a table of ratings, what is sent, and what is refused."""
+
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.cli import app
+from stream_rater.config.ladders import ANY_LADDER, any_ladder
+from stream_rater.config.settings import Settings
+from stream_rater.contract.record import Record
+from stream_rater.operations import seed as operation
+from stream_rater.operations import submit as submitting
+from stream_rater.rating.parameters import SYSTEMS
+from stream_rater.replay.edited_log import records_of
+from stream_rater.replay.sequential import Replay
+from stream_rater.rounds import seed_records
+from stream_rater.rounds.seed_messages import Scale, scale_of
+
+TABLE = "player,mu,sigma,games\nann,31.4,1.9,212\nbob,25.9,2.4,98\ncy,18.2,60,4\n"
+
+
+class Kafka:
+    """What is sent, in the place of a Submitter. `broken`: whether nothing is acknowledged."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, str, dict[str, Any]]] = []
+        self.failures: list[str] = []
+        self.corrections: list[tuple[int, int]] = []
+        self.broken = False
+
+    def correct(self, ladder: str, kind: str, value: bytes, subject: str) -> None:
+        self.sent.append((ladder, kind, json.loads(value)))
+        if self.broken:
+            self.failures.append(f"{kind} {subject}: away")
+        else:
+            self.corrections.append((1, len(self.sent) + 4))
+
+    def flush(self) -> None:
+        pass
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kafka]:
+    topics, taken = Topics.of(Settings()), Kafka()
+    admin = SimpleNamespace(
+        topics=topics, partitions=lambda: {topics.rounds: 4}, partitions_of=lambda *_: [4]
+    )
+    monkeypatch.setattr(submitting, "Admin", lambda _: admin)
+    monkeypatch.setattr(submitting, "Submitter", lambda *_: taken)
+    yield taken
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app.main, [str(word) for word in words])
+
+
+def refused(*words: object) -> str:
+    """The line of a command that does not work."""
+    result = run(*words)
+    assert result.exit_code in (1, 2), result.output
+    (line,) = [each for each in result.stderr.splitlines() if each.startswith("stream-rater: ")]
+    return line.removeprefix("stream-rater: ")
+
+
+def written(folder: Path, text: str, name: str = "players.csv") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def seeds(path: Path, *options: object) -> list[dict[str, Any]]:
+    """The seeds of a table."""
+    out = path.parent / "seeds.jsonl"
+    words = ("--ladder", "l", "--scale", "openskill", *options)
+    result = run("seed", path, "--out", out, *words)
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in out.read_text().splitlines()]
+
+
+# --- what becomes of a player ---------------------------------------------------------------------
+
+
+def test_newcomers_become_newcomers(tmp_path: Path) -> None:
+    """By the affine map of the scale; a sigma beyond a newcomer's is cut, and counted."""
+    result = run("seed", written(tmp_path, TABLE), "--ladder", "l", "--scale", "openskill",
+                 "--dry-run")  # fmt: skip
+    assert result.exit_code == 0
+    assert "the sigma of 1 player was cut to the initial 350" in result.stderr
+    (seed,) = seeds(written(tmp_path, TABLE))
+    assert seed["players"] == [
+        {"player": "ann", "mu": 1500 + 6.4 * 42, "sigma": 1.9 * 42, "rounds": 212},
+        {"player": "bob", "mu": 1500 + 0.9 * 42, "sigma": 2.4 * 42, "rounds": 98},
+        {"player": "cy", "mu": 1500 - 6.8 * 42, "sigma": 350, "rounds": 4},
+    ]
+    assert seed["ladder"] == "l" and seed["source"] == "players.csv"
+
+
+def test_it_is_what_rate_makes_of_it(tmp_path: Path) -> None:
+    """The file that `--out` writes is a log."""
+    (seed,) = seeds(written(tmp_path, TABLE))
+    result = run("rate", tmp_path / "seeds.jsonl")
+    rated = {each["player"]: each for each in map(json.loads, result.stdout.splitlines())}
+    for each in seed["players"]:
+        found = rated[each["player"]]
+        assert found["mu"] == pytest.approx(each["mu"]) and found["rounds"] == each["rounds"]
+        assert found["sigma"] == pytest.approx(each["sigma"])
+
+
+@pytest.mark.parametrize(
+    ("scale", "given", "found"),
+    [
+        ("trueskill", (25.0, 25 / 3), (1500.0, 350.0)),
+        ("openskill", (0.0, 25 / 6), (450.0, 175.0)),
+        ("glicko", (1812.5, 60.25), (1812.5, 60.25)),
+        ("elo", (1300.0, 150.0), (1300.0, 150.0)),
+        ("ladder", (1812.5, 60.25), (1812.5, 60.25)),
+        ("1000,700", (1200.0, 70.0), (1600.0, 35.0)),
+        ("25000,8333.333333333333", (25000.0, 1000.0), (1500.0, 42.0)),
+    ],
+)
+def test_scales(scale: str, given: tuple[float, float], found: tuple[float, float]) -> None:
+    """On a ladder of 1500 and 350."""
+    rating = ANY_LADDER.ladders["*"].rating
+    shift, factor = scale_of(scale, rating).to(Scale(1500.0, 350.0))
+    assert (shift + factor * given[0], factor * given[1]) == pytest.approx(found)
+
+
+@pytest.mark.parametrize("tag", SYSTEMS)
+def test_every_system_takes_a_table(
+    tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those without a sigma of players leave it out."""
+    rating = SYSTEMS[tag].sample()
+    monkeypatch.setattr(operation, "ladders_of_settings", lambda _: any_ladder(rating))
+    path, out = written(tmp_path, "player,elo\nann,1800\nbob,1200\n"), tmp_path / "seeds.jsonl"
+    given = () if not rating.takes_sigma else ("--sigma", 70)
+    result = run("seed", path, "--ladder", "l", "--scale", "elo", *given, "--out", out)
+    assert result.exit_code == 0, result.output
+    replay = Replay(any_ladder(rating), window=100)
+    for batch in replay.run(records_of(iter(out.read_bytes().splitlines(keepends=True)))):
+        assert not batch.log.rejected
+    assert len(replay.pools["l"]) == 2
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+ROWS = [("ann", 31.4, 1.9), ("bob", 25.9, 2.4)]
+
+
+def tables(folder: Path) -> Iterator[Path]:
+    """The same players in each format."""
+    yield written(folder, "player;mu;sigma\n" + "".join(f"{a};{b};{c}\n" for a, b, c in ROWS))
+    yield written(
+        folder, "user\trating\trd\n" + "".join(f"{a}\t{b}\t{c}\n" for a, b, c in ROWS), "p.tsv"
+    )
+    lines = "".join(json.dumps({"id": a, "elo": b, "x": {}, "deviation": c}) + "\n"
+                    for a, b, c in ROWS)  # fmt: skip
+    yield written(folder, "\n" + lines, "p.jsonl")
+    packed = folder / "p.csv.gz"
+    packed.write_bytes(gzip.compress(b"name,skill,sigma\nann,31.4,1.9\nbob,25.9,2.4\n"))
+    yield packed
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = folder / "p.parquet"
+    columns = zip(*ROWS, strict=True)
+    parquet.write_table(pyarrow.table(dict(zip(("player", "mu", "sigma"), columns, strict=True))),
+                        path)  # fmt: skip
+    yield path
+
+
+def test_every_format(tmp_path: Path) -> None:
+    """Gives the same players, and so the same ids."""
+    found = [seeds(path, "--source", "s") for path in tables(tmp_path)]
+    assert len(found) == 5
+    assert {each[0]["round_id"] for each in found} == {found[0][0]["round_id"]}
+    assert [each["player"] for each in found[0][0]["players"]] == ["ann", "bob"]
+
+
+def test_standard_input() -> None:
+    """JSON lines."""
+    words = ["seed", "-", "--ladder", "l", "--scale", "elo", "--out", "-"]
+    done = subprocess.run(
+        [sys.executable, "-m", "stream_rater", *words], capture_output=True, check=True,
+        input=b'{"player":"ann","mu":1600,"sigma":50}\n',
+    )  # fmt: skip
+    assert json.loads(done.stdout)["players"][0]["mu"] == 1600
+
+
+@pytest.mark.parametrize(
+    ("header", "options", "message"),
+    [
+        ("player,rating,elo,sigma", (), "mu may be rating or elo: say which, as --columns mu=rat"),
+        ("player,points,sigma", (), "no column is known as mu (there are player, points, sigma)"),
+        ("player,mu", (), "no column is known as sigma, how uncertain a rating is"),
+        ("player,mu,sigma", ("--columns", "mu=mi"), "no column 'mi'; the nearest name is 'mu'"),
+        ("player,mu,sigma", ("--columns", "rank=mu"), "'rank' is no role of a column"),
+        ("player,mu,mu,sigma", (), "two columns have the name 'mu'"),
+        ("ann,1500", (), "no header row"),
+        ("player,mu,sigma", ("--scale", "5,0"), "'5,0' is no scale"),
+        ("player,mu,sigma", ("--scale", "x"), "'x' is no scale"),
+        ("player,mu,sigma", ("--sigma", "-1"), "--sigma -1: give a number over 0"),
+        ("player,mu,sigma", ("--sigma", "x"), "--sigma x: give a number"),
+        ("player,mu,sigma", ("--most", "5"), "--most is for --from-ladder"),
+        ("player,mu,sigma", ("--at", "today"), "players-seeded: bad-time: at: "),
+        ("player,mu,sigma", ("--at", "2999-01-01T00:00:00Z"), "bad-time: at: over 86400 s ahead"),
+        ("player,mu,sigma", ("--out", "x", "--undo"), "give --out or --undo"),
+    ],
+)
+def test_what_is_open_is_asked(
+    header: str, options: tuple[str, ...], message: str, tmp_path: Path, kafka: Kafka
+) -> None:
+    """In one line, with the option that decides; nothing is sent."""
+    row = ",".join(["ann", "1500", "1500", "100"][: header.count(",") + 1])
+    path = written(tmp_path, f"{header}\n{row}\n")
+    words = ("--ladder", "l", "--scale", "elo", "--yes")
+    assert message in refused("seed", path, *words, *options)
+    assert kafka.sent == []
+
+
+def test_a_scale_is_needed(tmp_path: Path) -> None:
+    """1500 and 25 are both possible on a ladder, so nothing is guessed."""
+    assert "which scale" in refused("seed", written(tmp_path, TABLE), "--ladder", "l", "--yes")
+    assert "give a table of ratings, or --from-ladder" in refused("seed", "--ladder", "l")
+
+
+BAD_ROWS = [
+    ("x,1500,abc,1", "bad-seed: column sigma: 'abc' is no number"),
+    ("x,nan,70,1", "bad-seed: column mu: 'nan' is no number"),
+    ("x,inf,70,1", "bad-seed: column mu: 'inf' is no number"),
+    ("x,,70,1", "bad-seed: column mu: empty"),
+    ("x,1500,0,1", "bad-seed: column sigma: 0 is not over 0"),
+    ("x,1500,-3,1", "bad-seed: column sigma: -3 is not over 0"),
+    ("x,1500,,1", "bad-seed: column sigma: empty"),
+    ("x,15000,70,1", "bad-seed: column mu: 15000 is not within 10500 of the initial 1500"),
+    ("x,1500,70,0", "bad-seed: column games: 0 is no number of rounds from 1 on"),
+    ("x,1500,70,1.5", "bad-seed: column games: 1.5 is no number of rounds"),
+    ("x,1500,70,16777216", "bad-seed: column games: 16777216 is not in 1..16777214"),
+    (",1500,70,1", "bad-id: column player: empty"),
+    (f"{'x' * 129},1500,70,1", "bad-id: column player: over 128 bytes"),
+    ("ann,1400,70,1", "bad-id: player 'ann' stands in line 2, too"),
+    ("x,1500,70", "malformed: 3 cells, but the header has 4"),
+]
+
+
+@pytest.mark.parametrize(("row", "message"), BAD_ROWS)
+def test_a_bad_row_stops_all(row: str, message: str, tmp_path: Path, kafka: Kafka) -> None:
+    """With its line, its column and the cure. On request the others are sent."""
+    path = written(tmp_path, f"player,mu,sigma,games\nann,1600,70,9\n{row}\nbob,1400,70,9\n")
+    words = ("seed", path, "--ladder", "l", "--scale", "elo", "--yes")
+    result = run(*words)
+    assert result.exit_code == 1
+    assert f"{path}:3: {message}" in result.stderr
+    assert "1 row of 3 invalid: nothing was sent; --skip-invalid leaves" in result.stderr
+    assert kafka.sent == []
+    assert run(*words, "--skip-invalid").exit_code == 0
+    ((_, kind, seed),) = kafka.sent
+    assert kind == "players-seeded"
+    assert [(each["player"], each["mu"]) for each in seed["players"]] == [
+        ("ann", 1600.0), ("bob", 1400.0),
+    ]  # fmt: skip
+
+
+def test_a_row_of_json_that_is_none(tmp_path: Path) -> None:
+    """A line that is no object, and one that lacks a field."""
+    good = '{"player": "ann", "mu": 1600, "sigma": 70}\n'
+    path = written(tmp_path, good + "[]\n" + '{"player": "bob", "sigma": 70}\n', "p.jsonl")
+    result = run("seed", path, "--ladder", "l", "--scale", "elo", "--dry-run")
+    assert f"{path}:2: malformed: no JSON object" in result.stderr
+    assert f"{path}:3: bad-seed: column mu: empty" in result.stderr
+    assert "is no table" not in result.stderr and result.exit_code == 1
+    nothing = written(tmp_path, "\n", "n.jsonl")
+    assert "empty: give a player a line" in refused(
+        "seed", nothing, "--ladder", "l", "--scale", "elo"
+    )
+    other = written(tmp_path, "player,mu\n", "n.txt")
+    assert "no JSON object" in refused("seed", other, "--ladder", "l", "--scale", "elo")
+
+
+# --- what is sent ---------------------------------------------------------------------------------
+
+
+def test_seeds_are_of_bounded_size_and_have_ids_of_their_content(tmp_path: Path) -> None:
+    """At most 5,000 players and 512 KiB; all players are there, in order; another time has the same
+    ids, another number, ladder or source has not."""
+    names = [f"p{'x' * 100}{number}" for number in range(11_000)]
+    text = "player,mu,sigma\n" + "".join(f"{name},1500,70\n" for name in names)
+    path = written(tmp_path, text)
+    found = seeds(path, "--scale", "elo")
+    lines = (tmp_path / "seeds.jsonl").read_bytes().splitlines()
+    assert max(map(len, lines)) <= 512 * 1024 and len(found) > 3
+    assert [each["player"] for seed in found for each in seed["players"]] == names
+    ids = [each["round_id"] for each in found]
+    assert len(set(ids)) == len(ids)
+    assert max(len(each["players"]) for each in seeds(written(tmp_path, TABLE * 1))) == 3
+    again = seeds(written(tmp_path, text), "--scale", "elo", "--at", "2020-01-01T00:00:00Z")
+    assert [each["round_id"] for each in again] == ids
+    other = seeds(written(tmp_path, text), "--scale", "elo", "--source", "again")
+    assert not {each["round_id"] for each in other} & set(ids)
+
+
+def test_what_was_sent_is_what_the_service_takes(tmp_path: Path, kafka: Kafka) -> None:
+    """By its decoder. The command says where the seeds lie."""
+    many = "player,mu,sigma\n" + "".join(f"p{number},1500,70\n" for number in range(5001))
+    words = ("--ladder", "l", "--scale", "elo", "--yes")
+    result = run("seed", written(tmp_path, many), *words)
+    assert result.stdout.splitlines()[-1].startswith(
+        "2 seeds of 5,001 players sent: partition 1, offsets 5 to 6; players who have a round or"
+    )
+    for offset, (ladder, kind, event) in enumerate(kafka.sent):
+        headers = (("event-type", kind.encode()),)
+        record = Record(0, offset, json.dumps(event).encode(), headers, received_s=2e9)
+        seed = seed_records.decode(record, ANY_LADDER)
+        assert (ladder, kind, seed.ladder) == ("l", "players-seeded", "l")
+    assert [len(event["players"]) for _, _, event in kafka.sent] == [5000, 1]
+
+
+def test_nothing_is_sent_without_a_yes(tmp_path: Path, kafka: Kafka) -> None:
+    """Where nobody can be asked, the command says so."""
+    path = written(tmp_path, TABLE)
+    words = ("seed", path, "--ladder", "l", "--scale", "openskill")
+    assert "there is nobody to ask: say --yes" in refused(*words)
+    assert run(*words, "--dry-run").exit_code == 0
+    assert kafka.sent == []
+
+
+def test_what_failed_can_be_sent_again(tmp_path: Path, kafka: Kafka) -> None:
+    """The error says so."""
+    kafka.broken = True
+    path = written(tmp_path, TABLE)
+    line = refused("seed", path, "--ladder", "l", "--scale", "openskill", "--yes")
+    assert "1 of 1 seed not sent" in line and "run the same command again" in line
+
+
+def test_an_import_is_taken_back(tmp_path: Path, kafka: Kafka) -> None:
+    """By the same command with --undo: each seed is voided, all together."""
+    path = written(tmp_path, TABLE)
+    words = ("seed", path, "--ladder", "l", "--scale", "openskill", "--yes")
+    assert run(*words).exit_code == 0
+    assert run(*words, "--undo").exit_code == 0
+    (_, _, seed), (_, void, voided), (_, apply, _) = kafka.sent
+    assert (void, apply) == ("round-voided", "corrections-applied")
+    assert voided["round_id"] == seed["round_id"] and voided["batched"]
+
+
+def test_an_unknown_ladder(tmp_path: Path, kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line names one that is configured."""
+    ladders = '[ladders.duel.rating]\nsystem = "elo-mmr"\nweight_limit = 0.2\nsigma_limit = 80\n'
+    monkeypatch.setenv("STREAM_RATER_LADDERS", str(written(tmp_path, ladders, "l.toml")))
+    words = ("--ladder", "duels", "--scale", "openskill", "--yes")
+    line = refused("seed", written(tmp_path, TABLE), *words)
+    assert line.startswith("ladder 'duels' is not configured: name one that is, as by --ladder du")
+    assert kafka.sent == []
+
+
+# --- one player -----------------------------------------------------------------------------------
+
+
+def test_a_reset(kafka: Kafka) -> None:
+    """Has an id of its own at each command, unless it is given."""
+    for more in ((), (), ("--mu", "1600", "--id", "r-1", "--source", "sold")):
+        assert run("reset", "l", "ann", "--sigma", 200, *more).exit_code == 0
+    (first, second, third) = [event for _, kind, event in kafka.sent if kind == "player-reset"]
+    assert first["round_id"] != second["round_id"] and "mu" not in first
+    assert (third["round_id"], third["mu"], third["source"]) == ("r-1", 1600.0, "sold")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("l", "ann", "--sigma", 351), "player-reset: bad-seed: sigma: 351 is not over 0 and at"),
+        (("l", "ann", "--sigma", "1e-9"), "player-reset: bad-seed: sigma: 1e-09 is not over 0"),
+        (("l", "ann", "--sigma", 70, "--mu", "nan"), "malformed: "),
+        (("l", "ann", "--sigma", 70, "--mu", 99999), "bad-seed: mu: 99999 is not within"),
+        (("l", "", "--sigma", 70), "bad-id: player: empty"),
+        (("l", "ann", "--sigma", 70, "--at", "x"), "bad-time: at: "),
+    ],
+)
+def test_a_reset_that_cannot_be(words: tuple[Any, ...], message: str, kafka: Kafka) -> None:
+    """Is refused by the service's rules, before it is sent."""
+    assert message in refused("reset", *words)
+    assert kafka.sent == []
+
+
+def test_a_failed_reset_names_its_id(kafka: Kafka) -> None:
+    """So that it is not applied twice."""
+    kafka.broken = True
+    line = refused("reset", "l", "ann", "--sigma", 70)
+    assert f"again with --id {kafka.sent[0][2]['round_id']}" in line
+
+
+def test_the_hint_for_seeds_is_right() -> None:
+    """`LATER` says who decides."""
+    assert "workers" in operation.LATER
