@@ -24,6 +24,7 @@ from stream_rater.adapters.kafka.topic_rules import topic_settings
 from stream_rater.cli import app
 from stream_rater.config.ladders import Limits
 from stream_rater.config.settings import PREFIX, AccessSettings, ServeSettings, Settings
+from stream_rater.config.views import Listing, Tier
 from stream_rater.contract.corrections import KINDS as CORRECTIONS
 from stream_rater.contract.corrections import Batched
 from stream_rater.contract.errors import REJECTIONS
@@ -339,6 +340,16 @@ def limits() -> Cells:
     return defaults(Limits, max_bytes=f"{Limits().max_bytes // 2**20} MiB")
 
 
+def listing() -> Cells:
+    """The rules by which players are listed."""
+    return defaults(Listing, **dict.fromkeys(Listing.__struct_fields__, "none"))
+
+
+def tiers() -> Cells:
+    """The fields of a tier."""
+    return defaults(Tier, **{"from": "none"})
+
+
 # --- events and topics ---------------------------------------------------------------------------
 
 
@@ -381,7 +392,8 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "problems": problems, "systems": systems,
 }  # fmt: skip
 CHECKED: Final[Mapping[str, Callable[[], Cells]]] = {
-    "rating": rating, "climbing": climbing, "limits": limits, "rounds": of_rounds,
+    "rating": rating, "climbing": climbing, "limits": limits, "listing": listing,
+    "tiers": tiers, "rounds": of_rounds,
     "changes": of_changes,
     "topics": of_topics,
     "corrections": partial(of_correction, Batched),

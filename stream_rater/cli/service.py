@@ -54,7 +54,8 @@ def serve_api(settings: Settings) -> None:
     """Serve the API until SIGTERM or SIGINT. Raises BadConfiguration or Failed."""
     from stream_rater.serve.service import parts_of_service
 
-    _serve(settings, ladders_of_settings(settings), parts_of_service(settings))
+    ladders = ladders_of_settings(settings)
+    _serve(settings, ladders, parts_of_service(settings, ladders))
 
 
 def _serve(settings: Settings, ladders: Ladders, make_parts: "MakeParts") -> None:

@@ -1,4 +1,4 @@
-"""Ladders: the rating parameters of each by offset, and the limits of its rounds."""
+"""Ladders: the rating parameters of each by offset, the limits of its rounds, and its views."""
 
 import hashlib
 import math
@@ -7,10 +7,21 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from stream_rater.config.views import (
+    NO_VIEWS,
+    Listing,
+    Tier,
+    Views,
+    check_listing,
+    check_tiers,
+    terms_of,
+)
 from stream_rater.rating.parameters import EloMMR, RatingConfig, for_fingerprint
 
 TEMPLATE = "*"
 """The ladder id that stands for every ladder that is not named."""
+MOST_VIEWS = 10_000
+"""The most ladders whose views a process keeps."""
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -53,8 +64,14 @@ class Ladder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     from_offset: Annotated[int, Meta(ge=0)] = 0
     """The ladder's first offset. Earlier rounds are handled as if the ladder were not named."""
     changes: tuple[Change, ...] = ()
+    listing: Listing = Listing()
+    """Who is listed. It is a view: it is no part of the terms, and does not change by offset."""
+    tiers: tuple[Tier, ...] = ()
+    """The tiers, from the lowest to the highest. They are a view, too."""
 
     def __post_init__(self) -> None:
+        check_tiers(self.tiers)
+        check_listing(self.listing, self.rating)
         after = self.from_offset
         for i, change in enumerate(self.changes):
             if change.from_offset <= after:
@@ -63,6 +80,8 @@ class Ladder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 raise ValueError(f"changes[{i}]: neither rating nor limits")
             if change.rating is not None and type(change.rating) is not type(self.rating):
                 raise ValueError(f"changes[{i}]: another system is another ladder")
+            if change.rating is not None:
+                check_listing(self.listing, change.rating)
             after = change.from_offset
 
     def at(self, offset: float) -> Terms:
@@ -114,12 +133,42 @@ class Ladders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             named = self.ladders.get(TEMPLATE)
         return None if named is None else named.at(offset)
 
+    def views(self, ladder: str) -> Views:
+        """The views of a ladder: its own if it is named, else the template's."""
+        named = self.ladders.get(ladder)
+        found = self.ladders.get(TEMPLATE) if named is None else named
+        if found is None:
+            return NO_VIEWS
+        terms = ((at, self.find(ladder, at)) for at in self._offsets(ladder))
+        known = [terms_of(each.rating, at) for at, each in terms if each is not None]
+        return Views(found.listing, found.tiers, (known[0]._replace(from_offset=0), *known[1:]))
+
+    def _offsets(self, ladder: str) -> list[int]:
+        """The offsets at which the terms of a ladder begin or change."""
+        named = self.ladders.get(ladder)
+        return sorted({0, *(named.offsets if named is not None else ())})
+
     def history(self, ladder: str) -> tuple[str, ...]:
         """The history of a ladder's terms: one entry `offset:fingerprint` for each change."""
-        named = self.ladders.get(ladder)
-        offsets = sorted({0, *(named.offsets if named is not None else ())})
-        terms_at = ((offset, self.find(ladder, offset)) for offset in offsets)
+        terms_at = ((offset, self.find(ladder, offset)) for offset in self._offsets(ladder))
         return tuple(f"{at}:{_fingerprint(terms)}" for at, terms in terms_at if terms is not None)
+
+
+class LadderViews:
+    """The views of the ladders of a file, each made once."""
+
+    def __init__(self, ladders: Ladders) -> None:
+        self._ladders = ladders
+        self._found: dict[str, Views] = {}
+
+    def of(self, ladder: str) -> Views:
+        """The views of a ladder."""
+        found = self._found.get(ladder)
+        if found is None:
+            found = self._ladders.views(ladder)
+            if len(self._found) < MOST_VIEWS:  # clients may ask about any name
+                self._found[ladder] = found
+        return found
 
 
 def _fingerprint(terms: Terms) -> str:

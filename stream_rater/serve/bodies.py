@@ -7,8 +7,9 @@ The numbers of a player equal those of the player's newest event, bit for bit.
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
+from stream_rater.config.views import Listing, Rule, Tier
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.rating.parameters import RatingConfig
 
@@ -35,6 +36,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The base class of the bodies of requests, and of their parts."""
 
+
+TierName = str | None | UnsetType
 
 # --- ladders ---
 
@@ -71,6 +74,10 @@ class LadderAnswer(Answer, frozen=True, kw_only=True):
     """The rating parameters, as in a ladders file."""
     distribution: list[Bin]
     """The histogram of the displayed ratings of listed players."""
+    listing: Listing
+    """The rules by which players are listed, as in a ladders file."""
+    tiers: list[Tier]
+    """The tiers from the lowest to the highest, as in a ladders file."""
 
 
 # --- players ---
@@ -93,6 +100,21 @@ class PlayerAnswer(Answer, frozen=True):  # fields are given by position: add a 
     """The offset in `round-completed` of the last change of the player."""
     season: int | None
     """The season of the player's last event. A newer season takes effect with the next event."""
+    tier: TierName = UNSET
+    """The tier. It is null if the player is not listed, and left out if the ladder has no tiers."""
+    previous_tier: TierName = UNSET
+    """The tier before the player's last event; null if the player is not listed, or was not listed
+    then. It is left out if the ladder has no tiers."""
+
+
+class Unlisted(Answer, frozen=True, kw_only=True):
+    """The first rule that keeps a player off the leaderboard."""
+
+    rule: Rule
+    value: float
+    """The player's number of rounds, the days since the last round, or the sigma of today."""
+    bound: float
+    """The fewest rounds, the days from which on nobody is listed, or the greatest sigma."""
 
 
 class RankedPlayer(PlayerAnswer, frozen=True, kw_only=True):
@@ -106,6 +128,8 @@ class RankedPlayer(PlayerAnswer, frozen=True, kw_only=True):
     percentile: float | None
     """The number of other listed players who are not better, in per cent of all listed players. It
     is null if the player is not listed."""
+    unlisted: Unlisted | None
+    """Why the player is not listed; null if the player is listed."""
 
 
 class Lookup(Question, frozen=True, kw_only=True):
@@ -155,6 +179,11 @@ class Row(Answer, frozen=True, kw_only=True):
     rank: int
     player: str
     rating: float
+    tier: TierName = UNSET
+    """The tier. It is left out if the ladder has no tiers."""
+    previous_tier: TierName = UNSET
+    """The tier before the player's last event; null if the player was not listed then. It is left
+    out if the ladder has no tiers."""
 
 
 class PageAnswer(Answer, frozen=True, kw_only=True):

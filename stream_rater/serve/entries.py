@@ -6,7 +6,14 @@ The index depends only on each player's newest event, not on the order of readin
   history, which keeps the newest changes that were read.
 - A player without a counted round stays in the index without a rank. So an older event that is read
   later does not return the player to the leaderboard.
-- The leaderboard lists the players who are not provisional. The histogram counts listed players.
+- Without views, the leaderboard lists the players who are not provisional. The histogram counts
+  listed players.
+- The views of a ladder (`config.views`) need more of a player than the newest event: the tier
+  before, and the time of the last round if the newest event is of a correction. So an index that is
+  made again from fewer events may place a player otherwise until the player's next round.
+- A player leaves the list without an event when a moment comes that the newest event determines. A
+  sweep takes such players out in order of moment and player. The place of the last one that was
+  taken out (`LadderIndex.swept`) determines who is listed: those whose moment is later.
 """
 
 import math
@@ -15,10 +22,48 @@ from typing import NamedTuple
 
 import msgspec
 
-from stream_rater.contract.events import RatingChanged
+from stream_rater.config.views import (
+    NO_VIEWS,
+    NOT_LISTED,
+    NOT_PROTECTED,
+    Facts,
+    TierState,
+    Unmet,
+    Views,
+    listed_until,
+    tier_after,
+    why_not_listed,
+)
+from stream_rater.contract.events import RatingChanged, parse_time
 
+SEEDED = "players-seeded"
+"""The cause of an event that begins a belief, and counts as a round of the player."""
 BIN = 50
 """The width of a bin of the histogram, in points of displayed rating."""
+
+
+EntryKey = tuple[str, str, int]
+"""A ladder, a player, and the `offset` of an event."""
+Swept = tuple[float, bytes]
+"""The place of a player among those who leave the list: the moment in Unix seconds, and the id."""
+NOT_SWEPT: Swept = (-math.inf, b"")
+"""The place before all others."""
+
+
+class Placement(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A player's place by the views of a ladder. The fields are stored as those of IndexedPlayer
+    are."""
+
+    played_s: int
+    """When the last round was completed, Unix seconds."""
+    until_s: float
+    """The moment from which on the player is not listed (`views.listed_until`)."""
+    tier: str | None = None
+    """The tier after the newest event; None if the ladder has none."""
+    previous_tier: str | None = None
+    """The tier before the newest event; None if the player was not listed then."""
+    protected_until: int = NOT_PROTECTED
+    """The number of rounds up to which the player keeps the tier."""
 
 
 class IndexedPlayer(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -37,11 +82,30 @@ class IndexedPlayer(msgspec.Struct, frozen=True, gc=False, array_like=True):
     offset: int
     """The offset in `round-completed` of the last change of the player."""
     season: int | None = None
+    placement: Placement | None = None
+    """The place by the views of the ladder; None if it has none."""
 
     @property
-    def listed(self) -> bool:
-        """Whether the leaderboard lists the player."""
-        return self.rounds > 0 and not self.provisional
+    def until_s(self) -> float:
+        """The moment from which on the player is not listed, Unix seconds: NOT_LISTED if the player
+        is not listed at all, infinity if the moment never comes by itself."""
+        if self.placement is not None:
+            return self.placement.until_s
+        return math.inf if self.rounds > 0 and not self.provisional else NOT_LISTED
+
+    def is_listed(self, name: str, swept: Swept) -> bool:
+        """Whether the leaderboard lists this player, whose id is `name`, after a sweep."""
+        until_s = self.until_s
+        return until_s > NOT_LISTED and (until_s, name.encode()) > swept
+
+    def tier_at(self, at_s: float) -> str | None:
+        """The tier at a time in Unix seconds; None if the player is not listed then."""
+        return self.placement.tier if self.placement is not None and self.until_s > at_s else None
+
+    def unmet(self, views: Views, at_s: float) -> Unmet | None:
+        """The first rule that keeps the player off the list at a time in Unix seconds."""
+        played_s = 0 if self.placement is None else self.placement.played_s
+        return why_not_listed(views, _facts(self, played_s), at_s)
 
 
 class IndexedChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -104,14 +168,63 @@ class LadderIndex(NamedTuple):
     """The number of listed players in each bin of the histogram, by the bin's lower end. A bin that
     is absent has none."""
     summary: LadderSummary
+    swept: Swept = NOT_SWEPT
+    """The place of the last player whom a sweep has taken out."""
+    made: Mapping[tuple[str, int], IndexedPlayer] = {}
+    """If the ladder has tiers: the player after each event that was applied, by the player and the
+    event's `offset`."""
+
+    def lists(self, player: str) -> bool:
+        """Whether the leaderboard lists a player."""
+        found = self.players.get(player)
+        return found is not None and found.is_listed(player, self.swept)
 
 
-def player_of(event: RatingChanged) -> IndexedPlayer:
-    """The player after this event."""
-    return IndexedPlayer(
+def player_of(
+    event: RatingChanged, previous: IndexedPlayer | None = None, views: Views = NO_VIEWS
+) -> IndexedPlayer:
+    """The player after this event. `previous` is the player before it, if known."""
+    found = IndexedPlayer(
         event.mu, event.sigma, event.rating, event.rounds, event.provisional, event.completed_at,
         event.offset, event.season,
     )  # fmt: skip
+    if not views.id:
+        return found
+    played_s = parse_time(event.completed_at)
+    before = None if previous is None else previous.placement
+    if before is not None:
+        # The time of a correction is that of another player's round.
+        of_round = event.correction is None or event.correction.cause == SEEDED
+        played_s = max(before.played_s, played_s) if of_round else before.played_s
+    return _placed(found, previous, views, played_s)
+
+
+def replaced(player: IndexedPlayer, views: Views) -> IndexedPlayer:
+    """The same player by other views. A tier that they still have is kept as after an event."""
+    if not views.id:
+        return msgspec.structs.replace(player, placement=None)
+    before = player.placement
+    played_s = parse_time(player.completed_at) if before is None else before.played_s
+    return _placed(player, player, views, played_s)
+
+
+def _placed(
+    player: IndexedPlayer, previous: IndexedPlayer | None, views: Views, played_s: int
+) -> IndexedPlayer:
+    before = None if previous is None else previous.placement
+    last = None
+    if previous is not None and previous.rounds and before is not None and before.tier is not None:
+        last = TierState(before.tier, before.protected_until)
+    after = tier_after(views, last, player.rating, player.rounds)
+    shown = None if previous is None else previous.tier_at(played_s)
+    tier, protected_until = (None, NOT_PROTECTED) if after is None else after
+    until_s = listed_until(views, _facts(player, played_s))
+    placement = Placement(played_s, until_s, tier, shown, protected_until)
+    return msgspec.structs.replace(player, placement=placement)
+
+
+def _facts(player: IndexedPlayer, played_s: int) -> Facts:
+    return Facts(player.rounds, player.provisional, player.sigma, player.offset, played_s)
 
 
 def change_of(event: RatingChanged) -> IndexedChange:
@@ -140,18 +253,19 @@ IndexEvent = RatingChanged | PlayerErased
 
 
 def apply_events(
-    before: LadderIndex, events: Iterable[IndexEvent], max_changes: int
+    before: LadderIndex, events: Iterable[IndexEvent], max_changes: int, views: Views = NO_VIEWS
 ) -> LadderIndex:
     """Apply events of one ladder, and return the index after them. `before` must have every player
     of these events who is in the index. Each history keeps its newest `max_changes` changes."""
     players, histories = dict(before.players), dict(before.histories)
-    bins, summary = dict(before.bins), before.summary
+    bins, summary, swept = dict(before.bins), before.summary, before.swept
+    made: dict[tuple[str, int], IndexedPlayer] = {}
     for event in events:
         player = event.player
         if isinstance(event, PlayerErased):
             histories.pop(player, None)
             if (previous := players.pop(player, None)) is not None:
-                _count_listed(bins, previous, -1)
+                _count_listed(bins, player, previous, swept, -1)
                 count = summary.players - (previous.rounds > 0)
                 summary = msgspec.structs.replace(summary, players=count)
             continue
@@ -159,22 +273,53 @@ def apply_events(
             histories[player] = _with_change(
                 histories.get(player, ()), change_of(event), max_changes
             )
-        previous, new = players.get(player), player_of(event)
-        if previous is not None and previous.offset >= new.offset:
+        previous = players.get(player)
+        if previous is not None and previous.offset >= event.offset:
             continue
-        players[player] = new
-        _count_listed(bins, previous, -1)
-        _count_listed(bins, new, 1)
+        new = players[player] = player_of(event, previous, views)
+        if views.tiers:
+            made[player, event.offset] = new
+        _count_listed(bins, player, previous, swept, -1)
+        _count_listed(bins, player, new, swept, 1)
         count = summary.players + (new.rounds > 0) - (previous is not None and previous.rounds > 0)
         summary = msgspec.structs.replace(summary, players=count)
         if new.offset > summary.offset:
             summary = LadderSummary(count, new.offset, new.completed_at, new.season)
-    return LadderIndex(players, histories, bins, summary)
+    return LadderIndex(players, histories, bins, summary, swept, made)
 
 
-def _count_listed(bins: dict[int, int], player: IndexedPlayer | None, step: int) -> None:
+def sweep(before: LadderIndex, swept: Swept) -> LadderIndex:
+    """Take the players of `before` off the list whose moment has come, and return the index after
+    that. `swept` is the place of the last of them."""
+    bins = dict(before.bins)
+    for name, player in before.players.items():
+        if not player.is_listed(name, swept):
+            _count_listed(bins, name, player, before.swept, -1)
+    return before._replace(bins=bins, swept=swept)
+
+
+def relisted(before: LadderIndex, players: Mapping[str, IndexedPlayer]) -> LadderIndex:
+    """Add players to an index that has none of them."""
+    bins = dict(before.bins)
+    for name, player in players.items():
+        _count_listed(bins, name, player, before.swept, 1)
+    return before._replace(players=players, bins=bins)
+
+
+def dues_of(index: LadderIndex) -> dict[str, float]:
+    """The listed players who leave the list without an event, with the moment in Unix seconds."""
+    return {
+        name: each.until_s
+        for name, each in index.players.items()
+        if each.until_s < math.inf and each.is_listed(name, index.swept)
+    }
+
+
+def _count_listed(
+    bins: dict[int, int], name: str, player: IndexedPlayer | None, swept: Swept, step: int
+) -> None:
     """Add `step` to the histogram's count for a player, if the player is listed."""
-    if player is not None and player.listed:
+    if player is not None and player.is_listed(name, swept):
         at = bin_of(player.rating)
         bins[at] = bins.get(at, 0) + step
 

@@ -5,13 +5,15 @@ Then a player with many rounds looks like a newcomer. So no question is answered
 is not known to be complete: `Index` raises Incomplete.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
-import msgspec
+from msgspec import UNSET
 
-from stream_rater.config.ladders import Ladders
+from stream_rater.config.ladders import Ladders, LadderViews
+from stream_rater.config.views import Unmet
 from stream_rater.contract.events import ROUND_COMPLETED
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.stages import RatingRule, rule_of
@@ -31,6 +33,8 @@ from stream_rater.serve.bodies import (
     PredictQuestion,
     RankedPlayer,
     Row,
+    TierName,
+    Unlisted,
 )
 from stream_rater.serve.cursors import AfterRow, BadCursor, RankedRow
 from stream_rater.serve.entries import BIN, History, IndexedPlayer, LadderSummary
@@ -87,6 +91,8 @@ class PageView(NamedTuple):
     more: bool
     """Whether another page follows."""
     listed: int
+    players: Sequence[IndexedPlayer | None] = ()
+    """The players of the rows, if the ladder has tiers."""
 
 
 class Index(Protocol):
@@ -127,12 +133,13 @@ class Questions:
 
     def __init__(
         self, index: Index, ladders: Ladders, is_complete: Callable[[], bool],
-        clock: Callable[[], float], compute: Compute,
+        clock: Callable[[], float], compute: Compute, now: Callable[[], float],
     ) -> None:  # fmt: skip
-        """`is_complete` returns whether the index has every published event. `clock` returns the
-        time in seconds. `compute` runs long computations."""
+        """`is_complete` returns whether the index has every published event. `clock` returns
+        monotonic seconds, `now` Unix seconds. `compute` runs long computations."""
         self._index, self._ladders, self._is_complete = index, ladders, is_complete
-        self._clock, self._compute = clock, compute
+        self._clock, self._compute, self._now = clock, compute, now
+        self._ladder_views = LadderViews(ladders)
         self._views: dict[str, tuple[LadderView, float]] = {}
         """For each ladder, its cached view, and the time in seconds until which it may be used."""
 
@@ -150,6 +157,7 @@ class Questions:
         """A ladder: its players, its parameters, and the distribution of its ratings."""
         view = await self._view(ladder)
         config, summary = self._config_of(ladder, view), view.summary
+        views = self._ladder_views.of(ladder)
         return LadderAnswer(
             ladder=ladder, players=summary.players, listed=view.listed, season=summary.season,
             offset=summary.offset, completed_at=summary.completed_at,
@@ -157,6 +165,7 @@ class Questions:
             distribution=[
                 Bin(at_least=at, below=at + BIN, players=count) for at, count in view.bins.items()
             ],
+            listing=views.listing, tiers=list(views.tiers),
         )  # fmt: skip
 
     async def player(self, ladder: str, player: str) -> RankedPlayer:
@@ -166,20 +175,28 @@ class Questions:
             raise await self._no_player(ladder, player)
         known, rank, listed = found
         percentile = None if rank is None else 100.0 * (listed - rank) / listed
+        views, unmet = self._ladder_views.of(ladder), None
+        if rank is None:
+            unmet = known.unmet(views, self._moment(known))
+        tiers = _tiers_of(known, listed=rank is not None) if views.tiers else NO_TIERS
         return RankedPlayer(
-            **_player_fields(player, known), rank=rank, listed=listed, percentile=percentile
-        )
+            player=player, mu=known.mu, sigma=known.sigma, rating=known.rating,
+            rounds=known.rounds, provisional=known.provisional, completed_at=known.completed_at,
+            offset=known.offset, season=known.season, tier=tiers[0], previous_tier=tiers[1],
+            rank=rank, listed=listed, percentile=percentile, unlisted=_unlisted(unmet),
+        )  # fmt: skip
 
     async def lookup(self, ladder: str, players: Sequence[str]) -> LookupAnswer:
         """Players in the given order. A newcomer is returned with the initial belief."""
         rule = rule_of(await self._config(ladder))
+        now_s = self._now() if self._ladder_views.of(ladder).tiers else None
         found = await self._of_ladder(ladder, self._index.players(ladder, players))
         if None in found:
             self._check_complete()  # a player without a record may have an event not read yet
         return LookupAnswer(
             players=[
-                _newcomer(name, rule) if known is None or known.rounds == 0
-                else _answer_of(name, known)
+                _newcomer(name, rule, now_s) if known is None or known.rounds == 0
+                else _answer_of(name, known, now_s)
                 for name, known in zip(players, found, strict=True)
             ]
         )  # fmt: skip
@@ -242,6 +259,12 @@ class Questions:
         return await self._compute(
             lambda: prediction(config, *balanced_sides(config, players, teams))
         )
+
+    def _moment(self, known: IndexedPlayer) -> float:
+        """The moment at which a player who is not listed is looked at. The clock of the process
+        that took the player out may be ahead of this one."""
+        until_s = known.until_s
+        return max(self._now(), until_s) if math.isfinite(until_s) else self._now()
 
     async def check_ladder(self, ladder: str) -> None:
         """Raise Refused if there is no such ladder."""
@@ -307,10 +330,10 @@ class Questions:
         known = (await self._index.players(ladder, [player]))[0]
         if known is None or known.rounds == 0:
             return await self._no_player(ladder, player)
+        why = _in_words(known.unmet(self._ladder_views.of(ladder), self._moment(known)))
         return Refused(
-            "not-listed", f"{player!r} is provisional after {known.rounds} rounds: leave `around` "
-            "out", "query.around",
-        )  # fmt: skip
+            "not-listed", f"{player!r} is not listed: {why}: leave `around` out", "query.around"
+        )
 
     def _check_complete(self) -> None:
         """Raise Incomplete if the index may lack the event of a missing player or ladder because
@@ -319,32 +342,72 @@ class Questions:
             raise Incomplete
 
 
-def _answer_of(name: str, known: IndexedPlayer) -> PlayerAnswer:
-    """Make a player's answer from the fields of `_player_fields`, without a dict. A lookup makes up
-    to a thousand answers, so this saves time."""
+Tiers = tuple[TierName, TierName]
+NO_TIERS: Tiers = (UNSET, UNSET)
+
+
+def _tiers_of(known: IndexedPlayer | None, *, listed: bool) -> Tiers:
+    """The tier of a player of a ladder with tiers, and the one before the last event."""
+    if known is None or known.placement is None or not listed:
+        return None, None
+    return known.placement.tier, known.placement.previous_tier
+
+
+def _answer_of(name: str, known: IndexedPlayer, now_s: float | None) -> PlayerAnswer:
+    """A player's answer, made from positions: a lookup makes up to a thousand. `now_s` is the
+    present time in Unix seconds if the ladder has tiers, else None."""
+    tiers = NO_TIERS if now_s is None else _tiers_of(known, listed=known.until_s > now_s)
     return PlayerAnswer(
         name, known.mu, known.sigma, known.rating, known.rounds, known.provisional,
-        known.completed_at, known.offset, known.season,
+        known.completed_at, known.offset, known.season, *tiers,
     )  # fmt: skip
 
 
-def _player_fields(name: str, known: IndexedPlayer) -> dict[str, Any]:
-    return {"player": name, **msgspec.structs.asdict(known)}
-
-
-def _newcomer(name: str, rule: RatingRule) -> PlayerAnswer:
+def _newcomer(name: str, rule: RatingRule, now_s: float | None) -> PlayerAnswer:
     mu, sigma = rule.initial_mu, rule.initial_sigma
+    tier = UNSET if now_s is None else None
     return PlayerAnswer(
         player=name, mu=mu, sigma=sigma, rating=rule.rating(mu, sigma), rounds=0,
         provisional=rule.provisional_rounds > 0, completed_at=None, offset=None, season=None,
+        tier=tier, previous_tier=tier,
     )  # fmt: skip
+
+
+def _unlisted(unmet: Unmet | None) -> Unlisted | None:
+    return (
+        None if unmet is None else Unlisted(rule=unmet.rule, value=unmet.value, bound=unmet.bound)
+    )
+
+
+def _in_words(unmet: Unmet | None) -> str:
+    if unmet is None:
+        return "the next event decides"
+    match unmet.rule:
+        case "provisional":
+            return f"provisional after {unmet.value} of {unmet.bound} rounds"
+        case "min_rounds":
+            return f"{unmet.value} of {unmet.bound} rounds (min_rounds)"
+        case "idle_days":
+            return f"{unmet.value:.1f} days without a round (idle_days is {unmet.bound:g})"
+        case "max_sigma":
+            return f"sigma is {unmet.value:.1f} today (max_sigma is {unmet.bound:g})"
+
+
+def _row(row: RankedRow, known: IndexedPlayer | None, *, tiers: bool) -> Row:
+    tier, previous = _tiers_of(known, listed=True) if tiers else NO_TIERS
+    return Row(
+        rank=row.rank, player=row.player, rating=row.rating, tier=tier, previous_tier=previous
+    )
 
 
 def _page(found: PageView) -> PageAnswer:
     last = found.rows[-1] if found.rows else None
     has_next = last is not None and found.more
+    known = found.players or [None] * len(found.rows)
     return PageAnswer(
-        rows=[Row(rank=row.rank, player=row.player, rating=row.rating) for row in found.rows],
+        rows=[
+            _row(*each, tiers=bool(found.players)) for each in zip(found.rows, known, strict=True)
+        ],
         listed=found.listed,
         next=cursors.encode_cursor(AfterRow(last.rating, last.player))
         if has_next and last

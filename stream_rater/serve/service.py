@@ -109,12 +109,13 @@ MakeParts = Callable[[Watcher, ReadPositions, ApiMetrics], Parts]
 known to have all events."""
 
 
-def parts_of_service(settings: Settings) -> MakeParts:
+def parts_of_service(settings: Settings, ladders: Ladders) -> MakeParts:
     """A function that makes the parts of a process beside workers, Kafka and Redis."""
 
     def make(watcher: Watcher, positions: ReadPositions, _: ApiMetrics) -> Parts:
         return Parts(
-            IndexProcess(partial(Follower, settings), watcher), IndexReader(settings, positions),
+            IndexProcess(partial(Follower, settings, ladders=ladders), watcher),
+            IndexReader(settings, positions, ladders),
             partial(ServiceBeliefs, settings), door_on_kafka(settings, watcher.trouble),
         )  # fmt: skip
 
@@ -132,7 +133,7 @@ class ServeProcess(Watcher):
         self._reader = index
         executor = FairExecutor("predictions", min(4, os.cpu_count() or 1), MOST_PREDICTIONS)
         questions = Questions(
-            index, ladders, lambda: self._index.caught_up, time.monotonic, executor.run
+            index, ladders, lambda: self._index.caught_up, time.monotonic, executor.run, time.time
         )
         beliefs = BeliefQuestions(settings, ladders, index, connect)
         self._doorway = Doorway(

@@ -68,7 +68,7 @@ class Standalone:
         except BaseException:
             self._database.close()
             raise
-        make = partial(FileFollower, path, settings.serve_history)
+        make = partial(FileFollower, path, settings.serve_history, ladders=ladders)
         self._index = IndexProcess(make, watcher)
         self.engine = Engine(
             self._database, self.log, self._machines, self._index.hurry, watcher.trouble
@@ -250,7 +250,7 @@ def parts_of_file(settings: Settings, ladders: Ladders, path: Path) -> MakeParts
 
     def make(watcher: Watcher, positions: ReadPositions, metrics: ApiMetrics) -> Parts:
         standalone = Standalone(settings, ladders, path, watcher, metrics)
-        index = FileIndexReader(index_path(path), settings.serve_history, positions)
+        index = FileIndexReader(index_path(path), settings.serve_history, positions, ladders)
         return Parts(standalone, index, lambda: FileBeliefs(standalone), standalone.door())
 
     return make

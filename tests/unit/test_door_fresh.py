@@ -64,7 +64,9 @@ class Following:
         async def computed(work: Callable[[], Any]) -> Any:
             return work()
 
-        return Questions(index, any_ladder(DEFAULT_RATING), lambda: True, lambda: 0.0, computed)
+        return Questions(
+            index, any_ladder(DEFAULT_RATING), lambda: True, lambda: 0.0, computed, lambda: 0.0
+        )
 
     def observe(self, rated: int, changes: int) -> None:
         """All parts of the rounds before an offset are applied, with events before another."""

@@ -14,6 +14,8 @@ from stream_rater.adapters.sqlite.database import Database, connect_reader, inde
 from stream_rater.adapters.sqlite.driver import updater_worker
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.store import SqliteStore
+from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders
+from stream_rater.config.views import Tier
 from stream_rater.pipeline.ports import Event, Poll, Publish
 from stream_rater.serve.index import file_follower
 from stream_rater.serve.index.file_follower import FileFollower
@@ -35,20 +37,24 @@ class Written:
     def publish(self, *players: str) -> None:
         """Publish an event of each player."""
         for player in players:
-            value = msgspec.json.encode(an_event(player, self.count))
-            self._driver.perform(Publish([Event(0, player.encode(), value, b"id", "")], {}))
-            self.count += 1
+            self.publish_value(player, msgspec.json.encode(an_event(player, self.count)))
+
+    def publish_value(self, player: str, value: bytes) -> None:
+        """Publish an event of a player."""
+        self._driver.perform(Publish([Event(0, player.encode(), value, b"id", "")], {}))
+        self.count += 1
 
 
 class Seen(Watcher):
     """What the follower reports. `at_read` is called with each report of events."""
 
     def __init__(self, at_read: Callable[[], None]) -> None:
-        self._at_read, self.offsets = at_read, list[int]()
+        self._at_read, self.offsets, self.values = at_read, list[int](), list[bytes]()
         self.follower: FileFollower | None = None
 
     def read(self, found: Sequence[NewEvent]) -> None:
         self.offsets += [each.offset for each in found]
+        self.values += [each.value for each in found]
         self._at_read()
 
     def polled(self, caught_up: bool, lag: int) -> None:
@@ -99,6 +105,24 @@ def test_nothing_is_missed_while_old_events_are_pruned(written: Written) -> None
     with closing(connect_reader(written.path)) as reader:
         keys = {event.key.decode() for _, event in events.read_events(reader, 0, 0)}
     assert keys == in_index(written)
+
+
+def test_events_have_tiers(written: Written) -> None:
+    """On a ladder with tiers the feed gets each event as it was published, with the tier and the
+    one before. What the index has already is sent without."""
+    tiers = Tier(name="low"), Tier(name="high", from_rating=1200.0)
+    ladders = Ladders(ladders={"*": Ladder(rating=DEFAULT_RATING, tiers=tiers)})
+    seen = Seen(lambda: None)
+    for rating in (1100.0, 1300.0):
+        value = msgspec.json.encode(an_event("ann", written.count, rating))
+        written.publish_value("ann", value)
+        seen.follower = FileFollower(written.path, 5, seen, ladders)
+        seen.follower.run()
+        if rating == 1300.0:
+            head, last = value.removesuffix(b"}"), seen.values[-1]
+            assert last == head + b',"tier":"high","previous_tier":"low"}'
+    assert [b"tier" in value for value in seen.values] == [True, False, True]
+    assert msgspec.json.decode(seen.values[0])["previous_tier"] is None
 
 
 def test_no_transaction_stays_open(written: Written) -> None:

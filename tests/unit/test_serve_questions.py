@@ -73,7 +73,7 @@ class Place:
         self.index, self.complete = Index(), True
         ladders: Ladders = any_ladder(DEFAULT_RATING)
         self.ask = Questions(
-            self.index, ladders, lambda: self.complete, lambda: 0.0, self._computed
+            self.index, ladders, lambda: self.complete, lambda: 0.0, self._computed, lambda: 0.0
         )
 
     async def _computed(self, work: Callable[[], Any]) -> Any:

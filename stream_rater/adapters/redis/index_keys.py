@@ -19,7 +19,14 @@ SUMMARY = b"summary"
 """The field of a ladder's state with its LadderSummary."""
 SIZES = b"sizes"
 """The field of a ladder's state with the numbers of members of players, ranks, bins and histories,
-separated by spaces. They show whether a single key was lost."""
+separated by spaces. The number of members of dues follows if it is not 0. They show whether a
+single key was lost."""
+SWEPT = b"swept"
+"""The field of a ladder's state with the place before which nobody is listed, if players can leave
+the list without an event: a moment in Unix seconds, a space, and the id of a player."""
+VIEWS = f"{INDEX}:views"
+"""Sorted set: for each index of a ladder, `VIEWS_ID:LADDER` with the Unix time at which a process
+last kept it. An index that nobody has kept for a day is deleted."""
 NO_LADDER = "-" * (MAX_ID_BYTES + 1)
 """An id that is longer than any ladder's. Rights are tried on its keys, which stay empty. (An empty
 id would not do: empty braces do not keep keys in one slot.)"""
@@ -38,8 +45,11 @@ class LadderKeys(NamedTuple):
     histories: str
     """Hash: player to History."""
     state: str
-    """Hash: SUMMARY; SIZES; and for each partition of `rating-changed` an offset: the index has
-    every event before it."""
+    """Hash: SUMMARY; SIZES; SWEPT; and for each partition of `rating-changed` an offset: the index
+    has every event before it."""
+    dues: str
+    """Sorted set of the listed players who leave the list without an event. The score is the moment
+    in Unix seconds."""
 
 
 class Root(NamedTuple):
@@ -80,9 +90,10 @@ def partition_member(partition: int) -> str:
     return f"partition:{partition}"
 
 
-def keys_of(ladder: str) -> LadderKeys:
-    """The keys of a ladder's index."""
-    start = f"{INDEX}:{{{escape(ladder)}}}:"
+def keys_of(ladder: str, views: str = "") -> LadderKeys:
+    """The keys of a ladder's index by the views with this id. Processes with other views have
+    another index, so they do not disturb each other while the ladders file is replaced."""
+    start = f"{INDEX}:{{{escape(ladder)}}}:" + (f"{views}:" if views else "")
     return LadderKeys(*(start + name for name in LadderKeys._fields))
 
 

@@ -5,7 +5,7 @@ import itertools
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,9 +13,11 @@ import msgspec
 
 from stream_rater.adapters.sqlite.database import connect_reader, index_path
 from stream_rater.adapters.sqlite.events import end_of_changed, read_events
+from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.contract.errors import StoreTrouble, Unrecoverable
 from stream_rater.contract.events import UNDECODABLE, RatingChanged, rating_changed_from_json
 from stream_rater.pipeline.ports import Event, pause_s
+from stream_rater.serve.entries import EntryKey, IndexedPlayer
 from stream_rater.serve.feed import RING_SIZE
 from stream_rater.serve.index.file_index import (
     Damaged,
@@ -25,7 +27,7 @@ from stream_rater.serve.index.file_index import (
     instant,
     is_damaged,
 )
-from stream_rater.serve.index.follower import NewEvent, Watcher
+from stream_rater.serve.index.follower import NewEvent, Watcher, key_of, with_tier
 
 READ_TOGETHER = 50_000
 """The most events that are in memory."""
@@ -40,9 +42,13 @@ SHARD = 0
 class FileFollower:
     """Keeps the index up to date with the events of a data file."""
 
-    def __init__(self, data: Path, max_changes: int, watcher: Watcher) -> None:
-        """`max_changes`: the number of changes that the index keeps of each player."""
+    def __init__(
+        self, data: Path, max_changes: int, watcher: Watcher, ladders: Ladders = ANY_LADDER
+    ) -> None:
+        """`max_changes`: the number of changes that the index keeps of each player. `ladders` has
+        the views by which it is made."""
         self._path, self._max_changes, self._watcher = data, max_changes, watcher
+        self._ladders = ladders
         self._stopping = False
         self._awake = threading.Event()
 
@@ -80,7 +86,7 @@ class FileFollower:
     def _follow(self) -> None:
         connection = connect_reader(self._path)
         with failures():
-            writer = FileIndexWriter(index_path(self._path), self._max_changes)
+            writer = FileIndexWriter(index_path(self._path), self._max_changes, self._ladders)
             try:
                 self._read(connection, writer)
             finally:
@@ -101,16 +107,25 @@ class FileFollower:
                 at = events[-1][0] + 1
                 for first in range(0, len(events), AT_ONCE):
                     some = events[first : first + AT_ONCE]
-                    self._add(some, stored, writer)
-                    self._watcher.read([*self._new_events(some, reported)])
+                    after = self._add(some, stored, writer)
+                    self._watcher.read([*self._new_events(some, reported, after)])
                 if self._stopping:
                     return
+            self._sweep(writer)
             self._watcher.checkpointed([max(at, stored)])
             self._watcher.polled(True, 0)
             self._awake.wait(LOOK_S)
 
-    def _add(self, some: Sequence[tuple[int, Event]], stored: int, writer: FileIndexWriter) -> None:
-        """Add events to the index, but not those before `stored`."""
+    def _sweep(self, writer: FileIndexWriter) -> None:
+        """Take everybody off the leaderboards whose moment has come."""
+        while writer.sweep() and not self._stopping:
+            pass
+
+    def _add(
+        self, some: Sequence[tuple[int, Event]], stored: int, writer: FileIndexWriter
+    ) -> Mapping[EntryKey, IndexedPlayer]:
+        """Add events to the index, but not those before `stored`. Returns the players after events
+        of ladders with tiers."""
         changes: list[RatingChanged] = []
         for offset, event in some:
             if offset < stored:
@@ -120,16 +135,21 @@ class FileFollower:
             except UNDECODABLE:
                 self._watcher.skipped(SHARD, offset)
         end = some[-1][0] + 1
-        if end > stored:
-            writer.apply(changes, end)
+        return writer.apply(changes, end) if end > stored else {}
 
-    def _new_events(self, some: Sequence[tuple[int, Event]], first: int) -> Iterator[NewEvent]:
+    def _new_events(
+        self, some: Sequence[tuple[int, Event]], first: int,
+        after: Mapping[EntryKey, IndexedPlayer],
+    ) -> Iterator[NewEvent]:  # fmt: skip
         """The events from an offset on, for the feed."""
         for offset, event in some:
             if offset >= first:
                 with suppress(*UNDECODABLE):
-                    ladder = _ladder_of(event.value).ladder
-                    yield NewEvent(SHARD, offset, ladder, event.value)
+                    new = NewEvent(SHARD, offset, _ladder_of(event.value).ladder, event.value)
+                    if after:
+                        change = rating_changed_from_json(event.value)
+                        new = with_tier(new, change, after.get(key_of(change)))
+                    yield new
 
 
 def _read_some(connection: sqlite3.Connection, first: int) -> list[tuple[int, Event]]:

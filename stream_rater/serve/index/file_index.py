@@ -5,35 +5,49 @@ again. So a transaction does not wait for the disk, and the last ones are lost w
 has the position before which the index then has every event. `serve.entries` defines the contents,
 as it does for the index in Redis.
 
+The table of ladders with views (`index_views`) names the views by which each one was made. If the
+ladders file has others, the placements of all players of the ladder are made again at the next
+start. A ladder without views has no row there.
+
 A player's changes are rows of their own, so that a change costs one insertion. A history is cut
 back at each correction, and when the player's number of rounds is a multiple of the number of
 changes that are kept. So the table has at most twice as many.
 """
 
+import math
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from copy import copy
 from pathlib import Path
 from typing import TypeVar
 
+from stream_rater.config.ladders import ANY_LADDER, Ladders, LadderViews
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.events import RatingChanged
 from stream_rater.serve.cursors import AfterRow, ranked
 from stream_rater.serve.entries import (
     BIN,
+    NOT_SWEPT,
+    EntryKey,
     History,
     IndexedPlayer,
     IndexEvent,
     LadderIndex,
     LadderSummary,
+    Swept,
     apply_events,
     bin_of,
     change_of,
     decode_change,
     decode_player,
     decode_summary,
+    dues_of,
     encode_entry,
+    relisted,
+    replaced,
+    sweep,
 )
 from stream_rater.serve.index.reader import AtLeast, ReadPositions
 from stream_rater.serve.questions import (
@@ -67,12 +81,24 @@ CREATE TABLE IF NOT EXISTS index_changes (
     ladder TEXT, player TEXT, source INTEGER, change BLOB NOT NULL,
     PRIMARY KEY (ladder, player, source)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS index_dues (
+    ladder TEXT, player TEXT, due REAL NOT NULL, PRIMARY KEY (ladder, player)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS index_next_due ON index_dues (ladder, due, player);
+CREATE TABLE IF NOT EXISTS index_views (
+    ladder TEXT PRIMARY KEY, views TEXT NOT NULL, moment REAL NOT NULL, player TEXT NOT NULL
+) WITHOUT ROWID;
 """
 """`score` is minus the displayed rating of a listed player, and null for others. `source` is the
 offset in `round-completed`. `data` names the data file. `next` is the offset of `rating-changed`
-before which the index has every event."""
+before which the index has every event. `due` is the moment in Unix seconds at which a listed player
+leaves the list. `moment` and `player` of `index_views` are those of `LadderIndex.swept`."""
 
-NAMES = "index_ladders", "index_players", "index_bins", "index_changes"
+NAMES = (
+    "index_ladders", "index_players", "index_bins", "index_changes", "index_dues", "index_views",
+)  # fmt: skip
+SWEPT_TOGETHER = 1_000
+"""The most players whom one transaction takes off a leaderboard."""
 AT_ONCE = 500
 """The most players that one statement names."""
 
@@ -86,10 +112,14 @@ class Damaged(StoreTrouble):
 class FileIndexWriter:
     """Writes the index. Nothing else writes to the file."""
 
-    def __init__(self, path: Path, max_changes: int) -> None:
-        """`max_changes`: the number of changes that are kept of each player. Creates the file and
-        its tables where they are missing."""
-        self._max_changes = max_changes
+    def __init__(
+        self, path: Path, max_changes: int, ladders: Ladders = ANY_LADDER,
+        now: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        """`max_changes`: the number of changes that are kept of each player. `ladders` has the
+        views by which the index is made. `now` returns Unix seconds. Creates the file and its
+        tables where they are missing."""
+        self._max_changes, self._views, self._now = max_changes, LadderViews(ladders), now
         self._do = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._do.execute("PRAGMA journal_mode = WAL").fetchall()
         self._do.execute("PRAGMA synchronous = NORMAL")  # with OFF, a power cut damages the file
@@ -104,6 +134,8 @@ class FileIndexWriter:
         """
         found = self._do.execute("SELECT format, data, next FROM index_state").fetchone()
         if found is not None and found[:2] == (FORMAT, data) and found[2] <= end:
+            for (ladder,) in self._do.execute("SELECT ladder FROM index_ladders").fetchall():
+                self._adopt(ladder)
             return int(found[2])
         with self._transaction():
             for name in NAMES:
@@ -111,17 +143,86 @@ class FileIndexWriter:
             self._do.execute("REPLACE INTO index_state VALUES (1, ?, ?, 0)", (FORMAT, data))
         return 0
 
-    def apply(self, events: Sequence[IndexEvent], end: int) -> None:
-        """Apply the next events. `end`: the offset before which the index then has every event."""
+    def _adopt(self, ladder: str) -> None:
+        """Make the placements of all players of a ladder again if its views are others than those
+        by which they were made."""
+        views = self._views.of(ladder)
+        stored = self._do.execute("SELECT views FROM index_views WHERE ladder = ?", (ladder,))
+        if (stored.fetchone() or ("",))[0] == views.id:
+            return
+        with self._transaction():
+            for table in ("index_views", "index_dues", "index_bins"):
+                self._do.execute(f"DELETE FROM {table} WHERE ladder = ?", (ladder,))
+            swept, last = self._swept(ladder), ""
+            while some := self._do.execute(
+                "SELECT player, entry FROM index_players WHERE ladder = ? AND player > ? "
+                "ORDER BY player LIMIT ?", (ladder, last, AT_ONCE),
+            ).fetchall():  # fmt: skip
+                last = some[-1][0]
+                before = self._before(ladder, ())._replace(swept=swept)
+                players = {name: replaced(decode_player(entry), views) for name, entry in some}
+                self._write(ladder, before, relisted(before, players))
+            summary = self._before(ladder, ())
+            self._write_ladder(ladder, summary)
+
+    def sweep(self) -> bool:
+        """Take players off the leaderboards whose moment has come. Returns whether there are
+        more."""
+        now_s, more = self._now(), False
+        for (ladder,) in self._do.execute("SELECT ladder FROM index_views").fetchall():
+            due = self._do.execute(
+                "SELECT player, due FROM index_dues WHERE ladder = ? AND due <= ? "
+                "ORDER BY due, player LIMIT ?", (ladder, now_s, SWEPT_TOGETHER),
+            ).fetchall()  # fmt: skip
+            if not due:
+                continue
+            with self._transaction():
+                before = self._before(ladder, [player for player, _ in due])
+                last, moment_s = due[-1]
+                after = sweep(before, (moment_s, last.encode()))
+                self._write(ladder, before, after)
+                self._do.execute(
+                    "UPDATE index_views SET moment = ?, player = ? WHERE ladder = ?",
+                    (moment_s, last, ladder),
+                )
+            more |= len(due) == SWEPT_TOGETHER
+        return more
+
+    def _swept(self, ladder: str) -> Swept:
+        """The place of the last player of a ladder who was taken out. If the ladder has views and
+        the index does not know them, it does afterwards, and nobody is listed whose moment has
+        come."""
+        views = self._views.of(ladder)
+        if not views.id:
+            return NOT_SWEPT
+        stored = self._do.execute(
+            "SELECT moment, player FROM index_views WHERE ladder = ?", (ladder,)
+        ).fetchone()
+        if stored is not None:
+            return stored[0], stored[1].encode()
+        moment_s = self._now() if views.depend_on_time else -math.inf
+        self._do.execute(
+            "INSERT INTO index_views VALUES (?, ?, ?, '')", (ladder, views.id, moment_s)
+        )
+        return moment_s, b""
+
+    def apply(self, events: Sequence[IndexEvent], end: int) -> Mapping[EntryKey, IndexedPlayer]:
+        """Apply the next events. `end`: the offset before which the index then has every event.
+        Returns the player after each event of a ladder with tiers, by the ladder, the player and
+        the event's `offset`."""
+        made: dict[EntryKey, IndexedPlayer] = {}
         by_ladder: dict[str, list[IndexEvent]] = {}
         for event in events:
             by_ladder.setdefault(event.ladder, []).append(event)
         with self._transaction():
             for ladder, own in by_ladder.items():
                 before = self._before(ladder, sorted({event.player for event in own}))
-                self._write(ladder, before, apply_events(before, own, 0))
+                after = apply_events(before, own, 0, self._views.of(ladder))
+                self._write(ladder, before, after)
                 self._write_changes(ladder, own)
+                made |= {(ladder, *key): player for key, player in after.made.items()}
             self._do.execute("UPDATE index_state SET next = ?", (end,))
+        return made
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -145,25 +246,36 @@ class FileIndexWriter:
         return LadderIndex(
             _players(self._do, ladder, names), {}, dict(bins.fetchall()),
             LadderSummary() if summary is None else decode_summary(summary[0]),
+            self._swept(ladder),
         )  # fmt: skip
 
     def _write(self, ladder: str, before: LadderIndex, after: LadderIndex) -> None:
         changed = [
-            (ladder, name, encode_entry(each), -each.rating if each.listed else None)
+            (ladder, name, encode_entry(each), -each.rating if after.lists(name) else None)
             for name, each in after.players.items()
-            if before.players.get(name) is not each
+            if before.players.get(name) is not each or before.lists(name) != after.lists(name)
         ]
         self._do.executemany("REPLACE INTO index_players VALUES (?, ?, ?, ?)", changed)
         erased = [(ladder, name) for name in before.players if name not in after.players]
+        was, now = dues_of(before), dues_of(after)
+        self._do.executemany(
+            "REPLACE INTO index_dues VALUES (?, ?, ?)",
+            [(ladder, name, at) for name, at in now.items() if at != was.get(name)],
+        )
+        gone = [(ladder, name) for name in was if name not in now]
+        self._do.executemany("DELETE FROM index_dues WHERE ladder = ? AND player = ?", gone)
         for table in ("index_players", "index_changes"):
             self._do.executemany(f"DELETE FROM {table} WHERE ladder = ? AND player = ?", erased)
         bins = [(ladder, at, n) for at, n in after.bins.items() if n != before.bins.get(at)]
         self._do.executemany("REPLACE INTO index_bins VALUES (?, ?, ?)", bins)
         if bins or after.summary != before.summary:
-            self._do.execute(
-                "REPLACE INTO index_ladders VALUES (?, ?, ?)",
-                (ladder, encode_entry(after.summary), sum(after.bins.values())),
-            )
+            self._write_ladder(ladder, after)
+
+    def _write_ladder(self, ladder: str, index: LadderIndex) -> None:
+        self._do.execute(
+            "REPLACE INTO index_ladders VALUES (?, ?, ?)",
+            (ladder, encode_entry(index.summary), sum(index.bins.values())),
+        )
 
     def _write_changes(self, ladder: str, events: Sequence[IndexEvent]) -> None:
         if not self._max_changes:
@@ -210,11 +322,14 @@ class FileIndexReader:
     """
 
     def __init__(
-        self, path: Path, max_changes: int, positions: ReadPositions | None = None
-    ) -> None:
+        self, path: Path, max_changes: int, positions: ReadPositions | None = None,
+        ladders: Ladders = ANY_LADDER,
+    ) -> None:  # fmt: skip
         """`max_changes`: the number of changes that a history has. `positions` are those before
-        which the index is known to have all events. Without them, the index is not checked."""
+        which the index is known to have all events. Without them, the index is not checked.
+        `ladders` has the views by which the index was made."""
         self._path, self._max_changes, self._positions = path, max_changes, positions
+        self._views = LadderViews(ladders)
         self._connections: list[sqlite3.Connection] = []
         """The connection, once it was needed."""
 
@@ -270,7 +385,10 @@ class FileIndexReader:
             found = _players(self._ask, ladder, [player]).get(player)
             if found is None:
                 return None
-            rank = 1 + self._better(ladder, -found.rating) if found.listed else None
+            ((score,),) = self._rows(
+                "score FROM index_players WHERE ladder = ? AND player = ?", ladder, player
+            )
+            rank = None if score is None else 1 + self._better(ladder, score)
             return PlayerView(found, rank, listed)
 
         return self._read(read)
@@ -337,7 +455,12 @@ class FileIndexReader:
             ladder, score, first,
         )  # fmt: skip
         shown = [(player, -each) for player, each in rows[:limit]]
-        return PageView(ranked(shown, better + equal, better), len(rows) > limit, listed)
+        players: list[IndexedPlayer | None] = []
+        if self._views.of(ladder).tiers:
+            known = _players(self._ask, ladder, [player for player, _ in shown])
+            players = [known.get(player) for player, _ in shown]
+        found = ranked(shown, better + equal, better)
+        return PageView(found, len(rows) > limit, listed, players)
 
     def _better(self, ladder: str, score: float) -> int:
         """The number of listed players with a greater rating than minus this score."""

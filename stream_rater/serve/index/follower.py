@@ -11,17 +11,28 @@ import msgspec
 
 from stream_rater.adapters.kafka.reader import Reader
 from stream_rater.adapters.kafka.topics import REQUEST_TIMEOUT_S, Admin
+from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Trouble
-from stream_rater.contract.events import UNDECODABLE, rating_changed_from_json
+from stream_rater.contract.events import (
+    UNDECODABLE,
+    RatingChanged,
+    rating_changed_from_json,
+    to_json,
+)
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.ports import pause_s
-from stream_rater.serve.entries import IndexEvent, PlayerErased
+from stream_rater.serve.entries import EntryKey, IndexedPlayer, IndexEvent, PlayerErased
 from stream_rater.serve.feed import RING_SIZE
 from stream_rater.serve.index.reader import IndexReader
 from stream_rater.serve.index.writer import EventPlace, IndexLost, IndexWriter, other_topic_error
 
 POLL_S = 0.2
+SWEEP_S = 1.0
+"""The interval at which players whose moment has come leave the leaderboards."""
+SWEEPS = 20
+"""The most sweeps of all ladders at once. If more players must leave, the rest follow between the
+next polls."""
 CHECKPOINT_S = 2.0
 """The interval at which the positions of ladders without events are written, and the index is
 checked for losses."""
@@ -34,7 +45,7 @@ class NewEvent(NamedTuple):
     offset: int
     ladder: str
     value: bytes
-    """The event in JSON."""
+    """The event in JSON, with the player's tier if it is known."""
 
 
 class Watcher:
@@ -64,9 +75,11 @@ class Follower:
 
     def __init__(
         self, settings: Settings, watcher: Watcher,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic, ladders: Ladders = ANY_LADDER,
     ) -> None:  # fmt: skip
+        """`ladders` has the views by which the index is made."""
         self._settings, self._watcher, self._clock = settings, watcher, clock
+        self._ladders, self._swept_s = ladders, -SWEEP_S
         self._stop, self._hurried = threading.Event(), threading.Event()
         self.caught_up = False
         """Whether the index has every record that existed when reading began."""
@@ -100,9 +113,9 @@ class Follower:
         admin = Admin(self._settings, request_timeout_s=REQUEST_TIMEOUT_S)
         topic = admin.topics.changed
         (partitions,) = admin.partitions_of(topic)
-        writer = IndexWriter(self._settings)
+        writer = IndexWriter(self._settings, self._ladders)
         writer.check()
-        asyncio.run(_check_rights(self._settings))
+        asyncio.run(_check_rights(self._settings, self._ladders))
         stored = writer.begin(topic, partitions)
         with Reader(self._settings, topic) as reader:
             ends = []
@@ -135,7 +148,13 @@ class Follower:
             ended |= reader.ends.keys()
             if changes:
                 places, applied = zip(*changes, strict=True)
-                writer.apply(applied, positions, places)
+                if after := writer.apply(applied, positions, places):
+                    of_events = (each for each in applied if isinstance(each, RatingChanged))
+                    events = [
+                        with_tier(event, change, after.get(key_of(change)))
+                        for event, change in zip(events, of_events, strict=True)
+                    ]
+            self._sweep(writer)
             if events:
                 self._watcher.read(events)
             self.lag = sum(max(0, reader.known_end(p) - at) for p, at in enumerate(positions))
@@ -145,7 +164,7 @@ class Follower:
                     at >= end or p in ended
                     for p, (at, end) in enumerate(zip(positions, ends, strict=True))
                 )
-                if done:
+                if done and not self._sweep(writer):
                     self._checkpoint(writer, positions)
                     self.caught_up, checkpointed_s = True, now_s
             elif now_s - checkpointed_s >= CHECKPOINT_S or (
@@ -155,6 +174,17 @@ class Follower:
                 self._checkpoint(writer, positions)
                 checkpointed_s, stored = now_s, list(positions)
             self._watcher.polled(self.caught_up, self.lag)
+
+    def _sweep(self, writer: IndexWriter) -> bool:
+        """Let players leave the leaderboards if it is time to. Returns whether more must leave."""
+        now_s, more = self._clock(), True
+        if now_s - self._swept_s < SWEEP_S:
+            return False
+        for _ in range(SWEEPS):
+            if not (more := writer.sweep()):
+                self._swept_s = now_s
+                break
+        return more
 
     def _checkpoint(self, writer: IndexWriter, positions: Sequence[int]) -> None:
         writer.checkpoint(positions)
@@ -177,6 +207,23 @@ class Follower:
             self._watcher.skipped(*place)
 
 
+def key_of(event: RatingChanged) -> EntryKey:
+    """The ladder, the player and the offset of an event."""
+    return event.ladder, event.player, event.offset
+
+
+def with_tier(new: NewEvent, event: RatingChanged, player: IndexedPlayer | None) -> NewEvent:
+    """The event with the fields `tier` and `previous_tier` at its end. `player` is the player after
+    the event; without it, the event stays as it is."""
+    if player is None or player.placement is None:
+        return new
+    placement = player.placement
+    tier = player.tier_at(placement.played_s)
+    fields = {"tier": tier, "previous_tier": None if tier is None else placement.previous_tier}
+    head = new.value.rstrip().removesuffix(b"}")
+    return new._replace(value=head + b"," + to_json(fields)[1:])
+
+
 def _ladder_and_player(key: bytes) -> tuple[str, str]:
     """The ladder and the player in a record's key. Raises one of UNDECODABLE."""
     parts = key.decode().split(":")
@@ -185,9 +232,9 @@ def _ladder_and_player(key: bytes) -> tuple[str, str]:
     return unquote(parts[0], errors="strict"), unquote(parts[1], errors="strict")
 
 
-async def _check_rights(settings: Settings) -> None:
+async def _check_rights(settings: Settings, ladders: Ladders) -> None:
     """Try all rights that reading needs. Raises Denied or StoreTrouble."""
-    reader = IndexReader(settings)
+    reader = IndexReader(settings, ladders=ladders)
     try:
         await reader.check()
     finally:

@@ -15,6 +15,7 @@ from stream_rater.adapters.redis.index_keys import (
     partition_member,
     root_of,
 )
+from stream_rater.config.ladders import ANY_LADDER, Ladders, LadderViews
 from stream_rater.config.settings import Settings
 from stream_rater.serve.cursors import AfterRow, ranked
 from stream_rater.serve.entries import (
@@ -36,10 +37,14 @@ class IndexReader:
     index lacks events that it is known to have.
     """
 
-    def __init__(self, settings: Settings, positions: "ReadPositions | None" = None) -> None:
+    def __init__(
+        self, settings: Settings, positions: "ReadPositions | None" = None,
+        ladders: Ladders = ANY_LADDER,
+    ) -> None:  # fmt: skip
         """`positions` are those before which the index is known to have all events. Without them,
-        the index is not checked."""
+        the index is not checked. `ladders` has the views by which the index was made."""
         self._redis, self._positions = async_client(settings), positions
+        self._views = LadderViews(ladders)
 
     def after(self, needed: Mapping[int, int]) -> "IndexReader":
         """The same, but it answers only if the index has also everything before these positions, by
@@ -108,15 +113,17 @@ class IndexReader:
 
     async def page(self, ladder: str, after: AfterRow | None, limit: int) -> PageView:
         """At most `limit` rows after a place, or the first ones."""
+        with_players = self._with_players(ladder)
         if after is None:
-            return _page(await self._answer(ladder, scripts.TOP, limit), limit)
-        given = after.player, repr(-after.rating), limit
+            return _page(await self._answer(ladder, scripts.TOP, limit, with_players), limit)
+        given = after.player, repr(-after.rating), limit, with_players
         return _page(await self._answer(ladder, scripts.AFTER, *given), limit)
 
     async def around(self, ladder: str, player: str, limit: int) -> PageView | None:
         """At most `limit` rows with the player in the middle, as far as there are rows; None if the
         player is not listed."""
-        found = await self._answer(ladder, scripts.AROUND, player, limit)
+        given = player, limit, self._with_players(ladder)
+        found = await self._answer(ladder, scripts.AROUND, *given)
         return None if found is None else _page(found, limit)
 
     async def close(self) -> None:
@@ -126,7 +133,7 @@ class IndexReader:
     async def _answer(self, ladder: str, script: str, *given: Any) -> Any:
         """Run a script about a ladder, and return its answer. Raises Incomplete or AbsentLadder."""
         needed = [] if self._positions is None else self._positions.of(ladder)
-        keys = keys_of(ladder)
+        keys = keys_of(ladder, self._views.of(ladder).id)
         status, *answer = await self._redis.ask(
             "EVAL_RO", script, len(keys), *keys, len(needed), *needed, *given
         )
@@ -134,6 +141,10 @@ class IndexReader:
             error = AbsentLadder if status == scripts.ABSENT else Incomplete
             raise error(f"the index of ladder {ladder!r} is not complete")
         return answer[0]
+
+    def _with_players(self, ladder: str) -> int:
+        """1 if the rows of a page need the players, because the ladder has tiers; else 0."""
+        return int(bool(self._views.of(ladder).tiers))
 
     async def _root_has(self, member: str) -> bool:
         """Whether the root has a member. Raises Incomplete if the root lacks events that it is
@@ -220,6 +231,9 @@ def _pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
 
 def _page(found: Sequence[Any], limit: int) -> PageView:
     """Convert the answer of a script that returns a page."""
-    start, flat, better, listed = found
+    start, flat, better, listed, players = found
     rows = [(member.decode(), -float(score)) for member, score in _pairs(flat)]
-    return PageView(ranked(rows[:limit], start, better), len(rows) > limit, listed)
+    return PageView(
+        ranked(rows[:limit], start, better), len(rows) > limit, listed,
+        decode_players(players[:limit]),
+    )  # fmt: skip

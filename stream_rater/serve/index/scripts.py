@@ -1,6 +1,6 @@
 """Read-only scripts for Redis, used where several values must be read at one instant.
 
-The scripts about a ladder have the keys players, ranks, bins, histories and state, in this order.
+The scripts about a ladder have the keys of `LadderKeys`, in this order.
 The first argument is a number of positions, and the positions follow it. An answer is given only if
 the ladder's index has everything before these positions, and each of its keys has its stored size.
 So there is no answer if the index or one of its keys is lost, or if Redis has restored an older
@@ -26,7 +26,7 @@ return found
 """Key: the root. Arguments: some of its members. Returns the score of each, nil if it has none."""
 
 _CHECKED = f"""
-local players, ranks, bins, histories, state = unpack(KEYS)
+local players, ranks, bins, histories, state, dues = unpack(KEYS)
 local count = tonumber(ARGV[1])
 local function given(i) return ARGV[count + 1 + i] end
 
@@ -42,8 +42,10 @@ local function is_behind()
 end
 
 local function sizes()
-  return redis.call('HLEN', players) .. ' ' .. redis.call('ZCARD', ranks) .. ' '
+  local found = redis.call('HLEN', players) .. ' ' .. redis.call('ZCARD', ranks) .. ' '
     .. redis.call('HLEN', bins) .. ' ' .. redis.call('HLEN', histories)
+  local waiting = redis.call('ZCARD', dues)
+  return waiting == 0 and found or found .. ' ' .. waiting
 end
 
 if count > 0 then
@@ -83,22 +85,26 @@ return {{{ANSWERED}, {{found, better, redis.call('ZCARD', ranks)}}}}
 player is not listed), and the number of listed players."""
 
 _PAGE = f"""{_CHECKED}
-local function page(start, limit)
+local function page(start, limit, with_players)
   local rows = redis.call('ZRANGE', ranks, start, start + limit, 'WITHSCORES')
   local better = rows[2] and redis.call('ZCOUNT', ranks, '-inf', '(' .. rows[2]) or 0
-  return {{{ANSWERED}, {{start, rows, better, redis.call('ZCARD', ranks)}}}}
+  local found, names = {{}}, {{}}
+  for i = 1, with_players == '1' and #rows or 0, 2 do names[#names + 1] = rows[i] end
+  if #names > 0 then found = redis.call('HMGET', players, unpack(names)) end
+  return {{{ANSWERED}, {{start, rows, better, redis.call('ZCARD', ranks), found}}}}
 end
 """
 """A page, with one more row if there is one: the number of rows before it, its rows as members and
-scores, the number of players better than its first, and the number of listed players."""
+scores, the number of players better than its first, the number of listed players, and the records
+of the rows' players if the last argument is 1."""
 
 AROUND = f"""{_PAGE}
 local index, limit = redis.call('ZRANK', ranks, given(1)), tonumber(given(2))
 if not index then return {{{ANSWERED}, false}} end
-return page(math.max(0, index - math.floor(limit / 2)), limit)
+return page(math.max(0, index - math.floor(limit / 2)), limit, given(3))
 """
-"""Arguments: a player, and the number of rows. Answers with the page around the player, as far as
-there are rows; nil if the player is not listed."""
+"""Arguments: a player, the number of rows, and whether the players are wanted. Answers with the
+page around the player, as far as there are rows; nil if the player is not listed."""
 
 AFTER = f"""{_PAGE}
 local player, score = given(1), given(2)
@@ -121,10 +127,11 @@ while low < high do
     low = middle + 1
   end
 end
-return page(low, tonumber(given(3)))
+return page(low, tonumber(given(3)), given(4))
 """
-"""Arguments: a player, a score, and the number of rows. Answers with the page after the place that
-this player has, or would have, with this score."""
+"""Arguments: a player, a score, the number of rows, and whether the players are wanted. Answers
+with the page after the place that this player has, or would have, with this score."""
 
-TOP = f"{_PAGE} return page(0, tonumber(given(1)))"
-"""Argument: the number of rows. Answers with the first page."""
+TOP = f"{_PAGE} return page(0, tonumber(given(1)), given(2))"
+"""Arguments: the number of rows, and whether the players are wanted. Answers with the first
+page."""

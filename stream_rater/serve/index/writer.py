@@ -18,9 +18,16 @@ finds a position lower than before raises IndexLost, and reads again from there.
 A single key may also be lost, by eviction or by hand. So each write stores how many members the
 other keys have. A process that finds another number deletes the ladder's index, which is then made
 again.
+
+If players may leave a leaderboard without an event, a fourth step takes them out:
+
+4. Sweep, about once a second: for each ladder, take out players whose moment has come, in order of
+   moment and player, and write the place of the last one with them. At most SWEPT_TOGETHER leave in
+   one MULTI/EXEC.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stream_rater.adapters.redis.client import connect, executed, translated_failures
@@ -30,6 +37,8 @@ from stream_rater.adapters.redis.index_keys import (
     ROOT,
     SIZES,
     SUMMARY,
+    SWEPT,
+    VIEWS,
     LadderKeys,
     keys_of,
     member_of,
@@ -37,21 +46,34 @@ from stream_rater.adapters.redis.index_keys import (
     root_of,
     topic_member,
 )
+from stream_rater.config.ladders import ANY_LADDER, Ladders, LadderViews
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import StoreTrouble, Unrecoverable
 from stream_rater.serve.entries import (
+    NOT_SWEPT,
+    EntryKey,
+    IndexedPlayer,
     IndexEvent,
     LadderIndex,
     LadderSummary,
+    Swept,
     apply_events,
     decode_history,
     decode_player,
     decode_summary,
+    dues_of,
     encode_entry,
+    sweep,
 )
 
 ATTEMPTS = 100
 """The most times that a write is tried if other processes write first each time."""
+SWEPT_TOGETHER = 1_000
+"""The most players whom one write takes off a leaderboard."""
+KEPT_S = 86_400.0
+"""How long an index is kept whose views no process has."""
+KEEP_S = 600.0
+"""The interval at which a process records that it keeps its indexes."""
 
 Positions = dict[int, int]
 """The next offset by partition. An absent partition was not read: its next offset is 0."""
@@ -68,9 +90,14 @@ class IndexWriter:
     """Changes the index. It is for one thread. Its methods raise StoreTrouble or Denied if Redis
     fails."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, ladders: Ladders = ANY_LADDER,
+        now: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        """`ladders` has the views by which the index is made. `now` returns Unix seconds."""
         self._client = connect(settings)
         self._history = settings.serve_history
+        self._views, self._now, self._kept_s = LadderViews(ladders), now, 0.0
         self._ladders: dict[str, Positions] = {}
         """The positions that each ladder had when this process last saw them."""
         self._positions: Positions = {}
@@ -78,7 +105,7 @@ class IndexWriter:
 
     def check(self) -> None:
         """Try all rights that writing needs. Raises Denied."""
-        keys = keys_of(NO_LADDER)
+        keys = self._keys(NO_LADDER)
         with translated_failures(), self._client.pipeline(transaction=True) as pipe:
             pipe.watch(*keys)
             pipe.hmget(keys.players, [""])
@@ -102,7 +129,8 @@ class IndexWriter:
             self._client.zadd(ROOT, {topic_member(topic): 0})
             self._positions = root.positions
             self._ladders = {
-                name: _positions(self._client.hgetall(keys_of(name).state)) for name in root.ladders
+                name: _positions(self._client.hgetall(self._keys(name).state))
+                for name in root.ladders
             }
         all_positions = [self._positions, *self._ladders.values()]
         return [min(each.get(p, 0) for each in all_positions) for p in range(partitions)]
@@ -110,13 +138,17 @@ class IndexWriter:
     def apply(
         self, events: Sequence[IndexEvent], positions: Sequence[int],
         places: Sequence[EventPlace] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> Mapping[EntryKey, IndexedPlayer]:  # fmt: skip
         """Apply a batch of events, after which everything before these positions is applied. Raises
         IndexLost.
 
         `places` has the place of each event. Events before the ladder's position in their partition
         are left out. Without `places`, no event is left out.
+
+        Returns the player after each event of a ladder with tiers. An event is absent if another
+        process has applied it, and also a newer one of the player.
         """
+        after: dict[EntryKey, IndexedPlayer] = {}
         by_ladder: dict[str, list[tuple[EventPlace | None, IndexEvent]]] = {}
         for i, event in enumerate(events):
             placed = None if places is None else places[i], event
@@ -125,12 +157,29 @@ class IndexWriter:
             if new := by_ladder.keys() - self._ladders.keys():
                 self._client.zadd(ROOT, dict.fromkeys(map(member_of, sorted(new)), 0))
             for ladder, placed_events in by_ladder.items():
-                self._apply(ladder, placed_events, positions)
+                made = self._apply(ladder, placed_events, positions)
+                after |= {(ladder, *key): player for key, player in made.items()}
+        return after
+
+    def sweep(self) -> bool:
+        """Take players off the leaderboards whose moment has come. Returns whether there are more.
+        Raises IndexLost."""
+        now_s, more = self._now(), False
+        ladders = [each for each in self._ladders if self._views.of(each).depend_on_time]
+        with translated_failures(), self._client.pipeline(transaction=False) as pipe:
+            for ladder in ladders:
+                pipe.zcount(self._keys(ladder).dues, "-inf", now_s)
+            for ladder, due in zip(ladders, pipe.execute(), strict=True):
+                if due:
+                    more |= self._sweep(ladder, now_s)
+        return more
 
     def checkpoint(self, positions: Sequence[int]) -> None:
         """Store that everything before these positions is applied, and check that the index still
         exists. Raises IndexLost."""
         with translated_failures():
+            if self._now() >= self._kept_s + KEEP_S:
+                self._keep()
             for ladder in list(self._ladders):
                 self._apply(ladder, (), positions)
             with self._client.pipeline(transaction=True) as pipe:
@@ -156,34 +205,89 @@ class IndexWriter:
         ladder: str,
         events: Sequence[tuple[EventPlace | None, IndexEvent]],
         positions: Sequence[int],
-    ) -> None:
-        keys, last_seen = keys_of(ladder), self._ladders.get(ladder, {})
-        names = sorted({event.player for _, event in events})
+    ) -> Mapping[tuple[str, int], IndexedPlayer]:
+        keys, last_seen = self._keys(ladder), self._ladders.get(ladder, {})
+        names, views = sorted({event.player for _, event in events}), self._views.of(ladder)
         with self._client.pipeline(transaction=True) as pipe:
             for _ in range(ATTEMPTS):
                 pipe.watch(*keys)
                 found = _read(self._client, keys, names)
                 stored = _checked(keys.state, _positions(found.state), last_seen)
-                intact = found.state.get(SIZES, _sizes(0, 0, 0, 0)) == _sizes(*found.sizes)
-                if intact and not (advanced := _advanced(stored, positions)):
+                if found.intact and not (advanced := _advanced(stored, positions)):
                     self._ladders[ladder] = stored  # another process wrote first
-                    return
+                    return found.made if views.tiers else {}
                 pipe.multi()
-                if intact:
+                if found.intact:
+                    before = found.before
+                    if views.depend_on_time and SWEPT not in found.state:
+                        before = before._replace(swept=(self._now(), b""))
+                        pipe.hset(keys.state, SWEPT, _encode_swept(before.swept))
                     fresh = [each for at, each in events if _is_fresh(at, stored)]
-                    after = apply_events(found.before, fresh, self._history)
-                    _write(pipe, keys, found.before, after)
+                    after = apply_events(before, fresh, self._history, views)
+                    _write(pipe, keys, before, after)
                     pipe.hset(keys.state, mapping=advanced)
-                    pipe.hset(keys.state, SIZES, _sizes_after(found, after))
+                    pipe.hset(keys.state, SIZES, _sizes_after(found, before, after))
                 else:
                     pipe.unlink(*keys)
                 if not executed(pipe):
                     continue
-                if not intact:
+                if not found.intact:
                     raise IndexLost(f"{keys.state}: a part of this ladder's index was lost")
                 self._ladders[ladder] = stored | advanced
-                return
-        raise StoreTrouble(f"redis: ladder {ladder!r}: others wrote its index {ATTEMPTS} times")
+                return {**found.made, **after.made} if views.tiers else {}
+        raise _too_often(ladder)
+
+    def _sweep(self, ladder: str, now_s: float) -> bool:
+        """Take players off the leaderboard of a ladder. Returns whether there are more."""
+        keys = self._keys(ladder)
+        with self._client.pipeline(transaction=True) as pipe:
+            for _ in range(ATTEMPTS):
+                pipe.watch(*keys)
+                due = self._client.zrange(
+                    keys.dues, "-inf", now_s, byscore=True, offset=0, num=SWEPT_TOGETHER,
+                    withscores=True,
+                )  # fmt: skip
+                if not due:
+                    pipe.unwatch()
+                    return False
+                found = _read(self._client, keys, [member.decode() for member, _ in due])
+                _checked(keys.state, _positions(found.state), self._ladders[ladder])
+                if not found.intact:
+                    raise IndexLost(f"{keys.state}: a part of this ladder's index was lost")
+                last, moment_s = due[-1]
+                after = sweep(found.before, (moment_s, last))
+                pipe.multi()
+                _write(pipe, keys, found.before, after)
+                pipe.hset(keys.state, SWEPT, _encode_swept(after.swept))
+                pipe.hset(keys.state, SIZES, _sizes_after(found, found.before, after))
+                if executed(pipe):
+                    return len(due) == SWEPT_TOGETHER
+        raise _too_often(ladder)
+
+    def _keep(self) -> None:
+        """Record that this process keeps its indexes. Delete those that nobody has kept for
+        KEPT_S."""
+        now_s = self._now()
+        with_views = {name: found for name in self._ladders if (found := self._views.of(name).id)}
+        if without := {f":{name}": now_s for name in self._ladders if name not in with_views}:
+            self._client.zadd(VIEWS, without, xx=True)
+        if with_views:
+            # An index without views has an age from when there is another one beside it.
+            self._client.zadd(VIEWS, {f":{name}": now_s for name in with_views}, nx=True)
+            own = {f"{found}:{name}": now_s for name, found in with_views.items()}
+            self._client.zadd(VIEWS, own)
+        for member in self._client.zrange(VIEWS, "-inf", now_s - KEPT_S, byscore=True):
+            views, _, ladder = member.decode().partition(":")
+            self._client.unlink(*keys_of(ladder, views))
+            self._client.zrem(VIEWS, member)
+        self._kept_s = now_s
+
+    def _keys(self, ladder: str) -> LadderKeys:
+        return keys_of(ladder, self._views.of(ladder).id)
+
+
+def _too_often(ladder: str) -> StoreTrouble:
+    return StoreTrouble(f"redis: ladder {ladder!r}: others wrote its index {ATTEMPTS} times")
 
 
 def other_topic_error(topic: str, why: str) -> Unrecoverable:
@@ -195,7 +299,8 @@ def other_topic_error(topic: str, why: str) -> Unrecoverable:
 
 
 def _positions(found: Mapping[bytes, bytes]) -> Positions:
-    return {int(name): int(at) for name, at in found.items() if name not in (SUMMARY, SIZES)}
+    others = SUMMARY, SIZES, SWEPT
+    return {int(name): int(at) for name, at in found.items() if name not in others}
 
 
 def _checked(key: str, stored: Positions, last_seen: Positions) -> Positions:
@@ -220,9 +325,19 @@ class _StoredIndex(NamedTuple):
 
     state: Mapping[bytes, bytes]
     sizes: Sequence[int]
-    """The numbers of members of players, ranks, bins and histories."""
+    """The numbers of members of players, ranks, bins, histories and dues."""
     before: LadderIndex
     """The part that the events may change."""
+
+    @property
+    def intact(self) -> bool:
+        """Whether no key was lost."""
+        return self.state.get(SIZES, _sizes(0, 0, 0, 0, 0)) == _sizes(*self.sizes)
+
+    @property
+    def made(self) -> Mapping[tuple[str, int], IndexedPlayer]:
+        """The players after their newest events."""
+        return {(name, each.offset): each for name, each in self.before.players.items()}
 
 
 def _read(client: Any, keys: LadderKeys, names: Sequence[str]) -> _StoredIndex:
@@ -234,41 +349,73 @@ def _read(client: Any, keys: LadderKeys, names: Sequence[str]) -> _StoredIndex:
         pipe.zcard(keys.ranks)
         pipe.hlen(keys.bins)
         pipe.hlen(keys.histories)
+        pipe.zcard(keys.dues)
         if names:
             pipe.hgetall(keys.bins)
             pipe.hmget(keys.players, names)
             pipe.hmget(keys.histories, names)
         state, *rest = pipe.execute()
-    sizes, (bins, players, histories) = rest[:4], rest[4:] or ({}, (), ())
+    sizes, (bins, players, histories) = rest[:5], rest[5:] or ({}, (), ())
     summary = state.get(SUMMARY)
     before = LadderIndex(
         {name: decode_player(data) for name, data in zip(names, players, strict=True) if data},
         {name: decode_history(data) for name, data in zip(names, histories, strict=True) if data},
         {int(at): int(n) for at, n in bins.items()},
         LadderSummary() if summary is None else decode_summary(summary),
+        _decode_swept(state[SWEPT]) if SWEPT in state else NOT_SWEPT,
     )  # fmt: skip
     return _StoredIndex(state, sizes, before)
 
 
-def _sizes(*sizes: int) -> bytes:
+def _encode_swept(swept: Swept) -> bytes:
+    return repr(swept[0]).encode() + b" " + swept[1]
+
+
+def _decode_swept(stored: bytes) -> Swept:
+    moment_s, _, player = stored.partition(b" ")
+    return float(moment_s), player
+
+
+def _sizes(players: int, ranks: int, bins: int, histories: int, dues: int) -> bytes:
     """Encode the sizes, as the scripts of `serve.index.scripts` do in Redis."""
+    sizes = (players, ranks, bins, histories, *((dues,) if dues else ()))
     return b" ".join(b"%d" % size for size in sizes)
 
 
-def _sizes_after(found: _StoredIndex, after: LadderIndex) -> bytes:
-    """The encoded sizes of the keys once `after` has replaced the data that was found."""
-    before = found.before
-    listed = [sum(each.listed for each in index.players.values()) for index in (before, after)]
+def _sizes_after(found: _StoredIndex, before: LadderIndex, after: LadderIndex) -> bytes:
+    """The encoded sizes of the keys once `after` has replaced `before`, the part that was found."""
+    listed = [sum(map(index.lists, index.players)) for index in (before, after)]
+    waiting = [len(dues_of(index)) for index in (before, after)]
     filled = [sum(n > 0 for n in index.bins.values()) for index in (before, after)]
-    players, ranks, bins, histories = found.sizes
+    players, ranks, bins, histories, dues = found.sizes
     return _sizes(
         players + len(after.players) - len(before.players), ranks + listed[1] - listed[0],
         bins + filled[1] - filled[0], histories + len(after.histories) - len(before.histories),
+        dues + waiting[1] - waiting[0],
     )  # fmt: skip
+
+
+def _write_list(pipe: Any, keys: LadderKeys, before: LadderIndex, after: LadderIndex) -> None:
+    """Queue the commands that change who is listed."""
+    was, now = dues_of(before), dues_of(after)
+    if dues := {name: at for name, at in now.items() if at != was.get(name)}:
+        pipe.zadd(keys.dues, dues)
+    if done := [name for name in was if name not in now]:
+        pipe.zrem(keys.dues, *done)
+    names = [
+        name
+        for name, each in after.players.items()
+        if after.lists(name) and (before.players.get(name) != each or not before.lists(name))
+    ]
+    if names:
+        pipe.zadd(keys.ranks, {name: -after.players[name].rating for name in names})
+    if gone := [name for name in before.players if before.lists(name) and not after.lists(name)]:
+        pipe.zrem(keys.ranks, *gone)
 
 
 def _write(pipe: Any, keys: LadderKeys, before: LadderIndex, after: LadderIndex) -> None:
     """Queue the commands that change the index from `before` to `after`."""
+    _write_list(pipe, keys, before, after)
     changed = {
         name: player for name, player in after.players.items() if before.players.get(name) != player
     }
@@ -281,13 +428,8 @@ def _write(pipe: Any, keys: LadderKeys, before: LadderIndex, after: LadderIndex)
         pipe.hset(keys.state, SUMMARY, encode_entry(after.summary))
     if erased:
         pipe.hdel(keys.players, *erased)
-        pipe.zrem(keys.ranks, *erased)
     if forgotten := [name for name in before.histories if name not in after.histories]:
         pipe.hdel(keys.histories, *forgotten)
-    if scores := {name: -each.rating for name, each in changed.items() if each.listed}:
-        pipe.zadd(keys.ranks, scores)
-    if unlisted := [name for name in changed if name not in scores]:
-        pipe.zrem(keys.ranks, *unlisted)
     if bins := {at: n for at, n in after.bins.items() if n and n != before.bins.get(at)}:
         pipe.hset(keys.bins, mapping=bins)
     if empty := [at for at, n in after.bins.items() if not n]:

@@ -17,6 +17,7 @@ const LAGS = 200;
 
 const at = (id) => document.getElementById(id);
 const shown = { ladder: "", player: "", cursor: undefined, around: undefined };
+let tiers = []; // the names of the ladder's tiers, from the lowest to the highest
 let stream;
 let paused = false;
 
@@ -42,6 +43,7 @@ async function showBoard() {
     return showBoard();
   }
   if (ladder !== shown.ladder || cursor !== shown.cursor || around !== shown.around) return;
+  at("board-tier").hidden = page.rows.every((each) => each.tier === undefined);
   const before = new Map([...at("board-rows").rows].map((row) => [row.dataset.player, row.dataset.rating]));
   const focused = document.activeElement?.closest?.("#board-rows tr")?.dataset.player;
   at("board-rows").replaceChildren(...page.rows.map((each) => boardRow(each, before)));
@@ -54,7 +56,7 @@ async function showBoard() {
   at("board-next").dataset.cursor = page.next ?? "";
 }
 
-function boardRow({ rank, player, rating }, before) {
+function boardRow({ rank, player, rating, tier, previous_tier: previous }, before) {
   const row = document.createElement("tr");
   Object.assign(row.dataset, { player, rating });
   if (before.has(player) && before.get(player) !== String(rating)) row.className = "moved";
@@ -63,7 +65,28 @@ function boardRow({ rank, player, rating }, before) {
   link.href = addressOf(shown.ladder, player);
   link.textContent = player;
   row.append(cell(rank.toLocaleString("en"), "number"), cell(link), cell(points(rating), "number"));
+  if (tier !== undefined) row.append(tierCell(tier, previous));
   return row;
+}
+
+function tierCell(tier, previous) {
+  const found = cell(tier ?? "–");
+  const step = tiers.indexOf(tier) - tiers.indexOf(previous);
+  if (tier && previous && step) {
+    const sign = document.createElement("span");
+    sign.textContent = step > 0 ? "▲" : "▼";
+    sign.setAttribute("role", "img");
+    sign.setAttribute("aria-label", `${step > 0 ? "promoted" : "demoted"} from ${previous}`);
+    found.append(" ", sign);
+  }
+  return found;
+}
+
+/** Why a player is not listed, in words. */
+function reason({ rule, value, bound }) {
+  if (rule === "idle_days") return `not listed: ${value.toFixed(0)} days without a round`;
+  if (rule === "max_sigma") return `not listed: ± ${points(value)} is more than ± ${points(bound)}`;
+  return `${rule === "provisional" ? "provisional" : "not listed"}: ${value} of ${bound} rounds`;
 }
 
 async function showPlayer() {
@@ -79,9 +102,10 @@ async function showPlayer() {
   at("player-name").textContent = player;
   setFacts(at("player-facts"), {
     Rating: points(found.rating),
-    Rank: found.rank === null ? "provisional" : `${found.rank.toLocaleString("en")} of ${found.listed.toLocaleString("en")}`,
+    Rank: found.rank === null ? reason(found.unlisted) : `${found.rank.toLocaleString("en")} of ${found.listed.toLocaleString("en")}`,
     "At least as good as": found.percentile === null ? "–" : `${found.percentile.toFixed(1)} %`,
     Skill: `${points(found.mu)} ± ${points(found.sigma)}`,
+    ...(found.tier && { Tier: found.tier }),
     Rounds: found.rounds.toLocaleString("en"),
     "Last round": day(found.completed_at),
   });
@@ -104,8 +128,13 @@ function changeRow(change) {
 
 async function showSpread() {
   const { ladder } = shown;
-  const { distribution, listed } = await get(["ladders", ladder]);
+  const { distribution, listed, tiers: known } = await get(["ladders", ladder]);
   if (ladder !== shown.ladder) return;
+  const names = known.map((each) => each.name);
+  if (String(names) !== String(tiers)) {
+    tiers = names;
+    soon.board();
+  }
   const spans = filled(distribution);
   drawBars(
     at("spread-chart"),
