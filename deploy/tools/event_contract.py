@@ -17,13 +17,21 @@ from stream_rater.config.ladders import Limits
 from stream_rater.contract import corrections, events, record
 from stream_rater.contract.corrections import EVENT_TYPE, KINDS, Correction
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
+from stream_rater.contract.season_ended import (
+    PAGE,
+    SEASON_ENDED,
+    SUMMARY,
+    PageWritten,
+    SeasonKept,
+    Standing,
+)
 from stream_rater.rounds.batch import MAX_TIME_LENGTH
 from stream_rater.rounds.correction_records import LAST_SEASON, MOST_SIGMA
 from stream_rater.rounds.validation import CODES, LEAST_CEILING, LEAST_SHARE, MIN_ENTRIES
 
 DOCUMENT: Final = ROOT / "deploy" / "asyncapi.yaml"
 SCHEMAS: Final = "#/components/schemas/"
-VERSION: Final = "1.2.0"
+VERSION: Final = "1.3.0"
 """Of the events: raised in the middle by an addition, and there is nothing else."""
 
 Json = dict[str, Any]
@@ -145,11 +153,20 @@ REJECTED: Final = {
 BY_LADDER: Final = (
     "The ladder, so that its rounds and corrections stay in order; partitioned by murmur2."
 )
-TYPES: Final = [events.RoundCompleted, *KINDS.values(), events.RatingChanged]
+OF_SEASONS: Final[dict[str, type[msgspec.Struct]]] = {
+    SEASON_ENDED: Standing,
+    PAGE: PageWritten,
+    SUMMARY: SeasonKept,
+}
+"""The messages about past seasons, by their names."""
+TYPES: Final = [
+    events.RoundCompleted, *KINDS.values(), events.RatingChanged, *OF_SEASONS.values()
+]  # fmt: skip
 CHANNELS: Final = {
     events.ROUND_COMPLETED: ("receive", "delete", [events.ROUND_COMPLETED, *KINDS]),
     events.RATING_CHANGED: ("send", "compact", [events.RATING_CHANGED]),
     events.ROUND_REJECTED: ("send", "delete", [events.ROUND_REJECTED]),
+    SEASON_ENDED: ("send", "delete", list(OF_SEASONS)),
 }
 """By topic: what the service does there, the clean-up policy, and the names of its messages."""
 
@@ -176,6 +193,8 @@ def schemas() -> Json:
     _refine(found["RoundCompleted"], ROUND)
     _refine(found["RatingChanged"], CHANGED)
     _refine(found["CorrectionCause"], CAUSE)
+    for kind in OF_SEASONS.values():
+        _refine(found[kind.__name__], {})
     for entry in ("Entry", "StrictEntry"):
         _refine(found[entry], ENTRY)
         found[entry]["allOf"] = [{"anyOf": [RANKED, PLAYED]}, {"oneOf": [ALONE, TOGETHER]}]
@@ -232,6 +251,16 @@ def _correction(name: str, kind: type[Correction]) -> Json:
     return message | {"examples": [{"headers": {EVENT_TYPE: name}, "payload": EXAMPLES[name]}]}
 
 
+def _of_season(name: str, kind: type[msgspec.Struct]) -> Json:
+    key = {Standing: "ladder:season:player", SeasonKept: "ladder:season"}
+    key_text = key.get(kind, "ladder:season:page:number")
+    return _message(
+        name, " ".join((kind.__doc__ or "").split()), _headers(HEADERS, True, [events.JSON]),
+        {"$ref": f"{SCHEMAS}{kind.__name__}"},
+        f"{key_text}, each part percent-encoded for : % {{ }}; a ladder is in one partition.",
+    )  # fmt: skip
+
+
 def messages() -> Json:
     """Of all public topics."""
     both = [events.JSON, events.MSGPACK]
@@ -254,6 +283,7 @@ def messages() -> Json:
             events.ROUND_REJECTED, "A record of round-completed that cannot be rated: its bytes.",
             _headers(HEADERS | REJECTED, True, both), {}, "That of the record, as it was.",
         ),
+        **{name: _of_season(name, kind) for name, kind in OF_SEASONS.items()},
     }  # fmt: skip
 
 
