@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from local.servers import Addresses, servers, start_kafka
 from local.tools import KAFKA_VARIABLE, REDIS_VARIABLE, given_address
 from stream_rater.adapters.access import CLIENT_LOGGER
+from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
 
@@ -103,7 +104,7 @@ def _claimed_database(address: str, databases: int) -> tuple[str, "redis.Redis"]
 def _delete_topics(settings: Settings) -> None:
     """Delete the topics of a test, those that it made; the broker does so in its own time."""
     topics = Topics.of(settings)
-    names = list(topics.names)
+    names = [*topics.names, topic_of(settings)]
     client: Any = AdminClient({"bootstrap.servers": settings.kafka}, logger=CLIENT_LOGGER)
     for future in client.delete_topics(names).values():
         future.exception(DELETION_S)

@@ -17,6 +17,14 @@ from stream_rater.config.ladders import Limits
 from stream_rater.contract import corrections, events, record
 from stream_rater.contract.corrections import EVENT_TYPE, KINDS, Correction
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
+from stream_rater.contract.season_ended import (
+    PAGE,
+    SEASON_ENDED,
+    SUMMARY,
+    PageWritten,
+    SeasonKept,
+    Standing,
+)
 from stream_rater.contract.seeds import MOST_PLAYERS, SEEDS, PlayerReset, PlayersSeeded
 from stream_rater.rounds.batch import MAX_TIME_LENGTH
 from stream_rater.rounds.correction_records import LAST_SEASON, MOST_SIGMA
@@ -172,13 +180,21 @@ REJECTED: Final = {
 BY_LADDER: Final = (
     "The ladder, so that its rounds and corrections stay in order; partitioned by murmur2."
 )
+OF_SEASONS: Final[dict[str, type[msgspec.Struct]]] = {
+    SEASON_ENDED: Standing,
+    PAGE: PageWritten,
+    SUMMARY: SeasonKept,
+}
+"""The messages about past seasons, by their names."""
 TYPES: Final = [
     events.RoundCompleted, *KINDS.values(), *SEEDS.values(), events.RatingChanged,
+    *OF_SEASONS.values(),
 ]  # fmt: skip
 CHANNELS: Final = {
     events.ROUND_COMPLETED: ("receive", "delete", [events.ROUND_COMPLETED, *KINDS, *SEEDS]),
     events.RATING_CHANGED: ("send", "compact", [events.RATING_CHANGED]),
     events.ROUND_REJECTED: ("send", "delete", [events.ROUND_REJECTED]),
+    SEASON_ENDED: ("send", "delete", list(OF_SEASONS)),
 }
 """By topic: what the service does there, the clean-up policy, and the names of its messages."""
 
@@ -219,6 +235,8 @@ def schemas() -> Json:
     for given in SEEDS.values():
         own = found[given.__name__]
         _refine(own, {name: SEED[name] for name in own["properties"]})
+    for kind in OF_SEASONS.values():
+        _refine(found[kind.__name__], {})
     for entry in ("Entry", "StrictEntry"):
         _refine(found[entry], ENTRY)
         found[entry]["allOf"] = [{"anyOf": [RANKED, PLAYED]}, {"oneOf": [ALONE, TOGETHER]}]
@@ -275,6 +293,16 @@ def _correction(name: str, kind: type[Correction | PlayersSeeded | PlayerReset])
     return message | {"examples": [{"headers": {EVENT_TYPE: name}, "payload": EXAMPLES[name]}]}
 
 
+def _of_season(name: str, kind: type[msgspec.Struct]) -> Json:
+    key = {Standing: "ladder:season:player", SeasonKept: "ladder:season"}
+    key_text = key.get(kind, "ladder:season:page:number")
+    return _message(
+        name, " ".join((kind.__doc__ or "").split()), _headers(HEADERS, True, [events.JSON]),
+        {"$ref": f"{SCHEMAS}{kind.__name__}"},
+        f"{key_text}, each part percent-encoded for : % {{ }}; a ladder is in one partition.",
+    )  # fmt: skip
+
+
 def messages() -> Json:
     """Of all public topics."""
     both = [events.JSON, events.MSGPACK]
@@ -297,6 +325,7 @@ def messages() -> Json:
             events.ROUND_REJECTED, "A record of round-completed that cannot be rated: its bytes.",
             _headers(HEADERS | REJECTED, True, both), {}, "That of the record, as it was.",
         ),
+        **{name: _of_season(name, kind) for name, kind in OF_SEASONS.items()},
     }  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from stream_rater.contract.corrections import KINDS as CORRECTIONS
 from stream_rater.contract.corrections import Batched
 from stream_rater.contract.errors import REJECTIONS
 from stream_rater.contract.events import CorrectionCause, Entry, RatingChanged, RoundCompleted
+from stream_rater.contract.season_ended import Standing
 from stream_rater.contract.seeds import SEEDS, RatingGiven, SeededPlayer
 from stream_rater.rating.parameters import Climbing, Common, EloMMR, Evolving, RatingConfig
 from stream_rater.runtime.lag import Lag
@@ -365,6 +366,11 @@ def of_changes() -> Cells:
     return dict.fromkeys((*RatingChanged.__struct_fields__, *causes))
 
 
+def of_standings() -> Cells:
+    """The fields of a standing in `season-ended`."""
+    return dict.fromkeys(Standing.__struct_fields__)
+
+
 def of_correction(kind: type[msgspec.Struct], *without: str) -> Cells:
     """The fields of a correction, and whether each is required."""
     return {
@@ -395,7 +401,7 @@ CHECKED: Final[Mapping[str, Callable[[], Cells]]] = {
     "rating": rating, "climbing": climbing, "limits": limits, "listing": listing,
     "tiers": tiers, "rounds": of_rounds,
     "changes": of_changes,
-    "topics": of_topics,
+    "topics": of_topics, "standings": of_standings,
     "corrections": partial(of_correction, Batched),
     "seeds": partial(of_correction, RatingGiven),
     "players-seeded": of_seeds,

@@ -21,7 +21,16 @@ from stream_rater.cli.predict import predict
 from stream_rater.cli.rate import rate
 from stream_rater.cli.seed import reset, seed
 from stream_rater.cli.service import run, serve, standalone
-from stream_rater.cli.store import backup, checkpoint, erase, inspect, move, rebuild, verify
+from stream_rater.cli.store import (
+    backup,
+    checkpoint,
+    erase,
+    inspect,
+    move,
+    rebuild,
+    season_standings,
+    verify,
+)
 from stream_rater.cli.topics import rejected, submit, watch
 from stream_rater.cli.tune import tune
 from stream_rater.columns import compile_progress
@@ -70,6 +79,7 @@ def main(context: click.Context) -> None:
 
 for command in (
     backup, checkpoint, convert, correct, demo, erase, evaluate, evidence, inspect, move, predict,
-    rate, rebuild, rejected, reset, run, seed, serve, standalone, submit, tune, verify, watch,
+    rate, rebuild, rejected, reset, run, season_standings, seed, serve, standalone, submit, tune,
+    verify, watch,
 ):  # fmt: skip
     main.add_command(command)

@@ -168,17 +168,18 @@ def merge(ladder: str, player: str, into: str, reason: str, *, batched: bool) ->
 
 @correct.command()
 @click.argument("ladder")
-@click.argument("number", type=int)
+@click.argument("number")
 @click.option("--keep", type=float, default=1.0, show_default=True,
               help="How much of mu's distance from the initial one stays.")  # fmt: skip
 @click.option("--sigma", type=float, default=0.0, show_default=True,
               help="What sigma becomes at least.")  # fmt: skip
 @_sending
-def season(ladder: str, number: int, keep: float, sigma: float, reason: str) -> Sequence[Any]:
-    """Begin a season: every belief is drawn towards the initial one."""
-    from stream_rater.operations.corrections import season_started
+def season(ladder: str, number: str, keep: float, sigma: float, reason: str) -> Sequence[Any]:
+    """Begin a season: every belief is drawn towards the initial one. NUMBER may be a date, such as
+    %Y%m: 202611 in November 2026 (UTC). A number that was begun before begins nothing."""
+    from stream_rater.operations.corrections import season_number, season_started
 
-    return [season_started(ladder, number, keep, sigma, reason)]
+    return [season_started(ladder, season_number(number), keep, sigma, reason)]
 
 
 @correct.command()

@@ -1,5 +1,5 @@
-"""`stream-rater rebuild`, `checkpoint`, `erase`, `verify`, `inspect`, `backup` and `move`: for
-operators."""
+"""`stream-rater rebuild`, `checkpoint`, `season-standings`, `erase`, `verify`, `inspect`, `backup`
+and `move`: for operators."""
 
 from pathlib import Path
 
@@ -46,6 +46,25 @@ def checkpoint(ladders: tuple[str, ...], settings_path: Path | None) -> None:
     from stream_rater.operations.checkpoint import checkpoint as make_checkpoints
 
     make_checkpoints(servers_of(settings_path, "checkpoint"), ladders)
+
+
+@click.command("season-standings")
+@click.argument("ladder")
+@click.argument("number", type=click.IntRange(min=0), required=False)
+@click.option("--wait", "wait_s", default=60.0, show_default=True,
+              help="Seconds to wait for the workers to catch up.")  # fmt: skip
+@DATA
+@SETTINGS
+@one_line_errors
+def season_standings(
+    ladder: str, number: int | None, wait_s: float, settings_path: Path | None
+) -> None:
+    """Keep who stood where when season NUMBER ended: just before the next one began. 0 is the time
+    before the first season. Without a number: all seasons that have ended and are not kept."""
+    from stream_rater.operations.season_standings import season_standings as keep
+
+    for line in keep(settings_of(settings_path), ladder, number, wait_s):
+        print(line, flush=True)
 
 
 @click.command()

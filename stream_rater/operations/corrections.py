@@ -153,6 +153,18 @@ def merged(ladder: str, player: str, into: str, reason: str, *, batched: bool) -
     )  # fmt: skip
 
 
+def season_number(text: str) -> int:
+    """A season's number, given in digits or as a form of the present date (UTC), as of
+    `time.strftime`. Raises BadConfiguration."""
+    written = time.strftime(text, time.gmtime()) if "%" in text else text
+    if not (written.isascii() and written.isdecimal() and len(written) < 20):
+        raise BadConfiguration(
+            f"season {text!r}: give a whole number, or a form of the date that makes one, such as "
+            "%Y%m"
+        )
+    return int(written)
+
+
 def season_started(ladder: str, season: int, keep: float, sigma: float, reason: str) -> Planned:
     """The correction that starts a season."""
     return _planned(

@@ -22,6 +22,7 @@ from msgspec import structs
 
 from stream_rater.adapters.kafka.copier import ANYWHERE, Copier, delete_topics
 from stream_rater.adapters.kafka.reader import read_all, read_batches
+from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.index_keys import drop_index
 from stream_rater.adapters.redis.store import RedisStore
@@ -35,7 +36,7 @@ from stream_rater.contract.errors import Denied, Trouble
 from stream_rater.contract.events import shown
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Record
-from stream_rater.operations import erasure_checks
+from stream_rater.operations import erasure_checks, season_copies
 from stream_rater.operations.digests import Digests, difference, digests_of
 from stream_rater.operations.erasure_checks import Generation
 from stream_rater.operations.rebuild import rebuild_from_log
@@ -186,12 +187,19 @@ class Erasure:
 
     @property
     def _next_step(self) -> str:
-        names = "|".join(self._old.topics.names).replace(".", r"\.")
+        names = "|".join(self._old_names).replace(".", r"\.")
         return (
             f"give game backends, workers and subscribers {PREFIX}TOPIC_PREFIX="
             f"{self._new.prefix!r}, then run `kafka-topics.sh --bootstrap-server "
             f"{self._old.settings.kafka} --delete --topic '{names}'`"
         )
+
+    @property
+    def _old_names(self) -> list[str]:
+        """The names of the old topics. The topic of past seasons need not exist."""
+        seasons = topic_of(self._old.settings)
+        exists = self._old.admin.partitions_if_any(seasons) is not None
+        return [*self._old.topics.names, *([seasons] if exists else ())]
 
     # --- 1 ---
 
@@ -199,6 +207,7 @@ class Erasure:
         """Check the new topics and the ladders file. Workers may run during this check. Raises
         BadConfiguration."""
         erasure_checks.check_free(self._new, self._old, self._partitions)
+        season_copies.check_unused(self._new.settings, self._new.admin)
         self._corrected = erasure_checks.check_ladders(self._old, self._ladders)
 
     def check_idle(self) -> None:
@@ -251,6 +260,9 @@ class Erasure:
             (new.topics.ladder_events, self._renamed_ladder_events()),
         ):
             Copier(new.settings, topic).write(records)
+        player, name = self._pseudonym.player, self._pseudonym.name
+        seasons = season_copies.read_renamed(self._old.settings, self._old.admin, player, name)
+        season_copies.write_copies(new.settings, new.admin, seasons)
         new.admin.commit(ESTIMATORS, new.topics.rounds, self._ends)
         new.admin.commit(UPDATERS, new.topics.parts, dict.fromkeys(range(self._shards), 0))
         self._check_quiet()
@@ -326,8 +338,9 @@ class Erasure:
         count = Copier(old.settings, old.topics.changed).write(tombstones)
         print(f"{old.topics.changed}: {counted(count, 'tombstone')} written for the player")
         if delete_old:
-            delete_topics(old.settings, old.topics.names)
-            print(f"deleted: {', '.join(old.topics.names)}")
+            names = self._old_names
+            delete_topics(old.settings, names)
+            print(f"deleted: {', '.join(names)}")
             print(
                 "next: give game backends, workers and subscribers "
                 f"{PREFIX}TOPIC_PREFIX={self._new.prefix!r}"

@@ -17,6 +17,7 @@ from stream_rater.adapters.sqlite import events
 from stream_rater.adapters.sqlite.database import Database, index_path
 from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
 from stream_rater.adapters.sqlite.reading import DataFile, data_file
+from stream_rater.adapters.sqlite.season_file import rename_player
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.errors import Failed
 from stream_rater.config.files import ladders_of_settings
@@ -83,6 +84,8 @@ def erase_file(settings: Settings, player: str, name: str | None, *, dry_run: bo
                 for end in ("", "-wal", "-shm"):  # it is made again
                     index = index_path(path)
                     index.with_name(index.name + end).unlink(missing_ok=True)
+                with data_file(str(new)) as made:
+                    rename_player(path, str(made.meta("id")), pseudonym.player, pseudonym.name)
                 old.replace_by(new)
             finally:
                 remove(new)

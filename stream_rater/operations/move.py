@@ -25,6 +25,7 @@ from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.reading import DataFile, data_file
+from stream_rater.adapters.sqlite.season_file import SeasonRows
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config.errors import BadConfiguration, Failed
@@ -35,6 +36,7 @@ from stream_rater.contract.errors import Denied, Trouble
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Player, Record
+from stream_rater.operations import season_copies
 from stream_rater.operations.digests import Digests, difference, digests_of
 from stream_rater.operations.erasure_checks import check_kernel
 from stream_rater.operations.rebuild import check_idle, check_rounds_complete, rebuild_from_log
@@ -139,6 +141,7 @@ class Move:
     def _check_topics(self) -> None:
         """Raise BadConfiguration if a topic has or had records, or the rounds' topic another number
         of partitions than the file."""
+        season_copies.check_unused(self._settings, self._admin)
         for name, count in self._admin.partitions().items():
             if any(self._admin.ends(name, count)):
                 raise BadConfiguration(
@@ -165,6 +168,8 @@ class Move:
             (topics.ladder_events, self._ladder_events()),
         ):
             Copier(self._settings, topic).write(records)
+        seasons = SeasonRows(self._file.path).all_records()
+        season_copies.write_copies(self._settings, admin, seasons)
         admin.commit(ESTIMATORS, topics.rounds, dict(enumerate(self.ends)))
         admin.commit(UPDATERS, topics.parts, dict.fromkeys(range(shards), 0))
 

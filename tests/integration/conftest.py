@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from stream_rater.adapters.kafka.copier import delete_topics
+from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from tests import real
@@ -74,5 +75,7 @@ def generation(settings: real.SettingsFactory) -> Iterator[Callable[..., Setting
 
     yield of
     for each in made:
-        if there := Admin(each).partitions():
-            delete_topics(each, there)
+        admin = Admin(each)
+        if there := list(admin.partitions()):
+            seasons = topic_of(each)
+            delete_topics(each, there + [seasons] * bool(admin.partitions_if_any(seasons)))

@@ -16,6 +16,7 @@ _end = Transactions.end
 
 def end(self: Transactions, offsets: Mapping[int, int]) -> None:
     """Hang if an updater has finished something."""
+    assert self._input is not None
     if self._input.topic.endswith(PERFORMANCE_ESTIMATED) and any(offsets.values()):
         threading.Event().wait()
     _end(self, offsets)

@@ -19,6 +19,7 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract import events
 from stream_rater.contract.corrections import KINDS, ROUND, RoundAmended
 from stream_rater.contract.record import Record
+from stream_rater.contract.season_ended import SEASON_ENDED
 from stream_rater.contract.seeds import SEEDS
 from stream_rater.pipeline.ports import Rejection
 from stream_rater.pipeline.updater.corrected_changes import correction_events
@@ -103,7 +104,13 @@ def test_the_types_schemas_are_in_it() -> None:
     """What is added only narrows: every property and every required field stays as it is. Our own
     events get descriptions only."""
     _, documented = msgspec.json.schema_components(
-        [events.RoundCompleted, events.RatingChanged, *KINDS.values(), *SEEDS.values()],
+        [
+            events.RoundCompleted,
+            events.RatingChanged,
+            *KINDS.values(),
+            *SEEDS.values(),
+            *event_contract.OF_SEASONS.values(),
+        ],
         ref_template=event_contract.SCHEMAS + "{name}",
     )
     found = DOCUMENT["components"]["schemas"]
@@ -395,4 +402,6 @@ def test_a_rejection_carries_its_rounds_trace(carried: list[tuple[str, bytes]]) 
 def test_channels_are_the_topics() -> None:
     """By their names; what travels between the stages is nobody's business."""
     addresses = {channel["address"] for channel in DOCUMENT["channels"].values()}
-    assert addresses == {events.ROUND_COMPLETED, events.RATING_CHANGED, events.ROUND_REJECTED}
+    assert addresses == {
+        events.ROUND_COMPLETED, events.RATING_CHANGED, events.ROUND_REJECTED, SEASON_ENDED
+    }  # fmt: skip

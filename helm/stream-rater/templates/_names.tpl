@@ -54,7 +54,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{/* Of a component: dict root, component. Pods of `serve` are no workers: what selects those does not
 select these. */}}
 {{- define "stream-rater.programLabels" -}}
-app.kubernetes.io/name: {{ printf "%s%s" (include "stream-rater.name" .root) (eq .component "serve" | ternary "-serve" "") | toYaml }}
+app.kubernetes.io/name: {{ printf "%s%s" (include "stream-rater.name" .root) (has .component (list "serve" "seasons") | ternary (printf "-%s" .component) "") | toYaml }}
 app.kubernetes.io/instance: {{ toYaml .root.Release.Name }}
 {{- end }}
 

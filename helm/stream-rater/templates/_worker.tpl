@@ -42,6 +42,40 @@ spec:
 
 {{- define "stream-rater.pod" -}}
 {{- $values := .root.Values -}}
+{{ include "stream-rater.podBasics" . }}
+{{- with $values.topologySpread.keys }}
+topologySpreadConstraints:
+  {{- range . }}
+  - maxSkew: 1
+    topologyKey: {{ toYaml . }}
+    whenUnsatisfiable: {{ $values.topologySpread.whenUnsatisfiable }}
+    labelSelector:
+      matchLabels:
+        {{- include "stream-rater.componentLabels" $ | nindent 8 }}
+  {{- end }}
+{{- end }}
+{{- with include "stream-rater.podWishes" . | trim }}
+{{ . }}
+{{- end }}
+containers:
+  - {{ include "stream-rater.container" . | nindent 4 | trim }}
+volumes:
+  {{- include "stream-rater.volumes" . | nindent 2 }}
+{{- end }}
+
+{{/* Where a pod may run. */}}
+{{- define "stream-rater.podWishes" -}}
+{{- range $wish := list "nodeSelector" "tolerations" "affinity" }}
+{{- with get $.root.Values $wish }}
+{{ $wish }}:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* What the pods of all components have. */}}
+{{- define "stream-rater.podBasics" -}}
+{{- $values := .root.Values -}}
 serviceAccountName: {{ include "stream-rater.serviceAccountName" .root | toYaml }}
 automountServiceAccountToken: false
 enableServiceLinks: false
@@ -55,39 +89,22 @@ imagePullSecrets:
 {{- end }}
 securityContext:
   {{- include "stream-rater.podSecurity" .root | nindent 2 }}
-{{- with $values.topologySpread.keys }}
-topologySpreadConstraints:
-  {{- range . }}
-  - maxSkew: 1
-    topologyKey: {{ toYaml . }}
-    whenUnsatisfiable: {{ $values.topologySpread.whenUnsatisfiable }}
-    labelSelector:
-      matchLabels:
-        {{- include "stream-rater.componentLabels" $ | nindent 8 }}
-  {{- end }}
 {{- end }}
-{{- range $wish := list "nodeSelector" "tolerations" "affinity" }}
-{{- with get $values $wish }}
-{{ $wish }}:
-  {{- toYaml . | nindent 2 }}
+
+{{- define "stream-rater.volumes" -}}
+- name: config
+  configMap:
+    name: {{ include "stream-rater.fullname" .root }}
+{{- with include "stream-rater.secretsOf" . | trim }}
+- name: access
+  projected:
+    defaultMode: 0440
+    sources:
+      {{- nindent 6 . }}
 {{- end }}
-{{- end }}
-containers:
-  - {{ include "stream-rater.container" . | nindent 4 | trim }}
-volumes:
-  - name: config
-    configMap:
-      name: {{ include "stream-rater.fullname" .root }}
-  {{- with include "stream-rater.secretsOf" . | trim }}
-  - name: access
-    projected:
-      defaultMode: 0440
-      sources:
-        {{- nindent 8 . }}
-  {{- end }}
-  - name: tmp
-    emptyDir:
-      sizeLimit: 256Mi
+- name: tmp
+  emptyDir:
+    sizeLimit: 256Mi
 {{- end }}
 
 {{- define "stream-rater.command" -}}

@@ -112,8 +112,10 @@ class Transactions:
     """A transactional producer that is replaced as soon as a transaction is in doubt."""
 
     def __init__(
-        self, settings: Settings, role: str, input_: Input, stop: threading.Event | None = None
-    ) -> None:
+        self, settings: Settings, role: str, input_: Input | None,
+        stop: threading.Event | None = None,
+    ) -> None:  # fmt: skip
+        """`input_`: the topic whose offsets transactions commit; None if they commit none."""
         name = settings.instance_id or uuid.uuid4().hex
         self._options = client_options(settings) | {
             "transactional.id": f"{settings.topic_prefix}stream-rater-{role}-{name}",
@@ -189,10 +191,17 @@ class Transactions:
         self._flush(producer)
         self._conclude(producer, producer.abort_transaction)
 
+    def commit(self) -> None:
+        """Commit the transaction without offsets."""
+        producer = self._producer
+        assert producer is not None
+        self._flush(producer)
+        self._conclude(producer, producer.commit_transaction)
+
     def end(self, offsets: Mapping[int, int]) -> None:
         """Add the offsets to the transaction, and commit it."""
         producer = self._producer
-        assert producer is not None
+        assert producer is not None and self._input is not None
         ends = [TopicPartition(self._input.topic, p, o) for p, o in offsets.items()]
         member = self._input.membership()
         self._flush(producer)

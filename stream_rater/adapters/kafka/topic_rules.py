@@ -97,6 +97,15 @@ def topic_settings(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
     return {settings.topic_prefix + topic: each for topic, each in settings_by_topic.items()}
 
 
+def season_topic_settings(settings: Settings) -> tuple[int, dict[str, str]]:
+    """The partitions and the configuration with which `season-standings` creates its topic. No
+    worker needs it."""
+    configuration = _deleted(FOR_EVER) | {LARGEST: str(MESSAGE_BYTES)}
+    if settings.replication >= MANY_COPIES:
+        configuration[MIN_INSYNC] = "2"
+    return settings.partitions, configuration
+
+
 def _deleted(after_ms: str) -> dict[str, str]:
     """The configuration of a topic whose records are deleted by their age alone, by the broker's
     clock."""

@@ -33,6 +33,7 @@ from stream_rater.adapters.kafka.topic_rules import (
     MESSAGE_BYTES,
     TopicDescription,
     check_rules,
+    season_topic_settings,
     size_of,
     topic_settings,
 )
@@ -140,6 +141,34 @@ class Admin:
             self._await_creation(name, future)
         self._created |= futures.keys()
         self._await_leaders()
+
+    def partitions_if_any(self, topic: str) -> int | None:
+        """The number of partitions of any topic; None if there is no such topic, or if this
+        service may not see it."""
+        try:
+            known = self._client.list_topics(timeout=TIMEOUT_S).topics
+        except KafkaException as error:
+            raise self._unreachable(error.args[0]) from None
+        found = known.get(topic)
+        return None if found is None or found.error is not None else len(found.partitions) or None
+
+    def create_season_topic(self, topic: str) -> int:
+        """Create the topic of past seasons. Returns the number of its partitions, once its leaders
+        know it. Raises LogTrouble or Denied."""
+        count, config = season_topic_settings(self._settings)
+        new = NewTopic(
+            topic, num_partitions=count, replication_factor=self._settings.replication,
+            config=config,
+        )  # fmt: skip
+        for future in self._client.create_topics([new], operation_timeout=TIMEOUT_S).values():
+            self._await_creation(topic, future)
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < deadline_s:
+            with suppress(LogTrouble):
+                if (found := self.partitions_if_any(topic)) and self.ends(topic, found):
+                    return found
+            time.sleep(NEW_TOPIC_PAUSE_S)
+        raise LogTrouble(f"kafka: {topic} was created, and no broker knows it yet")
 
     def _await_creation(self, name: str, future: "Future[Any]") -> None:
         error = future.exception(TIMEOUT_S)

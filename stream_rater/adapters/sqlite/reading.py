@@ -154,9 +154,9 @@ class DataFile:
             rounds = sum(self.ends()) - sum(self.committed(ESTIMATORS, self.partitions))
             return rounds, sum(self.part_ends()) - sum(self.committed(UPDATERS, self.shards))
 
-    def rounds(self, partition: int, end: int) -> Iterator[Record]:
-        """Yield the records of a partition of `round-completed` before an offset, in order."""
-        first = 0
+    def rounds(self, partition: int, end: int, first: int = 0) -> Iterator[Record]:
+        """Yield the records of a partition of `round-completed` from `first` to before `end`, in
+        order."""
         while first < end:
             with self._failing():
                 found = read_records(self._connection, "rounds", partition, first, end)

@@ -422,6 +422,19 @@ class CorrectionJob:
     # --- what it finds ---
 
     @property
+    def replayed_pool(self) -> Pool:
+        """The beliefs after the corrections, once the rounds before `at` are replayed. A job that
+        only makes a checkpoint replays them always."""
+        assert self._pools is not None, "they are replayed"
+        return self._pools[1]
+
+    @property
+    def latest_time_s(self) -> int:
+        """The latest time at which a round of the ladder before `at` was completed, in Unix
+        seconds; 0 if there is none."""
+        return self._read_so_far.time
+
+    @property
     def _rating(self) -> RatingConfig:
         terms = self._log.ladders.find(self.ladder, self.at)
         assert terms is not None, "it was accepted"

@@ -1,0 +1,156 @@
+"""The topic `season-ended` on Kafka: reads it, and writes the pages of a season, each once.
+
+The writer's transactional id names the ladder and the season, so a new writer ends every older one.
+It reads the topic only after that, up to the end that it has then, and writes the pages whose marks
+are not there. So each page is written once, whoever writes it, and whenever a writer is killed.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from stream_rater.adapters.kafka.envelopes import cloud_event_headers
+from stream_rater.adapters.kafka.producers import Transactions
+from stream_rater.adapters.kafka.reader import Reader
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.columns.sharding import partition_of
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import Denied, LogTrouble
+from stream_rater.contract.season_ended import (
+    SEASON_ENDED,
+    Message,
+    PageWritten,
+    SeasonKept,
+    record_of,
+)
+
+FENCED = frozenset(
+    {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
+)
+"""The errors of a writer that a newer one has ended."""
+
+ROLE = "season"
+
+TIMEOUT_S = 30.0
+"""How long a read may go without a record."""
+
+
+class Outdone(Exception):
+    """Another process writes the standings of this season now."""
+
+
+def topic_of(settings: Settings) -> str:
+    """The name of the topic, with the prefix."""
+    return settings.topic_prefix + SEASON_ENDED
+
+
+class SeasonTopic:
+    """Writes the standings of a ladder's season. The methods raise LogTrouble or Denied."""
+
+    def __init__(self, settings: Settings, admin: Admin, ladder: str, season: int) -> None:
+        """Create the topic if it does not exist."""
+        self._settings, self._admin, self._ladder = settings, admin, ladder
+        self._topic, self._season = topic_of(settings), season
+        partitions = admin.partitions_if_any(self._topic) or admin.create_season_topic(self._topic)
+        self._partitions, self._partition = partitions, partition_of(ladder, partitions)
+        self._transactions: _SeasonTransactions | None = None
+        self._name = f"{season}-{quote(ladder, safe='')}"
+
+    def kept(self) -> SeasonKept | None:
+        """The summary of the season, if all of it is written."""
+        return next((e for e in self._records() if isinstance(e, SeasonKept)), None)
+
+    def begin(self) -> Mapping[int, PageWritten]:
+        """End every other writer of this season. Returns the marks of the pages that are written,
+        by the number of the page."""
+        if self._transactions is None:
+            settings = msgspec.structs.replace(self._settings, instance_id=self._name)
+            self._transactions = _SeasonTransactions(settings, ROLE, None)
+        self._transactions.renew()
+        return {each.page: each for each in self._records() if isinstance(each, PageWritten)}
+
+    def write(self, messages: Iterable[Message], time_: str) -> None:
+        """Write records in one transaction. `time_`: the time of the events (RFC 3339). Raises
+        Outdone if another writer has begun. After LogTrouble it is unknown whether they are
+        written: begin again."""
+        transactions = self._transactions
+        assert transactions is not None, "it has begun"
+
+        def send(producer: Producer) -> None:
+            for each in messages:
+                headers = cloud_event_headers(each.key.decode(), each.kind, time_)
+                transactions.produce(
+                    producer, self._topic, each.value, each.key, headers, self._partition
+                )
+
+        try:
+            transactions.begin(send)
+            transactions.commit()
+        except (LogTrouble, Denied) as trouble:
+            if transactions.outdone or _is_fenced(trouble.__context__):
+                raise Outdone from None
+            raise
+
+    def _records(self) -> Iterator[PageWritten | SeasonKept]:
+        """Yield the marks and the summary of the season that are committed now.
+
+        It reads up to the end of the log, and not only up to the open transactions of other
+        ladders: they may hide a mark.
+        """
+        end = self._admin.ends(self._topic, self._partitions)[self._partition]
+        position, quiet_s = 0, time.monotonic() + TIMEOUT_S
+        with closing(Reader(self._settings, self._topic)) as reader:
+            reader.start_at({self._partition: 0})
+            while position < end:
+                records = reader.read(1.0)
+                for each in records:
+                    found = record_of(each.key or b"", each.value)
+                    if isinstance(found, PageWritten | SeasonKept) and self._is_own(found):
+                        yield found
+                before = position
+                if records:
+                    position = records[-1].offset + 1
+                position = max(position, reader.ends.get(self._partition, 0))
+                if position > before:
+                    quiet_s = time.monotonic() + TIMEOUT_S
+                elif time.monotonic() > quiet_s:
+                    raise LogTrouble(
+                        f"kafka: {self._topic} could not be read to its end: is a transaction open?"
+                    )
+
+    def _is_own(self, record: PageWritten | SeasonKept) -> bool:
+        return (record.ladder, record.season) == (self._ladder, self._season)
+
+
+class _SeasonTransactions(Transactions):
+    """Transactions without offsets. They know whether a newer writer has ended them."""
+
+    outdone = False
+
+    def ready(self) -> Producer:
+        """The producer. Unlike that of a worker it is not replaced here: a new one ends other
+        writers, after which the topic must be read again."""
+        if self._producer is not None:
+            self._producer.poll(0)  # calls back about broken connections
+        if self._producer is None or self._doubt:
+            raise LogTrouble(f"kafka: {self._doubt or 'the writer has not begun'}")
+        return self._producer
+
+    def _conclude(self, producer: Producer, action: Callable[[float], Any]) -> None:
+        def noticed(slice_s: float) -> None:
+            try:
+                action(slice_s)
+            except KafkaException as error:
+                self.outdone |= _is_fenced(error)
+                raise
+
+        super()._conclude(producer, noticed)
+
+
+def _is_fenced(error: BaseException | None) -> bool:
+    return isinstance(error, KafkaException) and error.args[0].code() in FENCED

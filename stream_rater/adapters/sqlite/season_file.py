@@ -1,0 +1,266 @@
+"""The standings of past seasons of a data file, in a SQLite file of their own beside it.
+
+They follow from the log in the data file, so the file can be made again with the command that wrote
+it. Another process than that of the data file writes it, while that process may run and read it.
+Each page is one transaction, with the mark that it is written. The file has a journal in place of a
+write-ahead log: several processes may write, and each locks the whole file.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+
+from stream_rater.adapters.sqlite.database import BUSY_S, Unusable, error_of
+from stream_rater.contract.errors import StoreTrouble
+from stream_rater.contract.season_ended import (
+    Message,
+    PageWritten,
+    SeasonKept,
+    Standing,
+    message_of,
+    record_of,
+    renamed,
+)
+
+FORMAT = 1
+
+TABLES = f"""
+CREATE TABLE of_data (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL);
+CREATE TABLE pages (
+    ladder TEXT NOT NULL, season INTEGER NOT NULL, page INTEGER NOT NULL, key BLOB NOT NULL,
+    value BLOB NOT NULL, PRIMARY KEY (ladder, season, page)
+) WITHOUT ROWID;
+CREATE TABLE seasons (
+    ladder TEXT NOT NULL, season INTEGER NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL,
+    PRIMARY KEY (ladder, season)
+) WITHOUT ROWID;
+CREATE TABLE standings (
+    ladder TEXT NOT NULL, season INTEGER NOT NULL, player TEXT NOT NULL, score REAL NOT NULL,
+    key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (ladder, season, player)
+) WITHOUT ROWID;
+CREATE INDEX standings_in_order ON standings (ladder, season, score, player);
+PRAGMA user_version = {FORMAT};
+"""
+"""`score` is minus the displayed rating, and `value` the record as in the topic `season-ended`.
+`of_data` has the id of the data file."""
+
+
+def seasons_path(data: Path) -> Path:
+    """Where the standings of a data file are."""
+    return data.with_name(data.name + "-seasons")
+
+
+class SeasonFile:
+    """Writes the standings of a ladder's season. The methods raise StoreTrouble, Denied or
+    Unusable."""
+
+    def __init__(self, path: Path, data_id: str, ladder: str, season: int) -> None:
+        """Open the file, or create it. `data_id`: the id of its data file."""
+        self._path, self._season = path, (ladder, season)
+        self._connection = _opened(path, data_id)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def kept(self) -> SeasonKept | None:
+        """The summary of the season, if all of it is written."""
+        found = self._rows("SELECT key, value FROM seasons WHERE ladder = ? AND season = ?")
+        return next((e for row in found if isinstance(e := record_of(*row), SeasonKept)), None)
+
+    def begin(self) -> Mapping[int, PageWritten]:
+        """The marks of the pages that are written, by the number of the page."""
+        found = self._rows("SELECT key, value FROM pages WHERE ladder = ? AND season = ?")
+        marks = (record_of(*row) for row in found)
+        return {each.page: each for each in marks if isinstance(each, PageWritten)}
+
+    def _rows(self, sql: str) -> list[tuple[bytes, bytes]]:
+        with _failing(self._path):
+            return self._connection.execute(sql, self._season).fetchall()
+
+    def write(self, messages: Iterable[Message], _: str) -> None:
+        """Write a page in one transaction, unless it is written already. The summary of the season
+        may be among its records."""
+        with _failing(self._path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                for each in messages:
+                    self._write(each)
+                self._connection.execute("COMMIT")
+            except sqlite3.IntegrityError:  # another process has written it
+                self._connection.execute("ROLLBACK")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def _write(self, message: Message) -> None:
+        record = record_of(message.key, message.value)
+        match record:
+            case Standing(player=player, rating=rating):
+                row = *self._season, player, -rating, message.key, message.value
+                self._connection.execute("INSERT INTO standings VALUES (?, ?, ?, ?, ?, ?)", row)
+            case PageWritten(page=page):
+                self._connection.execute(
+                    "INSERT INTO pages VALUES (?, ?, ?, ?, ?)",
+                    (*self._season, page, message.key, message.value),
+                )
+            case SeasonKept():
+                self._connection.execute(
+                    "INSERT INTO seasons VALUES (?, ?, ?, ?)",
+                    (*self._season, message.key, message.value),
+                )
+
+
+class SeasonRows:
+    """Reads the standings of past seasons. The methods raise StoreTrouble, Denied or Unusable."""
+
+    def __init__(self, data: Path) -> None:
+        """`data`: the data file."""
+        self._path = seasons_path(data)
+
+    def kept(self, ladder: str) -> list[SeasonKept]:
+        """The summaries of a ladder's seasons, in order."""
+        with self._reading() as connection:
+            if connection is None:
+                return []
+            found = connection.execute(
+                "SELECT key, value FROM seasons WHERE ladder = ? ORDER BY season", (ladder,)
+            ).fetchall()
+        return [each for row in found if isinstance(each := record_of(*row), SeasonKept)]
+
+    def after(
+        self, ladder: str, season: int, place: tuple[float, str] | None, limit: int
+    ) -> list[Standing]:
+        """At most `limit` standings after a place, which is a rating and a player; or the first
+        ones."""
+        score, player = (float("-inf"), "") if place is None else (-place[0], place[1])
+        return self._standings(
+            "AND (score, player) > (?, ?) ORDER BY score, player LIMIT ?",
+            ladder, season, score, player, limit,
+        )  # fmt: skip
+
+    def around(self, ladder: str, season: int, player: str, limit: int) -> list[Standing]:
+        """At most `limit` standings with the player in the middle, as far as there are so many, and
+        one more, if there is one; none if the player is not listed."""
+        own = self._standings("AND player = ?", ladder, season, player)
+        if not own:
+            return []
+        place = -own[0].rating, player
+        before = self._standings(
+            "AND (score, player) < (?, ?) ORDER BY score DESC, player DESC LIMIT ?",
+            ladder, season, *place, limit // 2,
+        )  # fmt: skip
+        after = self.after(ladder, season, (own[0].rating, player), limit - len(before))
+        return [*reversed(before), *own, *after]
+
+    def _standings(self, sql: str, *values: object) -> list[Standing]:
+        with self._reading() as connection:
+            if connection is None:
+                return []
+            found = connection.execute(
+                f"SELECT key, value FROM standings WHERE ladder = ? AND season = ? {sql}", values
+            ).fetchall()
+        return [each for row in found if isinstance(each := record_of(*row), Standing)]
+
+    def all_records(self) -> Iterator[tuple[Message, str]]:
+        """Yield the records of all seasons that are kept, with their times: of each season the
+        standings first, then the marks of its pages, and the summary last."""
+        with self._reading() as connection:
+            if connection is None:
+                return
+            for key, value in connection.execute("SELECT key, value FROM seasons").fetchall():
+                summary = record_of(key, value)
+                assert isinstance(summary, SeasonKept)
+                season = summary.ladder, summary.season
+                for table in ("standings", "pages", "seasons"):
+                    sql = f"SELECT key, value FROM {table} WHERE ladder = ? AND season = ?"
+                    for row in connection.execute(sql, season):
+                        found = record_of(*row)
+                        assert found is not None
+                        yield message_of(found), summary.ended_at
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection | None]:
+        """A connection that writes nothing of its own; None if there is no file yet. (It may have
+        to take back what a process left half written that was killed.)"""
+        if not self._path.is_file():
+            yield None
+            return
+        uri = f"{self._path.absolute().as_uri()}?mode=rw"
+        with _failing(self._path), ExitStack() as stack:
+            connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_S)
+            stack.enter_context(closing(connection))
+            connection.execute("PRAGMA query_only = ON")
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            yield None if version == 0 else connection
+
+
+def rename_player(data: Path, new_id: str, player: str, name: str) -> int:
+    """Put another name in the place of a player's id in all standings of a data file, and give them
+    to the data file with the id `new_id`. Returns the number of standings."""
+    path = seasons_path(data)
+    if not path.is_file():
+        return 0
+    with closing(_opened(path, "")) as connection, _failing(path):
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("PRAGMA secure_delete = ON")
+        found: Sequence[tuple[bytes, bytes]] = connection.execute(
+            "SELECT key, value FROM standings WHERE player = ?", (player,)
+        ).fetchall()
+        for row in found:
+            standing = record_of(*row)
+            assert isinstance(standing, Standing)
+            message = message_of(renamed(standing, name))
+            connection.execute(
+                "UPDATE standings SET player = ?, key = ?, value = ? "
+                "WHERE ladder = ? AND season = ? AND player = ?",
+                (name, message.key, message.value, standing.ladder, standing.season, player),
+            )
+        connection.execute("UPDATE of_data SET id = ?", (new_id,))
+        connection.execute("COMMIT")
+        connection.execute("VACUUM")
+    return len(found)
+
+
+def _opened(path: Path, data_id: str) -> sqlite3.Connection:
+    """A connection that writes. `data_id`: that of the data file; empty for any. Raises Unusable if
+    the file belongs to another data file, or to another release."""
+    with _failing(path):
+        connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+        try:
+            _prepare(connection, path, data_id)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, data_id: str) -> None:
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("BEGIN IMMEDIATE")
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version == 0:
+        for statement in TABLES.split(";\n"):
+            if statement.strip():
+                connection.execute(statement)
+        connection.execute("INSERT INTO of_data VALUES (1, ?)", (data_id,))
+    elif version > FORMAT:
+        raise Unusable(
+            f"{path} has format {version}: use the release that wrote it, or a newer one"
+        )
+    (found,) = connection.execute("SELECT id FROM of_data").fetchone()
+    if data_id and found != data_id:
+        raise Unusable(
+            f"{path} has the standings of another data file: delete it, and run the command again"
+        )
+    connection.execute("COMMIT")
+
+
+@contextmanager
+def _failing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise error_of(error, path, StoreTrouble) from None

@@ -1,0 +1,152 @@
+"""The records of the topic `season-ended`: who stood where when a season ended.
+
+The standings of a season are final. They come of the log before the record that starts the next
+season, as the corrections edit it that were applied before. A later correction does not change
+them.
+
+A job writes the standings in pages, and each page in one transaction with a record that says so. So
+every listed player of a season has one record. The last page comes with the summary of the season.
+All records of a ladder are in one partition.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from stream_rater.contract.events import UNDECODABLE, joined, to_json
+
+PLAYERS_PER_PAGE = 5000
+"""The players of a page, except of the last one, which may have fewer."""
+
+SEASON_ENDED = "season-ended"
+"""The name of the topic."""
+
+BEFORE_SEASONS = 0
+"""The number that stands for the time before a ladder's first season."""
+
+Kind = Literal["season-ended", "season-page-written", "season-kept"]
+"""The kinds of records: a player's standing, the mark of a page, and the summary of a season."""
+
+STANDING: Kind = "season-ended"
+PAGE: Kind = "season-page-written"
+SUMMARY: Kind = "season-kept"
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Where a listed player stood when a season ended."""
+
+    ladder: str
+    season: int
+    """The number of the season; 0 for the time before the first season."""
+    player: str
+    rank: int
+    """The rank, from 1, the best. Players of equal rating share a rank."""
+    listed: int
+    """The number of listed players."""
+    percentile: float
+    """The number of other listed players who are not better, in per cent of all listed players."""
+    tier: str | None
+    """The name of the tier; None if the ladder has no tiers."""
+    rating: float
+    """The displayed rating."""
+    mu: float
+    sigma: float
+    rounds: int
+    """The number of the player's rounds, over all seasons."""
+
+
+class PageWritten(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The mark that a page of a season's standings is written. It is in the transaction of the
+    page."""
+
+    ladder: str
+    season: int
+    page: int
+    """The number of the page, from 0."""
+    pages: int
+    """The number of pages of the season."""
+    digest: str
+    """A digest of all standings of the season, so that pages of two computations never mix."""
+
+
+class SeasonKept(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The summary of a season. It is in the transaction of the last page."""
+
+    ladder: str
+    season: int
+    """The number of the season; 0 for the time before the first season."""
+    started_at: str | None
+    """When the season started (RFC 3339); None for the time before the first season."""
+    ended_at: str
+    """When the next season started (RFC 3339)."""
+    offset: int
+    """The offset of the record that starts the next season. The standings are those before it."""
+    players: int
+    """The number of players with at least one counted round."""
+    listed: int
+    """The number of listed players."""
+    pages: int
+
+
+SeasonRecord = Standing | PageWritten | SeasonKept
+
+_decoders: dict[Kind, Callable[[bytes], SeasonRecord]] = {
+    STANDING: msgspec.json.Decoder(Standing).decode,
+    PAGE: msgspec.json.Decoder(PageWritten).decode,
+    SUMMARY: msgspec.json.Decoder(SeasonKept).decode,
+}
+
+
+class Message(NamedTuple):
+    """A record of the topic as bytes, with its kind."""
+
+    kind: Kind
+    key: bytes
+    value: bytes
+
+
+def key_of(record: SeasonRecord) -> bytes:
+    """The key of a record: `ladder:season:player` for a standing. The keys of other records have
+    another number of parts, so that none of them is the key of a player."""
+    season = str(record.season)
+    match record:
+        case Standing(player=player):
+            return joined(record.ladder, season, player).encode()
+        case PageWritten(page=page):
+            return joined(record.ladder, season, "page", str(page)).encode()
+        case SeasonKept():
+            return joined(record.ladder, season).encode()
+
+
+def message_of(record: SeasonRecord) -> Message:
+    """Encode a record. Equal records have equal bytes."""
+    kinds: dict[type, Kind] = {Standing: STANDING, PageWritten: PAGE, SeasonKept: SUMMARY}
+    return Message(kinds[type(record)], key_of(record), to_json(record))
+
+
+def record_of(key: bytes, value: bytes | None) -> SeasonRecord | None:
+    """Decode a record by its key; None if it is not a record of this topic."""
+    kinds: dict[int, Kind] = {2: SUMMARY, 3: STANDING, 4: PAGE}
+    kind = kinds.get(key.count(b":") + 1)
+    if kind is None or value is None:
+        return None
+    try:
+        return _decoders[kind](value)
+    except UNDECODABLE:
+        return None
+
+
+def renamed(standing: Standing, name: str) -> Standing:
+    """The standing of the same player by another name."""
+    return msgspec.structs.replace(standing, player=name)
+
+
+def digest_of(parts: Iterable[bytes]) -> str:
+    """A digest of these bytes."""
+    found = hashlib.sha256()
+    for each in parts:
+        found.update(len(each).to_bytes(8, "big"))
+        found.update(each)
+    return found.hexdigest()

@@ -1,0 +1,68 @@
+"""Copies the standings of past seasons to a new topic, for `erase` and `move`."""
+
+from collections.abc import Iterable, Iterator
+
+from stream_rater.adapters.kafka.copier import ANYWHERE, Copier
+from stream_rater.adapters.kafka.envelopes import cloud_event_headers
+from stream_rater.adapters.kafka.reader import read_all
+from stream_rater.adapters.kafka.season_topic import topic_of
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.columns.sharding import partition_of
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.settings import PREFIX, Settings
+from stream_rater.contract.record import Record, header
+from stream_rater.contract.season_ended import Message, Standing, message_of, record_of, renamed
+
+
+def check_unused(settings: Settings, admin: Admin) -> None:
+    """Raise BadConfiguration if the topic of past seasons holds records, or once had some."""
+    topic = topic_of(settings)
+    count = admin.partitions_if_any(topic)
+    if count is not None and any(admin.ends(topic, count)):
+        raise BadConfiguration(
+            f"topic {topic} holds records, or once had some: name another prefix of topics "
+            f"({PREFIX}TOPIC_PREFIX), or delete it"
+        )
+
+
+def write_copies(settings: Settings, admin: Admin, messages: Iterable[tuple[Message, str]]) -> int:
+    """Write records to the topic of past seasons, each with its time, and create the topic if there
+    is any record. Returns their number. Raises LogTrouble or Denied."""
+    topic, left = topic_of(settings), iter(messages)
+    first = next(left, None)
+    if first is None:
+        return 0
+    count = admin.partitions_if_any(topic) or admin.create_season_topic(topic)
+
+    def records() -> Iterator[Record]:
+        yield _record(*first, count)
+        for each in left:
+            yield _record(*each, count)
+
+    return Copier(settings, topic).write(records())
+
+
+def _record(message: Message, time_: str, partitions: int) -> Record:
+    found = record_of(message.key, message.value)
+    assert found is not None, "it is of the topic"
+    headers = cloud_event_headers(message.key.decode(), message.kind, time_)
+    partition = partition_of(found.ladder, partitions)
+    return Record(partition, ANYWHERE, message.value, headers, key=message.key)
+
+
+def read_renamed(
+    settings: Settings, admin: Admin, player: str, name: str
+) -> Iterator[tuple[Message, str]]:
+    """Yield the records of the topic of past seasons, with another name in the place of a player's
+    id, and their times. There are none if there is no topic."""
+    topic = topic_of(settings)
+    count = admin.partitions_if_any(topic)
+    if count is None:
+        return
+    for record in read_all(settings, topic, count):
+        found = record_of(record.key or b"", record.value)
+        if found is None:
+            continue
+        if isinstance(found, Standing) and found.player == player:
+            found = renamed(found, name)
+        yield message_of(found), header(record.headers, "ce_time")

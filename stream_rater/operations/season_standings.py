@@ -1,0 +1,225 @@
+"""`stream-rater season-standings`: keeps the standings of the seasons of a ladder that have ended.
+
+The standings of a season are those just before the record that starts the next one. The command
+replays the log to there, as the corrections edit it that were applied before, and writes the listed
+players in pages. What it writes depends on the log and the ladders file alone. So it can be killed
+at any moment and run again, also several times at once: each player of a season has one record.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from stream_rater.adapters.kafka.season_topic import Outdone, SeasonTopic
+from stream_rater.adapters.sqlite.season_file import SeasonFile, seasons_path
+from stream_rater.config.errors import BadConfiguration, Failed
+from stream_rater.config.files import ladders_of_settings
+from stream_rater.config.ladders import Ladders
+from stream_rater.config.settings import Settings
+from stream_rater.config.views import Views
+from stream_rater.contract.errors import Trouble
+from stream_rater.contract.events import parse_time, shown
+from stream_rater.contract.record import Record, header
+from stream_rater.contract.season_ended import (
+    BEFORE_SEASONS,
+    Message,
+    PageWritten,
+    SeasonKept,
+    message_of,
+)
+from stream_rater.operations.ladder_replay import FileLog, KafkaLog, LadderSource
+from stream_rater.pipeline.ports import pause_s
+from stream_rater.replay.edits import StartedSeason
+from stream_rater.replay.standings import Standings
+from stream_rater.runtime import malloc, selfcheck
+from stream_rater.runtime.failures import named_failures
+from stream_rater.runtime.progress import counted, track
+
+MOST_TROUBLES = 20
+"""How often in a row a page may fail to be written before the command gives up."""
+
+
+class StandingsStore(Protocol):
+    """Where the standings of one season are kept."""
+
+    def kept(self) -> SeasonKept | None:
+        """The summary of the season, if all of it is written."""
+
+    def begin(self) -> Mapping[int, PageWritten]:
+        """End every other writer of this season, if the store has no locks. Returns the marks of
+        the pages that are written, by the number of the page."""
+
+    def write(self, messages: Iterable[Message], time_: str, /) -> None:
+        """Write a page in one transaction. After a Trouble it is unknown whether it is written:
+        begin again."""
+
+
+class EndedSeason(NamedTuple):
+    """A season that has ended."""
+
+    number: int
+    """Its number; 0 for the time before the first season."""
+    start: int | None
+    """The offset of the record that starts it; None for the time before the first season."""
+    end: int
+    """The offset of the record that starts the next one."""
+
+
+def season_standings(
+    settings: Settings, ladder: str, number: int | None, wait_s: float
+) -> Iterator[str]:
+    """Keep the standings of a ladder's season; without a number, of all that have ended and are not
+    kept. Yields a line about each.
+
+    `wait_s`: how long to wait until the workers have rated what is in the log now. Raises
+    BadConfiguration or Failed.
+    """
+    ladders = ladders_of_settings(settings)
+    malloc.configure()
+    with named_failures():
+        selfcheck.check()
+        with closing(_source(settings, ladders, ladder)) as source:
+            source.wait(wait_s)
+            found = ended_seasons(source.seasons())
+            for season in _asked_for(found, number, ladder):
+                yield _keep(settings, ladders, source, season, asked=number is not None)
+            if not found:
+                yield f"ladder {shown(ladder)!r}: no season has ended"
+
+
+def _source(settings: Settings, ladders: Ladders, ladder: str) -> LadderSource:
+    if settings.data:
+        return FileLog(settings, ladders, ladder)
+    return KafkaLog(settings, ladders, ladder)
+
+
+def ended_seasons(started: Sequence[StartedSeason]) -> list[EndedSeason]:
+    """The seasons that have ended, in order: each was followed by another one. The first is the
+    time before the first season."""
+    numbers = [BEFORE_SEASONS, *(each.season.number for each in started)]
+    offsets = [None, *(each.offset for each in started)]
+    return [
+        EndedSeason(number, start, end)
+        for number, start, end in zip(numbers, offsets, offsets[1:], strict=False)
+        if end is not None
+    ]
+
+
+def _asked_for(
+    found: Sequence[EndedSeason], number: int | None, ladder: str
+) -> Sequence[EndedSeason]:
+    """The ended seasons to keep. Raises BadConfiguration if the season with this number has not
+    ended."""
+    if number is None:
+        return found
+    if chosen := [each for each in found if each.number == number]:
+        return chosen
+    ended = ", ".join(str(each.number) for each in found) or "none"
+    raise BadConfiguration(
+        f"ladder {shown(ladder)!r}: season {number} has not ended; those that have: {ended}: "
+        "`stream-rater correct season` starts the next one, which ends it"
+    )
+
+
+def views_of(ladders: Ladders, ladder: str) -> Views:
+    """The listing and the tiers of a ladder."""
+    return ladders.views(ladder)
+
+
+def _keep(
+    settings: Settings, ladders: Ladders, source: LadderSource, season: EndedSeason, *, asked: bool
+) -> str:
+    """Keep the standings of a season, unless they are kept. Returns a line about it."""
+    ladder = source.ladder
+    label = f"ladder {shown(ladder)!r}, season {season.number}"
+    with _store_of(settings, source, season.number) as store:
+        if (kept := store.kept()) is not None:
+            return f"{label}: kept before, {counted(kept.listed, 'listed player')}"
+        replayed = source.replay(season.end)
+        standings = Standings(
+            ladder, season.number, replayed.pool, replayed.rule, views_of(ladders, ladder),
+            season.end, replayed.time_s,
+        )  # fmt: skip
+        if not standings.players and not asked:
+            return f"{label}: nobody had played"
+        start = None if season.start is None else time_of(source.record(season.start))
+        summary = standings.summary(season.end, start, time_of(source.record(season.end)))
+        write_standings(store, standings, summary)
+    return (
+        f"{label}: {counted(len(standings), 'listed player')} of {standings.players:,}, before "
+        f"offset {season.end}"
+    )
+
+
+@contextmanager
+def _store_of(settings: Settings, source: LadderSource, number: int) -> Iterator[StandingsStore]:
+    if isinstance(source, KafkaLog):
+        yield SeasonTopic(settings, source.admin, source.ladder, number)
+        return
+    assert isinstance(source, FileLog)
+    path = seasons_path(Path(settings.data))
+    with closing(SeasonFile(path, source.id, source.ladder, number)) as store:
+        yield store
+
+
+def write_standings(store: StandingsStore, standings: Standings, summary: SeasonKept) -> None:
+    """Write the pages that are not written yet. The last page has the summary with it. Raises
+    Failed."""
+    troubles, written = 0, -1
+    while True:
+        try:
+            marks = store.begin()
+            if len(marks) > written:
+                troubles, written = 0, len(marks)
+            _check_marks(marks, standings)
+            _write_missing(store, standings, summary, marks)
+        except Outdone:
+            raise Failed(
+                f"another process writes the standings of season {standings.season} now: it "
+                "continues where this one ended"
+            ) from None
+        except Trouble:
+            troubles += 1
+            if troubles > MOST_TROUBLES:
+                raise
+            time.sleep(pause_s(troubles))
+        else:
+            return
+
+
+def _write_missing(
+    store: StandingsStore, standings: Standings, summary: SeasonKept,
+    marks: Mapping[int, PageWritten],
+) -> None:  # fmt: skip
+    missing = [page for page in range(standings.pages) if page not in marks]
+    last = standings.pages - 1
+    for page in track(missing, "pages"):
+        messages = [*standings.page(page)]
+        if page == last:
+            messages.append(message_of(summary))
+        store.write(messages, summary.ended_at)
+
+
+def _check_marks(marks: Mapping[int, PageWritten], standings: Standings) -> None:
+    """Raise Failed if pages of other standings are written: they must not mix with these."""
+    if any(each.digest != standings.digest for each in marks.values()):
+        raise Failed(
+            f"{counted(len(marks), 'page')} of season {standings.season} were written by other "
+            "parameters, listing or tiers, and the rest is missing: give the command the ladders "
+            "file that they were written with"
+        )
+
+
+def time_of(record: Record) -> str:
+    """The time of a record (RFC 3339, UTC): as its sender says, else when the log received it."""
+    try:
+        found = float(parse_time(header(record.headers, "ce_time")))
+    except ValueError:
+        found = record.received_s
+    try:
+        return datetime.fromtimestamp(int(found), UTC).isoformat().replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return "1970-01-01T00:00:00Z"

@@ -1,0 +1,212 @@
+"""The topic `season-ended` on real Kafka: every standing once, whoever writes it and whenever a
+writer ends."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import Message as KafkaMessage
+
+from stream_rater.adapters.kafka.season_topic import Outdone, SeasonTopic, topic_of
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.config.errors import Failed
+from stream_rater.config.settings import Settings
+from stream_rater.contract.errors import LogTrouble
+from stream_rater.contract.season_ended import (
+    Message,
+    PageWritten,
+    SeasonKept,
+    Standing,
+    message_of,
+)
+from stream_rater.operations.season_standings import write_standings
+from tests import real
+from tests.integration.topics import read_topic
+
+pytestmark = pytest.mark.integration
+
+LADDER, SEASON = "eu:{1}", 3
+PAGES, ON_A_PAGE = 4, 10
+
+
+class Standings:
+    """Standings of a few pages, as `write_standings` uses them."""
+
+    pages = PAGES
+    season = SEASON
+
+    def __init__(self, digest: str = "d") -> None:
+        self.digest = digest
+
+    def page(self, number: int) -> list[Message]:
+        """The records of a page, and its mark."""
+        listed = PAGES * ON_A_PAGE
+        found = [
+            message_of(
+                Standing(
+                    ladder=LADDER, season=SEASON, player=f"p{i}", rank=i + 1, listed=listed,
+                    percentile=1.0, tier=None, rating=-float(i), mu=0.0, sigma=1.0, rounds=1,
+                )
+            )
+            for i in range(number * ON_A_PAGE, (number + 1) * ON_A_PAGE)
+        ]  # fmt: skip
+        mark = PageWritten(
+            ladder=LADDER, season=SEASON, page=number, pages=PAGES, digest=self.digest
+        )
+        return [*found, message_of(mark)]
+
+
+SUMMARY = SeasonKept(
+    ladder=LADDER, season=SEASON, started_at=None, ended_at="2026-11-01T00:00:00Z", offset=7,
+    players=50, listed=PAGES * ON_A_PAGE, pages=PAGES,
+)  # fmt: skip
+
+
+def topic(at: Settings) -> SeasonTopic:
+    return SeasonTopic(at, Admin(at), LADDER, SEASON)
+
+
+def write(at: Settings, store: Any = None, digest: str = "d") -> None:
+    standings: Any = Standings(digest)
+    write_standings(store or topic(at), standings, SUMMARY)
+
+
+def messages(at: Settings) -> list[KafkaMessage]:
+    return read_topic(at, topic_of(at))
+
+
+def assert_once(at: Settings) -> None:
+    """Each listed player has one record, in order, and so have each page and the season."""
+    found = messages(at)
+    counts = Counter(each.key() for each in found)
+    assert set(counts.values()) == {1}, counts
+    expected = [each for page in range(PAGES) for each in Standings().page(page)]
+    expected.append(message_of(SUMMARY))
+    assert [(e.key(), e.value()) for e in found] == [(e.key, e.value) for e in expected]
+    assert len({each.partition() for each in found}) == 1
+    assert topic(at).kept() == SUMMARY
+
+
+def test_a_run_writes_all_and_the_next_one_nothing(settings: real.SettingsFactory) -> None:
+    """The topic is made with the configuration that keeps its records."""
+    at = settings()
+    write(at)
+    assert_once(at)
+    write(at)
+    assert_once(at)
+    configuration = Admin(at).configuration(topic_of(at))
+    assert (configuration["retention.ms"], configuration["cleanup.policy"]) == ("-1", "delete")
+
+
+@pytest.mark.parametrize("before", range(PAGES))
+def test_a_writer_that_ends_inside_a_transaction(
+    settings: real.SettingsFactory, before: int
+) -> None:
+    """What it left open is taken back; the next one writes the rest."""
+    at = settings()
+    first = topic(at)
+    first.begin()
+    for page in range(before):
+        first.write(Standings().page(page), SUMMARY.ended_at)
+    transactions: Any = first._transactions
+    left = Standings().page(before)
+
+    def send(producer: Any) -> None:
+        for each in left:
+            transactions.produce(producer, topic_of(at), each.value, each.key, [], 0)
+        producer.flush(10.0)
+
+    transactions.begin(send)  # and no more is heard of it
+    write(at)
+    assert_once(at)
+
+
+def test_an_older_writer_is_ended(settings: real.SettingsFactory) -> None:
+    """The newest goes on. The older one cannot write any page, and its run says so."""
+    at = settings()
+    older, newer = topic(at), topic(at)
+    older.begin()
+    older.write(Standings().page(0), SUMMARY.ended_at)
+    assert list(newer.begin()) == [0]
+    with pytest.raises((Outdone, LogTrouble)):
+        older.write(Standings().page(1), SUMMARY.ended_at)
+    write(at, newer)
+    assert_once(at)
+
+
+def test_a_writer_with_a_broken_connection_reads_again_first(
+    settings: real.SettingsFactory,
+) -> None:
+    """Before it writes more: another one may have begun, and written the page."""
+    at = settings()
+    older, newer = topic(at), topic(at)
+    older.begin()
+    newer.begin()
+    newer.write(Standings().page(0), SUMMARY.ended_at)
+    transactions: Any = older._transactions
+    transactions._on_disconnect("the connection broke")
+    with pytest.raises(LogTrouble, match="the connection broke"):
+        older.write(Standings().page(0), SUMMARY.ended_at)
+    write(at, older)
+    assert_once(at)
+
+
+class Interrupted:
+    """A store in which another writer begins after the first page."""
+
+    def __init__(self, at: Settings) -> None:
+        self.inner, self.other, self.writes = topic(at), topic(at), 0
+
+    def begin(self) -> Any:
+        return self.inner.begin()
+
+    def write(self, given: Sequence[Message], time_: str) -> None:
+        self.writes += 1
+        if self.writes == 2:
+            self.other.begin()
+        self.inner.write(given, time_)
+
+
+def test_a_run_that_is_outdone_says_so(settings: real.SettingsFactory) -> None:
+    """In one line; and the topic has no record twice."""
+    at = settings()
+    store = Interrupted(at)
+    with pytest.raises(Failed, match="another process writes the standings of season 3 now"):
+        write(at, store)
+    write(at, store.other)
+    assert_once(at)
+
+
+def test_an_open_transaction_of_another_season_hides_no_mark(
+    settings: real.SettingsFactory,
+) -> None:
+    """A writer reads to the end of the log, and waits for the transaction that hides the rest."""
+    at = settings(partitions=1, transaction_timeout_ms=2000)
+    other = SeasonTopic(at, Admin(at), "na", 1)
+    other.begin()
+    transactions: Any = other._transactions
+
+    def send(producer: Any) -> None:
+        transactions.produce(producer, topic_of(at), b"{}", b"na:1:p", [], 0)
+        producer.flush(10.0)
+
+    transactions.begin(send)
+    first = topic(at)
+    first.begin()
+    for page in range(PAGES - 1):
+        first.write(Standings().page(page), SUMMARY.ended_at)
+    assert sorted(topic(at).begin()) == [*range(PAGES - 1)]
+    write(at)
+    found = [each for each in messages(at) if (each.key() or b"").startswith(b"eu")]
+    assert set(Counter(each.key() for each in found).values()) == {1}
+
+
+def test_pages_of_other_standings_are_not_mixed(settings: real.SettingsFactory) -> None:
+    """By their digest."""
+    at = settings()
+    store = topic(at)
+    store.begin()
+    store.write(Standings("another").page(0), SUMMARY.ended_at)
+    with pytest.raises(Failed, match="1 page of season 3 were written by other parameters"):
+        write(at)
