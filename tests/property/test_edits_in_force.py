@@ -24,7 +24,7 @@ from stream_rater.rating.parameters import Elo
 from stream_rater.replay.edits import NO_EDITS, Edits, edited
 from stream_rater.replay.entry_edits import EntryEdit, EntryEdits
 from stream_rater.rounds.batch import RoundBatch
-from stream_rater.rounds.correction_records import FIRST, LAST, span_of
+from stream_rater.rounds.correction_records import FIRST, LAST, Span, span_of
 from tests.rounds import ranked, read
 
 NAMES = "abcdefgh"
@@ -102,7 +102,7 @@ def test_names_are_found_by_their_player(seed: int, size: int) -> None:
     for _ in range(size):
         one, other = rng.sample(NAMES, 2)
         if rng.random() < 0.5:
-            entries.remove(one, (rng.randint(0, 9), 10))
+            entries.remove(one, Span(rng.randint(0, 9), 10))
         else:
             entries.merge(one, other)
         if rng.random() < 0.1:
@@ -158,7 +158,7 @@ def test_one_player_may_be_removed_in_many_spans() -> None:
     def spans(count: int) -> EntryEdits:
         entries = EntryEdits()
         for i in range(count):
-            entries.remove("ann", (2 * i, 2 * i + 1))
+            entries.remove("ann", Span(2 * i, 2 * i + 1))
         return entries
 
     few, many = (bytes_used(lambda n=n: spans(n)) for n in (2_000, 8_000))  # type: ignore[misc]

@@ -58,7 +58,7 @@ messages = st.binary(max_size=60) | damaged(WHOLE) | damaged(BARE)
 @example(b"\xff")
 def test_a_body_with_its_ladder(data: bytes) -> None:
     """The code is the same, and what is valid is in the partition where the workers want it."""
-    (found,) = VALIDATOR.rounds([data], "", NOW_S)
+    (found,) = VALIDATOR.rounds([(data, "")], NOW_S)
     assert not isinstance(found, OtherLadder)
     assert decoded(data.strip()) == (found.code if isinstance(found, Invalid) else "")
     if isinstance(found, ValidRound):
@@ -73,7 +73,7 @@ def test_a_body_with_its_ladder(data: bytes) -> None:
 @example(BARE, 'q"\\')
 def test_the_ladder_of_the_path(data: bytes, ladder: str) -> None:
     """What is accepted is written as a valid round of this ladder, with all its other fields."""
-    (found,) = VALIDATOR.rounds([data], ladder, NOW_S)
+    (found,) = VALIDATOR.rounds([(data, ladder)], NOW_S)
     if not isinstance(found, ValidRound):
         return
     assert found.ladder == ladder
@@ -84,7 +84,7 @@ def test_the_ladder_of_the_path(data: bytes, ladder: str) -> None:
 
 def test_a_bare_round_is_accepted() -> None:
     """So the property above is not empty."""
-    (found,) = VALIDATOR.rounds([BARE], "l", NOW_S)
+    (found,) = VALIDATOR.rounds([(BARE, "l")], NOW_S)
     assert isinstance(found, ValidRound) and found.players == 2
 
 
