@@ -165,7 +165,7 @@ def test_one_player_may_be_removed_in_many_spans() -> None:
     assert many < 6 * few  # of a square: 16 times
     edit = spans(100).now()["ann"]
     assert [edit.is_removed(time) for time in (0, 1, 198, 199)] == [True, False, True, False]
-    assert span_of(PlayerRemoved(ladder="l", player="ann")) == (FIRST, LAST)
+    assert span_of(PlayerRemoved(ladder="l", player="ann")) == Span(FIRST, LAST)
 
 
 def test_an_amended_round_is_rated_by_the_rule_at_its_offset() -> None:
