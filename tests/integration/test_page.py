@@ -39,9 +39,9 @@ class Place(NamedTuple):
     start: Serve
     offsets: Iterator[int]
 
-    def publish(self, player: str, rating: float) -> None:
+    def publish(self, player: str, rating: float, **about: Any) -> None:
         """A new event of a player."""
-        event = an_event(player, next(self.offsets), rating, ladder="eu")
+        event = an_event(player, next(self.offsets), rating, ladder="eu", **about)
         produce(
             self.settings, [Bytes(msgspec.json.encode(event), partition=0)],
             Topics.of(self.settings).changed,
@@ -116,6 +116,14 @@ def test_the_leaderboard_has_pages(opened: Tab) -> None:
     page.locator("#board-first").click()
     expect(rows(page).first.locator("td").first).to_have_text("1")
     expect(page.locator("#board-first")).to_be_disabled()
+
+
+def test_who_is_not_listed_is_counted(opened: Tab, place: Place) -> None:
+    """After the very first round nobody is listed: the page says that there is somebody."""
+    others = opened.page.locator("#board-others")
+    expect(others).to_have_text("")
+    place.publish("young", 900.0, rounds=1, provisional=True)
+    expect(others).to_have_text("1 more player is not listed. Look one up by name, to see why.")
 
 
 def test_a_player_by_keyboard(opened: Tab) -> None:

@@ -128,8 +128,12 @@ function changeRow(change) {
 
 async function showSpread() {
   const { ladder } = shown;
-  const { distribution, listed, tiers: known } = await get(["ladders", ladder]);
+  const { distribution, listed, players: all, tiers: known } = await get(["ladders", ladder]);
   if (ladder !== shown.ladder) return;
+  const others = all - listed;
+  at("board-others").textContent = others > 0
+    ? `${others.toLocaleString("en")} more ${others === 1 ? "player is" : "players are"} not listed. Look one up by name, to see why.`
+    : "";
   const names = known.map((each) => each.name);
   if (String(names) !== String(tiers)) {
     tiers = names;
