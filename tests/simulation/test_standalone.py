@@ -20,7 +20,7 @@ from stream_rater.contract.submissions import NewRecord, Place
 from stream_rater.runtime.engine import Engine
 
 from . import oracle
-from .data_file import Clock, Cut, Disk, Process, Subscriber, as_in_memory, unacknowledged
+from .data_file import Clock, Cut, Disk, Gap, Process, Subscriber, as_in_memory, unacknowledged
 from .game import LADDERS, submissions, weather
 
 WINDOW = 12
@@ -87,7 +87,10 @@ class Life:
             return [f"not finished: {self.process.troubles[-1:]}"]
         self._look()
         self.process.close()
-        log, store = as_in_memory(self.process.path, self.subscriber.events)
+        try:
+            log, store = as_in_memory(self.process.path, self.subscriber.events)
+        except Gap as gap:
+            return [str(gap)]
         found = oracle.violations(log, store, LADDERS, WINDOW, 1, rebuilt=False)
         return [*self.subscriber.wrong, *found, *self._lost()]
 
