@@ -64,7 +64,7 @@ def causes(at: Settings, player: str) -> list[str | None]:
     The first one is the last that the file has."""
     values = (message.value() or b"" for message in read_topic(at, Topics.of(at).changed))
     events = [each for each in map(rating_changed_from_json, values) if each.player == player]
-    return [each.correction and each.correction.cause for each in events]
+    return [None if each.correction is None else each.correction.cause for each in events]
 
 
 FIRST: Sequence[Line] = [
