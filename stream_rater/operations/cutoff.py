@@ -15,6 +15,9 @@ cut-off of a player depends on the player's parts:
 If any part was deleted, the remaining ones may be older parts that were sent again. Then the last
 event of a player, which `rating-changed` keeps for ever, is a lower bound of what was published.
 
+A row of a seed or a reset counts as a row of a round, also if it changed nothing: the part was
+sent, and so were all earlier parts of the player. It is not a correction, and has no record.
+
 Updaters ignore a part that was cut for fewer shards than there are, or for fewer than a mark before
 it names. Such a part does not count here. If it is pending before any such mark, it must not belong
 to a committed round, because no worker would send it again: updaters of as many shards must apply
@@ -34,7 +37,7 @@ from stream_rater.columns.sharding import partition_of, shards_of_names
 from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.operations.bulk_replay import PlayerTable
 from stream_rater.operations.proof import Proof
-from stream_rater.pipeline.parts import correction_parts, decoder, schema
+from stream_rater.pipeline.parts import correction_parts, decoder, schema, seed_parts
 from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.parts.schema import NotAPart, RebuildMark, UnknownPart
 from stream_rater.rounds.fastjson import runs
@@ -213,6 +216,9 @@ class Cutoff:
             if correction_parts.is_correction(record.value or b""):
                 self._add_correction(record)
                 return
+            if seed_parts.is_seeded(record.value or b""):
+                self._add_seeds(record)
+                return
             part = schema.decode(record.value or b"", self._newest_kernel(record), oldest=0)
         except RebuildMark as mark:
             self._shards_in_mark[record.partition] = mark.shards
@@ -226,6 +232,16 @@ class Cutoff:
         players = PlayerColumn.of(list(zip(ladders, part.players, strict=True)))
         if self._takes_effect(part.shards, record):
             self._add_rows([record], [len(rounds)], players, offsets)
+        elif not self._is_of_former_owner(part.shards, record):
+            self._ignored.append((players, offsets))
+
+    def _add_seeds(self, record: Record) -> None:
+        """Note a seed part. The source offset of a row is that of its seed or reset."""
+        part = seed_parts.decode(record.value or b"", self._newest_kernel(record), oldest=0)
+        self.with_parts.add(record.partition)
+        players, offsets = part.column, part.offset
+        if self._takes_effect(part.shards, record):
+            self._add_rows([record], [len(part)], players, offsets)
         elif not self._is_of_former_owner(part.shards, record):
             self._ignored.append((players, offsets))
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations.bulk_replay import BulkReplay, SeedWave
+from stream_rater.operations.corrected_rebuild import CorrectionTraces, editions
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.rebuild_store import Rebuild
 from stream_rater.rating import record as belief_record
@@ -111,10 +112,11 @@ def a_round(number: int, *players: str) -> Line:
     }  # fmt: skip
 
 
-STORY = lines(
+GIVEN = [
     a_seed(0, "a", "b"), a_round(1, "a", "c"), a_seed(2, "c", "d", mu=1600.0),
     a_round(3, "a", "d"), a_seed(4, "d", "e", mu=1300.0), a_round(5, "b", "e"),
-)  # fmt: skip
+]  # fmt: skip
+STORY = lines(*GIVEN)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +141,21 @@ def test_a_cutoff_before_at_and_after_a_seed(player: str, until: int, like: int 
     found = rebuilt(STORY, ladders, nothing, cutoff_of({player: until}, len(STORY)), 100)
     before = {} if like is None else replayed(STORY[: like + 1], ladders, nothing)
     assert found.get((LADDER, player)) == before.get((LADDER, player))
+
+
+def test_a_rejected_correction_leaves_nothing_in_beliefs() -> None:
+    """The last part of a veteran is of a seed that changed nothing. The rebuilt belief still names
+    the round, as the one that workers write does."""
+    refused = {"event_type": "round-voided", "ladder": LADDER, "round_id": "nowhere"}
+    log = lines(*GIVEN[:4], refused)
+    (ladders, _) = some_ladders(random.Random(1), 10)
+    cutoff = cutoff_of({"c": 2}, len(log))
+    (edition,) = editions(lambda: iter(log), ladders, WINDOW, 0, cutoff)
+    traces = CorrectionTraces({}, cutoff, edition, ladders)
+    work = Rebuild(ladders, WINDOW, 1, cutoff, edition.verdicts, traces)
+    work.feed(log)
+    found = dict(chain.from_iterable(work.beliefs()))
+    assert found == replayed(log, ladders, edition.verdicts)
 
 
 def test_seeds_before_and_after_a_change_are_not_applied_together() -> None:

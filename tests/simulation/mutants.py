@@ -81,6 +81,13 @@ class CutoffByTheLastRecord(Cutoff):
         self.corrected[player] = offset, data
 
 
+class CutoffWithoutSeeds(Cutoff):
+    """Passes over the parts of seeds and resets."""
+
+    def _add_seeds(self, record: Record) -> None:
+        pass
+
+
 @dataclass(frozen=True)
 class Mutant:
     """A rule that is left out."""
@@ -258,6 +265,9 @@ MUTANTS = {
     ),
     "cutoff-by-the-last-record": Mutant(
         "rebuild from correction parts that were fresh", Machines(cutoff=CutoffByTheLastRecord)
+    ),
+    "cutoff-without-seeds": Mutant(
+        "rebuild by parts of seeds, too", Machines(cutoff=CutoffWithoutSeeds)
     ),
     "cutoff-by-parts-left": Mutant(
         "rebuild by what was published", Machines(cutoff=CutoffByPartsLeft)

@@ -37,6 +37,19 @@ def rebuilt_before_the_source_is_committed(stage: Stage) -> None:
     stage.updater()
 
 
+@catches("cutoff-without-seeds")
+def rebuilt_while_a_seed_waits(stage: Stage) -> None:
+    """The store is lost after a seed and a reset were sent and committed, and before they are
+    applied."""
+    estimator, _ = stage.rated(A0, A1)
+    stage.seed(B0, A0)
+    stage.reset(A1)
+    stage.turns(estimator)
+    stage.rebuild()
+    stage.estimator()
+    stage.updater()
+
+
 @catches("cutoff-of-applied")
 def rebuilt_after_parts_were_deleted(stage: Stage) -> None:
     """The store is lost long after a round, when all its parts are deleted."""

@@ -1,0 +1,182 @@
+"""The store is lost and rebuilt, with seeds and resets before, at and after the cut-off."""
+
+from collections.abc import Callable
+
+import pytest
+
+from stream_rater.operations.cutoff import Misplaced
+from stream_rater.pipeline.ports import Apply, CommitSource, Publish, Scatter
+
+from .actors import PRODUCTION
+from .stage import A0, A1, A2, B0, B2, C0, Stage
+
+
+def begun(stage: Stage) -> None:
+    """A round of a veteran, a seed in which the veteran stands, too, and a reset; all published."""
+    estimator, updater = stage.rated(A0, A1)
+    stage.seed(A0, B0, A2)
+    stage.reset(A1)
+    stage.turns(estimator)
+    stage.turns(updater)
+
+
+def goes_on(stage: Stage) -> None:
+    """Workers start, and rate a round of everybody."""
+    stage.round(B0, A0, A1, A2, C0)
+    stage.estimator()
+    stage.updater()
+
+
+def all_applied(stage: Stage) -> None:
+    """All parts are applied and published."""
+    begun(stage)
+
+
+def expired(stage: Stage) -> None:
+    """All parts are deleted."""
+    begun(stage)
+    stage.expire()
+
+
+def veterans_row_alone(stage: Stage) -> None:
+    """Only the seed's part is left of the veteran, in which the row changed nothing."""
+    stage.rated(A0, A1)
+    stage.expire()
+    stage.seed(A0, B0)
+    estimator, updater = stage.actors
+    stage.turns(estimator)
+    stage.turns(updater)
+
+
+def seed_waits(stage: Stage) -> None:
+    """A seed and a reset are committed and not applied, and a round behind them is not sent."""
+    begun(stage)
+    estimator, _ = stage.actors
+    stage.seed(C0, B2, A0)
+    stage.reset(B0)
+    stage.through(estimator, CommitSource)
+    stage.round(C0, B0)
+
+
+def seed_sent_in_part(stage: Stage) -> None:
+    """One part of a seed is applied and published. The others were not sent."""
+    begun(stage)
+    estimator, updater = stage.actors
+    stage.seed(C0, B2)
+    stage.until(estimator, Scatter)
+    estimator.advance()
+    estimator.advance()
+    stage.crash(estimator)
+    stage.turns(updater)
+
+
+def seed_applied_unpublished(stage: Stage) -> None:
+    """The updater dies between the store and the log."""
+    begun(stage)
+    estimator, updater = stage.actors
+    stage.seed(C0, A0)
+    stage.through(estimator, CommitSource)
+    stage.through(updater, Apply)
+    stage.crash(updater)
+
+
+def voided_seed(stage: Stage) -> None:
+    """A seed is voided, and its correction is applied. The veteran is untouched."""
+    begun(stage)
+    estimator, updater = stage.actors
+    stage.correct("round-voided", round_id="round-2")
+    stage.turns(estimator)
+    stage.turns(updater)
+
+
+def void_that_waits(stage: Stage) -> None:
+    """The void of the only earlier round wakes a later seed. Its correction waits to be applied."""
+    stage.rated(A0, A1)
+    estimator, updater = stage.actors
+    stage.seed(A0, B0)
+    stage.turns(estimator)
+    stage.turns(updater)
+    stage.correct("round-voided", round_id="round-1")
+    stage.turns(estimator)
+
+
+def seed_behind_a_rejected_correction(stage: Stage) -> None:
+    """A correction was rejected: the ladder has none."""
+    begun(stage)
+    estimator, updater = stage.actors
+    stage.correct("round-voided", round_id="nowhere")
+    stage.turns(estimator)
+    stage.turns(updater)
+
+
+def seed_behind_a_removal(stage: Stage) -> None:
+    """Players are removed, from seeds, too, or merged. Then seeds name them."""
+    begun(stage)
+    estimator, updater = stage.actors
+    stage.correct("player-removed", player=A0, seed=True)
+    stage.correct("player-merged", player=B0, into=A1)
+    stage.turns(estimator)
+    stage.turns(updater)
+    stage.seed(A0, B0, C0)
+    stage.turns(estimator)
+    stage.turns(updater)
+
+
+def season_between(stage: Stage) -> None:
+    """A season starts between two seeds."""
+    begun(stage)
+    estimator, updater = stage.actors
+    stage.correct("season-started", season=1, keep=0.5, sigma=150.0)
+    stage.seed(C0)
+    stage.turns(estimator)
+    stage.turns(updater)
+
+
+DONE = [
+    all_applied, expired, veterans_row_alone, seed_sent_in_part, voided_seed,
+    seed_behind_a_rejected_correction, seed_behind_a_removal, season_between,
+]  # fmt: skip
+WAITING = [seed_waits, seed_applied_unpublished]
+
+
+@pytest.mark.parametrize("again", [1, 2])
+@pytest.mark.parametrize(
+    ("shards", "story"),
+    [(2, each) for each in DONE] + [(3, each) for each in (*DONE, *WAITING, void_that_waits)],
+)
+def test_rebuilt_store_is_that_of_a_replay(
+    story: Callable[[Stage], None], shards: int, again: int
+) -> None:
+    """Also if shards are added once all parts are applied, and if the store is lost a second time.
+    Each change is published once, and beliefs are those of the replay."""
+    stage = Stage(PRODUCTION)
+    if shards == 2:
+        stage.begin_with(2)
+    story(stage)
+    for _ in range(again):
+        stage.rebuild()
+    goes_on(stage)
+    assert stage.finish() == []
+
+
+@pytest.mark.parametrize("story", WAITING)
+def test_shards_are_not_added_while_a_seed_waits(story: Callable[[Stage], None]) -> None:
+    """Nobody would send its parts again. The same holds for rounds."""
+    stage = Stage(PRODUCTION)
+    stage.begin_with(2)
+    story(stage)
+    with pytest.raises(Misplaced, match="was cut for fewer than 3 shards and was not applied"):
+        stage.rebuild()
+
+
+def test_the_marks_are_before_what_comes_next() -> None:
+    """A rebuild right after a seed is published is the end of a run, too."""
+    stage = Stage(PRODUCTION)
+    stage.seed(A0)
+    estimator, updater = stage.estimator(), stage.updater()
+    stage.through(estimator, CommitSource)
+    stage.through(updater, Publish)
+    stage.rebuild()
+    stage.estimator()
+    stage.updater()
+    assert stage.finish() == []
