@@ -321,6 +321,22 @@ def test_nobody_is_taken_out_before_the_moment(make: Make) -> None:
     assert found.unlisted.value == pytest.approx(120.0) and found.unlisted.bound == 120.0
 
 
+def test_who_has_left_long_ago_is_never_listed(make: Make) -> None:
+    """Also while an index is made again, before the first sweep."""
+    clock = Clock()
+    clock.now_s += 20 * DAY_S
+    rig = make(BOTH, clock)
+    times = {"idle": START_S - 1, "active": START_S + 1}
+    rig.apply(
+        [
+            an_event(name, at, completed_at=at_time(at_s), sigma=80.0)
+            for at, (name, at_s) in enumerate(times.items())
+        ]
+    )
+    found = rig.ask("leaderboard", LADDER, 9, None, None)
+    assert [row.player for row in found.rows] == ["active"] and found.listed == 1
+
+
 def test_many_who_leave_at_the_same_moment(make: Make) -> None:
     """More than leave in one transaction: all of them leave, and those who played later stay."""
     clock = Clock()
