@@ -164,6 +164,12 @@ class LiveBeliefs:
                 raise StaleBeliefs(f"the belief about {name!r} is older than what was published")
         return known._replace(pool=pool)
 
+    def started_seasons(self, ladder: str) -> list[int]:
+        """The numbers of the seasons that have started on a ladder, in order."""
+        self._prepare()
+        edits = self._edits.of(ladder, self._ladder_log.corrections).last
+        return [each.number for each in edits.started]
+
     def _prepare(self) -> None:
         """Check once that the workers use this store. Read new ladder events."""
         if not self._source.shards:

@@ -126,10 +126,18 @@ def message_of(record: SeasonRecord) -> Message:
     return Message(kinds[type(record)], key_of(record), to_json(record))
 
 
+_kinds: dict[int, Kind] = {2: SUMMARY, 3: STANDING, 4: PAGE}
+"""The kind of a record, by the number of parts of its key."""
+
+
+def is_standing(key: bytes) -> bool:
+    """Whether this is the key of a standing."""
+    return _kinds.get(key.count(b":") + 1) == STANDING
+
+
 def record_of(key: bytes, value: bytes | None) -> SeasonRecord | None:
     """Decode a record by its key; None if it is not a record of this topic."""
-    kinds: dict[int, Kind] = {2: SUMMARY, 3: STANDING, 4: PAGE}
-    kind = kinds.get(key.count(b":") + 1)
+    kind = _kinds.get(key.count(b":") + 1)
     if kind is None or value is None:
         return None
     try:

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from stream_rater.adapters.kafka.season_topic import Outdone, SeasonTopic
-from stream_rater.adapters.sqlite.season_file import SeasonFile, seasons_path
+from stream_rater.adapters.kafka.season_topic import Outdone, SeasonTopic, kept_seasons
+from stream_rater.adapters.sqlite.season_file import SeasonFile, SeasonRows, seasons_path
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
@@ -44,9 +44,6 @@ MOST_TROUBLES = 20
 
 class StandingsStore(Protocol):
     """Where the standings of one season are kept."""
-
-    def kept(self) -> SeasonKept | None:
-        """The summary of the season, if all of it is written."""
 
     def begin(self) -> Mapping[int, PageWritten]:
         """End every other writer of this season, if the store has no locks. Returns the marks of
@@ -84,8 +81,14 @@ def season_standings(
         with closing(_source(settings, ladders, ladder)) as source:
             source.wait(wait_s)
             found = ended_seasons(source.seasons())
+            kept = {each.season: each for each in _kept(settings, source)}
             for season in _asked_for(found, number, ladder):
-                yield _keep(settings, ladders, source, season, asked=number is not None)
+                yield (
+                    _keep(settings, ladders, source, season, asked=number is not None)
+                    if season.number not in kept
+                    else f"{_label(ladder, season)}: kept before, "
+                    f"{counted(kept[season.number].listed, 'listed player')}"
+                )
             if not found:
                 yield f"ladder {shown(ladder)!r}: no season has ended"
 
@@ -132,26 +135,34 @@ def views_of(ladders: Ladders, ladder: str) -> Views:
 def _keep(
     settings: Settings, ladders: Ladders, source: LadderSource, season: EndedSeason, *, asked: bool
 ) -> str:
-    """Keep the standings of a season, unless they are kept. Returns a line about it."""
-    ladder = source.ladder
-    label = f"ladder {shown(ladder)!r}, season {season.number}"
+    """Keep the standings of a season. Returns a line about it."""
+    ladder, replayed = source.ladder, source.replay(season.end)
+    standings = Standings(
+        ladder, season.number, replayed.pool, replayed.rule, views_of(ladders, ladder),
+        season.end, replayed.time_s,
+    )  # fmt: skip
+    if not standings.players and not asked:
+        return f"{_label(ladder, season)}: nobody had played"
+    start = None if season.start is None else time_of(source.record(season.start))
+    summary = standings.summary(season.end, start, time_of(source.record(season.end)))
     with _store_of(settings, source, season.number) as store:
-        if (kept := store.kept()) is not None:
-            return f"{label}: kept before, {counted(kept.listed, 'listed player')}"
-        replayed = source.replay(season.end)
-        standings = Standings(
-            ladder, season.number, replayed.pool, replayed.rule, views_of(ladders, ladder),
-            season.end, replayed.time_s,
-        )  # fmt: skip
-        if not standings.players and not asked:
-            return f"{label}: nobody had played"
-        start = None if season.start is None else time_of(source.record(season.start))
-        summary = standings.summary(season.end, start, time_of(source.record(season.end)))
         write_standings(store, standings, summary)
+    listed = counted(len(standings), "listed player")
     return (
-        f"{label}: {counted(len(standings), 'listed player')} of {standings.players:,}, before "
-        f"offset {season.end}"
+        f"{_label(ladder, season)}: {listed} of {standings.players:,}, before offset {season.end}"
     )
+
+
+def _label(ladder: str, season: EndedSeason) -> str:
+    return f"ladder {shown(ladder)!r}, season {season.number}"
+
+
+def _kept(settings: Settings, source: LadderSource) -> Sequence[SeasonKept]:
+    """The seasons of the ladder whose standings are kept."""
+    if isinstance(source, KafkaLog):
+        return kept_seasons(settings, source.admin, source.ladder)
+    assert isinstance(source, FileLog)
+    return SeasonRows(Path(settings.data), source.id).kept(source.ladder)
 
 
 @contextmanager

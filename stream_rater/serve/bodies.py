@@ -195,6 +195,61 @@ class PageAnswer(Answer, frozen=True, kw_only=True):
     """The `cursor` of the next page; null if this is the last page."""
 
 
+# --- past seasons ---
+
+
+class SeasonAnswer(Answer, frozen=True, kw_only=True):
+    """A season of a ladder."""
+
+    season: int
+    """The number of the season; 0 for the time before the first season."""
+    started_at: str | None
+    """When it started; null if that is not known, and for the time before the first season."""
+    ended_at: str | None
+    """When the next season started; null if that is not known."""
+    players: int | None
+    """The number of players who had a counted round when it ended; null if that is not known."""
+    listed: int | None
+    """The number of players in the standings; null if they are not kept."""
+    standings: Literal["kept", "not-written", "season-runs"]
+    """Whether the standings are kept. `not-written`: the season has ended, and the job that keeps
+    the standings has not run yet. `season-runs`: the season has not ended."""
+
+
+class SeasonList(Answer, frozen=True, kw_only=True):
+    """The seasons of a ladder, in order."""
+
+    ladder: str
+    seasons: list[SeasonAnswer]
+
+
+class SeasonRow(Answer, frozen=True, kw_only=True):
+    """A player in the standings of a season."""
+
+    rank: int
+    player: str
+    rating: float
+    """The displayed rating at the end of the season."""
+    percentile: float
+    """The number of other listed players who were not better, in per cent of all listed players."""
+    tier: str | None
+    """The tier at the end of the season; null if the ladder has none."""
+    rounds: int
+    """The number of counted rounds, over all seasons."""
+
+
+class SeasonPageAnswer(Answer, frozen=True, kw_only=True):
+    """A page of the standings of a season. They are final: a correction that was applied after the
+    season had ended does not change them."""
+
+    season: int
+    ended_at: str
+    rows: list[SeasonRow]
+    listed: int
+    next: str | None
+    """The `cursor` of the next page; null if this is the last page."""
+
+
 # --- predictions ---
 
 Share = Annotated[float, Meta(ge=1e-6, le=1.0)]

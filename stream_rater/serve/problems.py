@@ -29,6 +29,7 @@ KINDS = {
     "unknown-ladder": Kind(404, "No such ladder"),
     "unknown-player": Kind(404, "No such player"),
     "unknown-round": Kind(404, "No such round"),
+    "unknown-season": Kind(404, "No standings of this season are kept"),
     "not-listed": Kind(404, "The player is not on the leaderboard"),
     "method-not-allowed": Kind(405, "The path has no such method"),
     "body-too-slow": Kind(408, "The body did not arrive in time"),

@@ -168,6 +168,10 @@ class Questions:
             listing=views.listing, tiers=list(views.tiers),
         )  # fmt: skip
 
+    async def present_season(self, ladder: str) -> int | None:
+        """The season of the ladder's newest event; None before the first season."""
+        return (await self._view(ladder)).summary.season
+
     async def player(self, ladder: str, player: str) -> RankedPlayer:
         """A player with the player's rank and percentile."""
         found = await self._of_ladder(ladder, self._index.player(ladder, player))
@@ -192,7 +196,7 @@ class Questions:
         now_s = self._now() if self._ladder_views.of(ladder).tiers else None
         found = await self._of_ladder(ladder, self._index.players(ladder, players))
         if None in found:
-            self._check_complete()  # a player without a record may have an event not read yet
+            self.check_complete()  # a player without a record may have an event not read yet
         return LookupAnswer(
             players=[
                 _newcomer(name, rule, now_s) if known is None or known.rounds == 0
@@ -289,7 +293,7 @@ class Questions:
     async def _view(self, ladder: str) -> LadderView:
         found = await self._index.ladder(ladder)
         if found is None:
-            self._check_complete()
+            self.check_complete()
             raise Refused(
                 "unknown-ladder", f"no rating of ladder {ladder!r} has been published: "
                 "/v1/ladders lists those there are", "path.ladder",
@@ -320,7 +324,7 @@ class Questions:
 
     async def _no_player(self, ladder: str, player: str) -> Refused:
         await self._view(ladder)
-        self._check_complete()
+        self.check_complete()
         return Refused(
             "unknown-player", f"{player!r} has no round that counts on ladder {ladder!r}: "
             "players:lookup returns the belief of a newcomer", "path.player",
@@ -335,7 +339,7 @@ class Questions:
             "not-listed", f"{player!r} is not listed: {why}: leave `around` out", "query.around"
         )
 
-    def _check_complete(self) -> None:
+    def check_complete(self) -> None:
         """Raise Incomplete if the index may lack the event of a missing player or ladder because
         the event was not read yet."""
         if not self._is_complete():

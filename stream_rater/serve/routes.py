@@ -21,6 +21,8 @@ from stream_rater.serve.bodies import (
     RoundsTaken,
     RoundStateAnswer,
     RoundTaken,
+    SeasonList,
+    SeasonPageAnswer,
     WhatIfAnswer,
     WhatIfQuestion,
 )
@@ -51,7 +53,7 @@ class Text(NamedTuple):
 
 Answered = Literal[
     "ladders", "ladder", "player", "lookup", "history", "leaderboard", "predict", "balance",
-    "what-if", "explain", "send-round", "send-rounds", "round", "correct",
+    "what-if", "explain", "send-round", "send-rounds", "round", "correct", "seasons", "season",
 ]  # fmt: skip
 """The names of the operations that return one answer. `Api._ask` must have a case for each of them,
 which mypy checks."""
@@ -151,6 +153,21 @@ OPERATIONS = (
             "around": Text("A player who is to be in the middle"), **FRESH,
         },
         codes=("unknown-ladder", "unknown-player", "bad-cursor", "not-listed", *NOT_FRESH),
+    ),
+    Operation(
+        "seasons", "GET", LADDER + "/seasons",
+        "The seasons of a ladder, and whether their standings are kept", SeasonList,
+        codes=("unknown-ladder",),
+    ),
+    Operation(
+        "season", "GET", LADDER + "/seasons/{season}/leaderboard",
+        "A page of the final standings of a season that has ended: the first, the one behind a "
+        "cursor, or around a player", SeasonPageAnswer,
+        query={
+            "limit": ROWS, "cursor": Text("`next` of the page before"),
+            "around": Text("A player who is to be in the middle"),
+        },
+        codes=("unknown-ladder", "unknown-season", "bad-cursor", "not-listed"),
     ),
     Operation(
         "predict", "POST", LADDER + "/predict",

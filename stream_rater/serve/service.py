@@ -31,6 +31,7 @@ from stream_rater.serve.index.follower import Follower, NewEvent, Watcher
 from stream_rater.serve.index.process import END_TIMEOUT_S, IndexProcess
 from stream_rater.serve.index.reader import IndexReader, ReadPositions
 from stream_rater.serve.questions import Incomplete, Index, Questions
+from stream_rater.serve.seasons import SeasonIndex
 
 API_LIMITS = Limits(connections=2000, per_address=0, head_bytes=256 * 1024)
 """The limits of the API's server. The setting SERVE_CONNECTIONS replaces `per_address`."""
@@ -102,6 +103,7 @@ class Parts(NamedTuple):
     connect: Callable[[], BeliefSource]
     """Connects to the workers' beliefs."""
     door: DoorParts
+    seasons: SeasonIndex
 
 
 MakeParts = Callable[[Watcher, ReadPositions, ApiMetrics], Parts]
@@ -113,10 +115,11 @@ def parts_of_service(settings: Settings, ladders: Ladders) -> MakeParts:
     """A function that makes the parts of a process beside workers, Kafka and Redis."""
 
     def make(watcher: Watcher, positions: ReadPositions, _: ApiMetrics) -> Parts:
+        reader = IndexReader(settings, positions, ladders)
         return Parts(
-            IndexProcess(partial(Follower, settings, ladders=ladders), watcher),
-            IndexReader(settings, positions, ladders),
+            IndexProcess(partial(Follower, settings, ladders=ladders), watcher), reader,
             partial(ServiceBeliefs, settings), door_on_kafka(settings, watcher.trouble),
+            reader.seasons,
         )  # fmt: skip
 
     return make
@@ -129,7 +132,7 @@ class ServeProcess(Watcher):
         """Begin to listen at once. Raises OSError or ValueError if that fails."""
         self.log = log.logger("serve")
         self.metrics, self._hub, self._positions = ApiMetrics(self.log), Hub(), ReadPositions()
-        self._index, index, connect, door = make_parts(self, self._positions, self.metrics)
+        self._index, index, connect, door, seasons = make_parts(self, self._positions, self.metrics)
         self._reader = index
         executor = FairExecutor("predictions", min(4, os.cpu_count() or 1), MOST_PREDICTIONS)
         questions = Questions(
@@ -143,7 +146,7 @@ class ServeProcess(Watcher):
         api = Api(
             settings, metadata.version("stream-rater"), questions, beliefs, self._hub, self.metrics,
             self.unhealthy, self.unready, door=self._doorway.access,
-            fresh=FreshAnswers(self._doorway.follower, questions),
+            fresh=FreshAnswers(self._doorway.follower, questions), seasons=seasons,
         )  # fmt: skip
         self.server = Server(
             api.application, settings.serve,

@@ -31,6 +31,7 @@ from stream_rater.serve.http.metrics import ApiMetrics
 from stream_rater.serve.http.tokens import is_loopback
 from stream_rater.serve.index.file_follower import FileFollower
 from stream_rater.serve.index.file_index import FileIndexReader, make_room
+from stream_rater.serve.index.file_seasons import FileSeasons
 from stream_rater.serve.index.follower import Watcher
 from stream_rater.serve.index.process import IndexProcess
 from stream_rater.serve.index.reader import ReadPositions
@@ -165,6 +166,11 @@ class Standalone:
             self._failure = error
         self._index.stop()
 
+    @property
+    def data_id(self) -> str:
+        """The id of the data file."""
+        return str(self._database.meta("id"))
+
     def door(self) -> DoorParts:
         """What the door has of the file. Without a token for writing, whoever can connect may
         write if the process listens on the loopback interface, and nobody otherwise."""
@@ -251,6 +257,9 @@ def parts_of_file(settings: Settings, ladders: Ladders, path: Path) -> MakeParts
     def make(watcher: Watcher, positions: ReadPositions, metrics: ApiMetrics) -> Parts:
         standalone = Standalone(settings, ladders, path, watcher, metrics)
         index = FileIndexReader(index_path(path), settings.serve_history, positions, ladders)
-        return Parts(standalone, index, lambda: FileBeliefs(standalone), standalone.door())
+        return Parts(
+            standalone, index, lambda: FileBeliefs(standalone), standalone.door(),
+            FileSeasons(path, standalone.data_id),
+        )  # fmt: skip
 
     return make

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Message as KafkaMessage
 
-from stream_rater.adapters.kafka.season_topic import Outdone, SeasonTopic, topic_of
+from stream_rater.adapters.kafka.season_topic import Outdone, SeasonTopic, kept_seasons, topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.errors import Failed
 from stream_rater.config.settings import Settings
@@ -85,7 +85,7 @@ def assert_once(at: Settings) -> None:
     expected.append(message_of(SUMMARY))
     assert [(e.key(), e.value()) for e in found] == [(e.key, e.value) for e in expected]
     assert len({each.partition() for each in found}) == 1
-    assert topic(at).kept() == SUMMARY
+    assert kept_seasons(at, Admin(at), LADDER) == [SUMMARY]
 
 
 def test_a_run_writes_all_and_the_next_one_nothing(settings: real.SettingsFactory) -> None:

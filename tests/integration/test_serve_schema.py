@@ -34,6 +34,7 @@ ASKED = [each.name for each in OPERATIONS if each.answer is not None]
 """The stream of changes does not end: another test follows it."""
 PATHS = {"ladder": st.sampled_from(["eu", "eu", "eu", "asia"]),
          "player": st.sampled_from(["p1", "new", "eve", "a/b"]),
+         "season": st.sampled_from(["0", "1", "x"]),
          "round_id": st.sampled_from(["r0", "made-up", "a/b"])}  # fmt: skip
 TOKEN = "schema"
 

@@ -301,8 +301,8 @@ def test_a_file_of_another_data_file_is_refused(path: Path, tmp_path: Path) -> N
     done("season-standings", LADDER, "--data", other)
     seasons_path(other).rename(seasons_path(path))
     assert failed("season-standings", LADDER, "--data", path) == (
-        f"{seasons_path(path)} has the standings of another data file: delete it, and run the "
-        "command again"
+        f"{seasons_path(path)} has the standings of another data file: delete it, and run "
+        "`stream-rater season-standings` again"
     )
 
 

@@ -26,6 +26,7 @@ from stream_rater.contract.season_ended import (
     Message,
     PageWritten,
     SeasonKept,
+    is_standing,
     record_of,
 )
 
@@ -49,21 +50,29 @@ def topic_of(settings: Settings) -> str:
     return settings.topic_prefix + SEASON_ENDED
 
 
+def kept_seasons(settings: Settings, admin: Admin, ladder: str) -> list[SeasonKept]:
+    """The summaries of the seasons of a ladder that are written. Raises LogTrouble or Denied."""
+    topic = topic_of(settings)
+    partitions = admin.partitions_if_any(topic)
+    if partitions is None:
+        return []
+    found = _marks(settings, admin, ladder, partitions)
+    return [each for each in found if isinstance(each, SeasonKept)]
+
+
 class SeasonTopic:
     """Writes the standings of a ladder's season. The methods raise LogTrouble or Denied."""
 
     def __init__(self, settings: Settings, admin: Admin, ladder: str, season: int) -> None:
         """Create the topic if it does not exist."""
-        self._settings, self._admin, self._ladder = settings, admin, ladder
-        self._topic, self._season = topic_of(settings), season
-        partitions = admin.partitions_if_any(self._topic) or admin.create_season_topic(self._topic)
-        self._partitions, self._partition = partitions, partition_of(ladder, partitions)
+        self._settings, self._admin = settings, admin
+        self._ladder, self._season, self._topic = ladder, season, topic_of(settings)
+        self._partitions = admin.partitions_if_any(self._topic) or admin.create_season_topic(
+            self._topic
+        )
+        self._partition = partition_of(ladder, self._partitions)
         self._transactions: _SeasonTransactions | None = None
         self._name = f"{season}-{quote(ladder, safe='')}"
-
-    def kept(self) -> SeasonKept | None:
-        """The summary of the season, if all of it is written."""
-        return next((e for e in self._records() if isinstance(e, SeasonKept)), None)
 
     def begin(self) -> Mapping[int, PageWritten]:
         """End every other writer of this season. Returns the marks of the pages that are written,
@@ -72,7 +81,12 @@ class SeasonTopic:
             settings = msgspec.structs.replace(self._settings, instance_id=self._name)
             self._transactions = _SeasonTransactions(settings, ROLE, None)
         self._transactions.renew()
-        return {each.page: each for each in self._records() if isinstance(each, PageWritten)}
+        marks = _marks(self._settings, self._admin, self._ladder, self._partitions)
+        return {
+            each.page: each
+            for each in marks
+            if isinstance(each, PageWritten) and each.season == self._season
+        }
 
     def write(self, messages: Iterable[Message], time_: str) -> None:
         """Write records in one transaction. `time_`: the time of the events (RFC 3339). Raises
@@ -96,35 +110,37 @@ class SeasonTopic:
                 raise Outdone from None
             raise
 
-    def _records(self) -> Iterator[PageWritten | SeasonKept]:
-        """Yield the marks and the summary of the season that are committed now.
 
-        It reads up to the end of the log, and not only up to the open transactions of other
-        ladders: they may hide a mark.
-        """
-        end = self._admin.ends(self._topic, self._partitions)[self._partition]
-        position, quiet_s = 0, time.monotonic() + TIMEOUT_S
-        with closing(Reader(self._settings, self._topic)) as reader:
-            reader.start_at({self._partition: 0})
-            while position < end:
-                records = reader.read(1.0)
-                for each in records:
-                    found = record_of(each.key or b"", each.value)
-                    if isinstance(found, PageWritten | SeasonKept) and self._is_own(found):
-                        yield found
-                before = position
-                if records:
-                    position = records[-1].offset + 1
-                position = max(position, reader.ends.get(self._partition, 0))
-                if position > before:
-                    quiet_s = time.monotonic() + TIMEOUT_S
-                elif time.monotonic() > quiet_s:
-                    raise LogTrouble(
-                        f"kafka: {self._topic} could not be read to its end: is a transaction open?"
-                    )
+def _marks(
+    settings: Settings, admin: Admin, ladder: str, partitions: int
+) -> Iterator[PageWritten | SeasonKept]:
+    """Yield the marks of pages and the summaries of a ladder that are committed now.
 
-    def _is_own(self, record: PageWritten | SeasonKept) -> bool:
-        return (record.ladder, record.season) == (self._ladder, self._season)
+    It reads up to the end of the log, and not only up to the open transactions of other ladders:
+    they may hide a mark.
+    """
+    topic, partition = topic_of(settings), partition_of(ladder, partitions)
+    end = admin.ends(topic, partitions)[partition]
+    position, quiet_s = 0, time.monotonic() + TIMEOUT_S
+    with closing(Reader(settings, topic)) as reader:
+        reader.start_at({partition: 0})
+        while position < end:
+            records = reader.read(1.0)
+            for each in records:
+                key = each.key or b""
+                found = None if is_standing(key) else record_of(key, each.value)
+                if isinstance(found, PageWritten | SeasonKept) and found.ladder == ladder:
+                    yield found
+            before = position
+            if records:
+                position = records[-1].offset + 1
+            position = max(position, reader.ends.get(partition, 0))
+            if position > before:
+                quiet_s = time.monotonic() + TIMEOUT_S
+            elif time.monotonic() > quiet_s:
+                raise LogTrouble(
+                    f"kafka: {topic} could not be read to its end: is a transaction open?"
+                )
 
 
 class _SeasonTransactions(Transactions):

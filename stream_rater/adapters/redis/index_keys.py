@@ -52,6 +52,21 @@ class LadderKeys(NamedTuple):
     in Unix seconds."""
 
 
+SEASONS = f"{INDEX}:seasons"
+"""The hash about the standings of past seasons: `topic`, the topic that they are made of;
+`partition:P`, the offset before which everything is written; and `season:NUMBER:LADDER`, the number
+of players in the standings of a season."""
+
+
+class SeasonKeys(NamedTuple):
+    """The keys of the standings of one season."""
+
+    players: str
+    """Hash: player to IndexedStanding."""
+    ranks: str
+    """Sorted set of the players, as in LadderKeys."""
+
+
 class Root(NamedTuple):
     """The contents of ROOT."""
 
@@ -95,6 +110,18 @@ def keys_of(ladder: str, views: str = "") -> LadderKeys:
     another index, so they do not disturb each other while the ladders file is replaced."""
     start = f"{INDEX}:{{{escape(ladder)}}}:" + (f"{views}:" if views else "")
     return LadderKeys(*(start + name for name in LadderKeys._fields))
+
+
+def season_keys(ladder: str, season: int) -> SeasonKeys:
+    """The keys of the standings of a season."""
+    start = f"{INDEX}:{{{escape(ladder)}}}:season:{season}:"
+    return SeasonKeys(*(start + name for name in SeasonKeys._fields))
+
+
+def summaries_key(ladder: str) -> str:
+    """The key of a hash: number of a season to SeasonKept, of all seasons whose standings are
+    written."""
+    return f"{INDEX}:{{{escape(ladder)}}}:seasons"
 
 
 def drop_index(settings: Settings) -> None:

@@ -64,11 +64,6 @@ class SeasonFile:
         """Close the file."""
         self._connection.close()
 
-    def kept(self) -> SeasonKept | None:
-        """The summary of the season, if all of it is written."""
-        found = self._rows("SELECT key, value FROM seasons WHERE ladder = ? AND season = ?")
-        return next((e for row in found if isinstance(e := record_of(*row), SeasonKept)), None)
-
     def begin(self) -> Mapping[int, PageWritten]:
         """The marks of the pages that are written, by the number of the page."""
         found = self._rows("SELECT key, value FROM pages WHERE ladder = ? AND season = ?")
@@ -116,9 +111,10 @@ class SeasonFile:
 class SeasonRows:
     """Reads the standings of past seasons. The methods raise StoreTrouble, Denied or Unusable."""
 
-    def __init__(self, data: Path) -> None:
-        """`data`: the data file."""
-        self._path = seasons_path(data)
+    def __init__(self, data: Path, data_id: str = "") -> None:
+        """`data`: the data file. `data_id`: its id. With it, standings of another data file are
+        refused as Unusable."""
+        self._path, self._data_id = seasons_path(data), data_id
 
     def kept(self, ladder: str) -> list[SeasonKept]:
         """The summaries of a ladder's seasons, in order."""
@@ -194,7 +190,9 @@ class SeasonRows:
             stack.enter_context(closing(connection))
             connection.execute("PRAGMA query_only = ON")
             (version,) = connection.execute("PRAGMA user_version").fetchone()
-            yield None if version == 0 else connection
+            if version:
+                _check_owner(connection, self._path, self._data_id)
+            yield connection if version else None
 
 
 def rename_player(data: Path, new_id: str, player: str, name: str) -> int:
@@ -250,12 +248,17 @@ def _prepare(connection: sqlite3.Connection, path: Path, data_id: str) -> None:
         raise Unusable(
             f"{path} has format {version}: use the release that wrote it, or a newer one"
         )
+    _check_owner(connection, path, data_id)
+    connection.execute("COMMIT")
+
+
+def _check_owner(connection: sqlite3.Connection, path: Path, data_id: str) -> None:
     (found,) = connection.execute("SELECT id FROM of_data").fetchone()
     if data_id and found != data_id:
         raise Unusable(
-            f"{path} has the standings of another data file: delete it, and run the command again"
+            f"{path} has the standings of another data file: delete it, and run `stream-rater "
+            "season-standings` again"
         )
-    connection.execute("COMMIT")
 
 
 @contextmanager

@@ -52,6 +52,7 @@ from stream_rater.serve.routes import (
     Operation,
     read_query,
 )
+from stream_rater.serve.seasons import NoSeasons, PastSeasons, SeasonIndex
 
 MOST_ANSWERED = 1000
 """The most requests that are answered at the same time. Clients that follow changes do not
@@ -69,15 +70,17 @@ class Api:
         hub: Hub, metrics: ApiMetrics, unhealthy: Reasons,
         unready: Callable[[], Awaitable[list[str]]], clock: Callable[[], float] = time.monotonic,
         *, door: DoorAccess | None = None, fresh: FreshAnswers | None = None,
+        seasons: SeasonIndex | None = None,
     ) -> None:  # fmt: skip
         """`door` takes rounds; None if writing is off. `fresh` answers questions with `min_offset`;
-        None if nothing does."""
+        None if nothing does. `seasons` has the standings of past seasons; None if nothing has."""
         self._questions, self._hub, self._metrics, self._clock = questions, hub, metrics, clock
         self._unready = unready
         self._answering = 0
         self._rate, self._body_receiver = RateLimit(settings.serve_rate), BodyReceiver()
         self._beliefs = beliefs
         self._door, self._fresh = door, fresh
+        self._seasons = PastSeasons(seasons or NoSeasons(), questions, beliefs.started_seasons)
         self._tokens = Tokens(settings.serve_token, settings.serve_write_token)
         needs_token = bool(settings.serve_token)
         self._openapi = msgspec.json.encode(document(version, token=needs_token))
@@ -228,6 +231,11 @@ class Api:
                 return await self._beliefs.what_if(ladder, given)
             case "explain":
                 return await self._beliefs.explain(ladder, path["player"])
+            case "seasons":
+                return await self._seasons.list(ladder)
+            case "season":
+                page = query["limit"], query["cursor"], query["around"]
+                return await self._seasons.leaderboard(ladder, path["season"], *page)
             case "send-round":
                 begin = self._beginnings(ladder, query)
                 return await self._opened_door().round(ladder, given.body, given.trace, begin)

@@ -5,6 +5,7 @@ If a `serve` process may read only the index, it refuses these questions with `n
 other questions work.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -52,6 +53,8 @@ from stream_rater.serve.questions import AbsentLadder, Index
 
 MOST_WAITING = 32
 """The most questions that may wait for the thread."""
+UNKNOWN_S = 30.0
+"""The time after which it asks again for the seasons that have started, if it may not know them."""
 
 
 class BeliefQuestions:
@@ -68,6 +71,8 @@ class BeliefQuestions:
         self._connect = connect
         self._executor = FairExecutor("beliefs", 1, MOST_WAITING)
         self._live: LiveBeliefs | None = None
+        self._unknown_until_s = 0.0
+        """Until when the seasons that have started count as not known."""
 
     async def what_if(self, ladder: str, question: WhatIfQuestion) -> WhatIfAnswer:
         """Compute the changes that the result of a round would make."""
@@ -96,6 +101,17 @@ class BeliefQuestions:
 
         return await self._executor.run(work)
 
+    async def started_seasons(self, ladder: str) -> Sequence[int]:
+        """The numbers of the seasons that have started on a ladder, in order; none if this process
+        cannot read them."""
+        if time.monotonic() < self._unknown_until_s:
+            return []
+        try:
+            return await self._executor.run(partial(self._started_seasons, ladder))
+        except Refused:
+            self._unknown_until_s = time.monotonic() + UNKNOWN_S
+            return []
+
     async def _offsets(self, ladder: str, players: Sequence[str]) -> dict[str, int]:
         """The offset of the last change in the index of each player who has a counted round. The
         beliefs that are used must not be older."""
@@ -112,6 +128,10 @@ class BeliefQuestions:
         }
 
     # --- in the thread ---
+
+    def _started_seasons(self, ladder: str) -> Sequence[int]:
+        with _errors_as_problems([]):
+            return self._beliefs.started_seasons(ladder)
 
     def _what_if(
         self, ladder: str, question: WhatIfQuestion, offsets: Mapping[str, int]

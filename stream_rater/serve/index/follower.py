@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -25,6 +26,7 @@ from stream_rater.pipeline.ports import pause_s
 from stream_rater.serve.entries import EntryKey, IndexedPlayer, IndexEvent, PlayerErased
 from stream_rater.serve.feed import RING_SIZE
 from stream_rater.serve.index.reader import IndexReader
+from stream_rater.serve.index.seasons import SeasonFollower
 from stream_rater.serve.index.writer import EventPlace, IndexLost, IndexWriter, other_topic_error
 
 POLL_S = 0.2
@@ -117,7 +119,8 @@ class Follower:
         writer.check()
         asyncio.run(_check_rights(self._settings, self._ladders))
         stored = writer.begin(topic, partitions)
-        with Reader(self._settings, topic) as reader:
+        seasons = SeasonFollower(self._settings, admin, self._watcher.trouble, self._clock)
+        with closing(seasons), Reader(self._settings, topic) as reader:
             ends = []
             for p, at in enumerate(stored):
                 _, end = reader.bounds(p)
@@ -130,11 +133,12 @@ class Follower:
             start = [max(0, at - RING_SIZE // partitions) for at in stored]
             reader.start_at(dict(enumerate(start)))
             self._watcher.begun(start)
-            self._read(reader, writer, start, ends)
+            self._read(reader, writer, seasons, start, ends)
 
     def _read(
-        self, reader: Reader, writer: IndexWriter, positions: list[int], ends: list[int]
-    ) -> None:
+        self, reader: Reader, writer: IndexWriter, seasons: SeasonFollower, positions: list[int],
+        ends: list[int],
+    ) -> None:  # fmt: skip
         checkpointed_s, ended, stored = -CHECKPOINT_S, set[int](), list[int]()
         while not self._stop.is_set():
             self.last_poll_s = self._clock()
@@ -159,8 +163,9 @@ class Follower:
                 self._watcher.read(events)
             self.lag = sum(max(0, reader.known_end(p) - at) for p, at in enumerate(positions))
             now_s = self._clock()
+            seasons.poll()
             if not self.caught_up:
-                done = all(
+                done = seasons.caught_up and all(
                     at >= end or p in ended
                     for p, (at, end) in enumerate(zip(positions, ends, strict=True))
                 )

@@ -27,6 +27,7 @@ from stream_rater.serve.entries import (
     decode_summary,
 )
 from stream_rater.serve.index import scripts
+from stream_rater.serve.index.seasons import RedisSeasons
 from stream_rater.serve.questions import AbsentLadder, Incomplete, LadderView, PageView, PlayerView
 
 
@@ -125,6 +126,11 @@ class IndexReader:
         given = player, limit, self._with_players(ladder)
         found = await self._answer(ladder, scripts.AROUND, *given)
         return None if found is None else _page(found, limit)
+
+    @property
+    def seasons(self) -> RedisSeasons:
+        """The standings of past seasons, on the same connections."""
+        return RedisSeasons(self._redis)
 
     async def close(self) -> None:
         """Close the connections."""

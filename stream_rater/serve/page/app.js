@@ -3,6 +3,7 @@
 
 import { Refused, answerTime, follow, get, median, useToken } from "./api.js";
 import { day, drawBars, drawCareer } from "./charts.js";
+import { chooseSeason, showSeasons } from "./seasons.js";
 
 const ROWS = 25;
 const CHANGES = 200;
@@ -258,6 +259,7 @@ const soon = {
   board: throttled(showBoard, BOARD_MS),
   player: throttled(showPlayer, BOARD_MS),
   spread: throttled(showSpread, SPREAD_MS),
+  seasons: throttled(() => showSeasons(shown.ladder), BOARD_MS),
 };
 
 // --- what happens ---
@@ -305,6 +307,7 @@ function openAddress() {
     pulse.counts.clear();
     connect();
     soon.spread();
+    soon.seasons();
   }
   soon.board();
   attempt(showPlayer).then(() => at("player").hidden || at("player-name").focus());
@@ -320,7 +323,13 @@ function decoded(part) {
 
 async function lookForLadders() {
   await attempt(showLadders);
+  if (shown.ladder && !paused) soon.seasons(); // one may have ended
   setTimeout(lookForLadders, shown.ladder ? LADDERS_MS : FIRST_LADDER_MS);
+}
+
+function turnSeasonTo(season, cursor) {
+  chooseSeason(season, cursor);
+  soon.seasons();
 }
 
 function turnTo(cursor, around) {
@@ -347,6 +356,9 @@ at("pause").addEventListener("click", () => {
 });
 at("board-first").addEventListener("click", () => turnTo(undefined, undefined));
 at("board-next").addEventListener("click", (event) => turnTo(event.target.dataset.cursor, undefined));
+at("past-season").addEventListener("change", (event) => turnSeasonTo(event.target.value));
+at("past-first").addEventListener("click", () => turnSeasonTo(at("past-season").value));
+at("past-next").addEventListener("click", (event) => turnSeasonTo(at("past-season").value, event.target.dataset.cursor));
 at("player-around").addEventListener("click", (event) => {
   event.preventDefault();
   turnTo(undefined, shown.player);

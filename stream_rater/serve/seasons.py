@@ -1,0 +1,143 @@
+"""Answers the questions about the past seasons of a ladder, from the standings that
+`season-standings` keeps. They are final: a later correction does not change them."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from stream_rater.contract.season_ended import SeasonKept
+from stream_rater.serve import cursors
+from stream_rater.serve.bodies import SeasonAnswer, SeasonList, SeasonPageAnswer, SeasonRow
+from stream_rater.serve.cursors import AfterRow, BadCursor
+from stream_rater.serve.problems import Refused
+from stream_rater.serve.questions import Questions
+
+MOST_DIGITS = 18
+
+
+class StandingsPage(NamedTuple):
+    """A page of the standings of a season."""
+
+    rows: list[SeasonRow]
+    more: bool
+    """Whether another page follows."""
+
+
+class SeasonIndex(Protocol):
+    """Reads the standings that are kept. The methods raise StoreTrouble or Denied, and Incomplete
+    if a part of what is kept is missing."""
+
+    async def kept(self, ladder: str) -> Sequence[SeasonKept]:
+        """The seasons of a ladder whose standings are kept, in order."""
+
+    async def page(self, season: SeasonKept, after: AfterRow | None, limit: int) -> StandingsPage:
+        """At most `limit` standings: those after a place or, without one, the first ones."""
+
+    async def around(self, season: SeasonKept, player: str, limit: int) -> StandingsPage | None:
+        """At most `limit` standings with the player in the middle; None if the player is not
+        listed."""
+
+
+class PastSeasons:
+    """Answers questions. The methods raise Refused for a request that cannot be answered, and pass
+    on the exceptions of the index."""
+
+    def __init__(
+        self, index: SeasonIndex, questions: Questions,
+        started: Callable[[str], Awaitable[Sequence[int]]],
+    ) -> None:  # fmt: skip
+        """`started`: the numbers of the seasons that have started on a ladder, in order; none if
+        they are not known."""
+        self._index, self._questions, self._started = index, questions, started
+
+    async def list(self, ladder: str) -> SeasonList:
+        """The seasons of a ladder, and whether their standings are kept."""
+        present = await self._questions.present_season(ladder)
+        kept = {each.season: each for each in await self._index.kept(ladder)}
+        started = list(await self._started(ladder))
+        if not started and present is not None and present not in kept:
+            started = [present]
+        numbers = sorted({*kept, *started})
+        if any(each not in kept for each in numbers[:-1]):
+            self._questions.check_complete()  # one may be kept, and not be read yet
+        return SeasonList(
+            ladder=ladder,
+            seasons=[
+                _kept(kept[number]) if number in kept
+                else _not_kept(number, runs=number == numbers[-1])
+                for number in numbers
+            ],
+        )  # fmt: skip
+
+    async def leaderboard(
+        self, ladder: str, number: str, limit: int, cursor: str | None, around: str | None
+    ) -> SeasonPageAnswer:
+        """A page of the standings of a season: the page at a cursor, the page around a player, or
+        without either the first page."""
+        if around is not None and cursor is not None:
+            raise Refused("bad-request", "give `cursor` or `around`, not both", "query.cursor")
+        season = await self._season(ladder, number)
+        if around is not None:
+            found = await self._index.around(season, around, limit)
+            if found is None:
+                raise Refused(
+                    "not-listed", f"{around!r} was not listed when season {season.season} ended: "
+                    "leave `around` out", "query.around",
+                )  # fmt: skip
+            return _page(season, found)
+        try:
+            place = None if cursor is None else cursors.decode_cursor(cursor)
+        except BadCursor as error:
+            raise Refused("bad-cursor", str(error), "query.cursor") from None
+        return _page(season, await self._index.page(season, place, limit))
+
+    async def _season(self, ladder: str, number: str) -> SeasonKept:
+        """The season with this number. Raises Refused if its standings are not kept."""
+        if not (number.isascii() and number.isdecimal() and len(number) <= MOST_DIGITS):
+            raise Refused("bad-request", "give the number of a season", "path.season")
+        await self._questions.check_ladder(ladder)
+        for each in await self._index.kept(ladder):
+            if each.season == int(number):
+                return each
+        self._questions.check_complete()
+        raise Refused(
+            "unknown-season", f"no standings of season {number} of ladder {ladder!r} are kept: "
+            f"/v1/ladders/{ladder}/seasons lists those there are", "path.season",
+        )  # fmt: skip
+
+
+def _kept(season: SeasonKept) -> SeasonAnswer:
+    return SeasonAnswer(
+        season=season.season, started_at=season.started_at, ended_at=season.ended_at,
+        players=season.players, listed=season.listed, standings="kept",
+    )  # fmt: skip
+
+
+def _not_kept(number: int, *, runs: bool) -> SeasonAnswer:
+    return SeasonAnswer(
+        season=number, started_at=None, ended_at=None, players=None, listed=None,
+        standings="season-runs" if runs else "not-written",
+    )  # fmt: skip
+
+
+def _page(season: SeasonKept, found: StandingsPage) -> SeasonPageAnswer:
+    last = found.rows[-1] if found.rows and found.more else None
+    return SeasonPageAnswer(
+        season=season.season, ended_at=season.ended_at, rows=found.rows, listed=season.listed,
+        next=None if last is None else cursors.encode_cursor(AfterRow(last.rating, last.player)),
+    )  # fmt: skip
+
+
+class NoSeasons:
+    """Standings of which none are kept, for a process without an index of them."""
+
+    async def kept(self, ladder: str) -> Sequence[SeasonKept]:
+        """None."""
+        return []
+
+    async def page(self, season: SeasonKept, after: AfterRow | None, limit: int) -> StandingsPage:
+        """Nothing."""
+        return StandingsPage([], more=False)
+
+    async def around(self, season: SeasonKept, player: str, limit: int) -> StandingsPage | None:
+        """Nothing."""
+        return None

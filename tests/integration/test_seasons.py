@@ -1,0 +1,322 @@
+"""Past seasons on real servers: kept by the command whatever kills it, answered by `serve`, shown
+by the page."""
+
+import itertools
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from playwright.sync_api import Browser, expect
+
+from local.servers import Addresses
+from stream_rater.adapters.kafka.season_topic import topic_of
+from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.config.settings import Settings
+from stream_rater.contract.season_ended import (
+    PageWritten,
+    SeasonKept,
+    SeasonRecord,
+    Standing,
+    record_of,
+)
+from tests import real, rounds
+from tests.browser import tab
+from tests.integration.forks import Fork
+from tests.integration.processes import (
+    PATIENTLY,
+    WorkerProcess,
+    environment_of,
+    stream_rater,
+    wait_until,
+)
+from tests.integration.serving import ask, serves
+from tests.integration.test_corrections import RANKED, Start, correct, rated, verified
+from tests.integration.test_page import LOOKS, assert_accessible, chromium
+from tests.integration.topics import Bytes, read_topic
+
+__all__ = ["chromium"]
+
+PLAYERS, ENTRIES = 12_000, 2000
+SEASONS = 12
+KILLS = 20
+
+
+def crowd(number: int, first: int) -> Bytes:
+    """A round of many players."""
+    names = [f"c{first + i}" for i in range(ENTRIES)]
+    return Bytes(
+        rounds.as_json(
+            *rounds.ranked([1 + i // 3 for i in range(ENTRIES)], names), ladder=RANKED,
+            round_id=f"crowd{number}", completed_at=rounds.day(number),
+        ),
+        RANKED.encode(),
+    )  # fmt: skip
+
+
+def everybody_listed(folder: Path) -> str:
+    """A ladders file in which a player is listed after one round."""
+    path = folder / "ladders.toml"
+    path.write_text(
+        """[ladders."*".rating]
+system = "elo-mmr"
+weight_limit = 0.2
+sigma_limit = 80.0
+provisional_rounds = 0
+"""
+    )
+    return str(path)
+
+
+def begin(number: int) -> Bytes:
+    """The record that starts a season."""
+    value = json.dumps({"ladder": RANKED, "season": number, "keep": 0.9, "sigma": 100.0}).encode()
+    return Bytes(value, RANKED.encode(), [("event-type", b"season-started")])
+
+
+def records(at: Settings) -> list[SeasonRecord]:
+    """What is in the topic, and committed."""
+    found = [record_of(e.key() or b"", e.value()) for e in read_topic(at, topic_of(at))]
+    assert None not in found
+    return [each for each in found if each is not None]
+
+
+def assert_each_once(at: Settings, seasons: int = SEASONS) -> None:
+    """Each listed player of each season has one record, each page one mark, each season one
+    summary; in order of rank."""
+    keys = Counter(e.key() for e in read_topic(at, topic_of(at)))
+    assert set(keys.values()) == {1}, keys.most_common(3)
+    found = records(at)
+    summaries = {each.season: each for each in found if isinstance(each, SeasonKept)}
+    assert sorted(summaries) == list(range(seasons))
+    for number, summary in summaries.items():
+        standings = [e for e in found if isinstance(e, Standing) and e.season == number]
+        assert len(standings) == summary.listed == PLAYERS
+        assert len({each.player for each in standings}) == PLAYERS
+        assert [e.rank for e in standings] == sorted(each.rank for each in standings)
+        marks = [e.page for e in found if isinstance(e, PageWritten) and e.season == number]
+        assert marks == list(range(summary.pages)) and summary.pages == 3
+
+
+def start(at: Settings, folder: Path, number: int) -> Fork:
+    """The command, as a process."""
+    log = folder / f"standings-{number}.log"
+    words = ["season-standings", RANKED, "--wait", PATIENTLY]
+    return Fork(words, environment_of(at), log, log)
+
+
+def written(at: Settings) -> int:
+    """The end of the topic: it moves with everything that is written, committed or not."""
+    admin = Admin(at)
+    partitions = admin.partitions_if_any(topic_of(at))
+    return 0 if partitions is None else sum(admin.ends(topic_of(at), partitions))
+
+
+def killed_while_writing(at: Settings, job: Fork, rng: random.Random) -> bool:
+    """Kill a job once it has written something; whether it was killed before it ended."""
+    moved = written(at) + rng.choice([1, 1, 1, 2000, 5001])
+    wait_until(
+        lambda: written(at) >= moved or job.poll() is not None, "something is written",
+        moves=lambda: written(at),
+    )  # fmt: skip
+    killed = job.poll() is None
+    job.kill()
+    job.wait()
+    return killed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_killed_twenty_times(
+    settings: real.SettingsFactory, worker_process: Start, tmp_path: Path
+) -> None:
+    """Between pages and inside of them. Every listed player of every season is there once, and the
+    beliefs are untouched."""
+    at = settings(partitions=1, ladders=everybody_listed(tmp_path))
+    worker_process(at)
+    rated(at, *(crowd(i, first) for i, first in enumerate(range(0, PLAYERS, ENTRIES))))
+    rated(at, *(begin(number) for number in range(1, SEASONS + 1)))
+    rng, kills, numbers = random.Random(1), 0, itertools.count()
+    while kills < KILLS:
+        if not killed_while_writing(at, start(at, tmp_path, next(numbers)), rng):
+            break
+        kills += 1
+    done = stream_rater("season-standings", RANKED, "--wait", PATIENTLY, settings=at)
+    assert done.returncode == 0, done.stderr
+    assert kills == KILLS, "it was killed while it wrote"
+    assert_each_once(at)
+    verified(at)
+    again = stream_rater("season-standings", RANKED, settings=at)
+    assert again.stdout.count("kept before") == SEASONS
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_several_at_once_and_one_that_hangs(
+    settings: real.SettingsFactory, worker_process: Start, tmp_path: Path
+) -> None:
+    """One hangs inside a page while others write all; then it goes on. It ends without a record of
+    its own in the topic."""
+    at = settings(partitions=1, ladders=everybody_listed(tmp_path))
+    worker_process(at)
+    rated(at, *(crowd(i, first) for i, first in enumerate(range(0, PLAYERS, ENTRIES))))
+    rated(at, begin(1), begin(2))
+    hung = start(at, tmp_path, 0)
+    wait_until(lambda: written(at) > 0 or hung.poll() is not None, "it writes")
+    hung.send_signal(19)
+    others = [start(at, tmp_path, number) for number in (1, 2)]
+    codes = [each.wait() for each in others]
+    assert set(codes) <= {0, 1}, codes
+    last = stream_rater("season-standings", RANKED, "--wait", PATIENTLY, settings=at)
+    assert last.returncode == 0, last.stderr
+    assert_each_once(at, 2)
+    hung.send_signal(18)
+    hung.wait()
+    assert_each_once(at, 2)
+
+
+def a_round(number: int, *players: str) -> Bytes:
+    """A round of the ladder `eu`."""
+    return Bytes(
+        rounds.as_json(
+            *rounds.ranked(range(1, len(players) + 1), players), ladder="eu",
+            round_id=f"r{number}", completed_at=rounds.day(number),
+        ),
+        b"eu",
+    )  # fmt: skip
+
+
+HOSTILE = "<img src=x onerror=alert(1)>/%"
+NAMES = [*(f"p{i:02}" for i in range(39)), HOSTILE]
+
+
+@pytest.fixture(scope="module")
+def place(
+    addresses: Addresses, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Settings, WorkerProcess]]:
+    """A ladder with a past season that is kept, one that is not, and one that runs; and `serve`."""
+    folder = tmp_path_factory.mktemp("seasons")
+    with real.a_place(addresses) as at, serves(folder) as begin_serving, ExitStack() as stack:
+        worker = WorkerProcess(at, folder / "worker.log")
+        stack.callback(worker.close)
+        worker.wait_ready()
+        rng = random.Random(3)
+        played = [a_round(i, *rng.sample(NAMES, 8)) for i in range(60)]
+        rated(at, *played)
+        correct(at, "season", "eu", "1", "--keep", "0.5", "--sigma", "90")
+        done = stream_rater("season-standings", "eu", "--wait", PATIENTLY, settings=at)
+        assert done.returncode == 0, done.stderr
+        rated(at, *(a_round(100 + i, *rng.sample(NAMES, 8)) for i in range(20)))
+        correct(at, "season", "eu", "5", "--sigma", "90")
+        rated(at, a_round(300, "p01", "p02"))
+        yield at, begin_serving(msgspec.structs.replace(at, serve_rate=0.0))
+
+
+def test_the_api_lists_seasons(place: tuple[Settings, WorkerProcess]) -> None:
+    """Kept, not written yet, and the one that runs; a ladder that does not exist is named."""
+    _, api = place
+    found = ask(api, "/v1/ladders/eu/seasons").json
+    assert [(e["season"], e["standings"]) for e in found["seasons"]] == [
+        (0, "kept"), (1, "not-written"), (5, "season-runs")
+    ]  # fmt: skip
+    first = found["seasons"][0]
+    assert (first["started_at"], first["listed"], first["players"]) == (None, 40, 40)
+    assert first["ended_at"].startswith("20")
+    assert ask(api, "/v1/ladders/na/seasons").json["code"] == "unknown-ladder"
+
+
+def test_the_api_answers_from_the_topic(place: tuple[Settings, WorkerProcess]) -> None:
+    """All pages by cursors are the records of the topic; around a player; what is not there."""
+    at, api = place
+    wanted = [e for e in records(at) if isinstance(e, Standing) and e.season == 0]
+    board, seen, cursor = "/v1/ladders/eu/seasons/0/leaderboard", list[Any](), ""
+    while True:
+        page = ask(api, f"{board}?limit=7{cursor}").json
+        seen += page["rows"]
+        if page["next"] is None:
+            break
+        cursor = f"&cursor={page['next']}"
+    fields = ("rank", "player", "rating", "percentile", "tier", "rounds")
+    assert seen == [{name: getattr(each, name) for name in fields} for each in wanted]
+    middle = wanted[20].player
+    around = ask(api, f"{board}?around={middle}&limit=5").json
+    assert [each["player"] for each in around["rows"]] == [e.player for e in wanted[18:23]]
+    assert ask(api, f"{board}?around=nobody").json["code"] == "not-listed"
+    assert ask(api, f"{board}?cursor=x").json["code"] == "bad-cursor"
+    for season, code in (("1", "unknown-season"), ("9", "unknown-season"), ("x", "bad-request")):
+        problem = ask(api, f"/v1/ladders/eu/seasons/{season}/leaderboard").json
+        assert (problem["code"], problem["place"]) == (code, "path.season")
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=["light", "dark", "phone"])
+def test_the_page_shows_a_past_season(
+    chromium: Browser, place: tuple[Settings, WorkerProcess], look: dict[str, Any]
+) -> None:
+    """Its pages are those of the API, ids are text, and axe finds nothing; no part is wider than
+    the screen."""
+    at, api = place
+    with tab(chromium, **look) as opened:
+        page = opened.page
+        page.goto(api.url)
+        rows = page.locator("#past-rows tr")
+        expect(rows).to_have_count(25)
+        expect(page.locator("#past-caption")).to_have_text("40 players, final standings")
+        expect(page.locator("#past-season option")).to_have_count(1)
+        expect(page.locator("#past-season option")).to_contain_text("Before the first season")
+        page.locator("#past-next").click()
+        expect(rows).to_have_count(15)
+        expect(page.locator("#past-next")).to_be_disabled()
+        page.locator("#past-first").click()
+        expect(rows).to_have_count(25)
+        wanted = [e.player for e in records(at) if isinstance(e, Standing) and e.season == 0]
+        assert rows.locator("td:nth-child(2)").all_inner_texts() == wanted[:25]
+        assert_accessible(page)
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        assert opened.errors == []
+
+
+def test_a_season_that_is_kept_appears(
+    chromium: Browser, place: tuple[Settings, WorkerProcess]
+) -> None:
+    """In the API and on an open page, which nobody touches. (The last test of this place: it keeps
+    what was not written.)"""
+    at, api = place
+    with tab(chromium) as opened:
+        page = opened.page
+        page.goto(api.url)
+        expect(page.locator("#past-season option")).to_have_count(1)
+        done = stream_rater("season-standings", "eu", "1", settings=at)
+        assert done.returncode == 0, done.stderr
+        expect(page.locator("#past-season option")).to_have_count(2)
+        page.locator("#past-season").select_option("1")
+        expect(page.locator("#past-caption")).to_have_text("40 players, final standings")
+    found = ask(api, "/v1/ladders/eu/seasons").json
+    assert [e["standings"] for e in found["seasons"]] == ["kept", "kept", "season-runs"]
+
+
+def test_erased_players_have_the_pseudonym_in_past_seasons(
+    settings: real.SettingsFactory, generation: Callable[..., Settings], worker_process: Start
+) -> None:
+    """All standings are copied; none names the player."""
+    at = settings()
+    worker = worker_process(at)
+    rated(at, *(a_round(i, "ann", "bob", "cy") for i in range(8)))
+    correct(at, "season", "eu", "1")
+    assert stream_rater("season-standings", "eu", "--wait", PATIENTLY, settings=at).returncode == 0
+    worker.terminate()
+    worker.wait()
+    before, to = records(at), generation(at)
+    words = ["erase", "bob", "--pseudonym", "somebody", "--to", to.topic_prefix, "--delete-old"]
+    done = stream_rater(*words, settings=at)
+    assert done.returncode == 0, done.stderr
+    after = records(to)
+    assert len(after) == len(before) == 5
+    names = [each.player for each in after if isinstance(each, Standing)]
+    assert sorted(names) == ["ann", "cy", "somebody"]
+    assert topic_of(at) in done.stdout
+    wait_until(lambda: Admin(at).partitions_if_any(topic_of(at)) is None, "the old one is deleted")
