@@ -16,6 +16,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import RatingChanged, joined, rating_changed_from_json, to_json
 from stream_rater.contract.record import header
+from stream_rater.contract.seeds import SEEDS
 from stream_rater.pipeline.updater.corrected_changes import CORRECTION
 from tests.chaos.season import Season
 from tests.chaos.tally import Tally, Who
@@ -207,7 +208,7 @@ def corrected_tally(
 
 
 def _id_of(change: RatingChanged) -> str:
-    if change.correction is not None:
+    if change.correction is not None and change.correction.cause not in SEEDS:
         return joined(change.ladder, CORRECTION, str(change.offset), change.player)
     return joined(change.ladder, change.round_id, change.player)
 

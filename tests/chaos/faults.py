@@ -27,6 +27,7 @@ from tests.chaos.redis_faults import (
 from tests.chaos.rolling import rolling
 from tests.chaos.scene import AT_ONCE, Outcome, a_scene
 from tests.chaos.season import CODEFORCES, codeforces, lobbies
+from tests.chaos.seeded import seeds
 from tests.chaos.standalone import standalone
 from tests.integration.processes import wait_until
 from tests.integration.test_upgrade import CHANGE, LADDER
@@ -216,6 +217,7 @@ FAULTS: dict[str, Story] = {
     "corrections-failover": corrections_failover,
     "corrections-hard-lone-broker": corrections_hard_lone_broker,
     "corrections-upgrade": corrections_upgrade,
+    "seeds": seeds,
     **{
         f"{how}-{what.__name__}-{count}": partial(what, hard=how == "hard", workers=count)
         for what in (broker, worker)

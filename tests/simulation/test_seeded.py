@@ -8,7 +8,7 @@ from stream_rater.pipeline.estimator.progress import PLAYERS_IN_FLIGHT
 from stream_rater.pipeline.ports import CommitSource
 
 from .actors import PRODUCTION
-from .stage import A0, A1, B0, B1, Stage
+from .stage import A0, A1, B0, B1, C0, C1, Stage
 
 EFFECTS = {"estimator": 28, "updater": 28}
 """The number of effects of each machine after which it crashes."""
@@ -30,11 +30,41 @@ def adjacent(stage: Stage) -> None:
     stage.round(A0, B0)
 
 
-@pytest.mark.parametrize("story", [woken, adjacent])
+def resent(stage: Stage) -> None:
+    """A seed and a reset change nothing. Then their players have rounds."""
+    stage.seed(A0)
+    stage.reset(B0)
+    stage.round(A0, B0)
+    stage.round(B0, A1)
+
+
+def merged(stage: Stage) -> None:
+    """Of two players who stand in one seed, one becomes the other, and plays on."""
+    stage.seed(B0, B1, C0, mu=1700.0)
+    stage.correct("player-merged", player=B1, into=B0)
+    stage.round(B1, A0)
+    stage.seed(B1, C1)
+
+
+def removed(stage: Stage) -> None:
+    """A player is removed from rounds, and the next seed counts; then from seeds, too."""
+    stage.correct("player-removed", player=A0, until="2026-01-02T00:00:00Z")
+    stage.seed(A0, mu=1900.0)
+    stage.correct("player-removed", player=A0, until="2026-01-03T00:00:00Z", seed=True)
+    stage.seed(A0, mu=1200.0)
+    stage.round(A0, A1)
+
+
+STORIES = {woken: 1, adjacent: 1, resent: 3, merged: 3, removed: 3}
+"""The stories, each with the difference between the numbers of effects after which the machine
+crashes."""
+
+
+@pytest.mark.parametrize("story", STORIES)
 @pytest.mark.parametrize("role", EFFECTS)
 def test_crash_after_each_effect(role: str, story: Callable[[Stage], None]) -> None:
     """Another machine goes on."""
-    for effects in range(EFFECTS[role]):
+    for effects in range(0, EFFECTS[role], STORIES[story]):
         stage = Stage(PRODUCTION)
         estimator, updater = stage.rated(A0, A1)
         story(stage)

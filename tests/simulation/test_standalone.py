@@ -222,12 +222,20 @@ MUTANTS = {
 }
 
 
+def is_noticed(life: Life) -> bool:
+    """Whether a life ends in a violation, or in a log that cannot be compared."""
+    try:
+        return bool(life.play())
+    except AssertionError:
+        return True
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_noticed(name: str, tmp_path: Path) -> None:
     """Without the rule, some seed ends in a violation."""
     for seed in SEEDS:
         folder = tmp_path / str(seed)
         folder.mkdir()
-        if Life(seed, folder, MUTANTS[name]).play():
+        if is_noticed(Life(seed, folder, MUTANTS[name])):
             return
     pytest.fail(f"no seed notices: {name}")

@@ -15,6 +15,7 @@ from tests.benchmarks.stream.null import LARGE_CUTS
 from tests.benchmarks.stream.rebuilding import Rebuilt, rebuilt
 from tests.benchmarks.stream.recovery import recovery
 from tests.benchmarks.stream.rounds import Round, Workload, limited, up_to
+from tests.benchmarks.stream.seeding import Seeding, seeding
 from tests.benchmarks.stream.sizes import by_players, by_shards
 from tests.benchmarks.stream.soaking import Sample, growth, soak
 from tests.benchmarks.stream.throughput import (
@@ -28,8 +29,8 @@ from tests.benchmarks.stream.throughput import (
 )
 
 USUAL = ("rate", "null", "latency", "recovery", "rebuild", "peer")
-MEASURES = (*USUAL, "memory", "sizes", "steps", "corrections", "bans")
-"""The last five are to be asked for: four take long, and stop watches cost time."""
+MEASURES = (*USUAL, "memory", "sizes", "steps", "corrections", "bans", "seeds")
+"""The last six are to be asked for: five take long, and stop watches cost time."""
 TURNS = 3
 QUICK = 20
 """A quick run has the so manieth part of the updates."""
@@ -44,6 +45,7 @@ REBUILD_OF, REBUILD_UPDATES = ("lobby5", "royale100"), 3_000_000
 MEMORY_OF, MEMORY_UPDATES = "lobby5", 10_000_000
 SIZES_OF = "lobby5"
 CORRECTED, CORRECTED_UPDATES, CORRECTED_S = "lobby5", 5_000_000, 60.0
+SEEDED, SEEDED_PLAYERS = "lobby5", 10_000_000
 MIB = 2**20
 RECOVERY_SHARE, RECOVERY_S = 0.1, 30.0
 GUARANTEES = ("at-least-once", "exactly-once")
@@ -95,6 +97,9 @@ class Plan:
             players = self.bans or PLAYERS // (QUICK if self.quick else 1)
             for wave in bans(ground, workload, updates, feed_s, players):
                 yield _bans(workload, updates, wave)
+        if "seeds" in self.measures and workload.name == SEEDED:
+            for count in self.workers:
+                yield _seeds(seeding(ground, workload, self._of(SEEDED_PLAYERS), count), count)
         if "sizes" in self.measures and workload.name == SIZES_OF:
             yield from _sizes(ground, workload, self._of(workload.updates))
 
@@ -256,6 +261,14 @@ def _bans(workload: Workload, updates: int, done: Wave) -> Result:
     ratio |= {"MiB_before": done.before / MIB, "MiB_most": done.most / MIB}
     name = f"bans/{workload.name}/{done.players}"
     return result(name, done.seconds, "s", ratio, f"of a ladder with {updates} updates")
+
+
+def _seeds(done: Seeding, count: str) -> Result:
+    """The seconds until all players had a belief and an event."""
+    ratio = {f"{who}_us": used / done.players * 1e6 for who, used in done.processor_s.items()}
+    ratio |= {"bytes_a_player": done.store, "MiB_most": done.memory / MIB}
+    ratio |= {"sending_s": done.sending_s}
+    return result(f"seeds/{count}", done.seconds, "s", ratio, f"{done.players} players")
 
 
 def _memory(samples: Sequence[Sample]) -> Result:
