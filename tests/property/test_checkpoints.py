@@ -420,8 +420,8 @@ def test_a_correction_on_a_ladder_of_seeds_has_a_time() -> None:
     """Its events have the time of the last seed, as those after rounds have that of the last
     round."""
     story = Story(1000, 0)
-    for line in SEEDS:
-        story.append(as_lines([line])[0], "players-seeded")
+    for each in SEEDS:
+        story.append(as_lines([each])[0], "players-seeded")
     (line,) = as_lines([a_correction("round-voided", round_id="s0")])
     _, _, changed, completed_at = story.append(line, "round-voided")
     assert [player for player, _ in changed] == ["a", "x"]

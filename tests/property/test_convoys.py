@@ -15,6 +15,7 @@ from stream_rater.pipeline.parts import decoder, schema
 from stream_rater.pipeline.parts.correction_parts import CorrectionPart
 from stream_rater.pipeline.parts.decoder import PartView
 from stream_rater.pipeline.parts.schema import RoundInPart
+from stream_rater.pipeline.parts.seed_parts import SeedPart
 from stream_rater.pipeline.ports import Event, Position, StoredShard
 from stream_rater.pipeline.updater import changes
 from stream_rater.pipeline.updater.shard import Shard, ShardBatch, next_batches
@@ -151,7 +152,7 @@ class OfAnybody(Shard):
 
     __slots__ = ()
 
-    def _is_home(self, part: PartView | CorrectionPart, shard: int) -> bool:
+    def _is_home(self, part: PartView | CorrectionPart | SeedPart, shard: int) -> bool:
         return True
 
 

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_rater.columns.arrays import Flags, Floats, Ints
+from stream_rater.columns.arrays import Flags, Floats
 from stream_rater.columns.ranges import bounds
 from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.contract.record import Record
@@ -61,9 +61,10 @@ def sides_of(rated: Rated) -> Sides:
     lost[last] = place[last - 1] < place[last]
 
     def of_players(entry: Flags) -> Flags:
-        return np.repeat(entry, rounds.members)
+        found: Flags = np.repeat(entry, rounds.members)
+        return found
 
-    two: Ints = np.repeat(rounds.entries == 2, rounds.entries)
+    two: Flags = np.repeat(rounds.entries == 2, rounds.entries)
     return Sides(of_players(won), of_players(lost), of_players(two))
 
 
@@ -102,7 +103,7 @@ def test_shown_ratings_follow_results(shared: Path, config: RatingConfig, name: 
             assert (shown[sides.lost] <= k * fall[sides.lost] + ROUNDED).all()
         if k > 0.0 and not isinstance(config, Topcoder):
             assert (rise <= rise_of_sigma(config, old_sigma) + OF_SIGMA).all()
-        seen += np.count_nonzero(sides.won | sides.lost)
+        seen += int(np.count_nonzero(sides.won | sides.lost))
     assert seen >= LINES[name]
 
 
@@ -125,7 +126,7 @@ def test_what_the_record_rounds(
         gain, sigma = numbers[:, 0] - numbers[:, 2], numbers[:, 3]
         loss = np.where(sides.won, -gain, np.where(sides.lost, gain, 0.0))
         assert (loss <= part * sigma + ROUNDED).all()
-        exceptions += np.count_nonzero(loss > ROUNDED)
+        exceptions += int(np.count_nonzero(loss > ROUNDED))
     assert (exceptions > 0) == (part > 0.0)
 
 

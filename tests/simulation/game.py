@@ -137,8 +137,6 @@ def weather(rng: random.Random) -> Weather:
     if rng.random() < 0.2:
         factors[rng.choice(list(CHANCES))] = 10
     seeded = rng.choice([0.0, 0.1, 0.3])
-    if seeded:  # a rebuild does not know them yet
-        factors |= dict.fromkeys(("wipe", "lose", "vanish"), 0)
     rare = rng.choice([1.0, 0.3, 0.1])  # so rare that a correction may end between two faults
     return Weather(
         rounds=rng.choice([12, 24, 36]),
@@ -158,7 +156,7 @@ def weather(rng: random.Random) -> Weather:
         commit_every_s=rng.choice([0.0, 0.5]),
         corrected=rng.choice([0.0, 0.0, 0.1, 0.3]),
         patience=rng.choice([0, 1000, 4000]),
-        checkpoint_every=rng.choice([0, 1, 1, 6]) if not seeded else 0,
+        checkpoint_every=rng.choice([0, 1, 1, 6]),
         seeded=seeded,
     )
 
