@@ -80,7 +80,7 @@ class Api:
         self._rate, self._body_receiver = RateLimit(settings.serve_rate), BodyReceiver()
         self._beliefs = beliefs
         self._door, self._fresh = door, fresh
-        self._seasons = PastSeasons(seasons or NoSeasons(), questions, beliefs.started_seasons)
+        self._seasons = PastSeasons(seasons or NoSeasons(), questions, lambda ladder: beliefs.started_seasons(ladder))
         self._tokens = Tokens(settings.serve_token, settings.serve_write_token)
         needs_token = bool(settings.serve_token)
         self._openapi = msgspec.json.encode(document(version, token=needs_token))
