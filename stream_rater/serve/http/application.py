@@ -72,7 +72,7 @@ class Api:
         self._rate, self._body_receiver = RateLimit(settings.serve_rate), BodyReceiver()
         self._beliefs = beliefs
         self._door, self._fresh = door, fresh
-        self._seasons = PastSeasons(seasons or NoSeasons(), questions, beliefs.started_seasons)
+        self._seasons = PastSeasons(seasons or NoSeasons(), questions, self._started_seasons)
         self._tokens = Tokens(settings.serve_token, settings.serve_write_token)
         needs_token = bool(settings.serve_token)
         self._openapi = msgspec.json.encode(document(version, token=needs_token))
@@ -243,6 +243,9 @@ class Api:
                 )
             case _:
                 assert_never(name)
+
+    async def _started_seasons(self, ladder: str) -> Sequence[int]:
+        return await self._beliefs.started_seasons(ladder)
 
     async def _asked(
         self, ladder: str, query: dict[str, Any], players: Sequence[str] | None, ask: Ask[T]
