@@ -15,6 +15,7 @@ import pytest
 
 from local.tools import ROOT
 from stream_rater.adapters.sqlite.database import Database, connect_reader, index_path
+from stream_rater.adapters.sqlite.season_file import seasons_path
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.submissions import Place
@@ -236,3 +237,33 @@ def test_who_may_write(start: Start) -> None:
     process = start(msgspec.structs.replace(SETTINGS, serve_write_token="w"))
     assert send(process, "r1").status == 401
     assert send(process, "r1", Authorization="Bearer w").status == 202
+
+
+def test_past_seasons_while_it_runs(file: Path, start: Start) -> None:
+    """The command keeps the standings beside the file, several at once; the process that runs
+    answers from there, also after the file of standings was deleted and written again."""
+    api = start()
+    for number in range(12):
+        assert ask(api, f"{DUEL}/rounds", a_round(f"r{number}", "ann", "bo", "cy")).status == 202
+    correction = {"event_type": "season-started", "season": 3, "keep": 0.5}
+    assert ask(api, f"{DUEL}/corrections", correction).status == 202
+    assert ask(api, f"{DUEL}/rounds", a_round("later", "bo", "ann")).status == 202
+    words = [sys.executable, "-m", "stream_rater", "season-standings", "duel", "--data", str(file)]
+    for _ in range(2):
+        jobs = [
+            subprocess.Popen(
+                words, cwd=ROOT, env=environment_of(SETTINGS), stdin=subprocess.DEVNULL
+            )
+            for _ in range(2)
+        ]
+        assert [each.wait(HANGS_S) for each in jobs] == [0, 0]
+        found = ask(api, f"{DUEL}/seasons").json["seasons"]
+        assert [(e["season"], e["standings"]) for e in found] == [(0, "kept"), (3, "season-runs")]
+        page = ask(api, f"{DUEL}/seasons/0/leaderboard?limit=2").json
+        assert [each["player"] for each in page["rows"]] == ["ann", "bo"]
+        last = ask(api, f"{DUEL}/seasons/0/leaderboard?cursor={page['next']}").json
+        assert [each["player"] for each in last["rows"]] == ["cy"] and last["next"] is None
+        around = ask(api, f"{DUEL}/seasons/0/leaderboard?around=cy&limit=1").json
+        assert [each["rank"] for each in around["rows"]] == [3]
+        seasons_path(file).unlink()
+    assert ask(api, f"{DUEL}/seasons").json["seasons"][0]["standings"] == "season-runs"

@@ -80,7 +80,7 @@ class Api:
         self._rate, self._body_receiver = RateLimit(settings.serve_rate), BodyReceiver()
         self._beliefs = beliefs
         self._door, self._fresh = door, fresh
-        self._seasons = PastSeasons(seasons or NoSeasons(), questions, lambda ladder: beliefs.started_seasons(ladder))
+        self._seasons = PastSeasons(seasons or NoSeasons(), questions, self._started_seasons)
         self._tokens = Tokens(settings.serve_token, settings.serve_write_token)
         needs_token = bool(settings.serve_token)
         self._openapi = msgspec.json.encode(document(version, token=needs_token))
@@ -265,6 +265,9 @@ class Api:
             raise Refused("bad-request", "it is the ladder of the round", "query.seed_from")
         find = partial(self._beliefs.beginnings, ladder, source, more)
         return Beginnings(source, find)
+
+    async def _started_seasons(self, ladder: str) -> Sequence[int]:
+        return await self._beliefs.started_seasons(ladder)
 
     async def _asked(
         self, ladder: str, query: dict[str, Any], players: Sequence[str] | None, ask: Ask[T]
