@@ -44,9 +44,9 @@ class Expected:
         each = [truth.beliefs(written_by) for truth in self.ladders.values()]
         return {player: data for some in each for player, data in some.items()}
 
-    def seed_row_of(self, player: Player) -> int:
-        """The offset of a player's last row in a seed or a reset; -1 if there is none."""
-        return self.ladders[player[0]].seed_rows.get(player[1], -1)
+    def seed_rows_of(self, player: Player) -> set[int]:
+        """The offsets of a player's rows in seeds and resets."""
+        return self.ladders[player[0]].seed_rows.get(player[1], set())
 
 
 def replay(log: Log, ladders: Ladders, window: int) -> Expected:
@@ -145,7 +145,7 @@ def _beliefs(store: Store, expected: Expected, shards: int, *, rebuilt: bool) ->
         p
         for p in {player for each in (stored, *ways) for player in each}
         if stored.get(p) not in [due.get(p) for due in ways]
-        and not (rebuilt and _is_later(stored.get(p), ways[0].get(p), expected.seed_row_of(p)))
+        and not (rebuilt and _is_later(stored.get(p), ways[0].get(p), expected.seed_rows_of(p)))
         and not (rebuilt and _has_no_round(stored.get(p)) and _has_no_round(ways[0].get(p)))
     ]
     return [f"beliefs differ: {sorted(wrong)}"] if wrong else []

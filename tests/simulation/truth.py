@@ -87,8 +87,8 @@ class LadderTruth:
     ledger: Ledger
     records: list[Rated | Seed] = field(default_factory=list)
     """The accepted rounds, seeds and resets, as reported."""
-    seed_rows: dict[str, int] = field(default_factory=dict)
-    """The offset of each player's last row in a seed or a reset, with or without an effect."""
+    seed_rows: dict[str, set[int]] = field(default_factory=dict)
+    """The offsets of each player's rows in seeds and resets, with or without an effect."""
     changes: dict[str, list[EventValues]] = field(default_factory=dict)
     """By player, in order."""
     rejections: list[tuple[int, int, str]] = field(default_factory=list)
@@ -150,7 +150,8 @@ class LadderTruth:
         if seed is None:
             return
         chosen, header = _seed(self.pool, seed), dict(self.pool)
-        self.seed_rows |= dict.fromkeys(seed.names.texts(), seed.offset)
+        for player in seed.names.texts():
+            self.seed_rows.setdefault(player, set()).add(seed.offset)
         for player in seed.names.take(chosen).texts():
             row, published = header[player], self._last_published(player)
             self._published[player] = Published(float(row["mu"]), float(row["sigma"]))
