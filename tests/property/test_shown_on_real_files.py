@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_rater.columns.arrays import Flags, Floats, Ints
+from stream_rater.columns.arrays import Flags, Floats
 from stream_rater.columns.ranges import bounds
 from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.contract.record import Record
@@ -45,8 +45,6 @@ class Sides(NamedTuple):
     """(P,) whether the player's side is first alone."""
     lost: Flags
     """(P,) whether the player's side is last alone."""
-    two: Flags
-    """(P,) whether the round has two sides."""
 
 
 def sides_of(rated: Rated) -> Sides:
@@ -60,11 +58,7 @@ def sides_of(rated: Rated) -> Sides:
     won[first] = place[first] < place[first + 1]
     lost[last] = place[last - 1] < place[last]
 
-    def of_players(entry: Flags) -> Flags:
-        return np.repeat(entry, rounds.members)
-
-    two: Ints = np.repeat(rounds.entries == 2, rounds.entries)
-    return Sides(of_players(won), of_players(lost), of_players(two))
+    return Sides(np.repeat(won, rounds.members), np.repeat(lost, rounds.members))
 
 
 def replayed(path: Path, config: RatingConfig, most: int) -> Iterator[Rated]:
@@ -102,7 +96,7 @@ def test_shown_ratings_follow_results(shared: Path, config: RatingConfig, name: 
             assert (shown[sides.lost] <= k * fall[sides.lost] + ROUNDED).all()
         if k > 0.0 and not isinstance(config, Topcoder):
             assert (rise <= rise_of_sigma(config, old_sigma) + OF_SIGMA).all()
-        seen += np.count_nonzero(sides.won | sides.lost)
+        seen += int(np.count_nonzero(sides.won | sides.lost))
     assert seen >= LINES[name]
 
 
@@ -125,7 +119,7 @@ def test_what_the_record_rounds(
         gain, sigma = numbers[:, 0] - numbers[:, 2], numbers[:, 3]
         loss = np.where(sides.won, -gain, np.where(sides.lost, gain, 0.0))
         assert (loss <= part * sigma + ROUNDED).all()
-        exceptions += np.count_nonzero(loss > ROUNDED)
+        exceptions += int(np.count_nonzero(loss > ROUNDED))
     assert (exceptions > 0) == (part > 0.0)
 
 
