@@ -95,7 +95,9 @@ class IndexedPlayer(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     def is_listed(self, name: str, swept: Swept) -> bool:
         """Whether the leaderboard lists this player, whose id is `name`, after a sweep."""
-        until_s = self.until_s
+        if self.placement is None:
+            return self.rounds > 0 and not self.provisional
+        until_s = self.placement.until_s
         return until_s > NOT_LISTED and (until_s, name.encode()) > swept
 
     def tier_at(self, at_s: float) -> str | None:

@@ -567,3 +567,32 @@ def test_two_processes_sweep_at_once(
         assert [row.player for row in found.rows] == ["ann"] and found.listed == 1
         for rig in (first, second):
             rig.close()
+
+
+@pytest.mark.integration
+def test_ladders_of_a_cluster(cluster_settings: Settings) -> None:
+    """Their keys lie in several slots, and each ladder lets its own players go."""
+    clock = Clock()
+    writer = IndexWriter(cluster_settings, BOTH, clock)
+    writer.begin(TOPIC, 1)
+    ladders = [f"ladder-{i}" for i in range(6)]
+    names = [f"p{i}" for i in range(3)]
+    for place, ladder in enumerate(ladders, 1):
+        events = [
+            an_event(name, at, completed_at=at_time(START_S + at * DAY_S), sigma=80.0)
+            for at, name in enumerate(names)
+        ]
+        writer.apply([msgspec.structs.replace(e, ladder=ladder) for e in events], [place])
+    writer.checkpoint([len(ladders)])
+    clock.now_s += 21 * DAY_S
+    while writer.sweep():
+        pass
+    with asyncio.Runner() as runner:
+
+        async def left() -> list[list[str]]:
+            reader = IndexReader(cluster_settings, None, BOTH)
+            pages = [await reader.page(ladder, None, 9) for ladder in ladders]
+            await reader.close()
+            return [[row.player for row in page.rows] for page in pages]
+
+        assert runner.run(left()) == [["p2"]] * len(ladders)

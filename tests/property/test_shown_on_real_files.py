@@ -45,8 +45,6 @@ class Sides(NamedTuple):
     """(P,) whether the player's side is first alone."""
     lost: Flags
     """(P,) whether the player's side is last alone."""
-    two: Flags
-    """(P,) whether the round has two sides."""
 
 
 def sides_of(rated: Rated) -> Sides:
@@ -60,12 +58,7 @@ def sides_of(rated: Rated) -> Sides:
     won[first] = place[first] < place[first + 1]
     lost[last] = place[last - 1] < place[last]
 
-    def of_players(entry: Flags) -> Flags:
-        found: Flags = np.repeat(entry, rounds.members)
-        return found
-
-    two: Flags = np.repeat(rounds.entries == 2, rounds.entries)
-    return Sides(of_players(won), of_players(lost), of_players(two))
+    return Sides(np.repeat(won, rounds.members), np.repeat(lost, rounds.members))
 
 
 def replayed(path: Path, config: RatingConfig, most: int) -> Iterator[Rated]:

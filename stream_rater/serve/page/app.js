@@ -78,7 +78,7 @@ function tierCell(tier, previous) {
     sign.textContent = step > 0 ? "▲" : "▼";
     sign.setAttribute("role", "img");
     sign.setAttribute("aria-label", `${step > 0 ? "promoted" : "demoted"} from ${previous}`);
-    found.append(" ", sign);
+    found.append("\u00a0", sign);
   }
   return found;
 }
