@@ -155,14 +155,17 @@ LAST_FROM, LAST_TO = 6, 11
 """The bytes of a record that have the last offset."""
 
 
-def _is_later(stored: tuple[int, bytes] | None, due: tuple[int, bytes] | None, offset: int) -> bool:
+def _is_later(
+    stored: tuple[int, bytes] | None, due: tuple[int, bytes] | None, rows: set[int]
+) -> bool:
     """Whether a belief differs from the one that is due by its last offset alone, which is that of
-    a seed or a reset without effect. A rebuild stores the offset of each player's last row."""
+    a row of a seed or a reset without effect. A rebuild stores the offset of each player's last row
+    before its cut-off."""
     if stored is None or due is None or stored[0] != due[0]:
         return False
     header = belief_record.read_headers(stored[1][: belief_record.HEADER_SIZE])
     others = [data[:LAST_FROM] + data[LAST_TO:] for _, data in (stored, due)]
-    return others[0] == others[1] and int(header["last"][0]) == offset
+    return others[0] == others[1] and int(header["last"][0]) in rows
 
 
 def _has_no_round(stored: tuple[int, bytes] | None) -> bool:
