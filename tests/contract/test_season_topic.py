@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Message as KafkaMessage
 
+from stream_rater.adapters.kafka.producers import Transactions
 from stream_rater.adapters.kafka.season_topic import Outdone, SeasonTopic, kept_seasons, topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.errors import Failed
@@ -133,6 +134,23 @@ def test_an_older_writer_is_ended(settings: real.SettingsFactory) -> None:
         older.write(Standings().page(1), SUMMARY.ended_at)
     write(at, newer)
     assert_once(at)
+
+
+def test_what_an_older_writer_wrote_last_is_seen(
+    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is ended first, and the topic is read after that."""
+    at = settings()
+    older, newer = topic(at), topic(at)
+    older.begin()
+    renew = Transactions.renew
+
+    def renewed(self: Transactions) -> None:
+        older.write(Standings().page(0), SUMMARY.ended_at)
+        renew(self)
+
+    monkeypatch.setattr(Transactions, "renew", renewed)
+    assert list(newer.begin()) == [0]
 
 
 def test_a_writer_with_a_broken_connection_reads_again_first(

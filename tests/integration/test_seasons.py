@@ -6,7 +6,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from local.servers import Addresses
+from stream_rater.adapters.kafka.copier import delete_topics
 from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.settings import Settings
 from stream_rater.contract.season_ended import (
     PageWritten,
@@ -25,6 +27,8 @@ from stream_rater.contract.season_ended import (
     Standing,
     record_of,
 )
+from stream_rater.operations.ladder_replay import KafkaLog
+from stream_rater.pipeline.corrections.correction_ports import Checkpoints, ReadPiece
 from tests import real, rounds
 from tests.browser import tab
 from tests.integration.forks import Fork
@@ -36,7 +40,7 @@ from tests.integration.processes import (
     wait_until,
 )
 from tests.integration.serving import ask, serves
-from tests.integration.test_corrections import RANKED, Start, correct, rated, verified
+from tests.integration.test_corrections import RANKED, Start, correct, rated, season, verified
 from tests.integration.test_page import LOOKS, assert_accessible, chromium
 from tests.integration.topics import Bytes, read_topic
 
@@ -191,6 +195,56 @@ def a_round(number: int, *players: str) -> Bytes:
     )  # fmt: skip
 
 
+def test_checkpoints_and_later_corrections(
+    settings: real.SettingsFactory, worker_process: Start
+) -> None:
+    """The replay begins at a checkpoint that has no later correction, and finds the same bits as
+    from the log's start. What is written after a correction of an old round is what was written
+    before it."""
+    at = settings(checkpoint_every=10_000)
+    worker_process(at)
+    rated(at, *season(0, 30))
+    assert stream_rater("checkpoint", RANKED, settings=at).returncode == 0
+    rated(at, *season(40, 10))
+    end = correct(at, "season", RANKED, "1", "--keep", "0.5", "--sigma", "90")
+    first, pieces = replayed(at, end)
+    assert pieces > 0
+    assert replayed(at, end, with_checkpoints=False) == (first, 0)
+    words = ["season-standings", RANKED, "--wait", PATIENTLY]
+    assert stream_rater(*words, settings=at).returncode == 0
+    before = records(at)
+    correct(at, "void", RANKED, "r7")
+    correct(at, "remove", RANKED, "p3")
+    assert stream_rater("checkpoint", RANKED, settings=at).returncode == 0
+    assert replayed(at, end)[0] == first
+    delete_topics(at, [topic_of(at)])
+    wait_until(lambda: Admin(at).partitions_if_any(topic_of(at)) is None, "it is deleted")
+    assert stream_rater(*words, settings=at).returncode == 0
+    assert records(at) == before and len(before) > 5
+
+
+def replayed(
+    at: Settings, end: int, *, with_checkpoints: bool = True
+) -> tuple[dict[str, bytes], int]:
+    """The beliefs before an offset, and the number of pieces of checkpoints that were read."""
+    pieces = list[ReadPiece]()
+    with closing(KafkaLog(at, ladders_of_settings(at), RANKED)) as log:
+        log.wait(0.0)
+        read = log._actions[ReadPiece]
+
+        def counted(effect: ReadPiece) -> bytes | None:
+            pieces.append(effect)
+            found: bytes | None = read(effect)
+            return found
+
+        log._actions[ReadPiece] = counted
+        if not with_checkpoints:
+            log._actions[Checkpoints] = lambda _: {}
+        pool = log.replay(end).pool
+    rows = pool.played()
+    return dict(zip(pool.names.take(rows).texts(), pool.records(rows), strict=True)), len(pieces)
+
+
 HOSTILE = "<img src=x onerror=alert(1)>/%"
 NAMES = [*(f"p{i:02}" for i in range(39)), HOSTILE]
 
@@ -248,8 +302,8 @@ def test_the_api_answers_from_the_topic(place: tuple[Settings, WorkerProcess]) -
     assert [each["player"] for each in around["rows"]] == [e.player for e in wanted[18:23]]
     assert ask(api, f"{board}?around=nobody").json["code"] == "not-listed"
     assert ask(api, f"{board}?cursor=x").json["code"] == "bad-cursor"
-    for season, code in (("1", "unknown-season"), ("9", "unknown-season"), ("x", "bad-request")):
-        problem = ask(api, f"/v1/ladders/eu/seasons/{season}/leaderboard").json
+    for number, code in (("1", "unknown-season"), ("9", "unknown-season"), ("x", "bad-request")):
+        problem = ask(api, f"/v1/ladders/eu/seasons/{number}/leaderboard").json
         assert (problem["code"], problem["place"]) == (code, "path.season")
 
 

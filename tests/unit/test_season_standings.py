@@ -148,6 +148,25 @@ def some_season() -> list[Line]:
     ]  # fmt: skip
 
 
+def test_players_of_equal_rating_share_a_rank(path: Path) -> None:
+    """They are in order of their ids, and not worse than each other."""
+    tied = [
+        {
+            "round_id": f"t{i}", "ladder": LADDER, "completed_at": f"2026-10-{1 + i:02}T00:00:00Z",
+            "standings": [
+                {"player": "last", "rank": 9}, *({"player": each, "rank": 1} for each in "bac"),
+            ],
+        }
+        for i in range(6)
+    ]  # fmt: skip
+    submit(path, [*tied, begins(1)])
+    done("season-standings", LADDER, "--data", path)
+    found = kept(path, 0)[1]
+    assert [(each.player, each.rank, each.percentile) for each in found] == [
+        ("a", 1, 75.0), ("b", 1, 75.0), ("c", 1, 75.0), ("last", 4, 0.0)
+    ]  # fmt: skip
+
+
 def begins(number: int) -> Line:
     return {"event_type": "season-started", "ladder": LADDER, "season": number, "keep": 0.5}
 
@@ -281,7 +300,7 @@ def test_listing_and_tiers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     }  # fmt: skip
     submit(path, [*some_season(), late, begins(1)])
     listing = Views(
-        Listing(idle_days=20.0), (Tier(name="bronze"), Tier(name="gold", from_rating=1000.0))
+        Listing(idle_days=5.0), (Tier(name="bronze"), Tier(name="gold", from_rating=1000.0))
     )
     monkeypatch.setattr(module, "views_of", lambda *_: listing)
     done("season-standings", LADDER, "--data", path)
