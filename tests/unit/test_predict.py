@@ -204,7 +204,7 @@ def test_a_file_needs_no_client(file: str) -> None:
 
 def test_seeded_players_are_as_the_seed_says(tmp_path: Path) -> None:
     """A reset of somebody unknown makes a ladder of newcomers."""
-    about = {"ladder": "l", "at": day(1)}
+    about: Line = {"ladder": "l", "at": day(1)}
     rows = [{"player": "ann", "mu": 1800.0, "sigma": 60.0, "rounds": 9}]
     seed = {"event_type": "players-seeded", "round_id": "s1", "players": rows, **about}
     reset = {
