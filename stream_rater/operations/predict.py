@@ -119,7 +119,7 @@ def from_file(
         raise Failed(f"{path}: {unknown_ladder(ladder or '', list(pools))}")
     pool = pools[ladder]
     edits = rated.verdicts.of(ladder) if rated.verdicts else NO_EDITS
-    time_s = int(pool.headers(np.arange(len(pool)))["time"].max())
+    time_s = int(pool.headers(np.arange(len(pool)))["time"].max(initial=0))
     return _answer(question, KnownBeliefs(ladder, pool, edits, time_s)), rated
 
 

@@ -13,6 +13,7 @@ from stream_rater.adapters.memory import Log, Store
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.events import to_json
+from stream_rater.contract.seeds import MOST_PLAYERS
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
 from stream_rater.pipeline.corrections.correction_ports import (
     NoteCorrections,
@@ -56,16 +57,23 @@ def steps_of(job: CorrectionJob, driver: LocalDriver) -> int:
     raise AssertionError("it does not end")
 
 
+@pytest.mark.parametrize("seeded", [False, True])
 def test_a_wave_of_20_000_is_validated_in_parts_and_looks_at_its_own_rounds(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, *, seeded: bool
 ) -> None:
-    """Each verdict looks at the rounds of its player alone, and others have their turn between."""
+    """Each verdict looks at the rounds and seeds of its player alone, however many players a seed
+    has, and others have their turn between."""
     players, log = 20_000, Log(1, 1)
-    for i in range(0, players, 2):
-        duel(log, i, f"p-{i}", f"p-{i + 1}")
+    for i in range(0, players, MOST_PLAYERS if seeded else 2):
+        if seeded:
+            rows = [{"player": f"p-{i + k}", "mu": 1600.0} for k in range(MOST_PLAYERS)]
+            time = "2026-01-01T00:00:00Z"
+            sent(log, "players-seeded", round_id=f"s{i}", at=time, players=rows)
+        else:
+            duel(log, i, f"p-{i}", f"p-{i + 1}")
     recorded, place = list[RecordedCorrection](), len(log.rounds[0]) + players
     for i in range(players):
-        at = sent(log, "player-removed", player=f"p-{i}", batched=True)
+        at = sent(log, "player-removed", player=f"p-{i}", batched=True, seed=seeded)
         recorded.append(
             RecordedCorrection(at, "player-removed", Raw(log.rounds[0][at].value or b""))
         )

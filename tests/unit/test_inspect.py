@@ -12,9 +12,9 @@ from stream_rater.contract.corrections import (
     SeasonStarted,
     name_of,
 )
-from stream_rater.contract.events import to_json
+from stream_rater.contract.events import CorrectionCause, RatingChanged, to_json
 from stream_rater.operations import inspect
-from stream_rater.operations.inspect import _unknown_player, belief_lines, topic_line
+from stream_rater.operations.inspect import _unknown_player, belief_lines, seed_in, topic_line
 from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.rating.elo_mmr.performance import C
@@ -63,6 +63,45 @@ def test_a_corrected_belief_in_words() -> None:
     ]
     header["rounds"] = 0
     assert len(list(belief_lines(header, none, "round-voided"))) == 3
+
+
+def test_a_seeded_belief_in_words() -> None:
+    """It has the rounds of the seed, and no performance. A reset keeps the time of the last
+    round."""
+    header = np.zeros(1, HEADER)[0]
+    header["rounds"], header["last"], header["time"] = 70, 345, 1_795_205_705
+    header["mu"], header["sigma"] = 1612.44, 91.2
+    header["previous_mu"], header["previous_sigma"] = 1500.0, 350.0
+    none = np.zeros((0, 3))
+    assert list(belief_lines(header, none, "players-seeded")) == [
+        "believed: 1612.4 give or take 91.2, after 70 rounds",
+        "given by a seed, at offset 345 of its partition; it counts from 2026-11-20T20:15:05Z",
+    ]
+    assert list(belief_lines(header, none, "player-reset"))[1:] == [
+        "changed last by player-reset, at offset 345 of its partition; last published before it: "
+        "1500.0 give or take 350.0",
+        "the last round was completed at 2026-11-20T20:15:05Z",
+    ]
+
+
+def an_event(cause: CorrectionCause | None) -> bytes:
+    return to_json(
+        RatingChanged(
+            event_id="e", ladder="l", player="p", round_id="", completed_at="", rank=None, mu=1.0,
+            sigma=1.0, previous_mu=1.0, previous_sigma=1.0, performance=None, rating=1.0,
+            previous_rating=1.0, rounds=1, provisional=False, offset=7, correction=cause,
+        )
+    )  # fmt: skip
+
+
+def test_a_seed_is_known_by_the_newest_event() -> None:
+    """Corrections are not seeds, and an erased event says nothing."""
+    seed, void = (
+        CorrectionCause(cause=each, offset=7) for each in ("players-seeded", "round-voided")
+    )
+    assert seed_in([an_event(void), an_event(seed)]) == seed
+    for events in ([], [None], [an_event(seed), None], [an_event(void)], [an_event(None)]):
+        assert seed_in(events) is None
 
 
 def recorded(offset: int, at: int, correction: Correction) -> RecordedCorrection:

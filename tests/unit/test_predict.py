@@ -200,3 +200,20 @@ def test_a_file_needs_no_client(file: str) -> None:
         "assert not {'confluent_kafka', 'redis'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_seeded_players_are_as_the_seed_says(tmp_path: Path) -> None:
+    """A reset of somebody unknown makes a ladder of newcomers."""
+    about: Line = {"ladder": "l", "at": day(1)}
+    rows = [{"player": "ann", "mu": 1800.0, "sigma": 60.0, "rounds": 9}]
+    seed = {"event_type": "players-seeded", "round_id": "s1", "players": rows, **about}
+    reset = {
+        "event_type": "player-reset", "round_id": "x1", "player": "x", "sigma": 99.0, **about,
+    }  # fmt: skip
+    for number, (lines, first) in enumerate(
+        [([seed], (1800.0, 60.0, 9)), ([reset], (1500.0, 350.0, 0))]
+    ):
+        found = answer("ann", "bob", "--file", written(tmp_path / f"{number}.jsonl", lines))
+        ((ann,), (bob,)) = (side["players"] for side in found["sides"])
+        assert (ann["mu"], ann["sigma"], ann["rounds"]) == first
+        assert (bob["mu"], bob["sigma"], bob["rounds"]) == (1500.0, 350.0, 0)
