@@ -2,6 +2,7 @@
 and what it answers."""
 
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -200,6 +201,26 @@ def test_the_index_is_made_again(start: Start, file: Path, fault: str) -> None:
 
 
 # --- what it answers ---
+
+
+def test_the_index_process_dies(start: Start, file: Path) -> None:
+    """The whole process ends with the reason, so that its supervisor starts it again; then what was
+    acknowledged is rated and in the index."""
+    first = start()
+    send(first, "r1", "ann", "bob")
+    tasks = Path(f"/proc/{first.pid}/task").iterdir()
+    children = {int(each) for task in tasks for each in (task / "children").read_text().split()}
+    (index,) = (each for each in children if b"spawn_main" in command_of(each))
+    os.kill(index, signal.SIGKILL)
+    assert first.wait() == 1
+    assert "the index's process ended with exit code -9" in first.log()
+    second = start()
+    assert rated(second, "r1")["status"] == "rated"
+
+
+def command_of(pid: int) -> bytes:
+    """The command line of a process."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def test_page_api_and_stream(start: Start) -> None:
