@@ -55,7 +55,13 @@ def removed(stage: Stage) -> None:
     stage.round(A0, A1)
 
 
-STORIES = {woken: 1, adjacent: 1, resent: 3, merged: 3, removed: 3}
+STORIES: dict[Callable[[Stage], None], int] = {
+    woken: 1,
+    adjacent: 1,
+    resent: 3,
+    merged: 3,
+    removed: 3,
+}
 """The stories, each with the difference between the numbers of effects after which the machine
 crashes."""
 
