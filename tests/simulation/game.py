@@ -87,7 +87,7 @@ CHANCES = {
     "litter": 0.0005,
     "wipe": 0.0007,
     "lose": 0.0004,
-    "upgrade": 0.002,
+    "upgrade": 0.004,
     "jump": 0.003,
     "lose_checkpoints": 0.003,
     "vanish": 0.0002,
