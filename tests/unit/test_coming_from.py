@@ -1,0 +1,115 @@
+"""The pages for those who come from elsewhere, as they stand: every command, and every block of
+Python, in order; they print what the page shows."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from local import python_env
+from local.tools import ROOT
+from tests import pages
+from tests.waits import HANGS_S
+
+PAGES = [*pages.pages("coming-from"), pages.DOCS / "how-to" / "moving-in.md",
+         pages.DOCS / "how-to" / "another-system.md"]  # fmt: skip
+
+BLOCK = re.compile(
+    r"^```(\w*)[^\n]*\n(.*?)^```$(?:\n\n^```\n(.*?)^```$)?", re.DOTALL | re.MULTILINE
+)
+"""A block, and the one right below it with what it prints."""
+
+NOT_RUN = (
+    "make ", "python3 -m venv ", "build/openskill/bin/python -m pip ",
+    ".venv/bin/stream-rater seed --from-ladder ", ".venv/bin/stream-rater reset ",
+)  # fmt: skip
+"""Commands that install something, or need servers: `tests/unit/test_readme.py` knows their
+options, and other tests run them."""
+OPENSKILL = "build/openskill/bin/python build/export.py"
+
+
+class Block(NamedTuple):
+    language: str
+    text: str
+    printed: str
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """The blocks of a page that are run."""
+    for language, text, printed in BLOCK.findall(page.read_text()):
+        if language in ("sh", "python"):
+            yield Block(language, text, printed)
+
+
+def runnable(block: Block) -> str:
+    """The script of a block, without what is not run. Where openskill.py is not installed, the
+    table that the page shows stands for what it writes."""
+    lines = [each for each in block.text.splitlines() if not each.startswith(NOT_RUN)]
+    if OPENSKILL not in lines:
+        return "\n".join(lines)
+    given = f"cat > build/players.csv <<'END'\n{block.printed}END"
+    return "\n".join(given if each == OPENSKILL else each for each in lines)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder that looks like the tree, with this Python."""
+    (tmp_path / "build").mkdir()
+    (tmp_path / "deploy").symlink_to(ROOT / "deploy")
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    command = tmp_path / ".venv" / "bin" / "stream-rater"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m stream_rater "$@"\n')
+    command.chmod(0o755)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=pages.shown)
+def test_the_page_works_as_it_stands(
+    page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each block after the other, in one shell and in one Python."""
+    monkeypatch.chdir(folder)
+    names: dict[str, Any] = {}
+    kept = {name: each for name, each in os.environ.items() if "STREAM_RATER" not in name}
+    environment = kept | {"PYTHONPATH": str(ROOT)}
+    before, ran = "set -e\n", 0
+    for block in blocks(page):
+        ran += 1
+        if block.language == "python":
+            exec(compile(block.text, page.name, "exec"), names)
+            continue
+        script = runnable(block)
+        done = subprocess.run(
+            ["bash", "-c", before + script], cwd=folder, env=environment, capture_output=True,
+            text=True, timeout=HANGS_S, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        if block.printed:
+            assert done.stdout == block.printed, script
+        exported = [each for each in script.splitlines() if each.startswith("export ")]
+        before += "".join(f"{each}\n" for each in exported)
+    assert ran
+
+
+@pytest.mark.skipif(
+    not (python_env.PEERS / "openskill").exists(),
+    reason="openskill.py is not installed: make bench",
+)
+def test_what_openskill_writes_is_what_the_page_shows(folder: Path) -> None:
+    """By openskill.py itself."""
+    page = pages.DOCS / "coming-from" / "openskill.md"
+    (block,) = [each for each in blocks(page) if OPENSKILL in each.text]
+    script = "\n".join(
+        each.replace(OPENSKILL, f'"{sys.executable}" build/export.py')
+        for each in block.text.splitlines() if not each.startswith(NOT_RUN)
+    )  # fmt: skip
+    done = subprocess.run(
+        ["bash", "-e", "-c", script], cwd=folder, capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": str(python_env.PEERS)}, timeout=HANGS_S,
+    )  # fmt: skip
+    assert done.stdout == block.printed
