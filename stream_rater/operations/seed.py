@@ -28,7 +28,7 @@ from stream_rater.contract.seeds import (
 from stream_rater.operations.corrections import applied, voided
 from stream_rater.operations.input_file import check_writable, file_failures
 from stream_rater.operations.live_log import ends_now
-from stream_rater.operations.submit import opened, send
+from stream_rater.operations.submit import later, opened, send
 from stream_rater.rating.stages import rule_of
 from stream_rater.replay.files import STANDARD_INPUT, name_of, read_lines, text_size
 from stream_rater.rounds import seed_records
@@ -241,7 +241,8 @@ def send_seeds(plan: Plan, settings: Settings) -> str:
     span = f"{places[0][1]} to {places[-1][1]}" if count > 1 else f"{places[0][1]}"
     where = f"partition {places[0][0]}, offset{'s' if count > 1 else ''} {span}"
     return (
-        f"{counted(count, 'seed')} of {counted(plan.total, 'player')} sent: {where}; {LATER}"
+        f"{counted(count, 'seed')} of {counted(plan.total, 'player')} sent: {where}"
+        f"{later(settings)}; {LATER}"
     )  # fmt: skip
 
 
@@ -280,4 +281,4 @@ def reset(
             f"{event.round_id}; what was sent twice counts once"
         )
     partition, offset = submitter.corrections[-1]
-    return f"{event.round_id}: partition {partition}, offset {offset}"
+    return f"{event.round_id}: partition {partition}, offset {offset}{later(settings)}"

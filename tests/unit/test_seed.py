@@ -231,6 +231,8 @@ def test_a_scale_is_needed(tmp_path: Path) -> None:
     """1500 and 25 are both possible on a ladder, so nothing is guessed."""
     assert "which scale" in refused("seed", written(tmp_path, TABLE), "--ladder", "l", "--yes")
     assert "give a table of ratings, or --from-ladder" in refused("seed", "--ladder", "l")
+    undo = ("seed", "--ladder", "l", "--from-ladder", "m", "--undo")
+    assert "--undo is for a table: take a seed from another ladder back" in refused(*undo)
 
 
 BAD_ROWS = [
