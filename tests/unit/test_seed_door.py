@@ -60,7 +60,7 @@ def seeded(**fields: Any) -> dict[str, Any]:
     return {**SEED, "players": [SEED["players"][0], {"player": "bob", "mu": 1480} | fields]}
 
 
-BAD = [
+BAD: list[tuple[Any, str, str | None]] = [
     (seeded(player="ann"), "bad-id", None),
     (seeded(player=""), "bad-id", "body.players[1].player"),
     (seeded(sigma=0), "bad-seed", "body.players[1].sigma"),
