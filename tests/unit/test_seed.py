@@ -403,3 +403,32 @@ def test_a_failed_reset_names_its_id(kafka: Kafka) -> None:
 def test_the_hint_for_seeds_is_right() -> None:
     """`LATER` says who decides."""
     assert "workers" in operation.LATER
+
+
+WINDOW = """
+[ladders.l]
+rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }
+limits = { corrections = "refused" }
+[[ladders.l.changes]]
+from_offset = 10
+limits = { corrections = "accepted" }
+[[ladders.l.changes]]
+from_offset = 20
+limits = { corrections = "refused" }
+"""
+
+
+@pytest.mark.parametrize(("end", "works"), [(9, False), (10, True), (20, False)])
+def test_a_ladder_that_refuses_corrections(
+    end: int, works: bool, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Takes no seed and no reset either, at the present end of its partition."""
+    monkeypatch.setenv("STREAM_RATER_LADDERS", str(written(tmp_path, WINDOW, "l.toml")))
+    monkeypatch.setattr(operation, "ends_now", lambda _: lambda _: end)
+    table = written(tmp_path, TABLE)
+    words = ("seed", table, "--ladder", "l", "--scale", "openskill", "--yes")
+    for each in (words, ("reset", "l", "ann", "--sigma", 200)):
+        result = run(*each)
+        assert (result.exit_code == 0) == works
+        assert works or "corrections-refused: ladder 'l' takes no corrections" in result.stderr
+    assert len(kafka.sent) == 2 * works

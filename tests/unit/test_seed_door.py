@@ -101,6 +101,23 @@ def test_a_bad_seed_is_not_written(body: Any, code: str, where: str | None) -> N
     place.play(story)
 
 
+@pytest.mark.parametrize("body", [SEED, RESET], ids=lambda each: str(each["event_type"]))
+def test_a_ladder_that_takes_no_corrections_takes_no_seeds(body: dict[str, Any]) -> None:
+    """Whoever may report its rounds must not set ratings; nor does a round with `seed_from`."""
+    place = DoorPlace(STRICT, Beliefs("ann"))
+
+    async def story(client: Client) -> None:
+        answer = await client.post("/v1/ladders/no/corrections", body)
+        assert (answer.status, answer.code) == (422, "corrections-refused")
+        answer = await client.post("/v1/ladders/no/rounds?seed_from=asia", a_round())
+        assert (answer.status, answer.code) == (422, "corrections-refused")
+        assert answer.json["place"] == "query.seed_from"
+        assert place.log.all == []
+        assert (await client.post("/v1/ladders/no/rounds", a_round())).status == 202
+
+    place.play(story)
+
+
 def test_an_unknown_ladder_or_kind() -> None:
     """The text names the kinds."""
     place = DoorPlace(STRICT)
