@@ -13,6 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.adapters.sqlite import submitter
+from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.cli import app
 from stream_rater.config.ladders import ANY_LADDER, any_ladder
 from stream_rater.config.settings import Settings
@@ -22,8 +24,9 @@ from stream_rater.operations import submit as submitting
 from stream_rater.rating.parameters import SYSTEMS
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.sequential import Replay
-from stream_rater.rounds import seed_records
+from stream_rater.rounds import seed_messages, seed_records
 from stream_rater.rounds.seed_messages import Scale, scale_of
+from tests.rated_data_files import rate
 
 TABLE = "player,mu,sigma,games\nann,31.4,1.9,212\nbob,25.9,2.4,98\ncy,18.2,60,4\n"
 
@@ -432,3 +435,27 @@ def test_a_ladder_that_refuses_corrections(
         assert (result.exit_code == 0) == works
         assert works or "corrections-refused: ladder 'l' takes no corrections" in result.stderr
     assert len(kafka.sent) == 2 * works
+
+
+def test_a_data_file_takes_seeds_a_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By their bytes, so memory has no bound of its own; all of them are there, in order."""
+    path, table = tmp_path / "r.db", written(tmp_path, TABLE)
+    rate(path)
+    found: list[int] = []
+    submit_all = SqliteLog.submit_all
+    monkeypatch.setattr(submitter, "TOGETHER_BYTES", 400)
+    monkeypatch.setattr(
+        SqliteLog, "submit_all", lambda log, new: found.append(len(new)) or submit_all(log, new)
+    )
+    monkeypatch.setattr(seed_messages, "MOST_PLAYERS", 1)
+    words = ("seed", table, "--ladder", "l", "--scale", "openskill", "--yes", "--data", path)
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    assert (
+        "3 seeds of 3 players sent" in result.stdout and "offsets 0 to 2; rated at" in result.stdout
+    )
+    assert found == [2, 1]
+    rate(path)
+    assert "3 seeds applied, 0 rejected, 3 beliefs compared" in run("verify", "--data", path).stdout
