@@ -4,7 +4,7 @@ import gzip
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.adapters.sqlite import submitter
-from stream_rater.adapters.sqlite.log import SqliteLog
+from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
 from stream_rater.cli import app
 from stream_rater.config.ladders import ANY_LADDER, any_ladder
 from stream_rater.config.settings import Settings
@@ -446,9 +446,12 @@ def test_a_data_file_takes_seeds_a_few_at_a_time(
     found: list[int] = []
     submit_all = SqliteLog.submit_all
     monkeypatch.setattr(submitter, "TOGETHER_BYTES", 400)
-    monkeypatch.setattr(
-        SqliteLog, "submit_all", lambda log, new: found.append(len(new)) or submit_all(log, new)
-    )
+
+    def counted(log: SqliteLog, new: Sequence[NewRound]) -> list[int]:
+        found.append(len(new))
+        return submit_all(log, new)
+
+    monkeypatch.setattr(SqliteLog, "submit_all", counted)
     monkeypatch.setattr(seed_messages, "MOST_PLAYERS", 1)
     words = ("seed", table, "--ladder", "l", "--scale", "openskill", "--yes", "--data", path)
     result = run(*words)
