@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         RefusedLine,
         RefusedLines,
         RoundResult,
+        SeedResult,
     )
     from stream_rater.rating.parameters import BadParameters
 else:
@@ -42,6 +43,7 @@ else:
         "RefusedLine": "library.results",
         "RefusedLines": "library.results",
         "RoundResult": "library.results",
+        "SeedResult": "library.results",
     }
 
     def __getattr__(name):
@@ -70,4 +72,5 @@ __all__ = [
     "RefusedLine",
     "RefusedLines",
     "RoundResult",
+    "SeedResult",
 ]

@@ -208,6 +208,8 @@ class Editor:
         """Read the next line."""
         kind = line.get("event_type", "")
         if kind in ("", "players-seeded", "player-reset"):
+            if kind and place >= self._takes_before:
+                return  # rejected: it is not even known by its id
             if line["round_id"] not in self._places:
                 self._places[line["round_id"]] = place
                 if kind:

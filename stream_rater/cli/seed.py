@@ -66,6 +66,11 @@ def seed(
         raise BadConfiguration("give a table of ratings, or --from-ladder")
     if out is not None and undo:
         raise BadConfiguration("give --out or --undo, not both")
+    if from_ladder is not None and undo:
+        raise BadConfiguration(
+            "--undo is for a table: take a seed from another ladder back by `correct void`; its "
+            "id is the round_id of its events"
+        )
     from stream_rater.operations import seed as operation
 
     settings = settings_of(settings_path)

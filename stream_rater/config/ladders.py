@@ -36,7 +36,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     unknown_fields: Literal["count", "reject"] = "count"
     """Whether a round is counted or rejected if it has an unknown field, or a rank beside `dnf`."""
     corrections: Literal["accepted", "refused"] = "accepted"
-    """Whether the ladder's corrections are accepted or refused."""
+    """Whether the ladder's corrections, seeds and resets are accepted or refused."""
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -128,7 +128,7 @@ REJECTIONS: Mapping[str, str] = {
         "before it",
     "wrong-partition": "it does not lie in its ladder's partition, murmur2(ladder) mod partitions",
     "corrections-refused":
-        "it corrects a ladder that takes no corrections at its offset "
+        "it is a correction, seed or reset of a ladder that takes none at its offset "
         "([`corrections`](ladders.md#limits))",
     "unknown-round": "it corrects a round that is not an accepted round of its ladder before it",
     "unknown-player": "it removes or merges a player without a counted round on its ladder",

@@ -1,6 +1,5 @@
 """`stream-rater seed` and `correct reset`: give players ratings without a round."""
 
-import math
 import sys
 import time
 import uuid
@@ -25,10 +24,10 @@ from stream_rater.contract.seeds import (
     PlayerReset,
     SeededPlayer,
 )
-from stream_rater.operations.corrections import applied, voided
+from stream_rater.operations.corrections import AFTER_ALL, applied, voided
 from stream_rater.operations.input_file import check_writable, file_failures
 from stream_rater.operations.live_log import ends_now
-from stream_rater.operations.submit import opened, send
+from stream_rater.operations.submit import later, opened, send
 from stream_rater.rating.stages import rule_of
 from stream_rater.replay.files import STANDARD_INPUT, name_of, read_lines, text_size
 from stream_rater.rounds import seed_records
@@ -105,7 +104,7 @@ def of_table(path: Path, given: FromTable, head: Head, settings: Settings, *, se
     Raises BadConfiguration, or Failed if rows are invalid or the file cannot be read.
     """
     ladders = ladders_of_settings(settings)
-    terms = terms_of(ladders, head.ladder, settings if sends else None)
+    terms, end = terms_of(ladders, head.ladder, settings if sends else None)
     rating = terms.rating
     try:
         scale = scale_of(given.scale, rating)
@@ -140,7 +139,7 @@ def of_table(path: Path, given: FromTable, head: Head, settings: Settings, *, se
     plan = Plan(
         head, most_bytes_of(ladders), seeds.count, examples, seeds.players, remarks
     )  # fmt: skip
-    check(plan, ladders)
+    check(plan, ladders, end)
     return plan
 
 
@@ -158,11 +157,11 @@ def _check_rows(path: Path, seeds: TableSeeds, *, skip_invalid: bool) -> None:
         raise Failed(f"{name_of(path)}: no valid row in it")
 
 
-def terms_of(ladders: Ladders, ladder: str, settings: Settings | None) -> Terms:
-    """The ladder's terms at the end of the log of the settings; without settings, the last ones.
-    Raises BadConfiguration if there is no such ladder."""
+def terms_of(ladders: Ladders, ladder: str, settings: Settings | None) -> tuple[Terms, int]:
+    """The ladder's terms at the end of the log of the settings, and this offset; without settings,
+    the last terms. Raises BadConfiguration if there is no such ladder."""
     named = ladders.ladders.get(ladder)
-    end = math.inf
+    end = AFTER_ALL
     if settings is not None and named is not None and named.offsets != (0,):
         with named_failures():
             end = ends_now(settings)(ladder)
@@ -172,7 +171,7 @@ def terms_of(ladders: Ladders, ladder: str, settings: Settings | None) -> Terms:
             f"ladder {ladder!r} is not configured: name one that is, as by --ladder "
             f"{next(iter(ladders.ladders), 'NAME')}"
         )
-    return terms
+    return terms, end
 
 
 def most_bytes_of(ladders: Ladders) -> int:
@@ -180,17 +179,17 @@ def most_bytes_of(ladders: Ladders) -> int:
     return min(MOST_SEED_BYTES, ladders.limits.max_bytes)
 
 
-def check(plan: Plan, ladders: Ladders) -> None:
+def check(plan: Plan, ladders: Ladders, end: int) -> None:
     """Raise Failed if the first seed is invalid by the rules of the service. All have the same
     ladder and time, and their rows were validated before."""
     for message in plan.messages():
-        _check_record(SEEDED, message.value, ladders)
+        _check_record(SEEDED, message.value, ladders, end)
         return
 
 
-def _check_record(kind: str, value: bytes, ladders: Ladders) -> None:
+def _check_record(kind: str, value: bytes, ladders: Ladders, end: int) -> None:
     headers = ((EVENT_TYPE, kind.encode()),)
-    record = Record(0, 2**62, value, headers, received_s=time.time())
+    record = Record(0, end, value, headers, received_s=time.time())
     try:
         seed_records.decode(record, ladders)
     except Invalid as invalid:
@@ -241,7 +240,8 @@ def send_seeds(plan: Plan, settings: Settings) -> str:
     span = f"{places[0][1]} to {places[-1][1]}" if count > 1 else f"{places[0][1]}"
     where = f"partition {places[0][0]}, offset{'s' if count > 1 else ''} {span}"
     return (
-        f"{counted(count, 'seed')} of {counted(plan.total, 'player')} sent: {where}; {LATER}"
+        f"{counted(count, 'seed')} of {counted(plan.total, 'player')} sent: {where}"
+        f"{later(settings)}; {LATER}"
     )  # fmt: skip
 
 
@@ -263,14 +263,14 @@ def reset(
     """Make one player's rating uncertain again. Returns a line with the record's place. Raises
     BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
-    terms_of(ladders, ladder, settings)
+    _, end = terms_of(ladders, ladder, settings)
     given = UNSET if mu is None else mu
     event = PlayerReset(
         ladder=ladder, round_id=round_id or f"reset-{uuid.uuid4().hex}", at=at or now(),
         source=source, event_type=RESET, player=player, sigma=sigma, mu=given,
     )  # fmt: skip
     value = to_json(event)
-    _check_record(RESET, value, ladders)
+    _check_record(RESET, value, ladders, end)
     with named_failures(), opened(settings, create=False) as (submitter, _):
         submitter.correct(ladder, RESET, value, event.round_id)
         submitter.flush()
@@ -280,4 +280,4 @@ def reset(
             f"{event.round_id}; what was sent twice counts once"
         )
     partition, offset = submitter.corrections[-1]
-    return f"{event.round_id}: partition {partition}, offset {offset}"
+    return f"{event.round_id}: partition {partition}, offset {offset}{later(settings)}"

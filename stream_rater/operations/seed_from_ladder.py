@@ -51,8 +51,8 @@ def of_ladder(source: str, taken: Taken, head: Head, settings: Settings) -> Plan
     ladders = ladders_of_settings(settings)
     if source == head.ladder:
         raise BadConfiguration(f"--from-ladder {source}: it is the target, too")
-    rating = terms_of(ladders, head.ladder, settings).rating
-    own = terms_of(ladders, source, settings).rating
+    terms, end = terms_of(ladders, head.ladder, settings)
+    rating, own = terms.rating, terms_of(ladders, source, settings)[0].rating
     with named_failures():
         ladder_log, scan = _store(settings, ladders, source)
         started = EditsOfLadders().of(source, ladder_log.corrections).last.started
@@ -69,7 +69,7 @@ def of_ladder(source: str, taken: Taken, head: Head, settings: Settings) -> Plan
     remarks = [f"the sigma of {counted(cut, 'player')} was cut to {most:g}"] if cut else []
     examples = _examples(names, (mu, sigma, to_mu, to_sigma), rating)
     plan = Plan(head, most_bytes_of(ladders), len(names), examples, players, remarks)
-    check(plan, ladders)
+    check(plan, ladders, end)
     return plan
 
 

@@ -94,7 +94,7 @@ def submit(
     more = f" and {counted(corrections, 'correction')}" if corrections else ""
     given = f" and {counted(seeds, 'seed')}" if seeds else ""
     rounds = counted(sent - corrections - seeds, "round")
-    print(f"{rounds}{given}{more} sent{_later(settings)}", file=sys.stderr)
+    print(f"{rounds}{given}{more} sent{later(settings)}", file=sys.stderr)
     order.conclude(path)
     mistakes.conclude()
 
@@ -122,7 +122,7 @@ def send(plan: Sequence[Planned], settings: Settings) -> str:
             submitter.correct(each.ladder, each.kind, each.value, each.subject)
         _flush(submitter, len(plan))
     topic = f"{settings.topic_prefix}{ROUND_COMPLETED}"
-    return _sent_line(plan, topic, submitter.corrections) + _later(settings)
+    return _sent_line(plan, topic, submitter.corrections) + later(settings)
 
 
 @contextmanager
@@ -145,7 +145,7 @@ def opened(
     yield Submitter(settings, rounds), ends_of(admin)
 
 
-def _later(settings: Settings) -> str:
+def later(settings: Settings) -> str:
     """When the records of a data file are rated; empty without one."""
     if not settings.data:
         return ""

@@ -129,6 +129,11 @@ def _validated(
     terms = ladders.find(event.ladder, record.offset)
     if terms is None:
         raise Invalid("unknown-ladder", f"ladder {event.ladder!r} is not configured")
+    if terms.limits.corrections == "refused":
+        raise Invalid(
+            "corrections-refused",
+            f"ladder {event.ladder!r} takes no corrections, seeds and resets: its limits say so",
+        )
     time = _time_of(event, record, terms)
     kind = event.kind
     if isinstance(event, PlayerReset):

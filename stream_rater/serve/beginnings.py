@@ -44,8 +44,8 @@ def beginnings_of(
         there = _known(live, source, players, published[1])
     except UnratedLadder as error:
         raise Refused("unknown-ladder", str(error), "query.seed_from") from None
-    has = there.beliefs.rounds > 0
-    wanted = [player for player, played in zip(there.players, has.tolist(), strict=True) if played]
+    played = zip(there.players, there.beliefs.rounds.tolist(), strict=True)
+    wanted = [player for player, rounds in played if rounds]
     try:
         here = _known(live, ladder, wanted, published[0])
     except UnratedLadder:  # nobody has a belief before its first round
@@ -56,7 +56,7 @@ def beginnings_of(
     else:
         columns = zip(here.players, here.beliefs.rounds.tolist(), strict=True)
         rating, new = here.rating, {player for player, rounds in columns if not rounds}
-    rows = np.flatnonzero([player in new for player in there.players] & has)
+    rows = np.flatnonzero([player in new for player in there.players])
     chosen = [there.players[row] for row in rows.tolist()]
     mu, sigma, _ = there.beliefs
     to = brought(there.rating, rating, mu[rows], sigma[rows], Taken(more_sigma))

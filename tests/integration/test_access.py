@@ -160,6 +160,8 @@ def test_the_least_rights_suffice(
     rebuilt = stream_rater(*COMMANDS["rebuild"], settings=castle.user(at, "rebuild"))
     assert (rebuilt.returncode, complaints(rebuilt.stderr)) == (0, []), rebuilt.stderr
     assert rebuilt.stdout.startswith("2 rounds replayed, 2 beliefs written")
+    begun = stream_rater(*SEED, settings=castle.user(at, "seed --from-ladder"))
+    assert (begun.returncode, complaints(begun.stderr)) == (0, []), begun.stderr
     for role, why in (("tune", "1 rounds to tune on"), ("correct --dry-run", ""), ("correct", "")):
         done = stream_rater(*COMMANDS[role], settings=castle.user(at, role))
         assert (done.returncode, why in done.stderr) == (1 if why else 0, True), done.stderr
@@ -225,6 +227,7 @@ COMMANDS = {
     "checkpoint": ["checkpoint", "eu"],
     "serve": ["serve"],
 }
+SEED = ["seed", "--from-ladder", "eu", "--ladder", "new", "--yes"]
 LOOK = {"verify", "inspect", "inspect --player", "predict", "correct --dry-run", "checkpoint"}
 LOOK |= {"tune", "rebuild"}  # they look at what workers have done; `rebuild` changes it
 REMOVED = [role for role in COMMANDS if role not in ("all", "rebuild")] + ["rebuild"]

@@ -27,6 +27,7 @@ from stream_rater import (
     RefusedLine,
     RefusedLines,
     RoundResult,
+    SeedResult,
 )
 
 
@@ -38,6 +39,8 @@ def what_a_ladder_gives(ladder: Ladder) -> None:
     assert_type(ladder.what_if(["ann", "bob"]), RoundResult)
     assert_type(ladder.rate_file("rounds.jsonl"), FileResult)
     assert_type(ladder.rate_file("rounds.jsonl").refusals, tuple[RefusedLine, ...])
+    assert_type(ladder.seed([{"player": "ann", "mu": 25.0}], scale="openskill"), SeedResult)
+    assert_type(ladder.reset("ann", 200), Belief)
     assert_type(ladder["ann"], Belief)
     assert_type(ladder.get("ann").last_completed_at, str | None)
     assert_type(ladder.players, Players)

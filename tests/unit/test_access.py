@@ -211,6 +211,7 @@ TOPICS = (
 COMMANDS = {
     "estimator": "`run --role estimator`", "updater": "`run --role updater`", "all": "`run`",
     "submit": "`submit`", "correct": "`correct`", "correct --dry-run": "`correct --dry-run`",
+    "seed --from-ladder": "`seed --from-ladder`",
     "tune": "`tune --from-topic`",
     "watch": "`watch`", "rejected": "`rejected`", "verify": "`verify`",
     "rebuild": "`rebuild`", "erase": "`erase`",

@@ -4,7 +4,7 @@ import gzip
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.adapters.sqlite import submitter
+from stream_rater.adapters.sqlite.log import NewRound, SqliteLog
 from stream_rater.cli import app
 from stream_rater.config.ladders import ANY_LADDER, any_ladder
 from stream_rater.config.settings import Settings
@@ -22,8 +24,9 @@ from stream_rater.operations import submit as submitting
 from stream_rater.rating.parameters import SYSTEMS
 from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.sequential import Replay
-from stream_rater.rounds import seed_records
+from stream_rater.rounds import seed_messages, seed_records
 from stream_rater.rounds.seed_messages import Scale, scale_of
+from tests.rated_data_files import rate
 
 TABLE = "player,mu,sigma,games\nann,31.4,1.9,212\nbob,25.9,2.4,98\ncy,18.2,60,4\n"
 
@@ -231,6 +234,8 @@ def test_a_scale_is_needed(tmp_path: Path) -> None:
     """1500 and 25 are both possible on a ladder, so nothing is guessed."""
     assert "which scale" in refused("seed", written(tmp_path, TABLE), "--ladder", "l", "--yes")
     assert "give a table of ratings, or --from-ladder" in refused("seed", "--ladder", "l")
+    undo = ("seed", "--ladder", "l", "--from-ladder", "m", "--undo")
+    assert "--undo is for a table: take a seed from another ladder back" in refused(*undo)
 
 
 BAD_ROWS = [
@@ -401,3 +406,59 @@ def test_a_failed_reset_names_its_id(kafka: Kafka) -> None:
 def test_the_hint_for_seeds_is_right() -> None:
     """`LATER` says who decides."""
     assert "workers" in operation.LATER
+
+
+WINDOW = """
+[ladders.l]
+rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }
+limits = { corrections = "refused" }
+[[ladders.l.changes]]
+from_offset = 10
+limits = { corrections = "accepted" }
+[[ladders.l.changes]]
+from_offset = 20
+limits = { corrections = "refused" }
+"""
+
+
+@pytest.mark.parametrize(("end", "works"), [(9, False), (10, True), (20, False)])
+def test_a_ladder_that_refuses_corrections(
+    end: int, works: bool, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Takes no seed and no reset either, at the present end of its partition."""
+    monkeypatch.setenv("STREAM_RATER_LADDERS", str(written(tmp_path, WINDOW, "l.toml")))
+    monkeypatch.setattr(operation, "ends_now", lambda _: lambda _: end)
+    table = written(tmp_path, TABLE)
+    words = ("seed", table, "--ladder", "l", "--scale", "openskill", "--yes")
+    for each in (words, ("reset", "l", "ann", "--sigma", 200)):
+        result = run(*each)
+        assert (result.exit_code == 0) == works
+        assert works or "corrections-refused: ladder 'l' takes no corrections" in result.stderr
+    assert len(kafka.sent) == 2 * works
+
+
+def test_a_data_file_takes_seeds_a_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By their bytes, so memory has no bound of its own; all of them are there, in order."""
+    path, table = tmp_path / "r.db", written(tmp_path, TABLE)
+    rate(path)
+    found: list[int] = []
+    submit_all = SqliteLog.submit_all
+    monkeypatch.setattr(submitter, "TOGETHER_BYTES", 400)
+
+    def counted(log: SqliteLog, new: Sequence[NewRound]) -> list[int]:
+        found.append(len(new))
+        return submit_all(log, new)
+
+    monkeypatch.setattr(SqliteLog, "submit_all", counted)
+    monkeypatch.setattr(seed_messages, "MOST_PLAYERS", 1)
+    words = ("seed", table, "--ladder", "l", "--scale", "openskill", "--yes", "--data", path)
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    assert (
+        "3 seeds of 3 players sent" in result.stdout and "offsets 0 to 2; rated at" in result.stdout
+    )
+    assert found == [2, 1]
+    rate(path)
+    assert "3 seeds applied, 0 rejected, 3 beliefs compared" in run("verify", "--data", path).stdout

@@ -13,13 +13,15 @@ import pytest
 from stream_rater.adapters.live_beliefs import UnratedLadder
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.files import read_ladders
+from stream_rater.config.ladders import DEFAULT_RATING
 from stream_rater.contract.record import Record, header
 from stream_rater.contract.seeds import SeededPlayer
-from stream_rater.contract.submissions import NotAppended
+from stream_rater.contract.submissions import Appended, NewRecord, NotAppended
 from stream_rater.replay.edits import NO_EDITS
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.what_if import KnownBeliefs, RemovedPlayer
 from stream_rater.rounds import seed_records
+from stream_rater.rounds.seed_messages import Taken, brought
 from stream_rater.serve.beginnings import beginnings_of
 from stream_rater.serve.problems import Refused
 from tests.unit.doors import Client, DoorPlace, a_round, home
@@ -95,6 +97,23 @@ def test_a_bad_seed_is_not_written(body: Any, code: str, where: str | None) -> N
         answer = await client.post(AT, body)
         assert (answer.status, answer.code, answer.json.get("place")) == (422, code, where)
         assert place.log.all == []
+
+    place.play(story)
+
+
+@pytest.mark.parametrize("body", [SEED, RESET], ids=lambda each: str(each["event_type"]))
+def test_a_ladder_that_takes_no_corrections_takes_no_seeds(body: dict[str, Any]) -> None:
+    """Whoever may report its rounds must not set ratings; nor does a round with `seed_from`."""
+    place = DoorPlace(STRICT, Beliefs("ann"))
+
+    async def story(client: Client) -> None:
+        answer = await client.post("/v1/ladders/no/corrections", body)
+        assert (answer.status, answer.code) == (422, "corrections-refused")
+        answer = await client.post("/v1/ladders/no/rounds?seed_from=asia", a_round())
+        assert (answer.status, answer.code) == (422, "corrections-refused")
+        assert answer.json["place"] == "query.seed_from"
+        assert place.log.all == []
+        assert (await client.post("/v1/ladders/no/rounds", a_round())).status == 202
 
     place.play(story)
 
@@ -180,7 +199,17 @@ def test_the_round_waits_for_the_seed() -> None:
         place.log.broken = NotAppended("unavailable", "away")
         answer = await client.post(ROUND, a_round())
         assert (answer.status, answer.code) == (503, "not-acknowledged")
-        place.log.broken, place.log.gate = None, asyncio.Event()
+        place.log.broken, append = None, place.log.append
+
+        async def fail_once(records: Sequence[NewRecord]) -> list[Appended]:
+            place.log.append = append  # type: ignore[method-assign]
+            return [NotAppended("busy", "full")] * len(records)
+
+        place.log.append = fail_once  # type: ignore[method-assign]
+        answer = await client.post(ROUND, a_round())
+        assert (answer.status, answer.code) == (503, "busy")
+        assert place.log.all == []
+        place.log.gate = asyncio.Event()
         sending = asyncio.ensure_future(client.post(ROUND, a_round()))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -271,6 +300,15 @@ def test_who_begins_with_what(tmp_path: Path) -> None:
     assert live.begin(("new", "old"), players) == [("bob", 25.0, 8.0, 1), ("ann", 29.0, 1.6, 1)]
     more = live.begin(("new", "old"), players, more=2.0)
     assert more == [("bob", 25.0, 8.0, 1), ("ann", 29.0, 3.6, 1)]
+
+
+def test_the_greatest_sigma() -> None:
+    """Of all is what the caller says, or else a newcomer's; the cut ones are counted."""
+    rating = DEFAULT_RATING
+    given = np.array([1500.0, 1600.0]), np.array([80.0, 200.0])
+    found = brought(rating, rating, *given, Taken(150.0, 250.0))
+    assert (found[0].tolist(), found[1].tolist(), found[2]) == ([1500, 1600], [230, 250], 1)
+    assert brought(rating, rating, *given, Taken(150.0))[1].tolist() == [230, 350]
 
 
 def test_before_the_first_round_of_a_ladder(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from stream_rater.contract.events import ROUND_COMPLETED
 from stream_rater.contract.record import Headers
 
 TOGETHER = 1000
-"""The number of records that one transaction appends."""
+"""The most records that one transaction appends."""
+TOGETHER_BYTES = 16 * 2**20
+"""The bytes of records from which on a transaction appends them."""
 
 
 class FileSubmitter:
@@ -23,6 +25,8 @@ class FileSubmitter:
         self._log = SqliteLog(database)
         self._waiting: list[tuple[NewRound, bool]] = []
         """Records, and whether each is a correction."""
+        self._bytes = 0
+        """The bytes of these records."""
         self.failures: list[str] = []
         """Nothing: a failure is raised."""
         self.corrections: list[tuple[int, int]] = []
@@ -50,7 +54,8 @@ class FileSubmitter:
         partition = partition_of(ladder, len(self._log.rounds))
         new = NewRound(partition, value, headers, received_s, ladder.encode())
         self._waiting.append((new, corrects))
-        if len(self._waiting) >= TOGETHER:
+        self._bytes += len(value)
+        if len(self._waiting) >= TOGETHER or self._bytes >= TOGETHER_BYTES:
             self.flush()
 
     def flush(self) -> None:
@@ -60,4 +65,4 @@ class FileSubmitter:
         for (record, corrects), offset in zip(self._waiting, offsets, strict=True):
             if corrects:
                 self.corrections.append((record.partition, offset))
-        self._waiting = []
+        self._waiting, self._bytes = [], 0

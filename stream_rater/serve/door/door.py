@@ -22,7 +22,7 @@ from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import Denied, Trouble
 from stream_rater.contract.events import ROUND_COMPLETED, RatingChanged
 from stream_rater.contract.record import Headers, Trace
-from stream_rater.contract.seeds import MOST_SEED_BYTES, SEEDED, SeededPlayer
+from stream_rater.contract.seeds import MOST_SEED_BYTES, SeededPlayer
 from stream_rater.contract.submissions import Appended, NewRecord, NotAppended, Place
 from stream_rater.rounds.seed_messages import seed_messages
 from stream_rater.rounds.validation import Invalid
@@ -210,11 +210,20 @@ class Door:
             return
         source = f"ladder {beginnings.ladder}"
         most = min(MOST_SEED_BYTES, self.largest)
+        messages = seed_messages(valid.ladder, valid.completed_at, source, players, most)
+        try:
+            seeds = [
+                self._ready().correction(each.value, valid.ladder, self._clock())
+                for each in messages
+            ]
+        except Invalid as invalid:
+            self._posted("invalid")
+            raise refused_record(invalid.code, str(invalid), "query.seed_from") from None
         now = datetime.fromtimestamp(self._clock(), UTC).isoformat()
         records = [
-            NewRecord(valid.partition, valid.ladder.encode(), each.value,
-                      _headers(SEEDED, now, trace))
-            for each in seed_messages(valid.ladder, valid.completed_at, source, players, most)
+            NewRecord(each.partition, each.ladder.encode(), each.value,
+                      _headers(each.kind, now, trace))
+            for each in seeds
         ]  # fmt: skip
         for outcome in await asyncio.shield(asyncio.ensure_future(self._append(records))):
             if isinstance(outcome, NotAppended):
