@@ -192,7 +192,8 @@ def test_many_seeded_players_are_few_calls(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(BulkReplay, "seed", counted)
     nothing = Verdicts({}, {})
-    (ladders, _) = some_ladders(random.Random(2), 10)
+    rating = {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80}
+    ladders = msgspec.convert({"ladders": {LADDER: {"rating": rating}}}, Ladders)
     found = rebuilt(log, ladders, nothing, cutoff_of({}, len(log)), 100)
     assert found == replayed(log, ladders, nothing)
     assert calls == [402, 1]
