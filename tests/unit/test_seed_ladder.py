@@ -192,3 +192,33 @@ def test_a_reset_that_cannot_be(given: dict[str, Any], code: str) -> None:
     with pytest.raises(InvalidRound) as caught:
         ladder.reset("ann", **given)
     assert caught.value.code == code and numbers(ladder) == before
+
+
+def test_who_has_played_keeps_the_rating() -> None:
+    """A seed behind a round changes nothing for its players, and does so for others."""
+    ladder = Ladder()
+    ladder.rate(["ann", "zed"])
+    before = numbers(ladder)
+    found = ladder.seed(TABLE, scale="openskill")
+    assert (found.players, found.begun) == (3, 2)
+    assert {name: numbers(ladder)[name] for name in before} == before
+
+
+def test_more_players_than_a_seed_has(tmp_path: Path) -> None:
+    """A table is cut into seeds; a record with too many is refused, and nothing else is."""
+    names = [f"p{number}" for number in range(5_001)]
+    ladder = Ladder()
+    found = ladder.seed({"player": names, "elo": [1600.0] * 5_001}, scale="elo", sigma=80)
+    assert found.begun == 5_001 == len(ladder) and ladder["p5000"].mu == 1600.0
+    players = ",".join(f'{{"player":"{name}","mu":1600}}' for name in names)
+    head = '{"event_type":"players-seeded","ladder":"l","at":"2026-01-01T00:00:00Z",'
+    path = tmp_path / "s.jsonl"
+    path.write_text(
+        f'{head}"round_id":"a","players":[{players}]}}\n'
+        f'{head}"round_id":"b","players":[{{"player":"ann","mu":1600}}]}}\n'
+    )
+    other = Ladder()
+    result = other.rate_file(path)
+    assert (result.seeds, result.refused, list(other)) == (1, 1, ["ann"])
+    (refusal,) = result.refusals
+    assert (refusal.line, refusal.code) == (1, "bad-seed")
