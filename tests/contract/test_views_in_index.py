@@ -596,3 +596,22 @@ def test_ladders_of_a_cluster(cluster_settings: Settings) -> None:
             return [[row.player for row in page.rows] for page in pages]
 
         assert runner.run(left()) == [["p2"]] * len(ladders)
+
+
+@pytest.mark.integration
+def test_tiers_of_events_that_another_process_applied(settings: real.SettingsFactory) -> None:
+    """The second process knows the tier of each player's newest event, and of no older one."""
+    at, clock = settings(), Clock()
+    some = [
+        an_event(name, offset, rating, completed_at=at_time(START_S), sigma=80.0)
+        for name, offset, rating in (("ann", 1, 1100.0), ("ann", 2, 1300.0), ("bob", 3, 1600.0))
+    ]
+    with asyncio.Runner() as runner, ExitStack() as stack:
+        first, second = (
+            stack.enter_context(closing(RedisRig(at, BOTH, clock, runner))) for _ in range(2)
+        )
+        assert sorted(offset for _, _, offset in first.apply(some)) == [1, 2, 3]
+        found = second.apply(some)
+        assert {offset: player.placement.tier for (_, _, offset), player in found.items()} == {
+            2: "silver", 3: "gold",
+        }  # fmt: skip
