@@ -261,6 +261,18 @@ def test_a_correction_does_not_make_a_player_active(make: Make) -> None:
     assert rig.ask("player", LADDER, "ann").unlisted.rule == "idle_days"
 
 
+def test_an_event_without_a_time(make: Make) -> None:
+    """It stops nothing. A player whose last round has no time counts as idle, and a time that is
+    known stays."""
+    clock = Clock()
+    rig = make(BOTH, clock)
+    rig.apply([an_event("ann", 1, completed_at=at_time(START_S), sigma=80.0)])
+    rig.apply([an_event(name, 2, completed_at="soon", sigma=80.0) for name in ("ann", "bob")])
+    rig.sweep()
+    assert rig.ask("player", LADDER, "ann").rank == 1
+    assert rig.ask("player", LADDER, "bob").unlisted.rule == "idle_days"
+
+
 def test_around_somebody_who_is_not_listed(make: Make) -> None:
     """The error says why."""
     clock = Clock()
