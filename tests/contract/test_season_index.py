@@ -238,10 +238,12 @@ def test_another_topic_replaces_them(place: Place) -> None:
     """The standings of the old topic are gone."""
     place.follow()
     other = msgspec.structs.replace(place.at, topic_prefix=f"{place.at.topic_prefix}v2.")
-    publish(other, messages_of(4))
+    for season in (4, 6, 8):  # longer than the old topic
+        publish(other, messages_of(season))
     after = Place(other)
     after.follow()
-    assert after.ask(lambda index: index.kept(LADDER)) == [summary_of(4)]
+    expected = [summary_of(4), summary_of(6), summary_of(8)]
+    assert after.ask(lambda index: index.kept(LADDER)) == expected
     keys = season_keys(LADDER, 2)
     client = place.client()
     assert not client.exists(keys.players, keys.ranks)
