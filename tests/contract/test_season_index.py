@@ -263,3 +263,22 @@ def test_without_a_topic_there_are_none(settings: real.SettingsFactory) -> None:
     place.follow()
     assert place.ask(lambda index: index.kept(LADDER)) == [summary_of(0)]
     place.follower.close()
+
+
+@pytest.mark.integration
+def test_on_a_cluster(settings: real.SettingsFactory, cluster_settings: Settings) -> None:
+    """The keys of a season lie in one slot; it is written, checked and read as on one server."""
+    at = settings(redis=cluster_settings.redis, redis_cluster=True)
+    publish(at, messages_of(2))
+    place = Place(at)
+    place.follow()
+    place.now_s += module.CHECK_S
+    place.follower.poll()
+    assert place.troubles == []
+    assert place.ask(lambda index: index.kept(LADDER)) == [summary_of(2)]
+    rows = [row_of(each) for each in standings_of(2)]
+    assert place.ask(page_of(2, None, LISTED)).rows == rows
+    after = AfterRow(rows[3].rating, rows[3].player)
+    assert place.ask(page_of(2, after, 4)).rows == rows[4:8]
+    assert place.ask(around(2, rows[10].player)).rows == rows[8:13]
+    place.follower.close()
