@@ -15,10 +15,14 @@
   player's next event. The topic `rating-changed` shows what was last published.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from stream_rater.columns.arrays import Flags
 from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
+from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import RatingChanged
 from stream_rater.contract.record import Player, Record
@@ -30,7 +34,7 @@ from stream_rater.pipeline.corrections.correction_ports import (
 from stream_rater.pipeline.corrections.edits_in_force import recorded_correction
 from stream_rater.rating import record as belief_record
 from stream_rater.rating import stages
-from stream_rater.rating.model import Beliefs, newcomers
+from stream_rater.rating.model import Beliefs, Table, newcomers
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import Verdicts
 from stream_rater.rounds.correction_records import decode
@@ -175,63 +179,93 @@ class CorrectionTraces:
         The replay includes all applied corrections. A player is left out if nothing was published
         of the player and all the player's parts are pending: the store has no such belief yet.
         """
-        players = PlayerColumn.of([player for player, _ in beliefs])
-        pending = self._cutoff.all_pending(players).tolist()
-        both = zip(beliefs, pending, strict=True)
-        covered = [
-            (player, data, is_pending)
-            for (player, data), is_pending in both
-            if self._covers(player)
+        pending = self._cutoff.all_pending(beliefs.players)
+        unknown = (self._corrected_among(beliefs.players) & pending).tolist()
+        both = zip(beliefs.players, unknown, strict=True)
+        stored = [
+            self._covers(player) and (not is_unknown or player in self._published)
+            for player, is_unknown in both
         ]
-        return BeliefColumn.of(
-            [
-                (player, self._restored(player, data))
-                for player, data, is_pending in covered
-                if not is_pending or player[0] not in self._corrected or player in self._published
-            ]
-        )
+        return self._with_traces(beliefs.take(np.flatnonzero(stored)))
 
     def without_rounds(self) -> Iterator[BeliefColumn]:
         """Yield the beliefs of players who have no round left."""
-        found = []
-        for player in [*dict.fromkeys([*self._published, *self._sent])]:
-            data = self._newcomer(player)
-            restored = self._restored(player, data)
-            if restored != data:
-                found.append((player, restored))
-        if found:
-            yield BeliefColumn.of(found)
+        left = dict.fromkeys([*self._published, *self._sent])
+        ladders = dict.fromkeys(ladder for ladder, _ in left)
+        newcomer = {ladder: self._newcomer(ladder) for ladder in ladders}
+        before = BeliefColumn.of([(player, newcomer[player[0]]) for player in left])
+        after = self._with_traces(before)
+        both = zip(before.records.strings(), after.records.strings(), strict=True)
+        changed = np.flatnonzero([data != restored for data, restored in both])
+        if len(changed):
+            yield after.take(changed)
 
-    def _initial(self, player: Player) -> LastPublished:
-        terms = self._ladders.find(player[0])
+    def _corrected_among(self, players: PlayerColumn) -> Flags:
+        """(P,) whether the ladder of each player has accepted corrections."""
+        ladders = [each in self._corrected for each in players.ladders.texts]
+        found: Flags = np.array(ladders, np.bool_)[players.ladder]
+        return found
+
+    def _initial(self, ladder: str) -> LastPublished:
+        terms = self._ladders.find(ladder)
         assert terms is not None, "it has corrections"
         rule = stages.rule_of(terms.rating)
         return LastPublished(-1, rule.initial_mu, rule.initial_sigma)
 
-    def _newcomer(self, player: Player) -> bytes:
-        _, mu, sigma = self._initial(player)
+    def _newcomer(self, ladder: str) -> bytes:
+        _, mu, sigma = self._initial(ladder)
         return belief_record.encode(newcomers(1, 1, mu, sigma, coded=True))[0]
 
-    def _restored(self, player: Player, data: bytes) -> bytes:
-        if player[0] not in self._corrected and player not in self._sent:
-            return data
-        applied = int(self._cutoff.applied_offsets(PlayerColumn.of([player]))[0])
-        last, sent = self._published.pop(player, None), self._sent.pop(player, None)
-        if last is not None:
-            applied = max(applied, last.offset)
-        beliefs = belief_record.decode([data], 0, 0.0, 1.0)
-        if sent is not None and sent[0] > int(beliefs.header["last"][0]):
-            beliefs = belief_record.decode([sent[1]], 0, 0.0, 1.0)
-            beliefs.header["last"] = sent[0]
-        head = beliefs.header[0]
-        head["last"] = max(int(head["last"]), applied)  # a removed round must not be applied again
-        if last is None and player[0] in self._corrected:
-            last = self._initial(player)
-        if last is None or (last.mu, last.sigma) == (float(head["mu"]), float(head["sigma"])):
-            return _encoded(beliefs)
-        head["previous_mu"], head["previous_sigma"], head["untold"] = last.mu, last.sigma, 1
-        return _encoded(beliefs)
+    def _with_traces(self, beliefs: BeliefColumn) -> BeliefColumn:
+        """The same beliefs with the values that corrections left in them."""
+        players, corrected = list(beliefs.players), self._corrected_among(beliefs.players)
+        sent = np.array([each in self._sent for each in players], np.bool_)
+        rows = np.flatnonzero(corrected | sent)
+        if not len(rows):
+            return beliefs
+        own, records = [players[i] for i in rows.tolist()], beliefs.records.strings()
+        found = self._as_sent(own, [records[i] for i in rows.tolist()])
+        header, last = found.header, self._last_published(own)
+        applied = self._cutoff.applied_offsets(beliefs.players.take(rows))
+        for offset in (applied, last["offset"]):  # a removed round must not be applied again
+            header["last"] = np.maximum(header["last"], offset)
+        differs = (last["mu"] != header["mu"]) | (last["sigma"] != header["sigma"])
+        differs &= last["is_known"]
+        header["previous_mu"][differs] = last["mu"][differs]
+        header["previous_sigma"][differs] = last["sigma"][differs]
+        header["untold"][differs] = 1
+        for i, data in zip(rows.tolist(), belief_record.encode(found), strict=True):
+            records[i] = data
+        return BeliefColumn(beliefs.players, StringColumn.of_bytes(records))
+
+    def _as_sent(self, players: Sequence[Player], records: list[bytes]) -> Beliefs:
+        """The beliefs in the records of these players, or those in correction parts if these are
+        later."""
+        found = belief_record.decode(records, 0, 0.0, 1.0)
+        sent = [(i, self._sent.pop(each)) for i, each in enumerate(players) if each in self._sent]
+        offsets = found.header["last"].copy()
+        later = [(i, each) for i, each in sent if each[0] > offsets[i]]
+        if not later:
+            return found
+        for i, each in later:
+            offsets[i], records[i] = each
+        found = belief_record.decode(records, 0, 0.0, 1.0)
+        found.header["last"] = offsets
+        return found
+
+    def _last_published(self, players: Sequence[Player]) -> Table:
+        """(P,) what was last published of each player: the fields of LastPublished, and whether it
+        `is_known`. On a corrected ladder it is: the initial values, if there was no event."""
+        initial = {
+            ladder: (*self._initial(ladder), True)
+            for ladder in {ladder for ladder, _ in players} & self._corrected
+        }
+        nothing = -1, 0.0, 0.0, False
+        found = []
+        for player in players:
+            last = self._published.pop(player, None)
+            found.append((*last, True) if last is not None else initial.get(player[0], nothing))
+        return np.array(found, PUBLISHED)
 
 
-def _encoded(beliefs: Beliefs) -> bytes:
-    return belief_record.encode(beliefs)[0]
+PUBLISHED = np.dtype([("offset", "<i8"), ("mu", "<f8"), ("sigma", "<f8"), ("is_known", "?")])

@@ -34,7 +34,7 @@ from stream_rater.config.views import (
     tier_after,
     why_not_listed,
 )
-from stream_rater.contract.events import RatingChanged, parse_time
+from stream_rater.contract.events import UNDECODABLE, RatingChanged, parse_time
 
 SEEDED = "players-seeded"
 """The cause of an event that begins a belief, and counts as a round of the player."""
@@ -192,7 +192,7 @@ def player_of(
     )  # fmt: skip
     if not views.id:
         return found
-    played_s = parse_time(event.completed_at)
+    played_s = _seconds(event.completed_at)
     before = None if previous is None else previous.placement
     if before is not None:
         # The time of a correction is that of another player's round.
@@ -206,7 +206,7 @@ def replaced(player: IndexedPlayer, views: Views) -> IndexedPlayer:
     if not views.id:
         return msgspec.structs.replace(player, placement=None)
     before = player.placement
-    played_s = parse_time(player.completed_at) if before is None else before.played_s
+    played_s = _seconds(player.completed_at) if before is None else before.played_s
     return _placed(player, player, views, played_s)
 
 
@@ -223,6 +223,14 @@ def _placed(
     until_s = listed_until(views, _facts(player, played_s))
     placement = Placement(played_s, until_s, tier, shown, protected_until)
     return msgspec.structs.replace(player, placement=placement)
+
+
+def _seconds(completed_at: str) -> int:
+    """The time in an event in Unix seconds; 0 if it is no time. No worker writes such an event."""
+    try:
+        return parse_time(completed_at)
+    except (ValueError, *UNDECODABLE):
+        return 0
 
 
 def _facts(player: IndexedPlayer, played_s: int) -> Facts:

@@ -238,10 +238,12 @@ def test_another_topic_replaces_them(place: Place) -> None:
     """The standings of the old topic are gone."""
     place.follow()
     other = msgspec.structs.replace(place.at, topic_prefix=f"{place.at.topic_prefix}v2.")
-    publish(other, messages_of(4))
+    for season in (4, 6, 8):  # longer than the old topic
+        publish(other, messages_of(season))
     after = Place(other)
     after.follow()
-    assert after.ask(lambda index: index.kept(LADDER)) == [summary_of(4)]
+    expected = [summary_of(4), summary_of(6), summary_of(8)]
+    assert after.ask(lambda index: index.kept(LADDER)) == expected
     keys = season_keys(LADDER, 2)
     client = place.client()
     assert not client.exists(keys.players, keys.ranks)
@@ -260,4 +262,23 @@ def test_without_a_topic_there_are_none(settings: real.SettingsFactory) -> None:
     publish(at, messages_of(0))
     place.follow()
     assert place.ask(lambda index: index.kept(LADDER)) == [summary_of(0)]
+    place.follower.close()
+
+
+@pytest.mark.integration
+def test_on_a_cluster(settings: real.SettingsFactory, cluster_settings: Settings) -> None:
+    """The keys of a season lie in one slot; it is written, checked and read as on one server."""
+    at = settings(redis=cluster_settings.redis, redis_cluster=True)
+    publish(at, messages_of(2))
+    place = Place(at)
+    place.follow()
+    place.now_s += module.CHECK_S
+    place.follower.poll()
+    assert place.troubles == []
+    assert place.ask(lambda index: index.kept(LADDER)) == [summary_of(2)]
+    rows = [row_of(each) for each in standings_of(2)]
+    assert place.ask(page_of(2, None, LISTED)).rows == rows
+    after = AfterRow(rows[3].rating, rows[3].player)
+    assert place.ask(page_of(2, after, 4)).rows == rows[4:8]
+    assert place.ask(around(2, rows[10].player)).rows == rows[8:13]
     place.follower.close()

@@ -4,144 +4,40 @@ time passes."""
 import asyncio
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import pytest
-import redis
 from msgspec import UNSET
 
-from stream_rater.adapters.redis.index_keys import VIEWS, keys_of
-from stream_rater.config.ladders import Ladder, Ladders
+from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
-from stream_rater.config.views import DAY_S, Listing, Protection, Tier
+from stream_rater.config.views import DAY_S, Listing
 from stream_rater.contract.events import CorrectionCause, RatingChanged
-from stream_rater.rating.parameters import EloMMR
 from stream_rater.serve.bodies import MOST_ROWS
 from stream_rater.serve.entries import PlayerErased
 from stream_rater.serve.index import file_index
 from stream_rater.serve.index import writer as index_writer
-from stream_rater.serve.index.file_index import FileIndexReader, FileIndexWriter
-from stream_rater.serve.index.reader import IndexReader, ReadPositions
-from stream_rater.serve.index.writer import KEEP_S, KEPT_S, IndexLost, IndexWriter
 from stream_rater.serve.problems import Refused
-from stream_rater.serve.questions import Incomplete, Questions
 from tests import real
-from tests.contract.test_serve_index import LADDER, TOPIC, an_event, brute
-
-START_S = 1_780_000_000
-DRIFT = 40.0
-NAMES = [f"p{i}é" for i in range(12)]
-
-
-def a_ladder(listing: Listing = Listing(), tiers: Sequence[Tier] = ()) -> Ladders:  # noqa: B008
-    rating = EloMMR(weight_limit=0.2, sigma_limit=80.0, drift_per_day=DRIFT)
-    return Ladders(ladders={"*": Ladder(rating=rating, listing=listing, tiers=tuple(tiers))})
-
-
-TIERS = (
-    Tier(name="bronze"), Tier(name="silver", from_rating=1200.0, hysteresis=60.0),
-    Tier(name="gold", from_rating=1500.0, hysteresis=Protection(rounds=4)),
-)  # fmt: skip
-LISTING = Listing(min_rounds=3, max_sigma=120.0, idle_days=20.0)
-BOTH = a_ladder(LISTING, TIERS)
-
-
-class Clock:
-    """A clock that is set by hand, Unix seconds."""
-
-    def __init__(self) -> None:
-        self.now_s = float(START_S)
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-class Rig(Protocol):
-    """An index: what writes it, and questions that are answered from it."""
-
-    def apply(self, events: Sequence[Any]) -> Any:
-        """Apply events, which then are in the index."""
-
-    def sweep(self) -> None:
-        """Take everybody off the lists whose moment has come."""
-
-    def ask(self, question: str, *given: Any) -> Any:
-        """The answer to a question."""
-
-
-def questions(index: Any, ladders: Ladders, clock: Clock) -> Questions:
-    async def computed(work: Callable[[], Any]) -> Any:
-        return work()
-
-    return Questions(index, ladders, lambda: True, lambda: clock.now_s, computed, clock)
-
-
-class FileRig:
-    """The index in a file."""
-
-    def __init__(self, path: Path, ladders: Ladders, clock: Clock) -> None:
-        self.writer = FileIndexWriter(path, 3, ladders, clock)
-        self.next = self.writer.begin("one", 10**9)
-        self._reader = FileIndexReader(path, 3, None, ladders)
-        self._questions = questions(self._reader, ladders, clock)
-
-    def apply(self, events: Sequence[Any]) -> Any:
-        self.next += len(events)
-        return self.writer.apply(events, self.next)
-
-    def sweep(self) -> None:
-        while self.writer.sweep():
-            pass
-
-    def ask(self, question: str, *given: Any) -> Any:
-        return asyncio.run(getattr(self._questions, question)(*given))
-
-    def close(self) -> None:
-        """Close all connections."""
-        asyncio.run(self._reader.close())
-        self.writer.close()
-
-
-class RedisRig:
-    """The index in Redis."""
-
-    def __init__(
-        self, at: Settings, ladders: Ladders, clock: Clock, runner: asyncio.Runner,
-        position: int = 0,
-    ) -> None:  # fmt: skip
-        self._runner, self.position = runner, position
-        self.writer = IndexWriter(at, ladders, clock)
-        self.begun = self.writer.begin(TOPIC, 1)
-        positions = ReadPositions()
-        positions.all_read([0])
-
-        async def made() -> IndexReader:
-            return IndexReader(at, positions, ladders)
-
-        self._reader = runner.run(made())
-        self._questions = questions(self._reader, ladders, clock)
-
-    def apply(self, events: Sequence[Any]) -> Any:
-        first, self.position = self.position, self.position + len(events)
-        places = [(0, at) for at in range(first, self.position)]
-        return self.writer.apply(events, [self.position], places)
-
-    def sweep(self) -> None:
-        while self.writer.sweep():
-            pass
-
-    def ask(self, question: str, *given: Any) -> Any:
-        return self._runner.run(getattr(self._questions, question)(*given))
-
-    def close(self) -> None:
-        """Close the reader's connections."""
-        self._runner.run(self._reader.close())
-
+from tests.contract.test_serve_index import LADDER, an_event, brute
+from tests.contract.views_rigs import (
+    BOTH,
+    DRIFT,
+    LISTING,
+    NAMES,
+    START_S,
+    TIERS,
+    Clock,
+    FileRig,
+    RedisRig,
+    Rig,
+    a_ladder,
+    at_time,
+)
 
 Make = Callable[..., Any]
 
@@ -172,10 +68,6 @@ def make(
             return stack.enter_context(closing(rig))
 
         yield connected
-
-
-def at_time(at_s: float) -> str:
-    return datetime.fromtimestamp(int(at_s), UTC).isoformat().replace("+00:00", "Z")
 
 
 # --- a plain table --------------------------------------------------------------------------------
@@ -369,6 +261,18 @@ def test_a_correction_does_not_make_a_player_active(make: Make) -> None:
     assert rig.ask("player", LADDER, "ann").unlisted.rule == "idle_days"
 
 
+def test_an_event_without_a_time(make: Make) -> None:
+    """It stops nothing. A player whose last round has no time counts as idle, and a time that is
+    known stays."""
+    clock = Clock()
+    rig = make(BOTH, clock)
+    rig.apply([an_event("ann", 1, completed_at=at_time(START_S), sigma=80.0)])
+    rig.apply([an_event(name, 2, completed_at="soon", sigma=80.0) for name in ("ann", "bob")])
+    rig.sweep()
+    assert rig.ask("player", LADDER, "ann").rank == 1
+    assert rig.ask("player", LADDER, "bob").unlisted.rule == "idle_days"
+
+
 def test_around_somebody_who_is_not_listed(make: Make) -> None:
     """The error says why."""
     clock = Clock()
@@ -452,147 +356,3 @@ def test_other_views_in_a_file(tmp_path: Path) -> None:
     again = opened(a_ladder(Listing(min_rounds=1), TIERS))
     assert board(again) == [("ann", "bronze"), ("bob", "bronze")]
     again.close()
-
-
-@pytest.mark.integration
-def test_other_views_in_redis(
-    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Processes with other views have another index, so both answer. One that nobody keeps for a
-    day is deleted, also that of ladders without views; one that somebody keeps stays."""
-    at, clock = settings(), Clock()
-    events = [an_event("ann", 1, completed_at=at_time(START_S), rounds=2, sigma=80.0)]
-    with asyncio.Runner() as runner:
-        rigs = [RedisRig(at, each, clock, runner) for each in (a_ladder(), BOTH)]
-        old, new = rigs
-        for rig in rigs:
-            assert rig.begun == [0]
-            rig.apply(events)
-            rig.writer.checkpoint([1])
-            rig.writer.checkpoint([1])
-        assert old.ask("player", LADDER, "ann").rank == 1
-        assert new.ask("player", LADDER, "ann").unlisted.rule == "min_rounds"
-        again = RedisRig(at, BOTH, clock, runner, 1)
-        assert again.begun == [1]
-        rigs.append(again)
-        client: Any = redis.Redis.from_url(at.redis)
-        views = BOTH.views(LADDER).id
-
-        def kept() -> set[str]:
-            both = {"": keys_of(LADDER), views: keys_of(LADDER, views)}
-            return {name for name, keys in both.items() if client.exists(*keys)}
-
-        for _ in range(int(KEPT_S / KEEP_S) + 2):
-            clock.now_s += KEEP_S
-            for rig in (old, new):
-                rig.writer.checkpoint([1])
-        assert kept() == {"", views}
-        for _ in range(int(KEPT_S / KEEP_S) + 2):
-            clock.now_s += KEEP_S
-            new.writer.checkpoint([1])
-        assert kept() == {views}
-        with pytest.raises(IndexLost):
-            old.writer.checkpoint([1])
-        assert f":{LADDER}".encode() in client.zrange(VIEWS, 0, -1)
-        client.close()
-        for rig in rigs:
-            rig.close()
-
-
-@pytest.mark.integration
-def test_without_views_nothing_is_recorded(settings: real.SettingsFactory) -> None:
-    """The keys are those of earlier releases."""
-    at, clock = settings(), Clock()
-    with asyncio.Runner() as runner:
-        rig = RedisRig(at, a_ladder(), clock, runner)
-        rig.apply([an_event("ann", 1)])
-        rig.writer.checkpoint([1])
-        client: Any = redis.Redis.from_url(at.redis)
-        keys = keys_of(LADDER)
-        assert client.exists(VIEWS, keys.dues) == 0
-        assert client.hget(keys.state, "sizes") == b"1 1 1 1"
-        client.close()
-        rig.close()
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("gone", keys_of(LADDER)._fields)
-def test_a_lost_key_of_views(settings: real.SettingsFactory, gone: str) -> None:
-    """Whatever key is lost, no answer is given from the rest, and a sweep finds it, too."""
-    at, clock = settings(serve_history=3), Clock()
-    with asyncio.Runner() as runner:
-        rig = RedisRig(at, BOTH, clock, runner)
-        rig.apply([an_event("ann", 1, completed_at=at_time(START_S), sigma=80.0)])
-        rig._reader._positions = ReadPositions()
-        rig._reader._positions.all_read([1])
-        assert rig.ask("player", LADDER, "ann").rank == 1
-        client: Any = redis.Redis.from_url(at.redis)
-        assert client.delete(getattr(keys_of(LADDER, BOTH.views(LADDER).id), gone)) == 1
-        client.close()
-        with pytest.raises(Incomplete):
-            rig.ask("player", LADDER, "ann")
-        clock.now_s += 30 * DAY_S
-        with pytest.raises(IndexLost):
-            if not rig.writer.sweep():
-                rig.writer.checkpoint([2])
-        rig.close()
-
-
-@pytest.mark.integration
-def test_two_processes_sweep_at_once(
-    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While one reads who must leave, a player comes back by the other one: the player stays."""
-    at, clock = settings(), Clock()
-    with asyncio.Runner() as runner:
-        first, second = (RedisRig(at, BOTH, clock, runner) for _ in range(2))
-        some = [an_event(n, 1, completed_at=at_time(START_S), sigma=80.0) for n in ("ann", "bob")]
-        first.apply(some)
-        second.apply(some)
-        clock.now_s += 21 * DAY_S
-        original, done = index_writer._read, list[int]()
-
-        def interrupted(*given: Any) -> Any:
-            found = original(*given)
-            if not done:
-                done.append(1)
-                back = an_event("ann", 2, completed_at=at_time(clock.now_s), sigma=80.0)
-                second.apply([back])
-            return found
-
-        monkeypatch.setattr(index_writer, "_read", interrupted)
-        first.sweep()
-        assert done
-        found = second.ask("leaderboard", LADDER, 9, None, None)
-        assert [row.player for row in found.rows] == ["ann"] and found.listed == 1
-        for rig in (first, second):
-            rig.close()
-
-
-@pytest.mark.integration
-def test_ladders_of_a_cluster(cluster_settings: Settings) -> None:
-    """Their keys lie in several slots, and each ladder lets its own players go."""
-    clock = Clock()
-    writer = IndexWriter(cluster_settings, BOTH, clock)
-    writer.begin(TOPIC, 1)
-    ladders = [f"ladder-{i}" for i in range(6)]
-    names = [f"p{i}" for i in range(3)]
-    for place, ladder in enumerate(ladders, 1):
-        events = [
-            an_event(name, at, completed_at=at_time(START_S + at * DAY_S), sigma=80.0)
-            for at, name in enumerate(names)
-        ]
-        writer.apply([msgspec.structs.replace(e, ladder=ladder) for e in events], [place])
-    writer.checkpoint([len(ladders)])
-    clock.now_s += 21 * DAY_S
-    while writer.sweep():
-        pass
-    with asyncio.Runner() as runner:
-
-        async def left() -> list[list[str]]:
-            reader = IndexReader(cluster_settings, None, BOTH)
-            pages = [await reader.page(ladder, None, 9) for ladder in ladders]
-            await reader.close()
-            return [[row.player for row in page.rows] for page in pages]
-
-        assert runner.run(left()) == [["p2"]] * len(ladders)

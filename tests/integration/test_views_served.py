@@ -35,6 +35,10 @@ tiers = [
     { name = "Bronze" }, { name = "Silver", from = 1200, hysteresis = 50 },
     { name = "Gold", from = 1500 },
 ]
+
+[ladders.sprint]
+rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }
+listing = { idle_days = 0.00015 }
 """
 EU = "/v1/ladders/eu"
 DAY_S = 86_400
@@ -47,10 +51,12 @@ class League(NamedTuple):
     api: WorkerProcess
     offsets: Iterator[int]
 
-    def publish(self, player: str, rating: float, days_ago: float = 0.0, **more: Any) -> None:
+    def publish(
+        self, player: str, rating: float, days_ago: float = 0.0, ladder: str = "eu", **more: Any
+    ) -> None:
         """A new event of a player."""
         at = datetime.fromtimestamp(int(time.time() - DAY_S * days_ago), UTC).isoformat()
-        event = an_event(player, next(self.offsets), rating, ladder="eu", completed_at=at, **more)
+        event = an_event(player, next(self.offsets), rating, ladder=ladder, completed_at=at, **more)
         value = Bytes(msgspec.json.encode(event), partition=0)
         produce(self.settings, [value], Topics.of(self.settings).changed)
 
@@ -112,6 +118,17 @@ def test_events_have_tiers(league: League) -> None:
     ]  # fmt: skip
     assert [each["rating"] for each in seen] == [1150.0, 1210.0, 1160.0, 1149.0]
     league.publish("dee", 0.0, rounds=0)
+
+
+def test_a_player_leaves_without_an_event(league: League) -> None:
+    """The list of `sprint` lets a player go who has been idle for 13 seconds."""
+    league.publish("ann", 1500.0, ladder="sprint")
+    sprint = "/v1/ladders/sprint"
+    wait_until(lambda: ask(league.api, f"{sprint}/players/ann").status == 200, "it is read")
+    wait_until(lambda: ask(league.api, sprint).json["listed"] == 0, "the player has left")
+    found = ask(league.api, f"{sprint}/players/ann").json
+    assert found["rank"] is None and found["unlisted"]["rule"] == "idle_days"
+    assert "tier" not in found
 
 
 @pytest.mark.parametrize("look", LOOKS, ids=["light", "dark", "phone"])

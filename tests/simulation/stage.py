@@ -27,6 +27,8 @@ from .world import StoreWithPast, Unkindness
 T = TypeVar("T")
 
 WINDOW = 100
+WAVE = 2
+"""The most players of a wave."""
 MOST_EFFECTS = 2000
 
 NEVER_HEARS = Unkindness(deaf=1.0)
@@ -86,7 +88,7 @@ class Stage:
     def estimator(self) -> Actor:
         """Start an estimator that owns all partitions from now on."""
         machine = self.machines.estimator(
-            self.ladders, len(self.log.parts), PARTITIONS, window=WINDOW, wave_players=2,
+            self.ladders, len(self.log.parts), PARTITIONS, window=WINDOW, wave_players=WAVE,
             checkpoint_every=1,
         ).run()  # fmt: skip
         actor = self._join("estimator", self.log.estimators, machine, self.log.rounds)

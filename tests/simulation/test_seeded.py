@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
-from stream_rater.pipeline.estimator.progress import PLAYERS_IN_FLIGHT
+from stream_rater.pipeline.estimator.progress import PLAYERS_IN_FLIGHT, READ_AHEAD
 from stream_rater.pipeline.ports import CommitSource
 
 from .actors import PRODUCTION
-from .stage import A0, A1, B0, B1, C0, C1, Stage
+from .stage import A0, A1, A2, B0, B1, B2, C0, C1, WAVE, Stage
 
 EFFECTS = {"estimator": 28, "updater": 28}
 """The number of effects of each machine after which it crashes."""
@@ -96,3 +97,33 @@ def test_queue_goes_on_when_the_store_has_applied_enough() -> None:
     stage.estimator()
     stage.updater()
     assert stage.finish() == []
+
+
+def test_other_partitions_go_on_while_seeds_wait() -> None:
+    """Seeds with many rows wait behind a round that waits for a shard without an updater. Their
+    partition is not read any further, and the other one is."""
+    stage = Stage(PRODUCTION)
+    stage.round(A2, B2)
+    estimator, updater = stage.estimator(), stage.updater(0, 1)
+    stage.turns(estimator)
+    stage.round(A2, B2)
+    for number in range(2):
+        stage.seed(*(f"p{number}-{each}" for each in range(2 * READ_AHEAD * WAVE)))
+    stage.turns(estimator)
+    for number in range(3):
+        stage.turns(updater)
+        stage.report(a_round("d", f"other-{number}", A0, A1), partition=1)
+        stage.turns(estimator)
+    committed = stage.log.estimators.committed
+    assert (committed[0], committed[1]) == (1, 3)
+    stage.updater(2)
+    assert stage.finish() == []
+
+
+def a_round(ladder: str, round_id: str, *players: str) -> bytes:
+    """A round of any ladder, with the players in this order."""
+    standings = [{"player": player, "rank": i + 1} for i, player in enumerate(players)]
+    at = "2026-01-01T00:00:00Z"
+    return msgspec.json.encode(
+        {"round_id": round_id, "ladder": ladder, "completed_at": at, "standings": standings}
+    )

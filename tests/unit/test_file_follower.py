@@ -4,6 +4,7 @@ transaction open."""
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -15,9 +16,10 @@ from stream_rater.adapters.sqlite.driver import updater_worker
 from stream_rater.adapters.sqlite.log import SqliteLog
 from stream_rater.adapters.sqlite.store import SqliteStore
 from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders
-from stream_rater.config.views import Tier
+from stream_rater.config.views import DAY_S, Listing, Tier
+from stream_rater.contract.events import parse_time
 from stream_rater.pipeline.ports import Event, Poll, Publish
-from stream_rater.serve.index import file_follower
+from stream_rater.serve.index import file_follower, file_index
 from stream_rater.serve.index.file_follower import FileFollower
 from stream_rater.serve.index.follower import NewEvent, Watcher
 from tests.contract.test_serve_index import an_event
@@ -123,6 +125,24 @@ def test_events_have_tiers(written: Written) -> None:
             assert last == head + b',"tier":"high","previous_tier":"low"}'
     assert [b"tier" in value for value in seen.values] == [True, False, True]
     assert msgspec.json.decode(seen.values[0])["previous_tier"] is None
+
+
+def test_players_leave_without_an_event(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The follower takes them off the list, although it has nothing to read."""
+    clock = [parse_time(an_event("ann", 0).completed_at)]
+    writer = partial(file_index.FileIndexWriter, now=lambda: clock[0])
+    monkeypatch.setattr(file_follower, "FileIndexWriter", writer)
+    ladder = Ladder(rating=DEFAULT_RATING, listing=Listing(idle_days=1.0))
+    written.publish("ann")
+    scores = list[object]()
+    for _ in range(2):
+        seen = Seen(lambda: None)
+        seen.follower = FileFollower(written.path, 5, seen, Ladders(ladders={"*": ladder}))
+        seen.follower.run()
+        with closing(sqlite3.connect(index_path(written.path))) as index:
+            scores += index.execute("SELECT score FROM index_players").fetchone()
+        clock[0] += 2 * DAY_S
+    assert scores == [-1500.0, None]
 
 
 def test_no_transaction_stays_open(written: Written) -> None:

@@ -20,7 +20,7 @@ Seeds and resets wait in the same queue, begin under the same condition and defe
 Of these steps they have only the third and the fourth (`seed_work`).
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -80,8 +80,8 @@ class Corrections:
         self._deferred: dict[str, deque[PendingRounds]] = {}
         """By ladder, the deferred rounds, in order. No queued record of the ladder lies between the
         rounds of one element."""
-        self.seeded_rows = 0
-        """The number of rows of the seeds and resets in the queues."""
+        self._seeded_rows: Counter[int] = Counter()
+        """By partition, the number of rows of the seeds and resets in its queue."""
 
     def load(self, recorded: CorrectionsByLadder) -> None:
         """Replace the known corrections by these ladder events of all ladders."""
@@ -96,7 +96,7 @@ class Corrections:
             for queued in self._queues.pop(partition, ()):
                 self._deferred.pop(queued.ladder, None)
                 self._offsets.pop(queued.ladder, None)
-                self.seeded_rows -= _rows(queued)
+            self._seeded_rows.pop(partition, None)
             self._current_work.pop(partition, None)
             self._verdicts.pop(partition, None)
 
@@ -112,7 +112,12 @@ class Corrections:
         self._queues.setdefault(queued.partition, deque()).append(queued)
         self._offsets.setdefault(queued.ladder, deque()).append(queued.offset)
         self._deferred.setdefault(queued.ladder, deque())
-        self.seeded_rows += _rows(queued)
+        if isinstance(queued, QueuedSeed):
+            self._seeded_rows[queued.partition] += len(queued.seed)
+
+    def with_many_seeds(self, most: int) -> frozenset[int]:
+        """The partitions in whose queues the seeds and resets have more than `most` rows."""
+        return frozenset(p for p, rows in self._seeded_rows.items() if rows > most)
 
     # --- rounds ---
 
@@ -319,7 +324,8 @@ class Corrections:
         for each in work.group:
             queue.popleft()
             offsets.popleft()
-            self.seeded_rows -= _rows(each)
+            if isinstance(each, QueuedSeed):
+                self._seeded_rows[partition] -= len(each.seed)
             verdicts.pop(each.offset, None)
         while deferred:
             if offsets and len(deferred[0]) and deferred[0].offsets[0] > offsets[0]:
@@ -329,7 +335,3 @@ class Corrections:
             del self._offsets[ladder], self._deferred[ladder]
         rounds = PendingRounds.concat(free)
         return self._edited(rounds) if self._edits else (rounds, NO_ROUNDS)
-
-
-def _rows(queued: Queued) -> int:
-    return len(queued.seed) if isinstance(queued, QueuedSeed) else 0

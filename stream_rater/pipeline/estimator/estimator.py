@@ -226,7 +226,6 @@ class Estimator:
         )
         sources, most = self._inputs.values(), READ_AHEAD * self._wave_players
         no_fetch = self._backlog.waiting > most or any(len(each) > most for each in sources)
-        no_fetch = no_fetch or self._admission.corrections.seeded_rows > most
         no_fetch = no_fetch or sum(each.rejected_bytes for each in sources) > MOST_REJECTED_BYTES
         yield from self._poll(timeout_s, no_fetch=no_fetch)
         yield from self._mismatches.recheck(self._progress, self._now_s)
@@ -234,7 +233,7 @@ class Estimator:
     def _poll(self, timeout_s: float, *, no_fetch: bool) -> Step[None]:
         gather_s = self._backoff.gather_s
         polled = yield from ask(
-            Poll(timeout_s, no_fetch=no_fetch, paused=self._limiter.paused, gather_s=gather_s)
+            Poll(timeout_s, no_fetch=no_fetch, paused=self._paused, gather_s=gather_s)
         )
         self._now_s, self._until_s = polled.now_s, polled.now_s + REFUSED_S
         self._progress.retry(polled.now_s)
@@ -250,6 +249,13 @@ class Estimator:
         idle = not no_fetch and not polled.records
         self._report_behind(frozenset(), idle=idle)
         self._limiter.update(self._now_s, self._observer.partitions_paused)
+
+    @property
+    def _paused(self) -> frozenset[int]:
+        """The partitions from which nothing is read now: too many of their records were rejected,
+        or too many rows of seeds wait. Other partitions go on."""
+        most = READ_AHEAD * self._wave_players
+        return self._limiter.paused | self._admission.corrections.with_many_seeds(most)
 
     def _report_behind(self, opened: frozenset[int], *, idle: bool) -> None:
         """Report which partitions are being read back up to their committed offsets: those just

@@ -1,6 +1,11 @@
 """Reads the standings of past seasons from the file beside a data file, as `seasons.SeasonIndex`
-describes."""
+describes.
 
+A thread reads them: while the command writes a page, the file is locked, and other requests do not
+wait for it.
+"""
+
+from asyncio import to_thread
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,20 +28,22 @@ class FileSeasons:
     async def kept(self, ladder: str) -> Sequence[SeasonKept]:
         """The seasons of a ladder whose standings are kept, in order."""
         with _failing():
-            return self._rows.kept(ladder)
+            return await to_thread(self._rows.kept, ladder)
 
     async def page(self, season: SeasonKept, after: AfterRow | None, limit: int) -> StandingsPage:
         """At most `limit` standings after a place, or the first ones."""
         place = None if after is None else (after.rating, after.player)
         with _failing():
-            found = self._rows.after(season.ladder, season.season, place, limit + 1)
+            found = await to_thread(
+                self._rows.after, season.ladder, season.season, place, limit + 1
+            )
         return _page(found, limit)
 
     async def around(self, season: SeasonKept, player: str, limit: int) -> StandingsPage | None:
         """At most `limit` standings with the player in the middle; None if the player is not
         listed."""
         with _failing():
-            found = self._rows.around(season.ladder, season.season, player, limit)
+            found = await to_thread(self._rows.around, season.ladder, season.season, player, limit)
         return _page(found, limit) if found else None
 
 
