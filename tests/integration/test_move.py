@@ -7,16 +7,18 @@ import msgspec
 import pytest
 
 from stream_rater.adapters.kafka.copier import Copier, delete_topics
+from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.adapters.redis.client import connect
 from stream_rater.adapters.sqlite.reading import DataFile
+from stream_rater.adapters.sqlite.season_file import SeasonRows
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.record import Record
 from stream_rater.operations.move import Move, move
 from tests import real
 from tests.integration.erasing import Start, beliefs, season
-from tests.integration.processes import complaints, stream_rater
+from tests.integration.processes import complaints, stream_rater, wait_until
 from tests.integration.test_corrections import RANKED, a_round, correct, rated, verified
 from tests.integration.topics import Bytes, headers_of, read_topic
 from tests.rated_data_files import rate
@@ -125,6 +127,28 @@ def test_a_file_is_moved(
     assert "was moved to " in refused(at, path)
     ended = stream_rater("verify", settings=of_file(path))
     assert ended.returncode == 1 and "was moved to " in ended.stderr
+
+
+def test_past_seasons_are_moved(settings: real.SettingsFactory, tmp_path: Path) -> None:
+    """The topic has the records of the file, byte for byte; and so has one that the command writes
+    from the moved log."""
+    path, at = tmp_path / "ratings.db", settings(shards=3)
+    with_a_past(path)
+    done = stream_rater("season-standings", RANKED, settings=of_file(path))
+    assert done.returncode == 0, done.stderr
+    kept = {message.key: message.value for message, _ in SeasonRows(path).all_records()}
+    assert len(kept) > 5
+    moved(at, path)
+    for _ in range(2):
+        messages = read_topic(at, topic_of(at))
+        assert {message.key(): message.value() for message in messages} == kept
+        assert len(messages) == len(kept)
+        again = stream_rater("season-standings", RANKED, settings=at)
+        assert "season 0: kept before" in again.stdout, again.stderr
+        delete_topics(at, [topic_of(at)])
+        wait_until(lambda: Admin(at).partitions_if_any(topic_of(at)) is None, "it is deleted")
+        written = stream_rater("season-standings", RANKED, settings=at)
+        assert written.returncode == 0, written.stderr
 
 
 class Cut(Exception):
