@@ -12,6 +12,7 @@ import numpy as np
 
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.sharding import shards_of
+from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import RoundAmended
 from stream_rater.contract.record import Player, Record
@@ -174,10 +175,15 @@ class _Replayed:
                 self._touched.setdefault(ladder, set()).update(touched.names.texts())
 
     def without_rounds(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield the players who have no round left, in batches, each with its ladder."""
+        """Yield the players who have no round left, in batches, each with its ladder. The pools get
+        rows for them."""
         for ladder, players in self._touched.items():
-            pool = self.replay.pools.get(ladder, ())
-            left_out = sorted(each for each in players if each not in pool)
+            left_out, pool = sorted(players), self.replay.pools.get(ladder)
+            if pool is not None:
+                known = len(pool)
+                rows = pool.rows(StringColumn.of(left_out)).tolist()
+                both = zip(left_out, rows, strict=True)
+                left_out = [each for each, row in both if row >= known]
             for start in range(0, len(left_out), BATCH):
                 yield ladder, left_out[start : start + BATCH]
 

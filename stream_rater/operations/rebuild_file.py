@@ -71,7 +71,8 @@ def rebuild_file(settings: Settings, *, replace: bool) -> None:
                             file=sys.stderr,
                         )
                     else:
-                        compared_with_replay(settings, ladders, file)
+                        with file.snapshot():  # what was written lately is read once
+                            compared_with_replay(settings, ladders, file)
                 old.replace_by(new)
             finally:
                 remove(new)
