@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from stream_rater.adapters.kafka.envelopes import cloud_event_headers
 from stream_rater.adapters.kafka.producers import Transactions
 from stream_rater.adapters.kafka.reader import Reader
-from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.kafka.topics import ABANDONED_S, Admin
 from stream_rater.columns.sharding import partition_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble
@@ -38,7 +38,7 @@ FENCED = frozenset(
 ROLE = "season"
 
 TIMEOUT_S = 30.0
-"""How long a read may go without a record."""
+"""How long a read may go without a record; longer, if a transaction may stay open for longer."""
 
 
 class Outdone(Exception):
@@ -51,12 +51,14 @@ def topic_of(settings: Settings) -> str:
 
 
 def kept_seasons(settings: Settings, admin: Admin, ladder: str) -> list[SeasonKept]:
-    """The summaries of the seasons of a ladder that are written. Raises LogTrouble or Denied."""
+    """The summaries of the seasons of a ladder that are written and that no open transaction hides.
+    Raises LogTrouble or Denied."""
     topic = topic_of(settings)
     partitions = admin.partitions_if_any(topic)
     if partitions is None:
         return []
-    found = _marks(settings, admin, ladder, partitions)
+    end = admin.stable_ends(topic, partitions)[partition_of(ladder, partitions)]
+    found = _marks(settings, ladder, partitions, end)
     return [each for each in found if isinstance(each, SeasonKept)]
 
 
@@ -81,7 +83,9 @@ class SeasonTopic:
             settings = msgspec.structs.replace(self._settings, instance_id=self._name)
             self._transactions = _SeasonTransactions(settings, ROLE, None)
         self._transactions.renew()
-        marks = _marks(self._settings, self._admin, self._ladder, self._partitions)
+        # Up to the end of the log: open transactions of other ladders may hide a mark.
+        end = self._admin.ends(self._topic, self._partitions)[self._partition]
+        marks = _marks(self._settings, self._ladder, self._partitions, end)
         return {
             each.page: each
             for each in marks
@@ -112,16 +116,13 @@ class SeasonTopic:
 
 
 def _marks(
-    settings: Settings, admin: Admin, ladder: str, partitions: int
+    settings: Settings, ladder: str, partitions: int, end: int
 ) -> Iterator[PageWritten | SeasonKept]:
-    """Yield the marks of pages and the summaries of a ladder that are committed now.
-
-    It reads up to the end of the log, and not only up to the open transactions of other ladders:
-    they may hide a mark.
-    """
+    """Yield the marks of pages and the summaries of a ladder before the offset `end`. It waits for
+    open transactions before it."""
     topic, partition = topic_of(settings), partition_of(ladder, partitions)
-    end = admin.ends(topic, partitions)[partition]
-    position, quiet_s = 0, time.monotonic() + TIMEOUT_S
+    longest_s = max(TIMEOUT_S, settings.transaction_timeout_ms / 1000.0 + ABANDONED_S)
+    position, quiet_s = 0, time.monotonic() + longest_s
     with closing(Reader(settings, topic)) as reader:
         reader.start_at({partition: 0})
         while position < end:
@@ -136,7 +137,7 @@ def _marks(
                 position = records[-1].offset + 1
             position = max(position, reader.ends.get(partition, 0))
             if position > before:
-                quiet_s = time.monotonic() + TIMEOUT_S
+                quiet_s = time.monotonic() + longest_s
             elif time.monotonic() > quiet_s:
                 raise LogTrouble(
                     f"kafka: {topic} could not be read to its end: is a transaction open?"
