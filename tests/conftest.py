@@ -47,7 +47,7 @@ LONG_FIRST = (
 processes but one without work."""
 
 
-PROCESSES = 4
+PROCESSES = 3
 """The number of test processes for each processor. Tests with servers mostly wait for them."""
 GIB_EACH = 2
 """The memory of a test process and of what it starts, in GiB, rounded up."""

@@ -289,7 +289,7 @@ class RedisSeasons:
         return answer
 
     async def _page(self, season: SeasonKept, found: Any, limit: int) -> StandingsPage:
-        _, flat, _, listed = found
+        _, flat, _, listed, _ = found
         names = [name.decode() for name in flat[::2]]
         more, names = len(names) > limit, names[:limit]
         keys, entries = season_keys(season.ladder, season.season), []
