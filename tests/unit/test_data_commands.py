@@ -195,8 +195,9 @@ def test_changes_are_followed(path: Path, ladders: Path) -> None:
         began = threading.Event()
 
         def looked(self: reading.DataFile) -> list[int]:
+            found = ends()
             began.set()
-            return ends()
+            return found
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(reading.DataFile, "changed_ends", looked)
