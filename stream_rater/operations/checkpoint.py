@@ -16,6 +16,7 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
 from stream_rater.contract.groups import ESTIMATORS
+from stream_rater.operations.ladder_replay import run_job
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
 from stream_rater.pipeline.corrections.correction_ports import (
     Checkpoints,
@@ -31,7 +32,6 @@ from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import LogStarts
 from stream_rater.runtime import selfcheck
 from stream_rater.runtime.failures import named_failures
-from stream_rater.runtime.progress import progress
 
 
 def checkpoint(settings: Settings, named: Sequence[str]) -> None:
@@ -102,12 +102,7 @@ class _CheckpointMaker:
         accepted = LadderEdits(self._ladder_log.corrections.get(ladder, ())).accepted(end)
         log = LogContext(self._ladders, self._settings.duplicate_window, self._partitions)
         job = CorrectionJob(ladder, partition, end, None, (), accepted, log)
-        self._run(job, ladder)
-        if job.deleted_before:
-            raise Failed(
-                f"partition {partition} of round-completed starts at {job.deleted_before}: the "
-                "rounds before it were deleted, and ratings cannot be computed without them"
-            )
+        run_job(job, self._actions)
         if job.checkpoint_players is None and self._failures:
             raise Failed(f"ladder {shown(ladder)!r}: no checkpoint was made: {self._failures[0]}")
         place = f"before offset {end} of partition {partition}"
@@ -117,20 +112,6 @@ class _CheckpointMaker:
             took_s = time.monotonic() - began_s
             result = f"{job.checkpoint_players:,} players, of the rounds {place}, in {took_s:.1f} s"
         print(f"ladder {shown(ladder)!r}: {result}")
-
-    def _run(self, job: CorrectionJob, label: str) -> None:
-        with progress(percent=True) as bar:
-            task = bar.add_task(shown(label), total=1.0)
-            done = False
-            while not done:
-                step, outcome = job.step(), None
-                try:
-                    while True:
-                        effect = step.send(outcome)
-                        outcome = self._actions[type(effect)](effect)
-                except StopIteration as ended:
-                    done = ended.value
-                bar.update(task, completed=job.progress)
 
     def close(self) -> None:
         """Close the connections."""

@@ -15,6 +15,7 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
+from stream_rater.contract.events import shown
 from stream_rater.contract.groups import ESTIMATORS
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
@@ -49,6 +50,31 @@ class Replayed(NamedTuple):
     """The rule of the next round, with the seasons that have started."""
     time_s: int
     """The latest time at which a round was completed, in Unix seconds; 0 if there is none."""
+
+
+Actions = Mapping[type, Callable[[Any], Any]]
+"""By the type of an effect, a function that performs it."""
+
+
+def run_job(job: CorrectionJob, actions: Actions) -> None:
+    """Run a job to its end, with a progress bar. Raises Failed if the log's first records were
+    deleted."""
+    with progress(percent=True) as bar:
+        task, done = bar.add_task(shown(job.ladder), total=1.0), False
+        while not done:
+            step, outcome = job.step(), None
+            try:
+                while True:
+                    effect = step.send(outcome)
+                    outcome = actions[type(effect)](effect)
+            except StopIteration as ended:
+                done = ended.value
+            bar.update(task, completed=job.progress)
+    if job.deleted_before:
+        raise Failed(
+            f"partition {job.partition} of round-completed starts at {job.deleted_before}: the "
+            "rounds before it were deleted, and ratings cannot be computed without them"
+        )
 
 
 class LadderSource(Protocol):
@@ -119,22 +145,7 @@ class _Log:
         job = CorrectionJob(
             self.ladder, self.partition, end, None, (), self._edits.accepted(end), log
         )
-        with progress(percent=True) as bar:
-            task, done = bar.add_task(self.ladder, total=1.0), False
-            while not done:
-                step, outcome = job.step(), None
-                try:
-                    while True:
-                        effect = step.send(outcome)
-                        outcome = self._actions[type(effect)](effect)
-                except StopIteration as ended:
-                    done = ended.value
-                bar.update(task, completed=job.progress)
-        if job.deleted_before:
-            raise Failed(
-                f"partition {self.partition} of round-completed starts at {job.deleted_before}: "
-                "the rounds before it were deleted, and ratings cannot be computed without them"
-            )
+        run_job(job, self._actions)
         return Replayed(job.replayed_pool, job.rule, job.latest_time_s)
 
     def record(self, offset: int) -> Record:

@@ -10,6 +10,7 @@ from stream_rater.config.ladders import DEFAULT_RATING, Change, Ladder, Ladders,
 from stream_rater.contract.record import header
 from stream_rater.contract.submissions import NotAppended, Place, RejectedRecord
 from stream_rater.serve.door.door import MOST_WAITING
+from stream_rater.serve.door.validating import Validator
 from tests.contract.test_serve_index import an_event
 from tests.unit.doors import PARTITIONS, TOKEN, Client, DoorPlace, a_round, home
 
@@ -128,6 +129,27 @@ def test_each_round_of_a_batch_is_answered() -> None:
         assert len(place.log.all) == 2
 
     place.play(story)
+
+
+def test_a_round_that_breaks_the_validator_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds that come together are validated in one call."""
+    place, rounds = DoorPlace(), Validator.rounds
+
+    def broken(self: Validator, bodies: Any, now_s: float) -> Any:
+        if any(b"poison" in body for body, _ in bodies):
+            raise ZeroDivisionError
+        return rounds(self, bodies, now_s)
+
+    monkeypatch.setattr(Validator, "rounds", broken)
+
+    async def story(client: Client) -> None:
+        names = ("a", "poison", "b")
+        posts = [client.post("/v1/ladders/eu/rounds", a_round(name)) for name in names]
+        answers = await asyncio.gather(*posts)
+        assert [each.status for each in answers] == [202, 500, 202]
+
+    place.play(story)
+    assert len(place.log.all) == 2
 
 
 def test_a_batch_may_be_json_lines() -> None:

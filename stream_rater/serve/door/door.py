@@ -258,15 +258,23 @@ class Door:
         the decoder for all takes hardly longer than for one."""
         requests, self._requests = self._requests, []
         try:
-            answers = iter(self._answers_to(requests))
+            self._answer(requests)
+        except Exception:  # one of them cannot be validated: the others are answered
             for each in requests:
-                own = list(islice(answers, len(each.bodies)))
-                if not each.answers.done():
-                    each.answers.set_result(own)
-        except Exception as error:
-            for each in requests:
-                if not each.answers.done():
-                    each.answers.set_exception(error)
+                try:
+                    self._answer([each])
+                except Exception as error:
+                    if not each.answers.done():
+                        each.answers.set_exception(error)
+
+    def _answer(self, requests: Sequence["_Request"]) -> None:
+        """Answer these requests. If their rounds cannot be validated, it raises an exception and
+        has done nothing."""
+        answers = iter(self._answers_to(requests))
+        for each in requests:
+            own = list(islice(answers, len(each.bodies)))
+            if not each.answers.done():
+                each.answers.set_result(own)
 
     def _answers_to(self, requests: Sequence["_Request"]) -> list["_Answer"]:
         """The answer for each round of these requests, or its outcome that is still to come."""
