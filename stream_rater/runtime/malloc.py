@@ -26,8 +26,8 @@ takes a fifth of a worker's time, at 50,000 a tenth."""
 
 
 OBJECTS_OF_REQUESTS = 20_000
-"""The same of a process that answers requests. Its libraries make cycles, a few for each request
-that fails."""
+"""The same of a process that answers requests. It is smaller, because its libraries may make
+cycles."""
 
 
 def settle() -> None:

@@ -254,8 +254,8 @@ class Door:
         return found
 
     def _take_requests(self) -> None:
-        """Validate the rounds of all requests that have come, and begin to write them. One call of
-        the decoder for all takes hardly longer than for one."""
+        """Validate the rounds of all requests that have come, in one call, and begin to write
+        them."""
         requests, self._requests = self._requests, []
         try:
             self._answer(requests)
