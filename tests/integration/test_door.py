@@ -21,7 +21,7 @@ from tests.integration.processes import WorkerProcess, stream_rater, wait_until
 from tests.integration.serving import Answered, Serve, ask, serves
 from tests.integration.test_outages import at, pair
 from tests.integration.test_service import Start
-from tests.integration.topics import Finished, read_topic
+from tests.integration.topics import Bytes, Finished, produce, read_topic
 
 __all__ = ["at", "pair"]
 
@@ -105,11 +105,11 @@ def test_from_the_post_to_the_ratings(
     assert ended(api, f"{DUEL}/r3")["changes"] == []
     by_place = f"{DUEL}/r3?partition={sent['partition']}&offset={sent['offset']}"
     assert ended(api, by_place)["status"] == "rated"
-    # A process that has not seen the first record writes a second, which is a duplicate.
+    # A second record of the round, as a process writes it that has not read the first one.
+    record = msgspec.json.encode({**a_round("r1"), "ladder": "duel"})
+    [again] = produce(place, [Bytes(record, key=b"duel")])
+    by_place = f"{DUEL}/r1?partition={again.partition()}&offset={again.offset()}"
     other = serve(place)
-    again = send(other, DUEL, a_round("r1")).json
-    assert again["offset"] > sent["offset"]
-    by_place = f"{DUEL}/r1?partition={again['partition']}&offset={again['offset']}"
     duplicate = ended(other, by_place)
     assert (duplicate["status"], duplicate["code"]) == ("duplicate", "duplicate-round")
     assert Counter(each.round_id for each in published(place))["r1"] == 2

@@ -29,7 +29,7 @@ DUPLICATE = "duplicate-round"
 
 class RoundState(msgspec.Struct, gc=False):
     """The state of the round in one record. There are many, and no cycle of them, so the search for
-    cycles does not visit them. It would stop all answers meanwhile."""
+    cycles does not visit them: that would stop all answers for its time."""
 
     place: Place
     ladder: str
