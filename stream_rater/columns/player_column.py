@@ -6,12 +6,14 @@ from typing import TypeVar, overload
 
 import numpy as np
 
-from stream_rater.columns.arrays import Ints
+from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.events import escape
 from stream_rater.contract.record import Player
 
 T = TypeVar("T")
+
+NO_FLAGS: Flags = np.empty(0, np.bool_)
 
 
 class LadderColumn:
@@ -121,4 +123,72 @@ class BeliefColumn(ColumnSequence[tuple[Player, bytes]]):
         if isinstance(index, slice):
             first, last, _ = index.indices(len(self))
             return BeliefColumn(self.players[first:last], self.records.slice(first, last))
+        return next(iter(self[index : index + 1 or None]))
+
+
+class RecordColumn(ColumnSequence["bytes | None"]):
+    """The belief records of players as a column of bytes; None where a player has no record."""
+
+    __slots__ = ("is_present", "strings")
+
+    def __init__(self, strings: StringColumn, is_present: Flags) -> None:
+        self.strings = strings
+        """(P,) the bytes of each record; any, where there is none."""
+        self.is_present = is_present
+        """(P,) whether there is a record."""
+
+    @classmethod
+    def of(cls, records: Sequence[bytes | None]) -> "RecordColumn":
+        """A column of these records: they themselves, if they are one."""
+        if isinstance(records, RecordColumn):
+            return records
+        is_present = np.array([each is not None for each in records], np.bool_)
+        return cls(StringColumn.of_bytes([each or b"" for each in records]), is_present)
+
+    @classmethod
+    def nothing(cls, count: int) -> "RecordColumn":
+        """A column of `count` players without records."""
+        places = np.zeros(count, np.int64)
+        return cls(StringColumn(np.empty(0, np.uint8), places, places), np.zeros(count, np.bool_))
+
+    @classmethod
+    def joined(cls, columns: Sequence["RecordColumn"]) -> "RecordColumn":
+        """The records of all these columns, one column after the other."""
+        if len(columns) == 1:
+            return columns[0]
+        strings = StringColumn.joined([each.strings for each in columns])
+        return cls(strings, np.concatenate([NO_FLAGS, *(each.is_present for each in columns)]))
+
+    @property
+    def absent(self) -> int:
+        """The number of players without a record."""
+        return len(self) - int(np.count_nonzero(self.is_present))
+
+    def replaced(self, rows: Ints, others: "RecordColumn") -> "RecordColumn":
+        """The same records, but in these rows the others, in that order."""
+        if not len(rows):
+            return self
+        place = np.arange(len(self))
+        place[rows] = np.arange(len(self), len(self) + len(rows))
+        return RecordColumn.joined([self, others]).take(place)
+
+    def take(self, rows: Ints) -> "RecordColumn":
+        """The records in these rows."""
+        return RecordColumn(self.strings.take(rows), self.is_present[rows])
+
+    def __len__(self) -> int:
+        return len(self.strings)
+
+    def __iter__(self) -> "Iterator[bytes | None]":
+        each = zip(self.strings.strings(), self.is_present.tolist(), strict=True)
+        return (record if present else None for record, present in each)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes | None: ...
+    @overload
+    def __getitem__(self, index: slice) -> "RecordColumn": ...
+    def __getitem__(self, index: int | slice) -> "bytes | RecordColumn | None":
+        if isinstance(index, slice):
+            first, last, _ = index.indices(len(self))
+            return RecordColumn(self.strings.slice(first, last), self.is_present[first:last])
         return next(iter(self[index : index + 1 or None]))

@@ -30,6 +30,8 @@ FEW = 32
 
 FREE, ONE = np.uint64(0), np.uint64(1)
 
+NO_BYTES, NO_PLACES = np.empty(0, np.uint8), np.empty(0, np.int64)
+
 
 class StringColumn(msgspec.Struct, gc=False):
     """Strings in UTF-8, with the start and the end of each. The bytes between strings may be
@@ -72,6 +74,25 @@ class StringColumn(msgspec.Struct, gc=False):
             at = _compact(each.data, starts[first:last], ends[first:last], data, at)
             first = last
         return cls(data, starts, ends)
+
+    @classmethod
+    def joined(cls, columns: Sequence["StringColumn"]) -> "StringColumn":
+        """The strings of all these columns, one column after the other. Columns that share their
+        bytes go on sharing them, and the bytes of others are copied."""
+        data, firsts = list[Bytes](), dict[int, int]()
+        size = 0
+        for each in columns:
+            if id(each.data) not in firsts:
+                firsts[id(each.data)] = size
+                data.append(each.data)
+                size += len(each.data)
+        if len(data) == 1:
+            starts = np.concatenate([each.starts for each in columns])
+            return cls(data[0], starts, np.concatenate([each.ends for each in columns]))
+        moved = [(firsts[id(each.data)], each) for each in columns]
+        starts = np.concatenate([NO_PLACES, *(each.starts + first for first, each in moved)])
+        ends = np.concatenate([NO_PLACES, *(each.ends + first for first, each in moved)])
+        return cls(np.concatenate([NO_BYTES, *data]), starts, ends)
 
     def __len__(self) -> int:
         return len(self.ends)

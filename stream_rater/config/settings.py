@@ -132,6 +132,10 @@ class Settings(AccessSettings, frozen=True, forbid_unknown_fields=True, kw_only=
     wave_players: Annotated[int, Meta(ge=1)] = 20_000
     """Approximate number of players that are rated in one wave; more is faster, and slower to
     answer."""
+    cache_mb: Annotated[int, Meta(ge=0, le=1_000_000)] = 256
+    """MiB of memory of a worker for beliefs that it need not read again, because it has written
+    them: at most about 5,000 players per MiB. A process with both roles gives one half to each. 0:
+    none."""
     rejects_per_second: Annotated[int, Meta(ge=0)] = 1000
     """Rejections per partition and second, on average, above which the worker stops reading the
     partition for a while; see [Untrusted input](../operations/untrusted-input.md). 0: no limit."""

@@ -75,6 +75,14 @@ class Observer:
         """Among the rows of a seed part before offset `end` of a shard, this many changed nothing:
         the player of a seed already has a round, or the player of a reset has none."""
 
+    def records_looked_up(self, cached: int, read: int) -> None:
+        """Of the belief records that a batch or a wave needs, this many were cached, and the others
+        were read from the store."""
+
+    def records_cached(self, evicted: int, bytes_used: int) -> None:
+        """Records were cached. For that, so many others were `evicted`. All that are cached take
+        `bytes_used` bytes."""
+
     def events_published(self, events: int, *, settled: bool) -> None:
         """A transaction with this many events was committed. `settled`: an earlier call had applied
         their rows, and only the events were missing."""

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn, RecordColumn
 from stream_rater.contract.errors import Regrouped, Resharded
 from stream_rater.contract.record import Player, Record, Trace
 
@@ -380,6 +380,11 @@ class StoredShard:
 
     position: Position
     records: Sequence[bytes | None] = ()
+
+    @property
+    def column(self) -> RecordColumn:
+        """The records as a column."""
+        return RecordColumn.of(self.records)
 
 
 @dataclass(frozen=True, slots=True)

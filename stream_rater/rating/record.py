@@ -25,6 +25,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import kernel
+from stream_rater.columns.player_column import RecordColumn
 from stream_rater.rating.model import HEADER, NEVER, Beliefs, Codes, Table, newcomers
 
 VERSION = 3
@@ -137,6 +138,17 @@ def _unpack_headers(data: Bytes, header: Table) -> None:
 
 
 @kernel
+def _unpack_headers_at(data: Bytes, starts: Ints, ends: Ints, rows: Ints, header: Table) -> int:
+    """Read the header of each record in these rows into the same row of `header`. Returns the row
+    of the first record that is none of this version; -1 if there is no such record."""
+    for i in rows:
+        if ends[i] - starts[i] < HEADER_SIZE or data[starts[i]] != VERSION:
+            return int(i)
+        _unpack_header(data, starts[i], header, i)
+    return -1
+
+
+@kernel
 def _unpack(data: Bytes, starts: Ints, rows: Ints, header: Table, factors: Codes) -> None:
     """Read the record at starts[i] into belief rows[i]."""
     for i in range(len(rows)):
@@ -213,22 +225,34 @@ def decode(
     The beliefs have room for at least `capacity` factors, and for one more than any record has.
     Raises UnknownRecord.
     """
-    present = [each for each in records if each is not None]
-    sizes = np.fromiter(map(len, present), np.int64, len(present))
-    data = np.frombuffer(b"".join(present), np.uint8)
-    starts = np.cumsum(sizes) - sizes
-    counts = _counts(data, starts, sizes)
+    column = RecordColumn.of(records)
+    rows, strings = np.arange(len(column)), column.strings
+    if column.absent:
+        rows = np.flatnonzero(column.is_present)
+        strings = strings.take(rows)
+    counts = _counts(strings.data, strings.starts, strings.ends - strings.starts)
     if counts.min(initial=0) < 0:
-        raise UnknownRecord(_why_unknown(present[int(np.argmax(counts < 0))]))
+        raise UnknownRecord(_why_unknown(strings.strings()[int(np.argmax(counts < 0))]))
     room = max(capacity, int(counts.max(initial=-1)) + 1)
-    header, factors = np.zeros(len(records), HEADER), np.zeros((len(records), room), np.int64)
-    rows = np.arange(len(records))
-    if len(present) < len(records):
-        new = [i for i, each in enumerate(records) if each is None]
-        header[new] = newcomers(1, 0, initial_mu, initial_sigma).header
-        rows = np.delete(rows, new)
-    _unpack(data, starts, rows, header, factors)
+    header, factors = np.zeros(len(column), HEADER), np.zeros((len(column), room), np.int64)
+    if len(rows) < len(column):
+        newcomer = newcomers(1, 0, initial_mu, initial_sigma).header
+        header[~column.is_present] = newcomer
+    _unpack(strings.data, strings.starts, rows, header, factors)
     return Beliefs(header, factors)
+
+
+def headers_of(records: Sequence[bytes | None]) -> Table:
+    """(n,) the headers of records. A missing record gives a header of zeros: its version is 0, and
+    its `last` says nothing. Fields of `HEADER` that a record does not contain are zero. Raises
+    UnknownRecord."""
+    column = RecordColumn.of(records)
+    header = np.zeros(len(column), HEADER)
+    rows, strings = np.flatnonzero(column.is_present), column.strings
+    wrong = _unpack_headers_at(strings.data, strings.starts, strings.ends, rows, header)
+    if wrong >= 0:
+        raise UnknownRecord(_why_unknown(strings.slice(wrong, wrong + 1).strings()[0]))
+    return header
 
 
 def _why_unknown(record: bytes) -> str:

@@ -51,6 +51,7 @@ class Metrics:
         if registry is None:
             ProcessCollector(registry=self.registry)
         self._declare_work()
+        self._declare_cache()
         self._declare_health()
         self._declare_environment()
         for labelled, values in (
@@ -132,6 +133,24 @@ class Metrics:
             "stream_rater_stage_seconds",
             "Duration of each effect. Poll includes waiting for records.",
             ["role", "stage"], buckets=FAST_S, registry=self.registry,
+        )  # fmt: skip
+
+    def _declare_cache(self) -> None:
+        self.cached = Counter(
+            "stream_rater_cache_lookups_total",
+            "Beliefs that a batch needed, by outcome: hit (kept in memory, see "
+            "STREAM_RATER_CACHE_MB); miss (read from Redis).",
+            ["role", "outcome"], registry=self.registry,
+        )  # fmt: skip
+        self.evictions = Counter(
+            "stream_rater_cache_evictions_total",
+            "Beliefs that were kept in memory and gave way to others.",
+            ["role"], registry=self.registry,
+        )  # fmt: skip
+        self.cache_bytes = Gauge(
+            "stream_rater_cache_bytes",
+            "Bytes of the beliefs that are kept in memory.",
+            ["role"], registry=self.registry,
         )  # fmt: skip
 
     def _declare_health(self) -> None:
@@ -241,6 +260,9 @@ class ServiceObserver(Observer):
         )
         self.corrections = CorrectionReports(log, time.monotonic)
         self._accepted = metrics.rounds.labels("accepted")  # looked up once, not for each round
+        self._hits, self._misses = (metrics.cached.labels(role, each) for each in ("hit", "miss"))
+        self._evictions = metrics.evictions.labels(role)
+        self._cache_bytes = metrics.cache_bytes.labels(role)
         metrics.assignments.labels(role)
         for cause in CAUSES:
             metrics.troubles.labels(role, cause)
@@ -317,6 +339,14 @@ class ServiceObserver(Observer):
         if refilled:
             self._refilled[shard] += applied
         self._metrics.updates.labels("repeated").inc(repeated)
+
+    def records_looked_up(self, cached: int, read: int) -> None:
+        self._hits.inc(cached)
+        self._misses.inc(read)
+
+    def records_cached(self, evicted: int, bytes_used: int) -> None:
+        self._evictions.inc(evicted)
+        self._cache_bytes.set(bytes_used)
 
     def events_published(self, events: int, *, settled: bool) -> None:
         self._metrics.events.labels("settled" if settled else "published").inc(events)

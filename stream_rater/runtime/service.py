@@ -180,6 +180,7 @@ class Service:
         for text in other_counts(settings, admin.topics, partitions):
             self.log.warning(text)
         self._shards = partitions[admin.topics.parts]
+        self._cache_bytes = (settings.cache_mb << 20) // len(roles)  # of each role
         self._prepare_store(admin, partitions, estimates="estimator" in roles)
         self._admin = admin
         self._partitions = partitions
@@ -248,7 +249,9 @@ class Service:
                 checkpoint_every=self._settings.checkpoint_every,
             ).run()  # fmt: skip
         else:
-            machine = Updater(self._shards, observer=observer).run()
+            machine = Updater(
+                self._shards, observer=observer, cache_bytes=self._cache_bytes
+            ).run()  # fmt: skip
         return Role(name, driver, observer, machine)
 
     def run(self) -> None:

@@ -113,7 +113,9 @@ class Standalone:
             ).run()  # fmt: skip
         else:
             driver = updater_worker(self.log, store)
-            step = Updater(len(self.log.parts), observer=observer).run()
+            step = Updater(
+                len(self.log.parts), observer=observer, cache_bytes=(settings.cache_mb << 20) // 2
+            ).run()
         driver.group.assign([driver])
         metrics.partitions.labels(role).set(driver.group.partitions)
         machine = Machine(

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from stream_rater.adapters.memory import Log
+from stream_rater.columns.record_table import ABOUT, SHORTEST, WAYS
 from stream_rater.config.ladders import Change, Ladder, Ladders
 from stream_rater.contract.corrections import EVENT_TYPE, KINDS
 from stream_rater.contract.record import Headers
@@ -60,6 +61,10 @@ CHANGED = Ladders(
 
 PARTITION_OF = {"a": 0, "d": 1, "f": 1}
 """The partition of each ladder: one ladder alone, two together."""
+
+ONE_SET = WAYS * (SHORTEST + ABOUT)
+CACHE_BYTES = (0, ONE_SET, 1_000_000)
+"""The sizes of the cache of an updater: none, so small that most records are evicted, and large."""
 
 PARTITIONS = 2
 SHARDS = 3

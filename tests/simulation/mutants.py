@@ -12,7 +12,7 @@ from stream_rater.operations.cutoff import Cutoff
 
 from . import correction_mutants as corrected
 from . import estimator_mutants as stage_1
-from . import queued, seeded
+from . import queued, record_cache, seeded
 from . import updater_mutants as stage_2
 from .actors import Machines
 from .ids import IdsInMemory, IdsInStore
@@ -320,6 +320,38 @@ MUTANTS = {
     ),
     "absences-not-compared": Mutant(
         "as many new beliefs as were absent", Machines(driver=stage_2.AbsencesNotCompared)
+    ),
+    "cache-kept-after-a-failure": Mutant(
+        "cached records dropped after a failure", Machines(updater=record_cache.KeptAfterAFailure)
+    ),
+    "cache-kept-over-a-reassignment": Mutant(
+        "cached records dropped with a shard", Machines(updater=record_cache.KeptOverAReassignment)
+    ),
+    "cache-kept-after-a-mismatch": Mutant(
+        "cached records dropped after a mismatch",
+        Machines(updater=record_cache.KeptAfterAMismatch),
+    ),
+    "cache-kept-over-a-rebuild": Mutant(
+        "cached records of the present epoch", Machines(driver=stage_2.EpochNotCompared)
+    ),
+    "cache-of-a-stale-read": Mutant(
+        "records read at the expected position", Machines(updater=record_cache.StaleReadTaken)
+    ),
+    "cache-without-corrections": Mutant(
+        "cached records after corrections", Machines(updater=record_cache.CorrectionsNotCached)
+    ),
+    "cache-without-seeds": Mutant(
+        "cached records after seeds and resets", Machines(updater=record_cache.SeedsNotCached)
+    ),
+    "cache-by-fingerprint": Mutant(
+        "cached records by exact ids", Machines(updater=record_cache.FingerprintForTheId)
+    ),
+    "cache-with-older-copies": Mutant(
+        "one cached record of a player", Machines(updater=record_cache.OlderCopyFound)
+    ),
+    "cache-hides-what-vanished": Mutant(
+        "a count of new beliefs without a read, too",
+        Machines(updater=record_cache.AbsencesUncounted),
     ),
     "foreign-priors": Mutant(
         "no priors of another history", Machines(estimator=stage_1.ForeignPriors)

@@ -11,7 +11,8 @@ from stream_rater.pipeline.ports import (
     Seek,
 )
 
-from . import cached, corrected, queued, rebuilt, seeded  # noqa: F401 - they have scenarios, too
+# Imported, because they have scenarios, too:
+from . import cached, corrected, queued, rebuilt, record_cache, seeded  # noqa: F401
 from .actors import Machines
 from .mutants import MUTANTS
 from .registry import SCENARIOS, catches
@@ -21,8 +22,9 @@ from .stage import A0, A1, A2, B0, B1, B2, NEVER_HEARS, Stage
 def play(name: str, machines: Machines) -> list[str]:
     """The violations after machines have played the scenario."""
     stage = Stage(machines)
-    SCENARIOS[name](stage)
-    return stage.finish()
+    with stage.patches:
+        SCENARIOS[name](stage)
+        return stage.finish()
 
 
 def caught(name: str) -> bool:

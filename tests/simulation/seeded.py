@@ -27,10 +27,11 @@ from stream_rater.pipeline.ports import (
     ask,
 )
 from stream_rater.pipeline.updater import seeded_changes
-from stream_rater.pipeline.updater.changes import Change, headers_of
+from stream_rater.pipeline.updater.changes import Change
 from stream_rater.pipeline.updater.rating_events import Events
 from stream_rater.pipeline.updater.shard import ShardBatch
 from stream_rater.pipeline.updater.updater import Updater
+from stream_rater.rating import record
 from stream_rater.rating.model import Table
 from stream_rater.replay.edits import Edits
 
@@ -76,7 +77,7 @@ class SeedEventsByOffset(Updater):
     ) -> Events | None:
         shard = self._shards[number]
         if call.seeds is not None and stored.position == shard.position:
-            last = headers_of(stored.records)["last"]
+            last = record.headers_of(stored.records)["last"]
             fresh = np.packbits(call.seeds.offset == last).tobytes()
             shard.position = replace(shard.position, fresh=fresh)
             stored = StoredShard(shard.position, stored.records)
@@ -102,7 +103,7 @@ class DecidedByTheEstimator(SeedWork):
 
 
 def _played(stored: StoredShard) -> Flags:
-    played: Flags = headers_of(stored.records)["rounds"] > 0
+    played: Flags = record.headers_of(stored.records)["rounds"] > 0
     return played
 
 

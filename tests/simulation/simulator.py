@@ -26,6 +26,7 @@ from .actors import NEXT_KERNEL, PRODUCTION, Actor, Machines, Straggler, Watch, 
 from .faults import Faults, overtaken
 from .game import (
     ASKED,
+    CACHE_BYTES,
     CHANGED,
     LADDERS,
     PARTITIONS,
@@ -59,6 +60,7 @@ class Simulation:
     ) -> None:
         self.rng = random.Random(seed)
         self.rejects_per_second, self.machines = 0.1 if seed % 4 == 0 else 0.0, machines
+        self.cache_bytes = CACHE_BYTES[seed // 4 % len(CACHE_BYTES)]
         self._trace = trace
         self.weather: Weather = weather(self.rng)
         self.once = SHARDS - 1 if seed % 2 == 0 else SHARDS
@@ -137,6 +139,7 @@ class Simulation:
         return self.machines.updater(
             len(self.log.parts),
             rows_per_call=self.weather.rows_per_call,
+            cache_bytes=self.cache_bytes,
             observer=observer,
             kernel=NEXT_KERNEL if self.upgrading else KERNEL_VERSION,
         )

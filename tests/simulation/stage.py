@@ -8,7 +8,9 @@ C0 in shard 0, A1 in shard 1, and so on.
 import copy
 import random
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import msgspec
 
@@ -30,6 +32,7 @@ WINDOW = 100
 WAVE = 2
 """The most players of a wave."""
 MOST_EFFECTS = 2000
+CACHE_BYTES = 100_000
 
 NEVER_HEARS = Unkindness(deaf=1.0)
 
@@ -48,16 +51,16 @@ class InOrder(random.Random):
         return 0.999
 
 
-def _named(letter: str, shard: int) -> str:
+def named(letter: str, shard: int) -> str:
     """The first of letter-0, letter-1, ... that is in the shard."""
     return next(
         name for i in range(1000) if shards_of([name := f"{letter}-{i}"], SHARDS)[0] == shard
     )
 
 
-A0, B0, C0, D0 = (_named(letter, 0) for letter in "abcd")
-A1, B1, C1 = (_named(letter, 1) for letter in "abc")
-A2, B2, C2 = (_named(letter, 2) for letter in "abc")
+A0, B0, C0, D0 = (named(letter, 0) for letter in "abcd")
+A1, B1, C1 = (named(letter, 1) for letter in "abc")
+A2, B2, C2 = (named(letter, 2) for letter in "abc")
 
 
 class Stage:
@@ -75,6 +78,10 @@ class Stage:
         self.log_restored = False
         self._rounds = 0
         self.now_s = 0.0
+        self.cache_bytes = CACHE_BYTES
+        """The memory of the cache of updaters that start from now on."""
+        self.patches = ExitStack()
+        """What `instead` has changed."""
 
     # --- who is there ---
 
@@ -98,7 +105,10 @@ class Stage:
     def updater(self, *shards: int) -> Actor:
         """Start an updater that owns these shards, or else all shards, from now on."""
         machine = self.machines.updater(
-            len(self.log.parts), rows_per_call=20_000, observer=self.watch
+            len(self.log.parts),
+            rows_per_call=20_000,
+            cache_bytes=self.cache_bytes,
+            observer=self.watch,
         ).run()
         actor = self._join("updater", self.log.updaters, machine, self.log.parts)
         self.assign(actor, *shards)
@@ -114,6 +124,10 @@ class Stage:
     def crash(self, actor: Actor) -> None:
         """Kill an actor. Others own its partitions only after a rebalance."""
         self.actors.remove(actor)
+
+    def instead(self, owner: object, name: str, value: object) -> None:
+        """Let a module or class have another value under this name until the end."""
+        self.patches.enter_context(patch.object(owner, name, value))
 
     def announce(self) -> None:
         """Start a worker with a new ladders file, which notes its changes. Later workers have the

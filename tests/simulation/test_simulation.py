@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from stream_rater.columns import player_map
 from stream_rater.config.ladders import Ladder, Ladders
+from stream_rater.pipeline.updater import record_cache
 from stream_rater.rating.parameters import TwoMoment
 
 from . import game, simulator
@@ -81,11 +82,15 @@ CHUNKS = pytest.mark.parametrize("first", range(0, ENOUGH, AT_ONCE))
 
 @CHUNKS
 def test_fingerprints_that_collide(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
-    """A fingerprint decides nothing: with one bit of hash in it, rounds wait more often, and all
-    that comes of them is the same."""
+    """A fingerprint decides nothing: with a bit or two of hash in it, rounds wait more often and
+    fewer records are cached, and all that comes of them is the same."""
     whole, one_bit = player_map.fingerprints, np.uint64(1 << player_map.SHARD_BITS)
     kept = player_map.IN_SHARD | player_map.TAKEN | one_bit
     monkeypatch.setattr(player_map, "fingerprints", lambda *given: whole(*given) & kept)
+    of_records = record_cache.fingerprints_of
+    monkeypatch.setattr(
+        record_cache, "fingerprints_of", lambda players: of_records(players) | ~np.uint64(3)
+    )
     seeds = range(first, first + AT_ONCE)
     failing = {seed: found for seed in seeds if (found := outcome_of(seed)[0])}
     assert not failing

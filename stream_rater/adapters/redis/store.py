@@ -14,6 +14,7 @@ from functools import cache, partial
 from importlib import resources
 from typing import Any
 
+import numpy as np
 import redis
 from redis.exceptions import MovedError
 
@@ -39,7 +40,7 @@ from stream_rater.adapters.redis.encoding import encode_reads, encode_writes
 from stream_rater.adapters.redis.keys import belief_key, ladder_of, position_key
 from stream_rater.adapters.redis.metadata import LayoutMismatch, StoreMetadata
 from stream_rater.columns.arrays import Ints
-from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.columns.player_column import PlayerColumn, RecordColumn
 from stream_rater.config.settings import Settings, origin
 from stream_rater.contract.errors import Denied, StoreTrouble
 from stream_rater.contract.record import Player
@@ -51,6 +52,12 @@ NO_CONNECTION = " connecting to "
 """A part of the client's message that shows that no connection could be made."""
 NO_HEADER = bytes(HEADER_SIZE)
 POSITION = "applied", "start", "fresh", "epoch", "tail"
+
+Values = Sequence[Sequence[bytes | None]]
+"""The values that each command read."""
+_Read = tuple[int, Position, Ints, Values]
+"""What was read of a shard: its number, its position, the index of the player of each value, and
+the values."""
 
 
 def _reason(error: Exception) -> str:
@@ -139,12 +146,19 @@ def _headers(records: Sequence[bytes | None]) -> bytes:
     return b"".join([each[:HEADER_SIZE] if each else NO_HEADER for each in records])
 
 
-def _in_order(order: Ints, values: Sequence[Sequence[bytes | None]]) -> list[bytes | None]:
+def _in_order(order: Ints, values: Values) -> list[bytes | None]:
     """Move values from the order of the commands to the order of the players."""
     found: list[bytes | None] = [None] * len(order)
     for i, value in zip(order.tolist(), itertools.chain.from_iterable(values), strict=True):
         found[i] = value
     return found
+
+
+def _column(order: Ints, values: Values) -> RecordColumn:
+    """The values in the order of the players, as a column."""
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return RecordColumn.of([*itertools.chain.from_iterable(values)]).take(place)
 
 
 class RedisStore:
@@ -185,18 +199,19 @@ class RedisStore:
         """The `applied` and the players' belief headers of each shard. Raises StoreTrouble or
         Denied."""
         return {
-            shard: Priors(position.applied, _headers(records))
-            for shard, (position, records) in self._read(players).items()
+            shard: Priors(position.applied, _headers(_in_order(order, values)))
+            for shard, position, order, values in self._read(players)
         }
 
     def read(self, players: Mapping[int, PlayerColumn]) -> dict[int, StoredShard]:
         """The position and the players' whole records of each shard. Raises StoreTrouble or
         Denied."""
-        return {shard: StoredShard(*found) for shard, found in self._read(players).items()}
+        return {
+            shard: StoredShard(position, _column(order, values))
+            for shard, position, order, values in self._read(players)
+        }
 
-    def _read(
-        self, players: Mapping[int, PlayerColumn]
-    ) -> dict[int, tuple[Position, list[bytes | None]]]:
+    def _read(self, players: Mapping[int, PlayerColumn]) -> Iterator[_Read]:
         """The position and the players' records of each shard, read atomically for each shard."""
         asked = [encode_reads(shard, wanted, self._buckets) for shard, wanted in players.items()]
         batches = [
@@ -204,10 +219,8 @@ class RedisStore:
             for shard, each in zip(players, asked, strict=True)
         ]
         replies = self._guard(lambda: self._caller.call_batches(batches))
-        return {
-            shard: (_position(position), _in_order(each.order, values))
-            for shard, each, (position, *values) in zip(players, asked, replies, strict=True)
-        }
+        for shard, each, (position, *values) in zip(players, asked, replies, strict=True):
+            yield shard, _position(position), each.order, values
 
     def apply(
         self, applications: Mapping[int, Application], on_sent: Callable[[], None] = nothing

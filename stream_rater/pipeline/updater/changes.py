@@ -19,13 +19,13 @@ have three parts:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.kernels import kernel
-from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn, RecordColumn
 from stream_rater.columns.strings import StringColumn
 from stream_rater.pipeline.parts.decoder import Rows
 from stream_rater.pipeline.ports import Application, StoredShard
@@ -75,7 +75,7 @@ def compute_changes(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dic
     has the records of `batch.players`, in that order. Returns the change of each shard. Nothing is
     written. Raises UnknownRecord."""
     rows, (first, _) = batch.rows, batch.distinct
-    records = list(chain.from_iterable(stored[shard].records for shard in batch.parts))
+    records = RecordColumn.joined([stored[shard].column for shard in batch.parts])
     beliefs = decoded(rows.rules, rows.rule_index[first], records)
     if len(first) < len(rows):
         return _with_repeats(batch, stored, beliefs)
@@ -160,7 +160,7 @@ def _changes(
             before.position.advanced(batch.ends[shard], notes, batch.tails[shard]),
             written[first:last],
             # All absent beliefs are written: the first row of a player without a belief is fresh.
-            before.records.count(None),
+            before.column.absent,
             rows=len(flags),
             fresh=cut.stop - cut.start,
             events=events[shard],
@@ -183,18 +183,11 @@ def build_events_again(shard: int, call: ShardBatch, stored: StoredShard, commit
     """
     which = call.distinct[1]
     fresh, earlier, shown = decode_notes(stored.position.fresh, which)
-    header = headers_after(headers_of(stored.records), which[fresh], earlier)
+    header = headers_after(record.headers_of(stored.records), which[fresh], earlier)
     header = as_published(header, shown)
     rest = np.flatnonzero(fresh >= call.rows_before(shard, committed))
     rows = call.rows.take(fresh[rest])
     return encode_events(rows, header[rest], {shard: slice(0, len(rest))})[shard]
-
-
-def headers_of(records: Sequence[bytes | None]) -> Table:
-    """(n,) the headers of records. A missing record gives a header of zeros: its version is 0, and
-    its `last` says nothing. Raises UnknownRecord."""
-    nothing = bytes(record.HEADER_SIZE)
-    return record.read_headers(b"".join(r[: record.HEADER_SIZE] if r else nothing for r in records))
 
 
 # --- stage 2 on stored records -------------------------------------------------------------------

@@ -23,7 +23,7 @@ from stream_rater.contract.events import CorrectionCause, joined, to_json
 from stream_rater.pipeline.parts.correction_parts import CorrectionPart
 from stream_rater.pipeline.parts.seed_parts import SeedPart
 from stream_rater.pipeline.ports import Event, StoredShard
-from stream_rater.pipeline.updater.changes import Change, Disagreement, encoded, headers_of
+from stream_rater.pipeline.updater.changes import Change, Disagreement, encoded
 from stream_rater.pipeline.updater.rating_events import BELIEF, Events
 from stream_rater.pipeline.updater.shard import ShardBatch
 from stream_rater.rating import record
@@ -40,7 +40,7 @@ def compute_correction(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> 
     nothing is written. Raises UnknownRecord."""
     part, (shard,) = _part(batch), batch.parts
     present = stored[shard]
-    before = headers_of(present.records)
+    before = record.headers_of(present.records)
     last = np.where(before["version"] == 0, NEVER, before["last"])
     fresh: Flags = part.offset > last
     chosen = np.flatnonzero(fresh)
@@ -51,7 +51,7 @@ def compute_correction(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> 
     change = Change(
         present.position.advanced(batch.ends[shard], notes, batch.tails[shard]),
         encoded(batch.players[shard].take(chosen), beliefs),
-        present.records.count(None),
+        present.column.absent,
         rows=len(part),
         fresh=len(chosen),
         events=_events(shard, part, chosen, beliefs.header),
@@ -69,7 +69,7 @@ def build_correction_events_again(
     if len(notes) != (size := (len(part) + 7) // 8):
         raise Disagreement(notes, len(part), size)
     fresh = np.flatnonzero(np.unpackbits(np.frombuffer(notes, np.uint8), count=len(part)))
-    header = headers_of(stored.records)[fresh]
+    header = record.headers_of(stored.records)[fresh]
     return Events() if call.ends[shard] <= committed else _events(shard, part, fresh, header)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.player_column import RecordColumn
 from stream_rater.pipeline.parts.seed_parts import SeedPart
 from stream_rater.pipeline.ports import StoredShard
 from stream_rater.pipeline.updater.changes import (
@@ -24,7 +25,6 @@ from stream_rater.pipeline.updater.changes import (
     as_published,
     decode_notes,
     encoded,
-    headers_of,
 )
 from stream_rater.pipeline.updater.corrected_changes import last_published
 from stream_rater.pipeline.updater.rating_events import Events, encode_events
@@ -38,18 +38,18 @@ def compute_seeds(batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[
     written. Raises UnknownRecord."""
     part, (shard,) = _part(batch), batch.parts
     present = stored[shard]
-    before = headers_of(present.records)
+    before = record.headers_of(present.records)
     takes, later = _takes(part, before), _is_later(part, before)
     fresh = takes & later
     chosen = np.flatnonzero(fresh)
-    own, records = part.take(chosen), [present.records[i] for i in chosen.tolist()]
+    own, records = part.take(chosen), present.column.take(chosen)
     beliefs = _reset(own, records) if part.is_reset else _seeded(own)
     shown = _shown(own, before[chosen])
     notes = np.packbits(fresh).tobytes() + shown.tobytes()
     change = Change(
         present.position.advanced(batch.ends[shard], notes, batch.tails[shard]),
         encoded(batch.players[shard].take(chosen), beliefs),
-        records.count(None),
+        records.absent,
         rows=len(part),
         fresh=len(chosen),
         without_effect=int(np.count_nonzero(later & ~takes)),
@@ -66,7 +66,7 @@ def build_seed_events_again(
     empty. Raises Disagreement and UnknownRecord."""
     part, notes = _part(call), stored.position.fresh
     fresh, _, shown = decode_notes(notes, np.arange(len(part)))
-    header = as_published(headers_of(stored.records)[fresh], shown)
+    header = as_published(record.headers_of(stored.records)[fresh], shown)
     if call.ends[shard] <= committed:
         return Events()
     return _events(shard, part.take(fresh), header)
@@ -98,7 +98,7 @@ def _seeded(part: SeedPart) -> Beliefs:
     return Beliefs(header, np.zeros((len(part), 1), np.int64))
 
 
-def _reset(part: SeedPart, records: list[bytes | None]) -> Beliefs:
+def _reset(part: SeedPart, records: RecordColumn) -> Beliefs:
     """The beliefs with these records after their resets."""
     rule = part.rule
     beliefs = record.decode(records, rule.kept + 1, rule.initial_mu, rule.initial_sigma)

@@ -16,9 +16,10 @@ import numpy as np
 
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.player_map import NOTHING, TAKEN, Fingerprints, PlayerMap
 from stream_rater.columns.sharding import shards_of, shards_of_names
+from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.pipeline import same_history
 from stream_rater.pipeline.observer import Traced
@@ -71,6 +72,8 @@ class Shard:
     """The number of shards."""
     marks_before: int = 0
     """The offset before which the store includes all rebuilds that left marks."""
+    opening: int = 0
+    """The number of this opening, by which its cached records are found."""
     queue: deque[QueuedPart] = field(default_factory=deque)
     barrier: str = ""
     """Why the record of Kafka at `next_offset` cannot be read; empty if nothing is wrong."""
@@ -313,21 +316,33 @@ class ShardBatch:
         return distinct(self.rows.players, self.rows.fingerprints, shard)
 
     @cached_property
-    def players(self) -> dict[int, PlayerColumn]:
-        """The distinct players of each shard, in the order of their first rows."""
+    def all_players(self) -> PlayerColumn:
+        """The distinct players of all shards, shard by shard, in the order of their first rows."""
         if (part := self.correction) is not None:
-            column = PlayerColumn.of([(part.ladder, player) for player in part.players])
-            return dict.fromkeys(self.parts, column)
+            ladders = LadderColumn(StringColumn.of([part.ladder]))
+            return PlayerColumn(
+                ladders, np.zeros(len(part), np.int64), StringColumn.of(part.players)
+            )
         if self.seeds is not None:
-            return dict.fromkeys(self.parts, self.seeds.column)
+            return self.seeds.column
+        first, which = self.distinct
+        return self.rows.players if len(first) == len(which) else self.rows.players.take(first)
+
+    @cached_property
+    def spans(self) -> dict[int, slice]:
+        """The range of each shard's players among these."""
+        if self.correction is not None or self.seeds is not None:
+            return dict.fromkeys(self.parts, slice(0, len(self.all_players)))
         first, which = self.distinct
         if len(first) == len(which):
-            return {shard: self.rows.players[cut] for shard, cut in self.cuts.items()}
-        players = self.rows.players.take(first)
-        ends = [0, *np.searchsorted(first, [cut.stop for cut in self.cuts.values()])]
-        return {
-            shard: players[a:b] for shard, (a, b) in zip(self.cuts, pairwise(ends), strict=True)
-        }
+            return self.cuts
+        ends = [0, *np.searchsorted(first, [cut.stop for cut in self.cuts.values()]).tolist()]
+        return {shard: slice(a, b) for shard, (a, b) in zip(self.cuts, pairwise(ends), strict=True)}
+
+    @cached_property
+    def players(self) -> dict[int, PlayerColumn]:
+        """The distinct players of each shard, in the order of their first rows."""
+        return {shard: self.all_players[span] for shard, span in self.spans.items()}
 
     def rows_before(self, shard: int, offset: int) -> int:
         """The number of rows in the shard's parts before an offset."""

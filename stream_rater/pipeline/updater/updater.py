@@ -18,17 +18,20 @@ the protocol.
 11. If a > c, a worker crashed between the write to the store and the commit. Settle the shard:
     build the events of [c, a) again, from the rows of these parts, the beliefs and the notes of the
     last call. Publish them and commit a. Apply nothing before that.
-12. If a == c, take a batch. A row is fresh if and only if its source offset is after the belief's
-    `last`, which includes the rows before it. Other rows are ignored, without an event. A player
-    may have several fresh rows (`changes`): they are applied in order. A row of a seed or a reset
-    is fresh only if its player also has no round, or has one (`seeded_changes`).
+12. If a == c, take a batch. Read the records of its players, except those that are cached. If a
+    shard was read at another position than expected, that is a mismatch. A row is fresh if and only
+    if its source offset is after the belief's `last`, which includes the rows before it. Other rows
+    are ignored, without an event. A player may have several fresh rows (`changes`): they are
+    applied in order. A row of a seed or a reset is fresh only if its player also has no round, or
+    has one (`seeded_changes`).
 13. Apply with one call for each shard, by compare-and-set on `applied` and the epoch, which each
     rebuild changes. The call writes the records, the new `applied` and its notes for step 11: one
     bit for each row, whether it was fresh; the mu and sigma before each fresh row that is not its
     player's last one; and the last published mu and sigma of beliefs that were unannounced. If the
     call creates another number of beliefs than were absent, the shard is refused. If the outcome is
-    unknown, go to step 8. While the call runs, the driver may send the events in the transaction of
-    step 14, which ends only after the call.
+    unknown, go to step 8. What a successful call has written is cached (`record_cache`). While the
+    call runs, the driver may send the events in the transaction of step 14, which ends only after
+    the call.
 14. Publish the events and commit the offsets in one transaction. If the outcome is unknown, get a
     new producer and go to step 8.
 
@@ -41,7 +44,10 @@ parts in the same call.)
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
+import numpy as np
+
 from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.player_column import PlayerColumn, RecordColumn
 from stream_rater.contract.errors import Regrouped, Trouble
 from stream_rater.contract.record import Record
 from stream_rater.pipeline import same_history
@@ -79,6 +85,7 @@ from stream_rater.pipeline.updater.corrected_changes import (
     compute_correction,
 )
 from stream_rater.pipeline.updater.rating_events import Events
+from stream_rater.pipeline.updater.record_cache import RecordCache
 from stream_rater.pipeline.updater.seeded_changes import build_seed_events_again, compute_seeds
 from stream_rater.pipeline.updater.shard import (
     Shard,
@@ -126,17 +133,20 @@ class Updater:
         observer: Observer | None = None,
         idle_s: float = 0.1,
         rows_per_call: int = ROWS_PER_CALL,
+        cache_bytes: int = 0,
         kernel: int = KERNEL_VERSION,
         open_shard: OpenShard = Shard.from_stored,
     ) -> None:
-        """`kernel` is the version of the kernels that apply parts. `open_shard` makes a Shard when
-        an owned shard is opened; mutants pass another one."""
+        """`cache_bytes` is the memory of the cached records; 0: none are cached. `kernel` is the
+        version of the kernels that apply parts. `open_shard` makes a Shard when an owned shard is
+        opened; mutants pass another one."""
         self._shard_count = shard_count
         self._observer = observer or Observer()
         self._idle_s = idle_s
         self._rows_per_call = rows_per_call
         self._kernel = kernel
         self._open_shard = open_shard
+        self._cache = RecordCache(cache_bytes)
         self._owned: frozenset[int] = frozenset()
         self._shards: dict[int, Shard] = {}
         self._refused_until: dict[int, float] = {}
@@ -198,6 +208,7 @@ class Updater:
                 self._refuse(shard, reason, opened.next_offset)
                 continue
             offsets[shard] = opened.next_offset
+            opened.opening = self._cache.opening()
             self._shards[shard] = opened
             if opened.next_offset < ends[shard]:
                 self._unreported.add(shard)
@@ -308,24 +319,72 @@ class Updater:
                 yield from self._update(batches)
 
     def _update(self, batches: Sequence[ShardBatch]) -> Step[None]:
-        players = {s: column for batch in batches for s, column in batch.players.items()}
-        stored = yield from ask(ReadBeliefs(players))
+        stored = yield from self._records(batches)
         changes: dict[int, Change] = {}
         for batch in batches:
-            as_expected = []
-            for number in batch.cuts:
-                if stored[number].position == self._shards[number].position:
-                    as_expected.append(number)
-                else:  # another worker has applied parts: the shard is closed
-                    del self._shards[number]
-            changes |= self._compute(batch.take(as_expected), stored)
+            still_open = [number for number in batch.cuts if number in stored]
+            changes |= self._compute(batch.take(still_open), stored)
         if not changes:
             return
         new = (change.events for s, change in changes.items() if not self._shards[s].is_refilling)
         applied = yield from ask(Apply(changes, Events.combined(new)))
         for shard in [shard for shard in changes if not applied[shard]]:
             del self._shards[shard], changes[shard]
+        self._remember(changes)
         yield from self._conclude(changes)
+
+    def _records(self, batches: Sequence[ShardBatch]) -> Step[dict[int, StoredShard]]:
+        """The records of the players of these batches, by shard: from the cache, and of the other
+        players from the store. Shards that another worker has written to are closed and left
+        out."""
+        cached = [self._cached(batch) for batch in batches]
+        to_read = dict[int, PlayerColumn]()
+        for batch, known in zip(batches, cached, strict=True):
+            for number, span in batch.spans.items():
+                if len(missing := np.flatnonzero(~known.is_present[span])):
+                    to_read[number] = batch.all_players[span].take(missing)
+        read = (yield from ask(ReadBeliefs(to_read))) if to_read else {}
+        self._observer.records_looked_up(
+            sum(map(len, cached)) - sum(each.absent for each in cached),
+            sum(map(len, to_read.values())),
+        )
+        for number in [s for s in read if not self._is_as_expected(s, read[s])]:
+            del self._shards[number]
+        found = dict[int, StoredShard]()
+        for batch, known in zip(batches, cached, strict=True):
+            found |= self._stored(batch, known, read)
+        return found
+
+    def _cached(self, batch: ShardBatch) -> RecordColumn:
+        """The cached records of a batch's players."""
+        if self._cache.is_off:
+            return RecordColumn.nothing(len(batch.all_players))
+        openings = [self._shards[number].opening for number in batch.spans]
+        sizes = [span.stop - span.start for span in batch.spans.values()]
+        return self._cache.find(np.repeat(np.array(openings, np.int64), sizes), batch.all_players)
+
+    def _is_as_expected(self, number: int, read: StoredShard) -> bool:
+        """Whether a shard was read at the position where this worker left it."""
+        return read.position == self._shards[number].position
+
+    def _stored(
+        self, batch: ShardBatch, known: RecordColumn, read: Mapping[int, StoredShard]
+    ) -> dict[int, StoredShard]:
+        """The records of a batch by open shard: those that are known, and those that were read."""
+        spans = {s: span for s, span in batch.spans.items() if s in self._shards}
+        rows = [np.flatnonzero(~known.is_present[span]) + span.start for span in spans.values()]
+        others = [read[number].column for number in spans if number in read]
+        if others:
+            known = known.replaced(np.concatenate(rows), RecordColumn.joined(others))
+        return {s: StoredShard(self._shards[s].position, known[span]) for s, span in spans.items()}
+
+    def _remember(self, changes: Mapping[int, Change]) -> None:
+        """Cache what a successful call has written."""
+        evicted = self._cache.evictions
+        for number, change in changes.items():
+            self._cache.put(self._shards[number].opening, change.beliefs)
+        evicted = self._cache.evictions - evicted
+        self._observer.records_cached(evicted, self._cache.bytes_used)
 
     def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
         """Compute a batch's changes. If a belief cannot be decoded, only its own shard is

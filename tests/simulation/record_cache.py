@@ -1,0 +1,342 @@
+"""The updater's cache of records: scenarios, and mutants with one rule left out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.player_column import RecordColumn
+from stream_rater.columns.player_map import Fingerprints
+from stream_rater.columns.record_table import RecordTable
+from stream_rater.columns.strings import StringColumn
+from stream_rater.pipeline.ports import (
+    Apply,
+    CommitSource,
+    Poll,
+    Publish,
+    ReadBeliefs,
+    Step,
+    StoredShard,
+)
+from stream_rater.pipeline.updater import record_cache
+from stream_rater.pipeline.updater.changes import Change
+from stream_rater.pipeline.updater.shard import ShardBatch
+from stream_rater.pipeline.updater.updater import Updater
+
+from .actors import Actor
+from .game import ONE_SET
+from .rebuilt import fewer_factors_before
+from .registry import catches
+from .stage import A0, B0, B1, C0, C1, D0, NEVER_HEARS, Stage, named
+
+
+def _next_round(stage: Stage, estimator: Actor, updater: Actor, *players: str) -> None:
+    """Rate a round by these workers."""
+    stage.round(*players)
+    stage.through(estimator, CommitSource)
+    stage.turns(updater)
+
+
+# --- what closes a shard drops its records --------------------------------------------------------
+
+
+class _KeepsOpenings(Updater):
+    """Gives the number of a shard's opening to the next one, after it was closed within a step."""
+
+    def __init__(self, shard_count: int, **options: Any) -> None:
+        super().__init__(shard_count, **options)
+        self._kept: dict[int, int] = {}
+
+    def _keeping(self, step: Step[None]) -> Step[None]:
+        before = {number: shard.opening for number, shard in self._shards.items()}
+        yield from step
+        self._kept |= {s: opening for s, opening in before.items() if s not in self._shards}
+
+    def _open(self) -> Step[None]:
+        yield from super()._open()
+        for number in self._kept.keys() & self._shards.keys():
+            self._shards[number].opening = self._kept.pop(number)
+
+
+class KeptAfterAFailure(_KeepsOpenings):
+    """A failed call drops nothing."""
+
+    def _start_over(self, troubles: int) -> Step[None]:
+        yield from self._keeping(super()._start_over(troubles))
+
+
+class KeptOverAReassignment(_KeepsOpenings):
+    """The loss of a shard drops nothing."""
+
+    def _poll(self, timeout_s: float, *, no_fetch: bool, gather_s: float = 0.0) -> Step[None]:
+        yield from self._keeping(super()._poll(timeout_s, no_fetch=no_fetch, gather_s=gather_s))
+
+
+class KeptAfterAMismatch(_KeepsOpenings):
+    """A call that the store has refused drops nothing."""
+
+    def _update(self, batches: Sequence[ShardBatch]) -> Step[None]:
+        yield from self._keeping(super()._update(batches))
+
+
+@catches("cache-kept-after-a-failure")
+def call_that_was_applied_and_failed(stage: Stage) -> None:
+    """A call is applied and fails for its worker, which has cached what was before it."""
+    estimator, updater = stage.rated(A0, B0)
+    stage.round(A0, C0)
+    stage.through(estimator, CommitSource)
+    stage.until(updater, Apply)
+    updater.advance()
+    updater.advance()
+    stage.fail(updater)
+    stage.turns(updater)
+    _next_round(stage, estimator, updater, A0, D0)
+
+
+@catches("cache-kept-over-a-reassignment")
+def shard_that_comes_back(stage: Stage) -> None:
+    """Another worker has a shard for one round. Then the first one has it again."""
+    estimator, first = stage.rated(A0, B0)
+    second = stage.updater()
+    stage.through(first, Poll)
+    stage.round(A0, C0)
+    stage.through(estimator, CommitSource)
+    stage.through(second, Publish)
+    stage.assign(first)
+    stage.turns(first)
+    _next_round(stage, estimator, first, A0, D0)
+
+
+@catches("cache-kept-after-a-mismatch")
+def store_goes_back_before_a_call(stage: Stage) -> None:
+    """The store loses the last call, and so it refuses the next one. A player of the lost call is
+    not in the next one."""
+    estimator, updater = stage.rated(A0, B0)
+    _next_round(stage, estimator, updater, A0, C0)
+    stage.round(A0, D0)
+    stage.through(estimator, CommitSource)
+    stage.until(updater, Apply)
+    stage.store.roll_back(0, 1)
+    stage.turns(updater)
+
+
+@catches("cache-kept-over-a-rebuild")
+def updater_with_a_cache_stopped_over_a_rebuild(stage: Stage) -> None:
+    """An updater is stopped before it knows of a part, and has the records of its players. The part
+    waits, so the rebuild ends at the same `applied`. It rates the rounds before by other
+    parameters, as in `updater_stopped_over_a_rebuild`. Then the updater goes on."""
+    estimator, stopped = stage.rated(B0, A0, C0)
+    _next_round(stage, estimator, stopped, B1, A0, C1)
+    stage.until(stopped, Poll)
+    stage.round(A0, B0)
+    stage.through(estimator, CommitSource)
+    stopped.driver.unkindness = NEVER_HEARS
+    stage.ladders = fewer_factors_before(2)
+    stage.rebuild()
+    stage.through(stopped, Apply)
+    stage.estimator()
+    stage.updater()
+
+
+# --- what is cached -------------------------------------------------------------------------------
+
+
+class StaleReadTaken(Updater):
+    """The position of a read is not compared, since that of the call is."""
+
+    def _is_as_expected(self, number: int, read: StoredShard) -> bool:
+        return True
+
+
+class _OthersNotCached(Updater):
+    """What parts of one kind write is not cached."""
+
+    def _is_of_the_kind(self, batch: ShardBatch) -> bool:
+        raise NotImplementedError
+
+    def __init__(self, shard_count: int, **options: Any) -> None:
+        super().__init__(shard_count, **options)
+        self._others: set[int] = set()
+
+    def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
+        if self._is_of_the_kind(batch):
+            self._others |= batch.parts.keys()
+        return super()._compute(batch, stored)
+
+    def _remember(self, changes: Mapping[int, Change]) -> None:
+        super()._remember({s: each for s, each in changes.items() if s not in self._others})
+        self._others.clear()
+
+
+class CorrectionsNotCached(_OthersNotCached):
+    """What correction parts write is not cached."""
+
+    def _is_of_the_kind(self, batch: ShardBatch) -> bool:
+        return batch.correction is not None
+
+
+class SeedsNotCached(_OthersNotCached):
+    """What seed parts write is not cached."""
+
+    def _is_of_the_kind(self, batch: ShardBatch) -> bool:
+        return batch.seeds is not None
+
+
+@catches("cache-of-a-stale-read")
+def read_that_was_answered_by_a_replica(stage: Stage) -> None:
+    """A worker that has nothing cached reads a shard. The answer shows the state before the last
+    round, and the call comes to the present one."""
+    estimator, first = stage.rated(A0, B0)
+    _next_round(stage, estimator, first, A0, C0)
+    stage.crash(first)
+    second = stage.updater()
+    stage.turns(second)
+    stage.round(A0, D0)
+    stage.through(estimator, CommitSource)
+    while not _reads(second, A0):
+        stage.perform(second)
+    present = stage.store.state(0)
+    stage.store.roll_back(0, 1)
+    stage.perform(second)
+    stage.store.put(0, present)
+
+
+def _reads(updater: Actor, player: str) -> bool:
+    """Whether the updater is about to read a player's record."""
+    effect = updater.effect
+    return isinstance(effect, ReadBeliefs) and any(
+        ("a", player) in players for players in effect.players.values()
+    )
+
+
+@catches("cache-without-corrections")
+def round_after_a_correction(stage: Stage) -> None:
+    """A correction changes a player whose record is cached. Then the player has a round."""
+    stage.round(A0, B0)
+    estimator, updater = stage.rated(A0, C0)
+    stage.correct("round-voided", round_id="round-1")
+    for actor in (estimator, updater, estimator):
+        stage.turns(actor)
+    _next_round(stage, estimator, updater, A0, D0)
+
+
+@catches("cache-without-seeds")
+def round_after_a_reset(stage: Stage) -> None:
+    """A reset changes a player whose record is cached. Then the player has a round."""
+    estimator, updater = stage.rated(A0, B0)
+    stage.reset(A0, mu=1200.0)
+    for actor in (estimator, updater, estimator):
+        stage.turns(actor)
+    _next_round(stage, estimator, updater, A0, D0)
+
+
+# --- whose record it is ---------------------------------------------------------------------------
+
+
+class _Nameless(RecordTable):
+    """A table in which all names are the same."""
+
+    def find(
+        self, owners: Ints, names: StringColumn, fingerprints: Fingerprints
+    ) -> tuple[Flags, StringColumn]:
+        return super().find(owners, _without_letters(names), fingerprints)
+
+    def put(
+        self, owners: Ints, names: StringColumn, fingerprints: Fingerprints, records: StringColumn
+    ) -> None:
+        super().put(owners, _without_letters(names), fingerprints, records)
+
+
+def _without_letters(names: StringColumn) -> StringColumn:
+    return StringColumn(names.data, names.starts, names.starts)
+
+
+class _TwoTables(RecordTable):
+    """A table in front of another one, to which only new players are added."""
+
+    def __init__(self, most_bytes: int) -> None:
+        super().__init__(most_bytes)
+        self._behind = RecordTable(100 * most_bytes)
+
+    def find(
+        self, owners: Ints, names: StringColumn, fingerprints: Fingerprints
+    ) -> tuple[Flags, StringColumn]:
+        in_front, newer = super().find(owners, names, fingerprints)
+        behind, older = self._behind.find(owners, names, fingerprints)
+        rows = np.flatnonzero(~in_front)
+        others = RecordColumn(older, behind).take(rows)
+        found = RecordColumn(newer, in_front).replaced(rows, others)
+        return found.is_present, found.strings
+
+    def put(
+        self, owners: Ints, names: StringColumn, fingerprints: Fingerprints, records: StringColumn
+    ) -> None:
+        super().put(owners, names, fingerprints, records)
+        behind, _ = self._behind.find(owners, names, fingerprints)
+        new = np.flatnonzero(~behind)
+        self._behind.put(owners[new], names.take(new), fingerprints[new], records.take(new))
+
+
+class FingerprintForTheId(Updater):
+    """A record is found by its fingerprint alone."""
+
+    def __init__(self, shard_count: int, *, cache_bytes: int = 0, **options: Any) -> None:
+        super().__init__(shard_count, cache_bytes=cache_bytes, **options)
+        self._cache._table = _Nameless(cache_bytes)
+
+
+class OlderCopyFound(Updater):
+    """Where a record was evicted, an older one of the player is found."""
+
+    def __init__(self, shard_count: int, *, cache_bytes: int = 0, **options: Any) -> None:
+        super().__init__(shard_count, cache_bytes=cache_bytes, **options)
+        self._cache._table = _TwoTables(cache_bytes)
+
+
+@catches("cache-by-fingerprint")
+def players_with_one_fingerprint(stage: Stage) -> None:
+    """All players have the same fingerprint."""
+    stage.instead(record_cache, "fingerprints_of", lambda players: np.ones(len(players), np.uint64))
+    estimator, updater = stage.rated(A0, B0)
+    _next_round(stage, estimator, updater, A0, B0)
+
+
+@catches("cache-with-older-copies")
+def player_who_was_evicted(stage: Stage) -> None:
+    """A player's record was cached twice, and gave way to those of others. Then the player has a
+    round."""
+    stage.cache_bytes = ONE_SET
+    estimator, updater = stage.rated(A0, B0)
+    _next_round(stage, estimator, updater, A0, C0)
+    others = [named(letter, 0) for letter in "efghijklmnop"]
+    for pair in zip(others[::2], others[1::2], strict=True):
+        _next_round(stage, estimator, updater, *pair)
+    stage.round(A0, D0)
+
+
+# --- what the store shows -------------------------------------------------------------------------
+
+
+class AbsencesUncounted(Updater):
+    """A call before which nothing was read does not say that it creates no belief."""
+
+    def _compute(self, batch: ShardBatch, stored: Mapping[int, StoredShard]) -> dict[int, Change]:
+        changes = super()._compute(batch, stored)
+        return {s: replace(each, absent=each.absent or None) for s, each in changes.items()}
+
+
+@catches("cache-hides-what-vanished")
+def cached_beliefs_vanish(stage: Stage) -> None:
+    """A hash with the beliefs of two players is deleted. Both are cached, and one of them is in the
+    next call. An operator rebuilds if asked to. Then the other player has a round."""
+    estimator, updater = stage.rated(A0, B0)
+    _next_round(stage, estimator, updater, A0, C0)
+    stage.round(A0, C0)
+    stage.through(estimator, CommitSource)
+    stage.until(updater, Apply)
+    del stage.store.beliefs[0]["a", A0], stage.store.beliefs[0]["a", B0]
+    stage.turns(updater)
+    stage.rebuild_if_asked()
+    stage.round(B0, C0)

@@ -1,0 +1,199 @@
+"""The updater's cache of records, its effects answered by hand: what is read, and what is not."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
+from stream_rater.columns.sharding import shards_of
+from stream_rater.contract.errors import LogTrouble
+from stream_rater.pipeline.observer import Observer
+from stream_rater.pipeline.parts.schema import Part
+from stream_rater.pipeline.ports import (
+    Application,
+    Apply,
+    NewProducer,
+    Poll,
+    Polled,
+    Position,
+    Publish,
+    ReadBeliefs,
+    Seek,
+    StoredShard,
+)
+from stream_rater.pipeline.updater import record_cache
+from stream_rater.pipeline.updater.record_cache import RecordCache
+from stream_rater.pipeline.updater.updater import Updater
+from stream_rater.rating.record import headers_of
+from tests.unit.machines import NOWHERE, ByHand, names, opened, part, record
+
+MIB = 2**20
+LETTERS = "abcdefghijkl"
+
+
+class Counts(Observer):
+    """The reports of the cache, added up."""
+
+    def __init__(self) -> None:
+        self.hits = self.misses = self.evicted = self.bytes_used = 0
+
+    def records_looked_up(self, cached: int, read: int) -> None:
+        self.hits += cached
+        self.misses += read
+
+    def records_cached(self, evicted: int, bytes_used: int) -> None:
+        self.evicted += evicted
+        self.bytes_used = bytes_used
+
+
+def started(shards: int = 1, cache_bytes: int = MIB) -> tuple[ByHand, Counts]:
+    """An updater that has opened all shards, and what it reports."""
+    counts = Counts()
+    hand = ByHand(Updater(shards, observer=counts, cache_bytes=cache_bytes).run())
+    hand.answer(Poll, Polled(0.0, gained=frozenset(range(shards))))
+    every = range(shards)
+    opened(hand, dict.fromkeys(every, NOWHERE), dict.fromkeys(every, 0))
+    hand.answer(Seek)
+    return hand, counts
+
+
+def come(hand: ByHand, offset: int, *parts: Part) -> None:
+    """Parts are polled, one of each shard."""
+    records = [record(offset, each, shard) for shard, each in enumerate(parts)]
+    hand.answer(Poll, Polled(0.0, records=records))
+
+
+def asked(hand: ByHand) -> dict[int, str]:
+    """By shard, the letters of the players that are read now."""
+    return {shard: names(each) for shard, each in hand.expect(ReadBeliefs).players.items()}
+
+
+def answer(hand: ByHand, records: Sequence[bytes | None], position: Position = NOWHERE) -> None:
+    """The players of shard 0 that are read have these records."""
+    hand.answer(ReadBeliefs, {0: StoredShard(position, records)})
+
+
+def applied(hand: ByHand) -> dict[int, Application]:
+    """The calls are carried out and published; returns them."""
+    calls = hand.expect(Apply).applications
+    hand.answer(Apply, dict.fromkeys(calls, True))
+    hand.answer(Publish)
+    return dict(calls)
+
+
+def rounds_of(call: Application) -> dict[str, int]:
+    """The number of rounds in each record that a call wrote, by the player's letter."""
+    header = headers_of([data for _, data in call.beliefs])
+    return dict(zip(names(call.beliefs.players), header["rounds"].tolist(), strict=True))
+
+
+def test_what_was_written_is_not_read() -> None:
+    """A player's next round begins with the cached record, without a question to the store."""
+    hand, counts = started()
+    come(hand, 0, part((5, "ab")))
+    assert asked(hand) == {0: "ab"}
+    answer(hand, [None, None])
+    assert rounds_of(applied(hand)[0]) == {"a": 1, "b": 1}
+    come(hand, 1, part((6, "ba")))
+    call = hand.expect(Apply).applications[0]
+    assert (call.position.start, call.absent) == (1, 0)
+    assert rounds_of(applied(hand)[0]) == {"b": 2, "a": 2}
+    assert (counts.hits, counts.misses) == (2, 2)
+    assert 0 < counts.bytes_used <= MIB
+
+
+def test_only_the_others_are_read() -> None:
+    """Each gets its own record, and the call says how many of those that were read were absent."""
+    hand, _ = started()
+    come(hand, 0, part((5, "abcde")))
+    answer(hand, [None] * 5)
+    call = applied(hand)[0]
+    known = {letter: data for (_, letter), data in call.beliefs}
+    come(hand, 1, part((6, "bd")))
+    applied(hand)
+    fresh, _ = started()
+    come(fresh, 0, part((5, "bd")))
+    answer(fresh, [None, None])
+    position = applied(fresh)[0].position
+    come(fresh, 1, part((6, "abcde")))
+    assert asked(fresh) == {0: "ace"}
+    answer(fresh, [known["a"], None, known["e"]], position)
+    call = fresh.expect(Apply).applications[0]
+    assert rounds_of(call) == {"a": 2, "b": 2, "c": 1, "d": 2, "e": 2}
+    assert call.absent == 1
+
+
+def test_shards_that_are_cached_in_part() -> None:
+    """Of several shards in one batch, only those are read that have a player who is not cached. One
+    whose position is another is closed; the others go on."""
+    hand, _ = started(3)
+    letters = [[each for each in LETTERS if shards_of([each], 3)[0] == s] for s in range(3)]
+    come(hand, 0, *(part((5, own[0])) for own in letters))
+    assert asked(hand) == {shard: own[0] for shard, own in enumerate(letters)}
+    hand.answer(ReadBeliefs, {shard: StoredShard(NOWHERE, [None]) for shard in range(3)})
+    positions = {shard: call.position for shard, call in applied(hand).items()}
+    come(hand, 1, *(part((6, "".join(own[: 1 + shard]))) for shard, own in enumerate(letters)))
+    assert asked(hand) == {1: letters[1][1], 2: "".join(letters[2][1:3])}
+    hand.answer(
+        ReadBeliefs,
+        {1: StoredShard(Position(7, 1), [None]), 2: StoredShard(positions[2], [None, None])},
+    )
+    calls = applied(hand)
+    assert {shard: rounds_of(call) for shard, call in calls.items()} == {
+        0: {letters[0][0]: 2},
+        2: {letters[2][0]: 2, letters[2][1]: 1, letters[2][2]: 1},
+    }
+    opened(hand, {1: Position(7, 1)}, {1: 1}, shards=3)
+
+
+def test_nothing_is_kept_after_a_failure() -> None:
+    """Whatever failed: the store may have changed."""
+    hand, _ = started()
+    come(hand, 0, part((5, "a")))
+    answer(hand, [None])
+    position = applied(hand)[0].position
+    hand.fail(Poll, LogTrouble("down"))
+    hand.answer(Poll, Polled(0.0))
+    hand.answer(NewProducer)
+    opened(hand, {0: position}, {0: 1})
+    hand.answer(Seek)
+    come(hand, 1, part((6, "a")))
+    assert asked(hand) == {0: "a"}
+
+
+def test_ladders_are_told_apart() -> None:
+    """A player has a record on each ladder."""
+    hand, _ = started()
+    come(hand, 0, part((5, "a")))
+    answer(hand, [None])
+    position = applied(hand)[0].position
+    come(hand, 1, part((5, "a"), ladder="b"))
+    assert asked(hand) == {0: "a"}
+    answer(hand, [None], position)
+    assert rounds_of(applied(hand)[0]) == {"a": 1}
+
+
+def test_without_memory_all_are_read() -> None:
+    """The cache can be turned off."""
+    hand, counts = started(cache_bytes=0)
+    come(hand, 0, part((5, "a")))
+    answer(hand, [None])
+    position = applied(hand)[0].position
+    come(hand, 1, part((6, "a")))
+    assert asked(hand) == {0: "a"}
+    answer(hand, [None], position)
+    assert (counts.hits, counts.misses, counts.bytes_used) == (0, 2, 0)
+
+
+def test_ladders_are_numbered_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is a most number of ladders. Beyond it, nothing is found under another one's number."""
+    monkeypatch.setattr(record_cache, "MOST_LADDERS", 2)
+    cache = RecordCache(MIB)
+    for ladder in "abcdefg":
+        written = BeliefColumn.of([((ladder, "x"), ladder.encode())])
+        cache.put(1, written)
+        every = PlayerColumn.of([(each, "x") for each in "abcdefg"])
+        found = list(cache.find(np.full(len(every), 1), every))
+        for (own, _), each in zip(every, found, strict=True):
+            assert each in (None, own.encode())
