@@ -3,7 +3,7 @@
 from stream_rater.pipeline.ports import Publish, Scatter
 
 from .registry import catches
-from .stage import A0, A1, Stage
+from .stage import A0, A1, A2, B2, Stage
 
 
 @catches("earlier-rows-unnoted")
@@ -70,3 +70,19 @@ def rounds_in_a_row(stage: Stage) -> None:
         stage.round(A0, A1)
     for _ in range(3):
         stage.through(estimator, Scatter)
+
+
+@catches("no-cap-a-shard")
+def shard_that_stands_still(stage: Stage) -> None:
+    """A shard has no updater, and its players go on playing. The rounds of other shards are rated
+    all the same."""
+    stage.rows_in_flight = 4
+    for _ in range(6):
+        stage.round(A2, B2)
+    estimator, updater = stage.estimator(), stage.updater(0, 1)
+    stage.turns(estimator)
+    stage.round(A0, A1)
+    stage.turns(estimator)
+    stage.turns(updater)
+    stage.must_have_rated(A0, A1)
+    stage.updater(2)

@@ -19,7 +19,11 @@ from stream_rater.pipeline.estimator.admission import Agreement
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.priors import PriorsRead
-from stream_rater.pipeline.estimator.progress import InFlightWindow, Progress
+from stream_rater.pipeline.estimator.progress import (
+    LONGEST_IN_FLIGHT_S,
+    InFlightWindow,
+    Progress,
+)
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import (
@@ -153,6 +157,18 @@ class Unacknowledged(Estimator):
             ends = {shard: at + 1 for (shard, _), at in zip(self._late, offsets, strict=True)}
             self._progress.sent(ends, self._late_players)
             self._late, self._late_players = [], {}
+
+
+class NoCapAShard(Estimator):
+    """Step 6 that bounds the rows in flight of all shards together, and not those of each."""
+
+    def _forget_everything(self) -> None:
+        super()._forget_everything()
+        self._progress = Progress(self._shards, most_rows=2**60)
+        self._in_flight = InFlightWindow(self._progress, LONGEST_IN_FLIGHT_S)
+
+    def _is_sending_paused(self) -> bool:
+        return self._progress.rows > self._rows_in_flight or super()._is_sending_paused()
 
 
 class CachedAfterLoss(Estimator):

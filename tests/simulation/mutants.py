@@ -138,6 +138,11 @@ MUTANTS = {
     "fresh-by-the-first": Mutant(
         "fresh by the rows before", Machines(updater=stage_2.FreshByTheFirst)
     ),
+    "no-cap-a-shard": Mutant(
+        "a bound on the rows in flight of each shard",
+        Machines(estimator=stage_1.NoCapAShard),
+        stuck=True,
+    ),
     "cached-after-loss": Mutant(
         "cached beliefs dropped with a partition", Machines(estimator=stage_1.CachedAfterLoss)
     ),

@@ -11,7 +11,6 @@ from stream_rater.adapters.memory import Log, Store
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record
-from stream_rater.pipeline.estimator import estimator as estimator_module
 from stream_rater.pipeline.estimator import priors as prior_reading
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.priors import BeliefCache
@@ -142,10 +141,9 @@ def test_a_shard_that_went_back_stops_those_who_are_cached(hand: ByHand) -> None
     parts_sent(hand, 8)
 
 
-def test_nobody_runs_ahead_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_runs_ahead_for_ever() -> None:
     """Rows in parts that were not seen applied are bounded, however few the players are."""
-    monkeypatch.setattr(estimator_module, "PLAYERS_IN_FLIGHT", 1)
-    hand = by_hand(Recorder(), wave_players=2)
+    hand = by_hand(Recorder(), wave_players=2, rows_in_flight=3)
     owning(hand, 0)
     read(hand, *(a_round(i, ZERO[0], ZERO[1]) for i in range(4)), now_s=1.0)
     whole(hand)

@@ -1,6 +1,7 @@
 """The estimator, its effects answered by hand: openings, waits, refusals and bounds."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -46,13 +47,15 @@ def hand(observer: Recorder) -> ByHand:
     return by_hand(observer)
 
 
-def by_hand(observer: Recorder, wave_players: int = 4, rejects_per_second: float = 0.0) -> ByHand:
-    """The same, with waves of this size and this limit."""
+def by_hand(
+    observer: Recorder, wave_players: int = 4, rejects_per_second: float = 0.0, **options: Any
+) -> ByHand:
+    """The same, with waves of this size, this limit and these options."""
     return Agreed(
         Estimator(
             ANY_LADDER, SHARDS, ANYWHERE, window=3, wave_players=wave_players,
             rejects_per_second=rejects_per_second, observer=observer, idle_s=0.1,
-            commit_every_s=0.0,
+            commit_every_s=0.0, **options,
         ).run()
     )  # fmt: skip
 
@@ -312,6 +315,20 @@ def test_reading_rests_while_many_players_wait(hand: ByHand) -> None:
     read(hand, a_round(50, "a", "b"))
     priors(hand)
     hand.expect(Poll, no_fetch=True)
+
+
+def test_one_partition_with_many_waiting_players_stops_no_other(hand: ByHand) -> None:
+    """It is not read until they are fewer, and the other one is."""
+    owning(hand, 0, 1, ends=(5, 5))
+    waiting = [a_round(i, "a", "b") for i in range(READ_AHEAD * 2 + 1)]
+    read(hand, a_round(0, "c", "d", partition=1), *waiting)
+    priors(hand)
+    hand.answer(Poll, Polled(0.0), no_fetch=False, paused=frozenset([0]))
+    priors(hand)
+    most = READ_AHEAD * 4 // 2
+    read(hand, *(a_round(i, "c", "d", partition=1) for i in range(1, most // 2)))
+    priors(hand)
+    hand.expect(Poll, no_fetch=True, paused=frozenset([0, 1]))
 
 
 def test_reading_rests_behind_a_round_that_never_gets_ready(hand: ByHand) -> None:

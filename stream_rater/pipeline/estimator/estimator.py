@@ -22,13 +22,14 @@ of the protocol.
 6. Send the parts. The round is sent once all of them are acknowledged. From then on its parts are
    pending for its players until they are seen applied. If another round of a player waits, the
    player's new belief is computed and cached (`BeliefCache`) until the player's next round, a lost
-   partition or a failure.
+   partition or a failure. A shard with many rows in flight is full: no round of its players is sent
+   until some are seen applied.
 7. Commit the contiguous prefix of finished offsets at intervals, in one transaction with the
    rejections among them. After a failed effect, create a new producer and return to step 1.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import NoReturn
 
@@ -73,12 +74,12 @@ from stream_rater.pipeline.estimator.progress import (
     IDLE_S,
     LONGEST_IN_FLIGHT_S,
     MANY_PLAYERS,
-    PLAYERS_IN_FLIGHT,
     READ_AHEAD,
     WAVES_IN_FLIGHT,
     InFlightWindow,
     PollBackoff,
     Progress,
+    most_rows_of,
 )
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts.schema import Part
@@ -117,10 +118,14 @@ class Estimator:
         wave_players: int = 20_000, rows_per_part: int = ROWS_PER_PART,
         rejects_per_second: float = 0.0, observer: Observer | None = None, idle_s: float = IDLE_S,
         commit_every_s: float = COMMIT_EVERY_S, threshold: float = THRESHOLD,
-        checkpoint_every: int = 0, make_corrections: MakeCorrections = Corrections,
+        checkpoint_every: int = 0, rows_in_flight: int = 0,
+        make_corrections: MakeCorrections = Corrections,
     ) -> None:  # fmt: skip
+        """`rows_in_flight` bounds the rows of a shard in parts that were not seen applied; 0: as
+        `most_rows_of` says."""
         self._agreement = Agreement(ladders)
         self._shards = shards
+        self._rows_in_flight = rows_in_flight or most_rows_of(shards)
         self._partitions = partitions
         self._window = window
         self._wave_players = wave_players
@@ -151,7 +156,7 @@ class Estimator:
         """The oversize round in progress."""
         self._backlog = Backlog(self._wave_players)
         self._belief_cache = BeliefCache()
-        self._progress = Progress(self._shards)
+        self._progress = Progress(self._shards, self._rows_in_flight)
         self._mismatches = HistoryMismatches(self._shards, self._observer)
         self._in_flight = InFlightWindow(self._progress, LONGEST_IN_FLIGHT_S)
         """The waves that were sent and not yet seen applied."""
@@ -208,7 +213,7 @@ class Estimator:
             )
         self._to_open = frozenset()
         self._admission.corrections.load((yield from ask(NotedCorrections())))
-        self._report_behind(partitions, idle=False)
+        self._report_behind(partitions, idle=())
         yield from ask(Seek(offsets))
 
     def _window_start(self, c: int, log_start: int) -> int:
@@ -224,16 +229,15 @@ class Estimator:
         timeout_s = self._backoff.timeout_s(
             waiting=bool(self._backlog), in_flight=self._progress.rows
         )
-        sources, most = self._inputs.values(), READ_AHEAD * self._wave_players
-        no_fetch = self._backlog.waiting > most or any(len(each) > most for each in sources)
-        no_fetch = no_fetch or sum(each.rejected_bytes for each in sources) > MOST_REJECTED_BYTES
-        yield from self._poll(timeout_s, no_fetch=no_fetch)
+        rejected_bytes = sum(each.rejected_bytes for each in self._inputs.values())
+        no_fetch = bool(self._inputs) and self._paused >= self._inputs.keys()
+        yield from self._poll(timeout_s, no_fetch=no_fetch or rejected_bytes > MOST_REJECTED_BYTES)
         yield from self._mismatches.recheck(self._progress, self._now_s)
 
     def _poll(self, timeout_s: float, *, no_fetch: bool) -> Step[None]:
-        gather_s = self._backoff.gather_s
+        gather_s, paused = self._backoff.gather_s, self._paused
         polled = yield from ask(
-            Poll(timeout_s, no_fetch=no_fetch, paused=self._paused, gather_s=gather_s)
+            Poll(timeout_s, no_fetch=no_fetch, paused=paused, gather_s=gather_s)
         )
         self._now_s, self._until_s = polled.now_s, polled.now_s + REFUSED_S
         self._progress.retry(polled.now_s)
@@ -246,22 +250,27 @@ class Estimator:
             self._limiter.forget(polled.lost | polled.gained)
         if polled.records:
             self._admit(self._admission.read(polled.records, self._now_s))
-        idle = not no_fetch and not polled.records
+        idle = frozenset[int]() if no_fetch or polled.records else self._inputs.keys() - paused
         self._report_behind(frozenset(), idle=idle)
         self._limiter.update(self._now_s, self._observer.partitions_paused)
 
     @property
     def _paused(self) -> frozenset[int]:
         """The partitions from which nothing is read now: too many of their records were rejected,
-        or too many rows of seeds wait. Other partitions go on."""
+        or too many of their records, players or rows of seeds wait. Other partitions go on."""
         most = READ_AHEAD * self._wave_players
-        return self._limiter.paused | self._admission.corrections.with_many_seeds(most)
+        paused = self._limiter.paused | self._admission.corrections.with_many_seeds(most)
+        paused |= {p for p, source in self._inputs.items() if len(source) > most}
+        if self._backlog.waiting > most:
+            paused |= self._backlog.with_at_least(most // max(1, len(self._inputs)))
+        return paused
 
-    def _report_behind(self, opened: frozenset[int], *, idle: bool) -> None:
+    def _report_behind(self, opened: frozenset[int], *, idle: Collection[int]) -> None:
         """Report which partitions are being read back up to their committed offsets: those just
-        opened, and all others that are not there yet."""
+        opened, and all others that are not there yet. `idle` are those that had no record in a
+        poll."""
         reading_back = {
-            p for p, source in self._inputs.items() if source.is_reading_back(idle=idle)
+            p for p, source in self._inputs.items() if source.is_reading_back(idle=p in idle)
         }
         self._observer.reading_back(opened | reading_back)
 
@@ -283,7 +292,7 @@ class Estimator:
         self._may_find_wave = True
 
     def _wave(self) -> PendingRounds:
-        """Choose the next wave; it is empty while too many players are in flight."""
+        """Choose the next wave; it is empty while too many waves are in flight."""
         if not (self._may_find_wave or self._progress.has_moved) or self._is_sending_paused():
             return NO_ROUNDS
         self._progress.has_moved = False
@@ -293,9 +302,7 @@ class Estimator:
         return wave
 
     def _is_sending_paused(self) -> bool:
-        """Whether parts not seen applied have so many players that no further wave is sent."""
-        if self._progress.rows > PLAYERS_IN_FLIGHT * self._wave_players:
-            return True
+        """Whether so many waves were not seen applied that no further one is sent."""
         many = min(MANY_PLAYERS, WAVES_IN_FLIGHT * self._wave_players)
         return self._in_flight.has_at_least(WAVES_IN_FLIGHT, many, self._now_s)
 
@@ -424,7 +431,7 @@ class Estimator:
         corrections, until_s, observer = self._admission.corrections, self._until_s, self._observer
         agreed_at = partial(self._agreement.agreed_at, until_s=until_s, observer=observer)
         due = corrections.due(self._inputs)
-        if due and self._is_sending_paused():
+        if due and (self._is_sending_paused() or self._progress.has_full_shard):
             if not self._backlog:  # else `_rate_wave` reads them
                 yield from read_positions(self._progress)
             self._backoff.had_to_wait()
