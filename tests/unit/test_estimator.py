@@ -50,12 +50,12 @@ def hand(observer: Recorder) -> ByHand:
 def by_hand(
     observer: Recorder, wave_players: int = 4, rejects_per_second: float = 0.0, **options: Any
 ) -> ByHand:
-    """The same, with waves of this size, this limit and these options."""
+    """The same, with waves of this size, this limit and these options; no belief is cached."""
     return Agreed(
         Estimator(
             ANY_LADDER, SHARDS, ANYWHERE, window=3, wave_players=wave_players,
             rejects_per_second=rejects_per_second, observer=observer, idle_s=0.1,
-            commit_every_s=0.0, **options,
+            commit_every_s=0.0, **{"cache_bytes": 0, **options},
         ).run()
     )  # fmt: skip
 
@@ -242,11 +242,7 @@ def test_round_found_sent_is_pending_not_sent_again(hand: ByHand, observer: Reco
     """Any last offset beyond it; its players' next rounds wait for all that the log holds."""
     owning(hand, 0)
     read(hand, a_round(3, ZERO[0], ONE[0]), a_round(4, ZERO[0], ZERO[1]))
-    asked = hand.expect(ReadBeliefs)
-    hand.answer(
-        ReadBeliefs, {0: StoredShard(NOWHERE, [header(9)]), 1: StoredShard(NOWHERE, [header(2)])}
-    )
-    assert set(asked.players) == {0, 1}
+    hand.answer(ReadPriors, {0: Priors(0, header(9)), 1: Priors(0, header(2))})
     hand.answer(ShardEnds, [6, 7])
     assert observer.resumed == 1
     hand.answer(CommitSource, offsets={0: 4})
@@ -360,7 +356,7 @@ def test_reading_rests_while_large_rejections_wait(
 
 def test_large_slices_travel_in_chunks() -> None:
     """All must be acknowledged; the player waits for the last."""
-    hand = Agreed(Estimator(ANY_LADDER, 1, ANYWHERE, rows_per_part=2).run())
+    hand = Agreed(Estimator(ANY_LADDER, 1, ANYWHERE, rows_per_part=2, cache_bytes=0).run())
     owning(hand, 0, ends=(0,))
     read(hand, a_round(0, *"abcde"))
     priors(hand)

@@ -129,11 +129,6 @@ class Backlog:
         """The rounds with these tickets. The tickets must rise."""
         return PendingRounds.concat([block.take(at) for block, at in self._blocks_with(tickets)])
 
-    def has_later(self, pending: PendingRounds) -> Flags:
-        """(P,) for each player of these candidates, whether a later round with this player
-        waits."""
-        return self._graph.has_later(pending.tickets, pending.sizes, pending.fingerprints)
-
     def with_at_least(self, players: int) -> frozenset[int]:
         """The partitions in whose unfinished rounds at least so many players wait, and not none."""
         return frozenset(p for p, count in self._waiting_of.items() if count >= max(players, 1))
@@ -235,11 +230,6 @@ class RoundGraph:
         self._unfinished -= len(done)
         if len(self._tickets) - self._unfinished > max(COMPACT_AFTER, self._unfinished):
             self._compact()
-
-    def has_later(self, tickets: Ints, sizes: Ints, players: Fingerprints) -> Flags:
-        """(P,) for each player of these rounds, whether a later round with this player waits."""
-        later: Flags = self._latest.find(players) != np.repeat(tickets, sizes)
-        return later
 
     def contains(self, tickets: Ints) -> Flags:
         """(R,) whether each of these rounds was added and is unfinished."""

@@ -17,19 +17,20 @@ of the protocol.
    the round was wholly sent: send nothing, but treat all parts that the log has now as pending for
    its players. (A zombie may have sent them after the floors were set.) If `last` == o, use the
    prior that the belief remembers from before the round. Otherwise use the current prior. A
-   player's prior is read only after the player's pending part was seen applied, unless the prior is
-   cached.
+   player's prior is read only after the player's pending part was seen applied, unless the belief
+   is cached.
 6. Send the parts. The round is sent once all of them are acknowledged. From then on its parts are
-   pending for its players until they are seen applied. If another round of a player waits, the
-   player's new belief is computed and cached (`BeliefCache`) until the player's next round, a lost
-   partition or a failure. A shard with many rows in flight is full: no round of its players is sent
-   until some are seen applied.
+   pending for its players until they are seen applied. The players' new beliefs are computed and
+   cached (`belief_cache`) until the player's next round, seed or reset, a correction of the ladder,
+   a lost or gained partition, or a failure. A shard with many rows in flight is full: no round of
+   its players is sent until some are seen applied.
 7. Commit the contiguous prefix of finished offsets at intervals, in one transaction with the
    rejections among them. After a failed effect, create a new producer and return to step 1.
 """
 
 import math
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import NoReturn
 
@@ -51,6 +52,7 @@ from stream_rater.pipeline.estimator.admission import (
     RejectionLimiter,
 )
 from stream_rater.pipeline.estimator.backlog import Backlog
+from stream_rater.pipeline.estimator.belief_cache import CACHE_BYTES, BeliefCache
 from stream_rater.pipeline.estimator.estimation import NO_ROUNDS, PendingRounds
 from stream_rater.pipeline.estimator.input_partition import (
     MOST_REJECTED_BYTES,
@@ -60,15 +62,7 @@ from stream_rater.pipeline.estimator.input_partition import (
     finish,
 )
 from stream_rater.pipeline.estimator.oversize_round import OversizeRound
-from stream_rater.pipeline.estimator.priors import (
-    FEW_PLAYERS,
-    MANY_WAIT,
-    NO_ROWS,
-    BeliefCache,
-    PriorReader,
-    PriorsRead,
-    read_positions,
-)
+from stream_rater.pipeline.estimator.priors import PriorReader, PriorsRead, read_positions
 from stream_rater.pipeline.estimator.progress import (
     COMMIT_EVERY_S,
     IDLE_S,
@@ -96,7 +90,8 @@ from stream_rater.pipeline.ports import (
     shard_ends,
 )
 from stream_rater.pipeline.same_history import HistoryMismatches
-from stream_rater.rating.model import Table
+from stream_rater.rating.model import Beliefs, Table
+from stream_rater.rating.record import Unrecordable
 from stream_rater.rounds.validation import DuplicateWindow
 
 ROWS_PER_PART = 5000
@@ -118,10 +113,11 @@ class Estimator:
         wave_players: int = 20_000, rows_per_part: int = ROWS_PER_PART,
         rejects_per_second: float = 0.0, observer: Observer | None = None, idle_s: float = IDLE_S,
         commit_every_s: float = COMMIT_EVERY_S, threshold: float = THRESHOLD,
-        checkpoint_every: int = 0, rows_in_flight: int = 0,
+        checkpoint_every: int = 0, cache_bytes: int = CACHE_BYTES, rows_in_flight: int = 0,
         make_corrections: MakeCorrections = Corrections,
     ) -> None:  # fmt: skip
-        """`rows_in_flight` bounds the rows of a shard in parts that were not seen applied; 0: as
+        """`cache_bytes` bounds the memory of the cached beliefs; 0: none are cached.
+        `rows_in_flight` bounds the rows of a shard in parts that were not seen applied; 0: as
         `most_rows_of` says."""
         self._agreement = Agreement(ladders)
         self._shards = shards
@@ -147,6 +143,7 @@ class Estimator:
         options = PartOptions(shards, rows_per_part, threshold)
         self._admission = Admission(log, options, self._limiter, self._observer, make_corrections)
         self._prior_reader = PriorReader(shards, self._observer)
+        self._belief_cache = BeliefCache(cache_bytes)
         self._forget_everything()
 
     def _forget_everything(self) -> None:
@@ -155,7 +152,7 @@ class Estimator:
         self._oversize: OversizeRound | None = None
         """The oversize round in progress."""
         self._backlog = Backlog(self._wave_players)
-        self._belief_cache = BeliefCache()
+        self._belief_cache.clear()
         self._progress = Progress(self._shards, self._rows_in_flight)
         self._mismatches = HistoryMismatches(self._shards, self._observer)
         self._in_flight = InFlightWindow(self._progress, LONGEST_IN_FLIGHT_S)
@@ -280,7 +277,7 @@ class Estimator:
         self._admission.drop(partitions)
         if self._oversize is not None and self._oversize.partition in partitions:
             self._oversize = None
-        self._belief_cache = BeliefCache()  # other workers rate some of these ladders now
+        self._belief_cache.clear()  # other workers rate some of these ladders now, or did
         self._backlog.drop(partitions)
         self._may_find_wave = True
 
@@ -350,13 +347,11 @@ class Estimator:
 
     def _read_wave(self, wave: PendingRounds) -> Step[PriorsRead]:
         """Read the priors of a wave's players, from the cache where possible and else from the
-        store. Whole records are read of players for whom another round waits, if caching pays."""
-        rows = NO_ROWS
-        if wave.count <= FEW_PLAYERS:
-            rows = np.flatnonzero(self._backlog.has_later(wave))
-            rows = rows if len(rows) >= MANY_WAIT * wave.count else NO_ROWS
-        read = self._prior_reader.read_with_cache
-        return (yield from read(wave, self._belief_cache, rows, self._progress, self._until_s))
+        store."""
+        read = self._prior_reader.read_with_cache(
+            wave, self._belief_cache, self._progress, self._until_s, self._now_s
+        )
+        return (yield from read)
 
     def _read_piece(self, piece: PendingRounds) -> Step[PriorsRead]:
         """Read the priors of a piece's players from the store."""
@@ -369,17 +364,18 @@ class Estimator:
             messages = estimation.messages(part, ready, self._rows_per_part)
             offsets = yield from ask(Scatter(messages))
         self._was_sent(ready, estimation.part_ends(messages, offsets))
-        self._cache_beliefs(ready, part, read.records_at(rows))
+        self._cache_beliefs(ready, part, read.beliefs_at(rows))
         self._observer.rounds_sent(len(ready), ready.count)
 
-    def _cache_beliefs(
-        self, sent: PendingRounds, part: Part, records: Mapping[int, bytes | None]
-    ) -> None:
-        """Cache the beliefs after these rounds, all of whose parts are acknowledged."""
-        if records:
-            self._belief_cache.sent(sent, part, records)
+    def _cache_beliefs(self, sent: PendingRounds, part: Part, beliefs: Beliefs | None) -> None:
+        """Cache the beliefs after these rounds, all of whose parts are acknowledged. `beliefs` (P,)
+        are those of the rounds' players before them; None if they were not read."""
+        if beliefs is None:
+            return
+        with suppress(Unrecordable):  # the updater refuses the shard and reports the reason
+            self._belief_cache.put(sent, estimation.posteriors(part, sent, beliefs))
+        if self._backlog:
             self._backoff.cached_beliefs()
-        self._belief_cache.trim(self._progress.has_pending_part)
 
     def _estimate(self, pending: PendingRounds, priors: Table) -> Part:
         ratings, seasons = self._admission.decoder.ratings, self._admission.corrections.seasons
@@ -441,13 +437,13 @@ class Estimator:
                 self._backoff.corrected()
                 piece = corrections.work_on(queued, self._in_flight, self._now_s, observer)
                 if (yield from piece):
-                    self._drop_cached(corrections.changed(queued))
+                    self._drop_cached(queued.ladder, corrections.changed(queued))
                     self._admit(self._admission.finish(queued, self._now_s))
 
-    def _drop_cached(self, players: Fingerprints | None) -> None:
-        """Drop the cached beliefs of these players; of all players if it is None."""
+    def _drop_cached(self, ladder: str, players: Fingerprints | None) -> None:
+        """Drop the cached beliefs of these players; of all players of the ladder if it is None."""
         if players is None:
-            self._belief_cache = BeliefCache()
+            self._belief_cache.drop_ladder(ladder)
         else:
             self._belief_cache.drop(players)
 
