@@ -167,7 +167,7 @@ def part_overtaken_by_a_round_of_a_cached_player(stage: Stage) -> None:
 @catches("evicted-not-pending")
 def belief_is_evicted_before_it_is_applied(stage: Stage) -> None:
     """More players are rated than the cache has room for. Then the first of them play again."""
-    stage.cache_bytes = ONE_SET
+    stage.estimator_cache = ONE_SET
     estimator = stage.estimator()
     for pair in ((A0, A1), (B0, B1), (C0, C1), (A2, B2), (f"{A0}x", f"{A1}x")):
         stage.round(*pair)

@@ -77,7 +77,7 @@ class Simulation:
         self.patience = Patience(self.rng, self.weather.patience)
         self.doubt, self.now_s = self.weather.doubt, 0.0
         bounds = random.Random(f"bounds of {seed}")
-        self.cache_bytes: int = bounds.choice([0, *2 * [ONE_SET], *3 * [2**20]])
+        self.estimator_cache: int = bounds.choice([0, *2 * [ONE_SET], *3 * [2**20]])
         """The memory of the estimators' caches."""
         self.rows_in_flight: int = bounds.choice([0, 0, 3])
         """The most rows of a shard that an estimator has in flight; 0: as in production."""
@@ -140,7 +140,7 @@ class Simulation:
             wave_players=self.weather.wave_players, rows_per_part=self.weather.rows_per_part,
             commit_every_s=self.weather.commit_every_s,
             checkpoint_every=self.weather.checkpoint_every, observer=observer,
-            cache_bytes=self.cache_bytes, rows_in_flight=self.rows_in_flight,
+            cache_bytes=self.estimator_cache, rows_in_flight=self.rows_in_flight,
         )  # fmt: skip
 
     def _updater(self, observer: Observer) -> Updater:

@@ -75,7 +75,7 @@ class Stage:
         self.log_restored = False
         self._rounds = 0
         self.now_s = 0.0
-        self.cache_bytes = 2**20
+        self.estimator_cache = 2**20
         """The memory of an estimator's cache."""
         self.rows_in_flight = 0
         """The most rows of a shard that an estimator has in flight; 0: as in production."""
@@ -95,7 +95,8 @@ class Stage:
         """Start an estimator that owns all partitions from now on."""
         machine = self.machines.estimator(
             self.ladders, len(self.log.parts), PARTITIONS, window=WINDOW, wave_players=WAVE,
-            checkpoint_every=1, cache_bytes=self.cache_bytes, rows_in_flight=self.rows_in_flight,
+            checkpoint_every=1, cache_bytes=self.estimator_cache,
+            rows_in_flight=self.rows_in_flight,
         ).run()  # fmt: skip
         actor = self._join("estimator", self.log.estimators, machine, self.log.rounds)
         self.log.estimators.assign([actor.driver])
