@@ -122,6 +122,17 @@ def _put(
 
 
 @kernel
+def _are_taken(taken: Fingerprints, fingerprints: Fingerprints) -> Flags:
+    """(n,) whether an entry has each fingerprint."""
+    found = np.zeros(len(fingerprints), np.bool_)
+    for i in range(len(fingerprints)):
+        first = _first_slot(fingerprints[i], len(taken))
+        for slot in range(first, first + WAYS):
+            found[i] |= taken[slot] == fingerprints[i]
+    return found
+
+
+@kernel
 def _forget(taken: Fingerprints, fingerprints: Fingerprints) -> int:
     """Free the slots of these fingerprints. Returns how many were freed."""
     freed = 0
@@ -192,6 +203,11 @@ class RecordTable:
         _copy(slots, self._sizes, self._data, self._room, data)
         return slots != NO_SLOT, StringColumn(data, ends - sizes, ends)
 
+    def may_contain(self, fingerprints: Fingerprints) -> Flags:
+        """(n,) whether an entry has each fingerprint, whoever's it is. It does not count as
+        used."""
+        return _are_taken(self._taken, fingerprints)
+
     def put(
         self, owners: Ints, names: StringColumn, fingerprints: Fingerprints, records: StringColumn
     ) -> None:
@@ -212,6 +228,12 @@ class RecordTable:
     def forget(self, fingerprints: Fingerprints) -> None:
         """Drop the entries with these fingerprints, whoever's they are."""
         self._size -= _forget(self._taken, fingerprints)
+
+    def forget_owner(self, owner: int) -> None:
+        """Drop all entries of this owner, which takes a look at each slot."""
+        mine = (self._owner == owner) & (self._taken != FREE)
+        self._taken[mine] = FREE
+        self._size -= int(np.count_nonzero(mine))
 
     def clear(self) -> None:
         """Drop all entries."""

@@ -65,8 +65,9 @@ def round_right_after_a_correction(stage: Stage) -> None:
 
 @catches("corrects-too-early")
 def earlier_round_waits_while_a_correction_comes(stage: Stage) -> None:
-    """A round waits for a shard without an updater when a correction of one of its players
-    comes."""
+    """A round waits for a shard without an updater when a correction of one of its players comes.
+    No belief is cached."""
+    stage.estimator_cache = 0
     stage.round(A2, B2)
     stage.round(A0, A1)
     estimator, _ = stage.estimator(), stage.updater(0, 1)

@@ -13,13 +13,19 @@ from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.sharding import ANYWHERE
+from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladders
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.admission import Agreement
+from stream_rater.pipeline.estimator.belief_cache import CACHE_BYTES, BeliefCache
 from stream_rater.pipeline.estimator.estimation import PendingRounds
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.estimator.priors import PriorsRead
-from stream_rater.pipeline.estimator.progress import InFlightWindow, Progress
+from stream_rater.pipeline.estimator.progress import (
+    LONGEST_IN_FLIGHT_S,
+    InFlightWindow,
+    Progress,
+)
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts.schema import Part
 from stream_rater.pipeline.ports import (
@@ -32,6 +38,8 @@ from stream_rater.pipeline.ports import (
     Step,
     ask,
 )
+from stream_rater.rating import record
+from stream_rater.rating.model import NEVER, Beliefs
 
 from .world import UnkindDriver
 
@@ -155,17 +163,122 @@ class Unacknowledged(Estimator):
             self._late, self._late_players = [], {}
 
 
+class NoCapAShard(Estimator):
+    """Step 6 that bounds the rows in flight of all shards together, and not those of each."""
+
+    def _forget_everything(self) -> None:
+        super()._forget_everything()
+        self._progress = Progress(self._shards, most_rows=2**60)
+        self._in_flight = InFlightWindow(self._progress, LONGEST_IN_FLIGHT_S)
+
+    def _is_sending_paused(self) -> bool:
+        return self._progress.rows > self._rows_in_flight or super()._is_sending_paused()
+
+
 class CachedAfterLoss(Estimator):
-    """Step 6 that keeps cached beliefs when partitions are lost."""
+    """Step 6 that keeps cached beliefs when partitions are lost or gained."""
 
     def _drop(self, partitions: frozenset[int]) -> None:
-        stored = self._belief_cache
-        super()._drop(partitions)
-        self._belief_cache = stored
+        with patch.object(self._belief_cache, "clear"):
+            super()._drop(partitions)
+
+
+class CachedThroughCorrection(Estimator):
+    """Step 6 that keeps cached beliefs from before a correction."""
+
+    def _drop_cached(self, ladder: str, players: Fingerprints | None) -> None:
+        if players is not None:
+            super()._drop_cached(ladder, players)
+
+
+class CachedThroughSeed(Estimator):
+    """Step 6 that keeps cached beliefs from before a seed or a reset."""
+
+    def _drop_cached(self, ladder: str, players: Fingerprints | None) -> None:
+        if players is None:
+            super()._drop_cached(ladder, players)
+
+
+class CachedThroughResume(Estimator):
+    """Step 6 that keeps cached beliefs from before a round that was found to be sent."""
+
+    def _resume(self, resumed: PendingRounds) -> Step[None]:
+        with patch.object(self._belief_cache, "drop"):
+            yield from super()._resume(resumed)
+
+
+class CachedBeforeAcknowledged(Unacknowledged):
+    """Step 6 that caches beliefs once the parts of the first shard are acknowledged."""
+
+    def _send(self, ready: PendingRounds, rows: Ints | slice, read: PriorsRead) -> Step[None]:
+        yield from super()._send(ready, rows, read)
+        part = self._estimate(ready, read.headers[rows])
+        self._cache_beliefs(ready, part, read.beliefs_at(rows))
+
+
+class EvictedNotPending(Estimator):
+    """Step 6 that forgets the pending part of a player together with the cached belief."""
+
+    def _cache_beliefs(self, sent: PendingRounds, part: Part, beliefs: Beliefs | None) -> None:
+        super()._cache_beliefs(sent, part, beliefs)
+        for parts in self._progress._in_flight:
+            for end, players in parts:
+                gone = players[~self._belief_cache.may_contain(players)]
+                self._progress._pending.forget(gone, np.full(len(gone), end))
+
+
+class DrawnInPlace(Estimator):
+    """Step 6 whose stage 1 draws the beliefs that stage 2 begins with."""
+
+    def _read_wave(self, wave: PendingRounds) -> Step[PriorsRead]:
+        read = yield from super()._read_wave(wave)
+        return read if read.beliefs is None else read._replace(headers=read.beliefs.header)
+
+
+class UpdatedTwice(Estimator):
+    """Step 6 that applies a round to a belief that already includes it."""
+
+    def _cache_beliefs(self, sent: PendingRounds, part: Part, beliefs: Beliefs | None) -> None:
+        if beliefs is not None:
+            beliefs.header["last"] = NEVER
+        super()._cache_beliefs(sent, part, beliefs)
+
+
+class CachedByFingerprint(Estimator):
+    """Step 6 that takes a fingerprint for the player."""
+
+    class BeliefCache(BeliefCache):
+        """A cache that does not know ids."""
+
+        def _names(self, pending: PendingRounds) -> StringColumn:
+            return StringColumn.of_bytes([b""] * pending.count)
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._belief_cache = self.BeliefCache(options.get("cache_bytes", CACHE_BYTES))
+
+
+class TableTakenOver(Estimator):
+    """Step 6 with one cache for all estimators, which a successor takes over."""
+
+    class BeliefCache(BeliefCache):
+        """A cache that is not dropped as a whole."""
+
+        def clear(self) -> None:
+            pass
+
+    shared: BeliefCache | None = None
+
+    def _forget_everything(self) -> None:
+        kind = type(self)
+        if kind.shared is None:
+            kind.shared = self.BeliefCache(CACHE_BYTES)
+        self._belief_cache = kind.shared
+        super()._forget_everything()
 
 
 class CachedFromBefore(Estimator):
-    """Step 6 that keeps a cached belief from before the player's last round."""
+    """Step 6 that keeps a cached belief from before a round after which none is cached."""
 
     def _done_with(self, pending: PendingRounds) -> None:
         with patch.object(self._belief_cache, "drop"):
@@ -175,13 +288,10 @@ class CachedFromBefore(Estimator):
 class CachedWithoutTheRound(Estimator):
     """Step 6 that caches beliefs as they were read."""
 
-    def _cache_beliefs(
-        self, sent: PendingRounds, part: Part, records: Mapping[int, bytes | None]
-    ) -> None:
-        known = {row: record for row, record in records.items() if record is not None}
-        rows = np.array(list(known), np.int64)
-        players = list(sent.rounds.players().take(rows))
-        self._belief_cache.put(players, sent.fingerprints[rows], list(known.values()))
+    def _cache_beliefs(self, sent: PendingRounds, part: Part, beliefs: Beliefs | None) -> None:
+        if beliefs is not None:
+            data, starts = record.encode_all(beliefs)
+            self._belief_cache.put(sent, StringColumn(data, starts[:-1], starts[1:]))
 
 
 class FirstPart(Estimator):

@@ -138,8 +138,43 @@ MUTANTS = {
     "fresh-by-the-first": Mutant(
         "fresh by the rows before", Machines(updater=stage_2.FreshByTheFirst)
     ),
+    "no-cap-a-shard": Mutant(
+        "a bound on the rows in flight of each shard",
+        Machines(estimator=stage_1.NoCapAShard),
+        stuck=True,
+    ),
     "cached-after-loss": Mutant(
         "cached beliefs dropped with a partition", Machines(estimator=stage_1.CachedAfterLoss)
+    ),
+    "cached-through-correction": Mutant(
+        "cached beliefs dropped at a correction",
+        Machines(estimator=stage_1.CachedThroughCorrection),
+    ),
+    "cached-through-seed": Mutant(
+        "cached beliefs dropped at a seed", Machines(estimator=stage_1.CachedThroughSeed)
+    ),
+    "cached-through-resume": Mutant(
+        "cached beliefs dropped at a resumed round",
+        Machines(estimator=stage_1.CachedThroughResume),
+    ),
+    "cached-before-acknowledged": Mutant(
+        "cached beliefs of acknowledged rounds only",
+        Machines(estimator=stage_1.CachedBeforeAcknowledged),
+    ),
+    "evicted-not-pending": Mutant(
+        "pending parts of evicted beliefs", Machines(estimator=stage_1.EvictedNotPending)
+    ),
+    "drawn-in-place": Mutant(
+        "cached beliefs copied for the draw", Machines(estimator=stage_1.DrawnInPlace)
+    ),
+    "updated-twice": Mutant(
+        "a cached belief with the round once in it", Machines(estimator=stage_1.UpdatedTwice)
+    ),
+    "cached-by-fingerprint": Mutant(
+        "ids behind the fingerprints of a cache", Machines(estimator=stage_1.CachedByFingerprint)
+    ),
+    "table-taken-over": Mutant(
+        "a cache of its own for each estimator", Machines(estimator=stage_1.TableTakenOver)
     ),
     "cached-from-before": Mutant(
         "cached beliefs of the last round only", Machines(estimator=stage_1.CachedFromBefore)

@@ -108,7 +108,9 @@ def updater_stopped_over_a_rebuild(stage: Stage) -> None:
 @catches("absences-not-compared")
 def beliefs_vanish_within_a_call(stage: Stage) -> None:
     """A hash with the beliefs of two players is deleted while a call that writes one of them is on
-    its way. An operator rebuilds if asked to. Then the other player has a round."""
+    its way. An operator rebuilds if asked to. Then the other player has a round. No estimator has
+    cached the beliefs."""
+    stage.estimator_cache = 0
     stage.rated(A0, B0)
     stage.round(A0, C0)
     estimator, updater = stage.actors

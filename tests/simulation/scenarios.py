@@ -60,6 +60,7 @@ def successor_before_the_parts_are_applied(stage: Stage) -> None:
 @catches("floor-that-stays")
 def store_goes_back_after_it_was_believed(stage: Stage) -> None:
     """The store loses a round after its position was seen and before the priors are read."""
+    stage.estimator_cache = 0
     estimator, _ = stage.rated(A0, A1)
     stage.round(A0, A1)
     stage.until(estimator, ReadPriors)
@@ -72,6 +73,7 @@ def store_goes_back_after_it_was_believed(stage: Stage) -> None:
 @catches("priors-read-apart")
 def store_catches_up_within_a_read(stage: Stage) -> None:
     """The store has lost a round when the priors are read, and has it again a moment later."""
+    stage.estimator_cache = 0
     estimator, _ = stage.rated(A0, B0)
     stage.round(A0, B0)
     stage.through(estimator, ReadPriors)
@@ -111,8 +113,9 @@ def part_overtaken_by_the_next_wave(stage: Stage) -> None:
 
 
 def _after_a_round_that_waits(stage: Stage) -> None:
-    """An estimator, and an updater of shards 0 and 1. Nothing can be committed, because the next
-    round waits for shard 2, which has no updater yet."""
+    """An estimator without a cache, and an updater of shards 0 and 1. Nothing can be committed,
+    because the next round waits for shard 2, which has no updater yet."""
+    stage.estimator_cache = 0
     stage.round(A2, B2)
     estimator = stage.estimator()
     stage.updater(0, 1)

@@ -273,8 +273,9 @@ def round_right_after_a_seed(stage: Stage) -> None:
 
 @catches("seeds-too-early")
 def earlier_round_waits_while_a_seed_comes(stage: Stage) -> None:
-    """The first round of a player waits, because the other player's shard has no updater. Then a
-    seed of the player comes."""
+    """The first round of a player waits, because the other player's shard has no updater, and no
+    belief is cached. Then a seed of the player comes."""
+    stage.estimator_cache = 0
     stage.round(A2, B2)
     estimator, updater = stage.estimator(), stage.updater(0, 1)
     stage.turns(estimator)

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from stream_rater.adapters.local_log import Group
 from stream_rater.adapters.memory import Log
+from stream_rater.columns import record_table
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.errors import LogTrouble, StoreTrouble
@@ -43,6 +44,9 @@ from .game import (
 )
 from .transitions import PartitionWatch, ShardWatch, Taken
 from .world import StoreWithPast, Unkindness
+
+ONE_SET = record_table.WAYS * (record_table.SHORTEST + record_table.ABOUT)
+"""The memory of a cache that has room for so few players that it evicts one often."""
 
 WINDOW = 12
 """A small window, so that duplicates beyond it happen, too."""
@@ -74,6 +78,11 @@ class Simulation:
         self.to_submit = submissions(self.rng, self.weather)[::-1]
         self.patience = Patience(self.rng, self.weather.patience)
         self.doubt, self.now_s = self.weather.doubt, 0.0
+        bounds = random.Random(f"bounds of {seed}")
+        self.estimator_cache: int = bounds.choice([0, *2 * [ONE_SET], *3 * [2**20]])
+        """The memory of the estimators' caches."""
+        self.rows_in_flight: int = bounds.choice([0, 0, 3])
+        """The most rows of a shard that an estimator has in flight; 0: as in production."""
         self.watch = Watch()
         self.taken: set[Taken] = set()
         """The transitions between states that the machines have taken."""
@@ -133,6 +142,7 @@ class Simulation:
             wave_players=self.weather.wave_players, rows_per_part=self.weather.rows_per_part,
             commit_every_s=self.weather.commit_every_s,
             checkpoint_every=self.weather.checkpoint_every, observer=observer,
+            cache_bytes=self.estimator_cache, rows_in_flight=self.rows_in_flight,
         )  # fmt: skip
 
     def _updater(self, observer: Observer) -> Updater:

@@ -82,6 +82,12 @@ class Stage:
         """The memory of the cache of updaters that start from now on."""
         self.patches = ExitStack()
         """What `instead` has changed."""
+        self.estimator_cache = 2**20
+        """The memory of an estimator's cache."""
+        self.rows_in_flight = 0
+        """The most rows of a shard that an estimator has in flight; 0: as in production."""
+        self._unrated: list[str] = []
+        """The violations of `must_have_rated`."""
 
     # --- who is there ---
 
@@ -96,7 +102,8 @@ class Stage:
         """Start an estimator that owns all partitions from now on."""
         machine = self.machines.estimator(
             self.ladders, len(self.log.parts), PARTITIONS, window=WINDOW, wave_players=WAVE,
-            checkpoint_every=1,
+            checkpoint_every=1, cache_bytes=self.estimator_cache,
+            rows_in_flight=self.rows_in_flight,
         ).run()  # fmt: skip
         actor = self._join("estimator", self.log.estimators, machine, self.log.rounds)
         self.log.estimators.assign([actor.driver])
@@ -280,6 +287,13 @@ class Stage:
     def _group(self, actor: Actor) -> Group:
         return self.log.estimators if actor.role == "estimator" else self.log.updaters
 
+    def must_have_rated(self, *players: str) -> None:
+        """Count it as a violation if one of these players of ladder `a` has no belief yet."""
+        for player in players:
+            shard = int(shards_of([player], SHARDS)[0])
+            if ("a", player) not in self.store.beliefs.get(shard, {}):
+                self._unrated.append(f"stuck: {player} is not rated, though shard {shard} works")
+
     # --- the end ---
 
     def finish(self) -> list[str]:
@@ -291,6 +305,8 @@ class Stage:
                 self.perform(actor)
         if not oracle.is_done(self.log, self.store):
             return ["stuck: " + oracle.where(self.log, self.store)]
+        if self._unrated:
+            return self._unrated
         found = oracle.violations(
             self.log, self.store, self.ladders, WINDOW, self.once, rebuilt=self.rebuilt
         )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from stream_rater.pipeline.estimator.progress import PLAYERS_IN_FLIGHT, READ_AHEAD
+from stream_rater.pipeline.estimator.progress import READ_AHEAD
 from stream_rater.pipeline.ports import CommitSource
 
 from .actors import PRODUCTION
@@ -91,7 +91,8 @@ def test_queue_goes_on_when_the_store_has_applied_enough() -> None:
     """More rows than may be in flight are sent, and nothing but the queue waits: no round makes the
     estimator look at the store."""
     stage = Stage(PRODUCTION)
-    stage.seed(A0, *(f"p{number}" for number in range(2 * PLAYERS_IN_FLIGHT)))
+    stage.rows_in_flight = 4
+    stage.seed(A0, *(f"p{number}" for number in range(40)))
     stage.reset(A0)
     stage.correct("round-voided", round_id="round-1")
     stage.estimator()

@@ -82,7 +82,7 @@ def test_an_estimator_at_odds_waits() -> None:
     looks again after a while, and goes on when the files agree."""
     observer, ladders = Recorder(), changing(1)
     ladders.ladders["ladder-1"] = Ladder(rating=OLD)
-    hand = ByHand(Estimator(ladders, 2, ANYWHERE, observer=observer).run())
+    hand = ByHand(Estimator(ladders, 2, ANYWHERE, observer=observer, cache_bytes=0).run())
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
     opened(hand, committed={0: 0, 1: 0})
     read(

@@ -1,6 +1,7 @@
 """The estimator, its effects answered by hand: openings, waits, refusals and bounds."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -46,13 +47,15 @@ def hand(observer: Recorder) -> ByHand:
     return by_hand(observer)
 
 
-def by_hand(observer: Recorder, wave_players: int = 4, rejects_per_second: float = 0.0) -> ByHand:
-    """The same, with waves of this size and this limit."""
+def by_hand(
+    observer: Recorder, wave_players: int = 4, rejects_per_second: float = 0.0, **options: Any
+) -> ByHand:
+    """The same, with waves of this size, this limit and these options; no belief is cached."""
     return Agreed(
         Estimator(
             ANY_LADDER, SHARDS, ANYWHERE, window=3, wave_players=wave_players,
             rejects_per_second=rejects_per_second, observer=observer, idle_s=0.1,
-            commit_every_s=0.0,
+            commit_every_s=0.0, **{"cache_bytes": 0, **options},
         ).run()
     )  # fmt: skip
 
@@ -239,11 +242,7 @@ def test_round_found_sent_is_pending_not_sent_again(hand: ByHand, observer: Reco
     """Any last offset beyond it; its players' next rounds wait for all that the log holds."""
     owning(hand, 0)
     read(hand, a_round(3, ZERO[0], ONE[0]), a_round(4, ZERO[0], ZERO[1]))
-    asked = hand.expect(ReadBeliefs)
-    hand.answer(
-        ReadBeliefs, {0: StoredShard(NOWHERE, [header(9)]), 1: StoredShard(NOWHERE, [header(2)])}
-    )
-    assert set(asked.players) == {0, 1}
+    hand.answer(ReadPriors, {0: Priors(0, header(9)), 1: Priors(0, header(2))})
     hand.answer(ShardEnds, [6, 7])
     assert observer.resumed == 1
     hand.answer(CommitSource, offsets={0: 4})
@@ -314,6 +313,20 @@ def test_reading_rests_while_many_players_wait(hand: ByHand) -> None:
     hand.expect(Poll, no_fetch=True)
 
 
+def test_one_partition_with_many_waiting_players_stops_no_other(hand: ByHand) -> None:
+    """It is not read until they are fewer, and the other one is."""
+    owning(hand, 0, 1, ends=(5, 5))
+    waiting = [a_round(i, "a", "b") for i in range(READ_AHEAD * 2 + 1)]
+    read(hand, a_round(0, "c", "d", partition=1), *waiting)
+    priors(hand)
+    hand.answer(Poll, Polled(0.0), no_fetch=False, paused=frozenset([0]))
+    priors(hand)
+    most = READ_AHEAD * 4 // 2
+    read(hand, *(a_round(i, "c", "d", partition=1) for i in range(1, most // 2)))
+    priors(hand)
+    hand.expect(Poll, no_fetch=True, paused=frozenset([0, 1]))
+
+
 def test_reading_rests_behind_a_round_that_never_gets_ready(hand: ByHand) -> None:
     """Though all after it is finished: nothing of that can be committed."""
     owning(hand, 0, ends=(5, 0))
@@ -343,7 +356,7 @@ def test_reading_rests_while_large_rejections_wait(
 
 def test_large_slices_travel_in_chunks() -> None:
     """All must be acknowledged; the player waits for the last."""
-    hand = Agreed(Estimator(ANY_LADDER, 1, ANYWHERE, rows_per_part=2).run())
+    hand = Agreed(Estimator(ANY_LADDER, 1, ANYWHERE, rows_per_part=2, cache_bytes=0).run())
     owning(hand, 0, ends=(0,))
     read(hand, a_round(0, *"abcde"))
     priors(hand)

@@ -202,16 +202,17 @@ def test_one_found_sent_is_pending_not_sent_again(hand: ByHand) -> None:
 
 
 def test_reading_goes_on_behind_a_few(hand: ByHand) -> None:
-    """Each counts as a wave of players, not as all that it has; one at a time is in hand."""
+    """Each counts as a wave of players, not as all that it has; one at a time is in hand. Then the
+    other partition is read alone."""
     several = [
         a_round(number, *(f"{number}-{i}" for i in range(2 * WAVE)))
         for number in range(READ_AHEAD + 1)
     ]
     read(hand, *several[:-1])
     assert asked(priors(hand)) == {f"0-{i}" for i in range(WAVE)}
-    hand.answer(Poll, Polled(0.0, records=several[-1:]), no_fetch=False)
+    hand.answer(Poll, Polled(0.0, records=several[-1:]), paused=frozenset())
     assert asked(priors(hand)) == {f"0-{i}" for i in range(WAVE, 2 * WAVE)}
-    hand.expect(Poll, no_fetch=True)
+    hand.expect(Poll, no_fetch=False, paused=frozenset([0]))
 
 
 def test_it_is_watched_and_counted_once() -> None:

@@ -1,5 +1,7 @@
 """When the estimator looks for rounds, how long its polls gather, and when sending rests."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from stream_rater.columns.sharding import shards_of
@@ -10,7 +12,16 @@ from stream_rater.pipeline.estimator import progress as module
 from stream_rater.pipeline.estimator.progress import BUSY_S, FEW_ROUNDS, GATHER_S
 from stream_rater.pipeline.ports import CommitSource, LogStarts, Poll, Polled, Scatter
 from tests.unit.machines import ByHand, Recorder
-from tests.unit.test_estimator import SHARDS, a_round, by_hand, owning, parts_sent, priors, read
+from tests.unit.test_estimator import (
+    ONE,
+    SHARDS,
+    a_round,
+    by_hand,
+    owning,
+    parts_sent,
+    priors,
+    read,
+)
 
 
 def test_polls_slow_down_while_waiting_in_vain() -> None:
@@ -47,9 +58,11 @@ def test_polls_gather_while_many_small_rounds_come() -> None:
 # --- while the store is behind ---
 
 
-def send_pair(hand: ByHand, number: int, now_s: float = 0.0) -> None:
+def send_pair(
+    hand: ByHand, number: int, now_s: float = 0.0, names: Sequence[str] | None = None
+) -> None:
     """A wave of one round of two newcomers, whose parts are at this offset."""
-    names = [f"x{number}", f"y{number}"]
+    names = names or [f"x{number}", f"y{number}"]
     read(hand, a_round(number, *names), now_s=now_s)
     priors(hand)
     parts_sent(hand, *[number] * len(np.unique(shards_of(names, SHARDS))))
@@ -82,18 +95,24 @@ def test_a_store_that_stays_behind_holds_nobody_up_for_long() -> None:
     assert sum(map(len, priors(hand, applied=0).players.values())) == 2
 
 
-def test_sending_rests_while_the_store_is_far_behind() -> None:
-    """Players in flight are remembered, so they are bounded."""
-    hand = by_hand(Recorder(), wave_players=2)
+def test_no_more_is_sent_to_a_shard_that_is_far_behind() -> None:
+    """Rows in flight are remembered, so they are bounded. Other shards do not wait for this one."""
+    hand = by_hand(Recorder(), wave_players=2, rows_in_flight=5)
     owning(hand, 0)
-    for i in range(module.PLAYERS_IN_FLIGHT + 1):
-        send_pair(hand, i, now_s=float(i))
-    read(hand, a_round(99, "a", "b"), now_s=99.0)
-    assert not any(priors(hand, applied=0).players.values())
-    read(hand)
-    priors(hand, applied=99)
-    read(hand)
-    priors(hand, applied=99)
+    crowd = [each for i in range(100) if shards_of([each := f"p{i}"], SHARDS)[0] == 0]
+    for i in range(3):
+        send_pair(hand, i, now_s=float(i), names=crowd[2 * i : 2 * i + 2])
+    read(hand, a_round(90, *crowd[-2:]), now_s=90.0)
+    assert priors(hand, applied=0).players == {0: ()}
+    read(hand, a_round(91, *ONE[:2]), now_s=91.0)
+    priors(hand)
+    parts_sent(hand, 0)
+    read(hand, now_s=92.0)
+    assert priors(hand, applied=0).players == {0: (), 1: ()}
+    read(hand, now_s=93.0)
+    assert priors(hand, applied=1).players == {0: (), 1: ()}
+    read(hand, now_s=94.0)
+    priors(hand, applied=1)
     hand.expect(Scatter)
 
 

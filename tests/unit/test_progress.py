@@ -3,7 +3,7 @@
 import numpy as np
 
 from stream_rater.columns.player_map import TAKEN, Fingerprints
-from stream_rater.pipeline.estimator.progress import Progress
+from stream_rater.pipeline.estimator.progress import Progress, most_rows_of
 
 ANN, BOB = 1 << 20, 2 << 20
 
@@ -122,6 +122,28 @@ def test_it_says_when_to_look_again() -> None:
     assert not has_moved()
     progress.retry(10.0)
     assert has_moved()
+
+
+def test_a_full_shard_is_closed_until_rows_are_applied() -> None:
+    """For its players alone, and for those who are cached, too. Its rows do not count as work that
+    the store is busy with."""
+    progress = Progress(2, most_rows=2)
+    progress.sent({0: 1, 1: 1}, {0: crowd(ANN, BOB), 1: crowd(ANN + 1)})
+    assert not progress.has_full_shard and progress.rows == 3
+    progress.sent({0: 2}, {0: crowd(ANN)})
+    assert progress.has_full_shard and progress.rows == 1
+    players, cached = crowd(3 << 20, BOB + 1), np.ones(2, np.bool_)
+    assert progress.ready(players, np.array([1, 1]), cached).tolist() == [False, True]
+    progress.accept(0, 1)
+    assert not progress.has_full_shard and progress.rows == 2
+    assert progress.ready(players, np.array([1, 1]), cached).tolist() == [True, True]
+
+
+def test_many_shards_have_fewer_rows_each() -> None:
+    """So that all together are bounded, too."""
+    assert [most_rows_of(shards) for shards in (1, 16, 64, 100_000)] == [
+        40_000, 40_000, 10_000, 1000
+    ]  # fmt: skip
 
 
 def test_rounds_are_looked_at_together() -> None:

@@ -77,6 +77,31 @@ def test_entries_are_forgotten() -> None:
     assert (find(table, 1, 8, "8"), len(table)) == (None, 0)
 
 
+def test_an_owner_is_forgotten_whole() -> None:
+    """The entries of others stay, and the owner may store entries again."""
+    table = RecordTable(MIB)
+    for owner, each in [(1, 7), (2, 8), (1, 9)]:
+        put(table, owner, each, str(each), "r")
+    table.forget_owner(1)
+    assert [find(table, *each) for each in [(1, 7, "7"), (2, 8, "8")]] == [None, "r"]
+    assert len(table) == 1
+    put(table, 1, 9, "9", "again")
+    assert find(table, 1, 9, "9") == "again"
+
+
+def test_a_fingerprint_says_who_may_be_there() -> None:
+    """Whoever's the entry is. The question does not count as a use of it."""
+    table = RecordTable(record_table.WAYS * (record_table.SHORTEST + record_table.ABOUT))
+    for each in range(1, record_table.WAYS + 1):
+        put(table, 1, each, str(each), "r")
+    there = table.may_contain(np.array([1, 2, 100], np.uint64))
+    assert there.tolist() == [True, True, False]
+    put(table, 1, 100, "new", "r")
+    assert find(table, 1, 1, "1") is None
+    table.clear()
+    assert not table.may_contain(np.array([1, 2, 100], np.uint64)).any()
+
+
 def test_without_memory_nothing_is_stored() -> None:
     """The table can be turned off."""
     table = RecordTable(0)

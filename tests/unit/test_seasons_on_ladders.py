@@ -180,11 +180,10 @@ def test_the_stream_as_the_replay() -> None:
         if pending is not None:
             part = stream.estimated(pending)
             players = list(pending.rounds.players())
-            stored = estimation.posteriors(
-                part, pending, np.arange(len(players)), [stream.records.get(p) for p in players]
-            )
+            before = record.decode([stream.records.get(p) for p in players], 1, 0.0, 1.0)
+            stored = estimation.posteriors(part, pending, before)
             stream.apply(part)
-            assert stored == [stream.records[player] for player in players]
+            assert stored.strings() == [stream.records[player] for player in players]
             again = stream.estimated(pending)
             assert part.evidence.tobytes() == again.evidence.tobytes()
             assert part.rules == again.rules

@@ -8,6 +8,7 @@ because that earlier round has waited for the rounds before it. Adding or finish
 few steps for each player, no matter how many rounds wait.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from itertools import pairwise
 
@@ -16,7 +17,7 @@ import numpy as np
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_map import NOTHING, Fingerprints, PlayerMap
-from stream_rater.pipeline.estimator.estimation import PendingRounds
+from stream_rater.pipeline.estimator.estimation import PendingRounds, distinct
 
 BLOCK = 2000
 """The most players in a block. New rounds are merged into the last block while it stays within this
@@ -48,6 +49,8 @@ class Backlog:
         self.waiting = 0
         """The number of players in all unfinished rounds. An oversize round counts as
         `wave_players`, the number of its players that are in memory at a time."""
+        self._waiting_of: Counter[int] = Counter()
+        """The same by partition."""
         self.oversize = 0
         """The number of unfinished rounds that are larger than a wave."""
 
@@ -73,7 +76,11 @@ class Backlog:
         self._blocks.append(pending)
 
     def _count(self, pending: PendingRounds, sign: int) -> None:
-        self.waiting += sign * int(np.minimum(pending.sizes, self._wave_players).sum())
+        players = np.minimum(pending.sizes, self._wave_players)
+        self.waiting += sign * int(players.sum())
+        partitions, which = distinct(pending.partitions)
+        for number, partition in enumerate(partitions):
+            self._waiting_of[partition] += sign * int(players[which == number].sum())
         self.oversize += sign * int(np.count_nonzero(pending.sizes > self._wave_players))
 
     def wave(
@@ -122,10 +129,9 @@ class Backlog:
         """The rounds with these tickets. The tickets must rise."""
         return PendingRounds.concat([block.take(at) for block, at in self._blocks_with(tickets)])
 
-    def has_later(self, pending: PendingRounds) -> Flags:
-        """(P,) for each player of these candidates, whether a later round with this player
-        waits."""
-        return self._graph.has_later(pending.tickets, pending.sizes, pending.fingerprints)
+    def with_at_least(self, players: int) -> frozenset[int]:
+        """The partitions in whose unfinished rounds at least so many players wait, and not none."""
+        return frozenset(p for p, count in self._waiting_of.items() if count >= max(players, 1))
 
     def contains(self, tickets: Ints) -> Flags:
         """(R,) whether each of these rounds is in the backlog and unfinished."""
@@ -155,6 +161,7 @@ class Backlog:
         self._compact()
         blocks, self._blocks = self._blocks, []
         self._graph, self.waiting, self.oversize = RoundGraph(), 0, 0
+        self._waiting_of.clear()
         for block in blocks:
             kept = block.take(np.flatnonzero(~np.isin(block.partitions, list(partitions))))
             if len(kept):
@@ -223,11 +230,6 @@ class RoundGraph:
         self._unfinished -= len(done)
         if len(self._tickets) - self._unfinished > max(COMPACT_AFTER, self._unfinished):
             self._compact()
-
-    def has_later(self, tickets: Ints, sizes: Ints, players: Fingerprints) -> Flags:
-        """(P,) for each player of these rounds, whether a later round with this player waits."""
-        later: Flags = self._latest.find(players) != np.repeat(tickets, sizes)
-        return later
 
     def contains(self, tickets: Ints) -> Flags:
         """(R,) whether each of these rounds was added and is unfinished."""

@@ -19,6 +19,7 @@ from stream_rater.columns import player_map
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_map import Fingerprints
+from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.record import Record, Trace, trace_of
 from stream_rater.contract.sizes import MOST_BYTES
 from stream_rater.pipeline.observer import Traced
@@ -27,7 +28,7 @@ from stream_rater.pipeline.parts.schema import Part, RoundInPart
 from stream_rater.pipeline.ports import Priors
 from stream_rater.pipeline.updater import changes
 from stream_rater.rating import record, stages
-from stream_rater.rating.model import BEGAN, HEADER, Table
+from stream_rater.rating.model import BEGAN, HEADER, Beliefs, Table
 from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.rating.seasons import draw_headers
@@ -292,20 +293,18 @@ def _rounds_in_part(pending: PendingRounds, rule: Ints) -> list[RoundInPart]:
     ]
 
 
-def posteriors(
-    part: Part, pending: PendingRounds, rows: Ints, records: Sequence[bytes | None]
-) -> list[bytes]:
-    """The belief records that the store will have for the players in these rows, once it has
-    applied the part. `records` are those before the part; a record that already includes its round
-    is unchanged. Raises UnknownRecord if a record cannot be read."""
-    rule = pending.for_each_player([each.rule for each in part.rounds])[rows]
-    offset = pending.for_each_player(pending.offsets)[rows]
-    beliefs = changes.decoded(part.rules, rule, records)
+def posteriors(part: Part, pending: PendingRounds, beliefs: Beliefs) -> StringColumn:
+    """(P,) the belief records that the store will have for the rounds' players, once it has applied
+    the part. `beliefs` (P,) are those before the part, and are overwritten; a belief that already
+    includes its round stays as it is. Raises Unrecordable."""
+    rule = pending.for_each_player([each.rule for each in part.rounds])
+    offset = pending.for_each_player(pending.offsets)
+    time = pending.for_each_player(pending.rounds.time)
+    changes.set_initial(beliefs, part.rules, rule)
     new = np.flatnonzero(beliefs.header["last"] < offset)
-    time = pending.for_each_player(pending.rounds.time)[rows[new]]
-    evidence = part.evidence[rows[new]]
-    changes.update(beliefs, new, part.rules, rule[new], evidence, offset[new], time)
-    return record.encode(beliefs)
+    changes.update(beliefs, new, part.rules, rule[new], part.evidence[new], offset[new], time[new])
+    data, starts = record.encode_all(beliefs)
+    return StringColumn(data, starts[:-1], starts[1:])
 
 
 def messages(part: Part, pending: PendingRounds, most_rows: int) -> list[tuple[int, bytes]]:

@@ -17,18 +17,20 @@ of the protocol.
    the round was wholly sent: send nothing, but treat all parts that the log has now as pending for
    its players. (A zombie may have sent them after the floors were set.) If `last` == o, use the
    prior that the belief remembers from before the round. Otherwise use the current prior. A
-   player's prior is read only after the player's pending part was seen applied, unless the prior is
-   cached.
+   player's prior is read only after the player's pending part was seen applied, unless the belief
+   is cached.
 6. Send the parts. The round is sent once all of them are acknowledged. From then on its parts are
-   pending for its players until they are seen applied. If another round of a player waits, the
-   player's new belief is computed and cached (`BeliefCache`) until the player's next round, a lost
-   partition or a failure.
+   pending for its players until they are seen applied. The players' new beliefs are computed and
+   cached (`belief_cache`) until the player's next round, seed or reset, a correction of the ladder,
+   a lost or gained partition, or a failure. A shard with many rows in flight is full: no round of
+   its players is sent until some are seen applied.
 7. Commit the contiguous prefix of finished offsets at intervals, in one transaction with the
    rejections among them. After a failed effect, create a new producer and return to step 1.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import NoReturn
 
@@ -50,6 +52,7 @@ from stream_rater.pipeline.estimator.admission import (
     RejectionLimiter,
 )
 from stream_rater.pipeline.estimator.backlog import Backlog
+from stream_rater.pipeline.estimator.belief_cache import CACHE_BYTES, BeliefCache
 from stream_rater.pipeline.estimator.estimation import NO_ROUNDS, PendingRounds
 from stream_rater.pipeline.estimator.input_partition import (
     MOST_REJECTED_BYTES,
@@ -59,26 +62,18 @@ from stream_rater.pipeline.estimator.input_partition import (
     finish,
 )
 from stream_rater.pipeline.estimator.oversize_round import OversizeRound
-from stream_rater.pipeline.estimator.priors import (
-    FEW_PLAYERS,
-    MANY_WAIT,
-    NO_ROWS,
-    BeliefCache,
-    PriorReader,
-    PriorsRead,
-    read_positions,
-)
+from stream_rater.pipeline.estimator.priors import PriorReader, PriorsRead, read_positions
 from stream_rater.pipeline.estimator.progress import (
     COMMIT_EVERY_S,
     IDLE_S,
     LONGEST_IN_FLIGHT_S,
     MANY_PLAYERS,
-    PLAYERS_IN_FLIGHT,
     READ_AHEAD,
     WAVES_IN_FLIGHT,
     InFlightWindow,
     PollBackoff,
     Progress,
+    most_rows_of,
 )
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.parts.schema import Part
@@ -95,7 +90,8 @@ from stream_rater.pipeline.ports import (
     shard_ends,
 )
 from stream_rater.pipeline.same_history import HistoryMismatches
-from stream_rater.rating.model import Table
+from stream_rater.rating.model import Beliefs, Table
+from stream_rater.rating.record import Unrecordable
 from stream_rater.rounds.validation import DuplicateWindow
 
 ROWS_PER_PART = 5000
@@ -117,10 +113,15 @@ class Estimator:
         wave_players: int = 20_000, rows_per_part: int = ROWS_PER_PART,
         rejects_per_second: float = 0.0, observer: Observer | None = None, idle_s: float = IDLE_S,
         commit_every_s: float = COMMIT_EVERY_S, threshold: float = THRESHOLD,
-        checkpoint_every: int = 0, make_corrections: MakeCorrections = Corrections,
+        checkpoint_every: int = 0, cache_bytes: int = CACHE_BYTES, rows_in_flight: int = 0,
+        make_corrections: MakeCorrections = Corrections,
     ) -> None:  # fmt: skip
+        """`cache_bytes` bounds the memory of the cached beliefs; 0: none are cached.
+        `rows_in_flight` bounds the rows of a shard in parts that were not seen applied; 0: as
+        `most_rows_of` says."""
         self._agreement = Agreement(ladders)
         self._shards = shards
+        self._rows_in_flight = rows_in_flight or most_rows_of(shards)
         self._partitions = partitions
         self._window = window
         self._wave_players = wave_players
@@ -142,6 +143,7 @@ class Estimator:
         options = PartOptions(shards, rows_per_part, threshold)
         self._admission = Admission(log, options, self._limiter, self._observer, make_corrections)
         self._prior_reader = PriorReader(shards, self._observer)
+        self._belief_cache = BeliefCache(cache_bytes)
         self._forget_everything()
 
     def _forget_everything(self) -> None:
@@ -150,8 +152,8 @@ class Estimator:
         self._oversize: OversizeRound | None = None
         """The oversize round in progress."""
         self._backlog = Backlog(self._wave_players)
-        self._belief_cache = BeliefCache()
-        self._progress = Progress(self._shards)
+        self._belief_cache.clear()
+        self._progress = Progress(self._shards, self._rows_in_flight)
         self._mismatches = HistoryMismatches(self._shards, self._observer)
         self._in_flight = InFlightWindow(self._progress, LONGEST_IN_FLIGHT_S)
         """The waves that were sent and not yet seen applied."""
@@ -208,7 +210,7 @@ class Estimator:
             )
         self._to_open = frozenset()
         self._admission.corrections.load((yield from ask(NotedCorrections())))
-        self._report_behind(partitions, idle=False)
+        self._report_behind(partitions, idle=())
         yield from ask(Seek(offsets))
 
     def _window_start(self, c: int, log_start: int) -> int:
@@ -224,16 +226,15 @@ class Estimator:
         timeout_s = self._backoff.timeout_s(
             waiting=bool(self._backlog), in_flight=self._progress.rows
         )
-        sources, most = self._inputs.values(), READ_AHEAD * self._wave_players
-        no_fetch = self._backlog.waiting > most or any(len(each) > most for each in sources)
-        no_fetch = no_fetch or sum(each.rejected_bytes for each in sources) > MOST_REJECTED_BYTES
-        yield from self._poll(timeout_s, no_fetch=no_fetch)
+        rejected_bytes = sum(each.rejected_bytes for each in self._inputs.values())
+        no_fetch = bool(self._inputs) and self._paused >= self._inputs.keys()
+        yield from self._poll(timeout_s, no_fetch=no_fetch or rejected_bytes > MOST_REJECTED_BYTES)
         yield from self._mismatches.recheck(self._progress, self._now_s)
 
     def _poll(self, timeout_s: float, *, no_fetch: bool) -> Step[None]:
-        gather_s = self._backoff.gather_s
+        gather_s, paused = self._backoff.gather_s, self._paused
         polled = yield from ask(
-            Poll(timeout_s, no_fetch=no_fetch, paused=self._paused, gather_s=gather_s)
+            Poll(timeout_s, no_fetch=no_fetch, paused=paused, gather_s=gather_s)
         )
         self._now_s, self._until_s = polled.now_s, polled.now_s + REFUSED_S
         self._progress.retry(polled.now_s)
@@ -246,22 +247,27 @@ class Estimator:
             self._limiter.forget(polled.lost | polled.gained)
         if polled.records:
             self._admit(self._admission.read(polled.records, self._now_s))
-        idle = not no_fetch and not polled.records
+        idle = frozenset[int]() if no_fetch or polled.records else self._inputs.keys() - paused
         self._report_behind(frozenset(), idle=idle)
         self._limiter.update(self._now_s, self._observer.partitions_paused)
 
     @property
     def _paused(self) -> frozenset[int]:
         """The partitions from which nothing is read now: too many of their records were rejected,
-        or too many rows of seeds wait. Other partitions go on."""
+        or too many of their records, players or rows of seeds wait. Other partitions go on."""
         most = READ_AHEAD * self._wave_players
-        return self._limiter.paused | self._admission.corrections.with_many_seeds(most)
+        paused = self._limiter.paused | self._admission.corrections.with_many_seeds(most)
+        paused |= {p for p, source in self._inputs.items() if len(source) > most}
+        if self._backlog.waiting > most:
+            paused |= self._backlog.with_at_least(most // max(1, len(self._inputs)))
+        return paused
 
-    def _report_behind(self, opened: frozenset[int], *, idle: bool) -> None:
+    def _report_behind(self, opened: frozenset[int], *, idle: Collection[int]) -> None:
         """Report which partitions are being read back up to their committed offsets: those just
-        opened, and all others that are not there yet."""
+        opened, and all others that are not there yet. `idle` are those that had no record in a
+        poll."""
         reading_back = {
-            p for p, source in self._inputs.items() if source.is_reading_back(idle=idle)
+            p for p, source in self._inputs.items() if source.is_reading_back(idle=p in idle)
         }
         self._observer.reading_back(opened | reading_back)
 
@@ -271,7 +277,7 @@ class Estimator:
         self._admission.drop(partitions)
         if self._oversize is not None and self._oversize.partition in partitions:
             self._oversize = None
-        self._belief_cache = BeliefCache()  # other workers rate some of these ladders now
+        self._belief_cache.clear()  # other workers rate some of these ladders now, or did
         self._backlog.drop(partitions)
         self._may_find_wave = True
 
@@ -283,7 +289,7 @@ class Estimator:
         self._may_find_wave = True
 
     def _wave(self) -> PendingRounds:
-        """Choose the next wave; it is empty while too many players are in flight."""
+        """Choose the next wave; it is empty while too many waves are in flight."""
         if not (self._may_find_wave or self._progress.has_moved) or self._is_sending_paused():
             return NO_ROUNDS
         self._progress.has_moved = False
@@ -293,9 +299,7 @@ class Estimator:
         return wave
 
     def _is_sending_paused(self) -> bool:
-        """Whether parts not seen applied have so many players that no further wave is sent."""
-        if self._progress.rows > PLAYERS_IN_FLIGHT * self._wave_players:
-            return True
+        """Whether so many waves were not seen applied that no further one is sent."""
         many = min(MANY_PLAYERS, WAVES_IN_FLIGHT * self._wave_players)
         return self._in_flight.has_at_least(WAVES_IN_FLIGHT, many, self._now_s)
 
@@ -343,13 +347,11 @@ class Estimator:
 
     def _read_wave(self, wave: PendingRounds) -> Step[PriorsRead]:
         """Read the priors of a wave's players, from the cache where possible and else from the
-        store. Whole records are read of players for whom another round waits, if caching pays."""
-        rows = NO_ROWS
-        if wave.count <= FEW_PLAYERS:
-            rows = np.flatnonzero(self._backlog.has_later(wave))
-            rows = rows if len(rows) >= MANY_WAIT * wave.count else NO_ROWS
-        read = self._prior_reader.read_with_cache
-        return (yield from read(wave, self._belief_cache, rows, self._progress, self._until_s))
+        store."""
+        read = self._prior_reader.read_with_cache(
+            wave, self._belief_cache, self._progress, self._until_s, self._now_s
+        )
+        return (yield from read)
 
     def _read_piece(self, piece: PendingRounds) -> Step[PriorsRead]:
         """Read the priors of a piece's players from the store."""
@@ -362,17 +364,18 @@ class Estimator:
             messages = estimation.messages(part, ready, self._rows_per_part)
             offsets = yield from ask(Scatter(messages))
         self._was_sent(ready, estimation.part_ends(messages, offsets))
-        self._cache_beliefs(ready, part, read.records_at(rows))
+        self._cache_beliefs(ready, part, read.beliefs_at(rows))
         self._observer.rounds_sent(len(ready), ready.count)
 
-    def _cache_beliefs(
-        self, sent: PendingRounds, part: Part, records: Mapping[int, bytes | None]
-    ) -> None:
-        """Cache the beliefs after these rounds, all of whose parts are acknowledged."""
-        if records:
-            self._belief_cache.sent(sent, part, records)
+    def _cache_beliefs(self, sent: PendingRounds, part: Part, beliefs: Beliefs | None) -> None:
+        """Cache the beliefs after these rounds, all of whose parts are acknowledged. `beliefs` (P,)
+        are those of the rounds' players before them; None if they were not read."""
+        if beliefs is None:
+            return
+        with suppress(Unrecordable):  # the updater refuses the shard and reports the reason
+            self._belief_cache.put(sent, estimation.posteriors(part, sent, beliefs))
+        if self._backlog:
             self._backoff.cached_beliefs()
-        self._belief_cache.trim(self._progress.has_pending_part)
 
     def _estimate(self, pending: PendingRounds, priors: Table) -> Part:
         ratings, seasons = self._admission.decoder.ratings, self._admission.corrections.seasons
@@ -424,7 +427,7 @@ class Estimator:
         corrections, until_s, observer = self._admission.corrections, self._until_s, self._observer
         agreed_at = partial(self._agreement.agreed_at, until_s=until_s, observer=observer)
         due = corrections.due(self._inputs)
-        if due and self._is_sending_paused():
+        if due and (self._is_sending_paused() or self._progress.has_full_shard):
             if not self._backlog:  # else `_rate_wave` reads them
                 yield from read_positions(self._progress)
             self._backoff.had_to_wait()
@@ -434,13 +437,13 @@ class Estimator:
                 self._backoff.corrected()
                 piece = corrections.work_on(queued, self._in_flight, self._now_s, observer)
                 if (yield from piece):
-                    self._drop_cached(corrections.changed(queued))
+                    self._drop_cached(queued.ladder, corrections.changed(queued))
                     self._admit(self._admission.finish(queued, self._now_s))
 
-    def _drop_cached(self, players: Fingerprints | None) -> None:
-        """Drop the cached beliefs of these players; of all players if it is None."""
+    def _drop_cached(self, ladder: str, players: Fingerprints | None) -> None:
+        """Drop the cached beliefs of these players; of all players of the ladder if it is None."""
         if players is None:
-            self._belief_cache = BeliefCache()
+            self._belief_cache.drop_ladder(ladder)
         else:
             self._belief_cache.drop(players)
 

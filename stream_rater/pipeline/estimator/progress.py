@@ -9,6 +9,9 @@ store of a shard is the fold of its parts before `applied`, so only the ends of 
   `applied`, so that a store that lost writes is not trusted until it has caught up.
 - await[player]: the end of the player's pending part, which contains the player's last round. Once
   an accepted `applied` has reached this end, the entry is dropped: the floor has risen past it.
+- in flight: the rows of each shard that were not seen applied. A shard with more than `most_rows`
+  of them is full, and no round with a player in it is sent. So a shard that stands still stops only
+  these rounds, however few their players are and wherever the priors come from.
 
 The end of this file has the pace of an estimator (`PollBackoff`): how long it waits for records.
 """
@@ -23,19 +26,35 @@ import numpy as np
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.player_map import NOTHING, Fingerprints, PlayerMap, shards_in
 
+MOST_ROWS = 40_000
+"""A shard is full if it has more rows than this in parts not seen applied, twice what an updater
+applies in one call. Fewer, if the worker has many shards (`most_rows_of`)."""
+MOST_ROWS_IN_ALL, LEAST_ROWS = 640_000, 1000
+"""How many rows may be in flight in all shards together, about; and how many in any case in one."""
+
+
+def most_rows_of(shards: int) -> int:
+    """The most rows in flight of each of so many shards."""
+    return min(MOST_ROWS, max(LEAST_ROWS, MOST_ROWS_IN_ALL // shards))
+
 
 class Progress:
     """The floors of all shards, and the pending parts of players."""
 
-    def __init__(self, shards: int) -> None:
+    def __init__(self, shards: int, most_rows: int = MOST_ROWS) -> None:
+        self._most_rows = most_rows
         self._floor = [0] * shards
         self._pending = PlayerMap()
         self._in_flight: list[deque[tuple[int, Fingerprints]]] = [deque() for _ in range(shards)]
         """By shard, in rising order, the ends of the parts not seen applied, each with the players
         in the part."""
-        self.rows = 0
-        """The number of rows in parts that were not seen applied: a player with several parts in
-        flight counts for each."""
+        self._rows = [0] * shards
+        """By shard, the number of rows in parts that were not seen applied: a player with several
+        parts in flight counts for each."""
+        self._all_rows = 0
+        """The number of such rows of all shards."""
+        self._full: set[int] = set()
+        """The shards with more than `most_rows` such rows."""
         self._lagging: set[int] = set()
         """The shards whose last seen `applied` was below their floor."""
         self._refused: dict[int, float] = {}
@@ -67,9 +86,12 @@ class Progress:
         in_flight = self._in_flight[shard]
         while in_flight and in_flight[0][0] <= applied:
             end, players = in_flight.popleft()
-            self.rows -= len(players)
+            self._rows[shard] -= len(players)
+            self._all_rows -= len(players)
             self.has_moved = True
             self._pending.forget(players, np.full(len(players), end))  # keeps later pending parts
+        if self._rows[shard] <= self._most_rows:
+            self._full.discard(shard)
         return shard not in self._refused
 
     def sent(self, ends: Mapping[int, int], players: Mapping[int, Fingerprints]) -> None:
@@ -77,7 +99,10 @@ class Progress:
         shard."""
         for shard, shard_players in players.items():
             self._in_flight[shard].append((ends[shard], shard_players))
-            self.rows += len(shard_players)
+            self._rows[shard] += len(shard_players)
+            self._all_rows += len(shard_players)
+            if self._rows[shard] > self._most_rows:
+                self._full.add(shard)
         together = np.concatenate(list(players.values()))
         sizes = [len(shard_players) for shard_players in players.values()]
         until = np.array([ends[shard] for shard in players])
@@ -109,9 +134,19 @@ class Progress:
         return ready
 
     def closed_shards(self) -> set[int]:
-        """The shards of which no prior counts now: they are below their floor, refused or
-        excluded."""
-        return self._lagging | self._excluded | self._refused.keys()
+        """The shards whose players are not rated now: the shards are full, below their floor,
+        refused or excluded."""
+        return self._full | self._lagging | self._excluded | self._refused.keys()
+
+    @property
+    def has_full_shard(self) -> bool:
+        """Whether more rows of some shard than `most_rows` were not seen applied."""
+        return bool(self._full)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows, in all shards that are not closed, that were not seen applied."""
+        return self._all_rows - sum(self._rows[shard] for shard in self.closed_shards())
 
     def shards_to_read(self) -> list[int]:
         """The shards whose `applied` is worth reading: parts are in flight, or the shard is below
@@ -209,15 +244,12 @@ players is large enough. After any other wave, the next poll gathers records for
 seconds."""
 
 READ_AHEAD = 4
-"""The estimator stops reading while this many waves' worth of players, or of offsets, wait in
-memory."""
-
-PLAYERS_IN_FLIGHT = 20
-"""The estimator stops sending while parts not seen applied have more than this many waves' worth of
-players."""
+"""The estimator reads ahead by this many waves' worth of players in all, and of offsets in each
+partition. While more players wait, it reads only the partitions that have less than their share of
+them."""
 
 WAVES_IN_FLIGHT, LONGEST_IN_FLIGHT_S = 2, 0.5
-"""The estimator also stops sending while WAVES_IN_FLIGHT waves, with enough players in all, were
+"""The estimator stops sending while WAVES_IN_FLIGHT waves, with enough players in all, were
 not seen applied. Each wave counts for at most LONGEST_IN_FLIGHT_S seconds. Rounds that arrive while
 it waits form one larger wave. A busy ladder then takes 15 % less CPU time."""
 

@@ -203,8 +203,14 @@ def decoded(
     """
     assert len(rule_index) == len(records)
     capacity = max((each.kept for each in rules), default=0) + 1
-    # The initial beliefs of newcomers are set below.
     beliefs = record.decode(records, capacity, 0.0, 1.0)
+    set_initial(beliefs, rules, rule_index)
+    return beliefs
+
+
+def set_initial(beliefs: Beliefs, rules: Sequence[RatingRule], rule_index: Ints) -> None:
+    """Set the initial belief of its rule where a belief has no rounds, in place. `rule_index` (D,)
+    is the rule of each of the D beliefs."""
     new = np.flatnonzero(beliefs.header["rounds"] == 0)
     if len(new):
         before = beliefs.header[new]
@@ -212,7 +218,6 @@ def decoded(
         by_rule = np.concatenate([each.header for each in initial])
         beliefs.header[new] = by_rule[rule_index[new]]
         _keep_published(beliefs.header, new, before)
-    return beliefs
 
 
 def _keep_published(header: Table, new: Ints, before: Table) -> None:
