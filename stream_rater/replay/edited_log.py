@@ -25,7 +25,7 @@ from stream_rater.replay.edits import NO_EDITS, Edits, edited
 from stream_rater.rounds import seed_records
 from stream_rater.rounds.batch import NO_ROUNDS, RoundBatch
 from stream_rater.rounds.decoder import Rejections, RoundDecoder, kind_of, split_at_corrections
-from stream_rater.rounds.lines import Arrivals, LineReader, PlainRecords, arrivals_of
+from stream_rater.rounds.lines import Arrivals, LineReader, PlainRecords, RecordBatches, arrivals_of
 from stream_rater.rounds.seed_records import Seed, is_seed
 from stream_rater.rounds.validation import DuplicateWindow, Invalid
 
@@ -321,11 +321,17 @@ def batches_of(
 ) -> Iterator[Sequence[Record]]:
     """Yield batches of consecutive records, each of at most `most_bytes` bytes or of one record. A
     record that holds no round begins a new batch, unless batches may be `mixed`."""
+    batches = None
     if isinstance(records, LineReader):
-        for each in records.batches(most_bytes):
-            yield from (
-                [each] if isinstance(each, PlainRecords) else batches_of(each, most_bytes, mixed=mixed)
-            )
+        batches = records.batches(most_bytes)
+    elif isinstance(records, RecordBatches):
+        batches = records.batches()
+    if batches is not None:
+        for each in batches:
+            if isinstance(each, PlainRecords):
+                yield each
+            else:
+                yield from batches_of(each, most_bytes, mixed=mixed)
         return
     batch, size = list[Record](), 0
     for record in records:

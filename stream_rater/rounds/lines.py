@@ -7,8 +7,8 @@ partitions and times of arrival, either.
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from itertools import accumulate, islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, chain, islice
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -52,6 +52,12 @@ class PlainRecords(Sequence[Record]):
         """Where and when they arrived."""
         return self._arrivals
 
+    @property
+    def partitions(self) -> list[int]:
+        """The partitions that have some of them."""
+        found: list[int] = np.unique(self.arrivals.partition).tolist()
+        return found
+
     def __len__(self) -> int:
         return len(self.values)
 
@@ -67,6 +73,17 @@ class PlainRecords(Sequence[Record]):
             return PlainRecords(self.values[i], Arrivals(partition[i], offset[i], received_s[i]))
         at = int(partition[i]), int(offset[i])
         return Record(*at, self.values[i], received_s=float(received_s[i]))
+
+
+class RecordBatches(Iterable[Record]):
+    """The records of a log, in batches as they were read."""
+
+    def __init__(self, read: Callable[[], Iterable[Sequence[Record]]]) -> None:
+        self.batches = read
+        """Yields the batches, from the first one on, at each call."""
+
+    def __iter__(self) -> Iterator[Record]:
+        return chain.from_iterable(self.batches())
 
 
 class Lines(PlainRecords):
