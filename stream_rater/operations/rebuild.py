@@ -5,12 +5,13 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
 from stream_rater.adapters.kafka.ladder_events import LadderEvents, disagreement, read_ladder_events
 from stream_rater.adapters.kafka.producers import PartsProducer
-from stream_rater.adapters.kafka.reader import read_all, read_batches
+from stream_rater.adapters.kafka.reader import read_all, read_batches, read_rounds
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.kernels import KERNEL_VERSION
@@ -43,17 +44,20 @@ from stream_rater.pipeline.ladder_history import (
     encode_restated_corrections,
 )
 from stream_rater.pipeline.parts.schema import UnknownPart, mark
+from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import MissingVerdicts
+from stream_rater.replay.read_ahead import prefetched
+from stream_rater.rounds.lines import RecordBatches
 from stream_rater.runtime import malloc, selfcheck
 from stream_rater.runtime.failures import named_failures
-from stream_rater.runtime.progress import counted, track_batches
+from stream_rater.runtime.progress import advancing, counted, track_batches
 from stream_rater.runtime.service import layout_of
 
 
-def rebuild(settings: Settings, *, replace: bool) -> None:
-    """Replay the log into the store, which must be empty unless `replace` is given. Raises
-    BadConfiguration or Failed."""
+def rebuild(settings: Settings, *, replace: bool, cores: int | None = None) -> None:
+    """Replay the log into the store, which must be empty unless `replace` is given. `cores`: how
+    many to use; None: all. Raises BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
     began_s = time.monotonic()
     malloc.configure()
@@ -75,7 +79,7 @@ def rebuild(settings: Settings, *, replace: bool) -> None:
             raise BadConfiguration(
                 f"{why}, or give --replace to rate all rounds again by other parameters"
             )
-        work = rebuild_from_log(admin, settings, ladders, store, partitions)
+        work = rebuild_from_log(admin, settings, ladders, store, partitions, cores)
         store.layout.end_rebuild(layout, KERNEL_VERSION)
         store.close()
     report(work, began_s)
@@ -105,12 +109,13 @@ def unproven_warning(offsets: Collection[int]) -> str:
 
 def rebuild_from_log(
     admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
-    partitions: Mapping[str, int],
+    partitions: Mapping[str, int], cores: int | None = None,
 ) -> Rebuilds:  # fmt: skip
     """Rebuild the store from the log. Then write ladder events with the parameter histories and the
-    corrections of this replay. The store stays marked as unfinished. Raises Failed."""
+    corrections of this replay. The store stays marked as unfinished. `cores`: how many to use;
+    None: all. Raises Failed."""
     try:
-        work = _rebuild(admin, settings, ladders, store, partitions)
+        work = _rebuild(admin, settings, ladders, store, partitions, Cores.of(cores))
     except (UnknownPart, Misplaced, StoreInUse) as error:
         raise Failed(str(error)) from None
     log, rounds = LadderEvents(settings, admin), admin.topics.rounds
@@ -137,7 +142,7 @@ def restate(
 
 def _rebuild(
     admin: Admin, settings: Settings, ladders: Ladders, store: RedisStore,
-    partitions: Mapping[str, int],
+    partitions: Mapping[str, int], cores: Cores,
 ) -> Rebuilds:  # fmt: skip
     """Read all topics, mark the shards, and replace the contents of the store.
 
@@ -162,7 +167,7 @@ def _rebuild(
     if any(parts_start):
         cutoff.add_published(_published(admin, settings))
     check_published(of_updaters, cutoff.with_parts)
-    work = _replayed(admin, settings, ladders, partitions[rounds], cutoff)
+    work = _replayed(admin, settings, ladders, partitions[rounds], cutoff, cores)
     check_idle(admin, settings)
     marks = _write_marks(settings, parts, shards)
     check_quiet(marks, ends)
@@ -179,45 +184,56 @@ def _rebuild(
 
 
 def _replayed(
-    admin: Admin, settings: Settings, ladders: Ladders, partitions: int, cutoff: Cutoff
-) -> Rebuilds:
+    admin: Admin, settings: Settings, ladders: Ladders, partitions: int, cutoff: Cutoff,
+    cores: Cores,
+) -> Rebuilds:  # fmt: skip
     """Replay all rounds on Kafka."""
     rounds = admin.topics.rounds
+    total = sum(admin.ends(rounds, partitions))
     return replayed(
-        partial(_read_topic, admin, settings, rounds, partitions),
+        LogReader(partial(read_rounds, settings, rounds, partitions), total),
         partial(_read_last_published, admin, settings),
-        partial(read_all, settings, rounds, partitions),
-        ladders, settings.duplicate_window, partitions, cutoff,
+        ladders, settings.duplicate_window, partitions, cutoff, cores,
     )  # fmt: skip
 
 
+class LogReader(NamedTuple):
+    """Reads all records of `round-completed`."""
+
+    batches: Callable[[], Iterable[Sequence[Record]]]
+    """Yields all records, in batches, at each call."""
+    total: int
+    """The number of records, or of offsets, for people."""
+
+
 def replayed(
-    batches: Callable[[str], Iterable[list[Record]]],
+    log: LogReader,
     read_last_published: Callable[[Collection[str]], Mapping[Player, LastPublished]],
-    read_log: Callable[[], Iterable[Record]], ladders: Ladders, window: int, partitions: int,
-    cutoff: Cutoff,
+    ladders: Ladders, window: int, partitions: int, cutoff: Cutoff, cores: Cores = ONE_CORE,
 ) -> Rebuilds:  # fmt: skip
     """Replay all rounds, as the applied corrections edit them.
 
-    `batches`, `read_log`: yield all records at each call, `batches` with a label for people.
     `read_last_published`: returns the last published mu and sigma of the players of some ladders.
     """
 
-    def feed_all(work: Rebuild, label: str) -> Rebuild:
-        for batch in batches(label):
-            work.feed(batch)
+    def run(work: Rebuild, label: str) -> Rebuild:
+        batches = log.batches()
+        with advancing(label, log.total) as advance:
+            work.run(batches if cores.count < 2 else prefetched(batches), advance)
         return work
 
     with suppress(MissingVerdicts):
-        return Rebuilds([feed_all(Rebuild(ladders, window, partitions, cutoff), "rounds")])
+        work = Rebuild(ladders, window, partitions, cutoff, cores=cores)
+        return Rebuilds([run(work, "rounds")])
     rebuilds = list[Rebuild]()
     published: Mapping[Player, LastPublished] = {}
+    read_log = partial(RecordBatches, log.batches)
     found = editions(read_log, ladders, window, partitions, cutoff)
     for each in found:
         published = published or read_last_published(each.verdicts.edits)
         traces = CorrectionTraces(published, cutoff, each, ladders)
-        work = Rebuild(ladders, window, partitions, cutoff, each.verdicts, traces)
-        rebuilds.append(feed_all(work, "corrected rounds"))
+        work = Rebuild(ladders, window, partitions, cutoff, each.verdicts, traces, cores)
+        rebuilds.append(run(work, "corrected rounds"))
     return Rebuilds(rebuilds, found[0].verdicts)
 
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 from stream_rater.adapters.redis.metadata import EPOCH_BYTES
@@ -26,10 +25,11 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
-from stream_rater.contract.record import Player, Record
+from stream_rater.contract.record import Player
 from stream_rater.operations.corrected_rebuild import LastPublished, last_published
 from stream_rater.operations.cutoff import Cutoff, Misplaced
 from stream_rater.operations.rebuild import (
+    LogReader,
     check_rounds_complete,
     replayed,
     report,
@@ -39,17 +39,16 @@ from stream_rater.operations.rebuild_store import Rebuilds, fill_store, past_mar
 from stream_rater.operations.verify import check_ladders_file, check_window, compared_with_replay
 from stream_rater.pipeline.parts.schema import UnknownPart, mark
 from stream_rater.pipeline.ports import UNFINISHED, Application, Position
+from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.runtime import malloc, selfcheck
 from stream_rater.runtime.failures import named_failures
-from stream_rater.runtime.progress import counted, track, track_batches
-
-AT_ONCE = 5000
-"""The number of records that are replayed together."""
+from stream_rater.runtime.progress import counted, track_batches
 
 
-def rebuild_file(settings: Settings, *, replace: bool) -> None:
+def rebuild_file(settings: Settings, *, replace: bool, cores: int | None = None) -> None:
     """Replay the log of the settings' data file, and replace its ratings, of which there must be
-    none unless `replace` is given. Raises BadConfiguration or Failed."""
+    none unless `replace` is given. `cores`: how many to use; None: all. Raises BadConfiguration or
+    Failed."""
     ladders, path = ladders_of_settings(settings), Path(settings.data)
     began_s = time.monotonic()
     malloc.configure()
@@ -62,7 +61,7 @@ def rebuild_file(settings: Settings, *, replace: bool) -> None:
                     _check(settings, ladders, file, replace=replace)
                     remove(new)
                     file.copy_to(new)
-                work = fill(settings, ladders, new)
+                work = fill(settings, ladders, new, Cores.of(cores))
                 with data_file(str(new)) as file:
                     if behind := sum(file.behind()):
                         print(
@@ -95,7 +94,7 @@ def _check(settings: Settings, ladders: Ladders, file: DataFile, *, replace: boo
     check_ladders_file(settings, ladders, file)
 
 
-def fill(settings: Settings, ladders: Ladders, new: Path) -> Rebuilds:
+def fill(settings: Settings, ladders: Ladders, new: Path, cores: Cores = ONE_CORE) -> Rebuilds:
     """Replace the ratings in a file that nobody else uses."""
     with closing(Database.open(new)) as database, data_file(str(new)) as file:
         log, window = SqliteLog(database), settings.duplicate_window
@@ -111,8 +110,8 @@ def fill(settings: Settings, ladders: Ladders, new: Path) -> Rebuilds:
         if any(file.part_starts()):
             cutoff.add_published(_published(file))
         work = replayed(
-            partial(_batches, file), partial(_last_published, file), file.all_rounds,
-            ladders, window, file.partitions, cutoff,
+            LogReader(file.round_batches, sum(file.ends())), partial(_last_published, file),
+            ladders, window, file.partitions, cutoff, cores,
         )  # fmt: skip
         _write(log, work, applied, cutoff)
         restate(log, work, ladders, file.all_rounds, window, file.partitions)
@@ -144,13 +143,6 @@ def _write(log: SqliteLog, work: Rebuilds, applied: dict[int, int], cutoff: Cuto
     fill_store(
         track_batches(work.beliefs(), "beliefs"), applied | moved, marks, tails, epoch, apply
     )
-
-
-def _batches(file: DataFile, label: str) -> Iterator[list[Record]]:
-    """Yield all records of `round-completed` in batches, with a progress bar."""
-    records = iter(track(file.all_rounds(), label, sum(file.ends())))
-    while batch := list(islice(records, AT_ONCE)):
-        yield batch
 
 
 def _published(file: DataFile) -> Iterator[tuple[Player, int]]:

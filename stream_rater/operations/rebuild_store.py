@@ -19,23 +19,34 @@ records that the mark after them is its own.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
-from msgspec import structs
 
-from stream_rater.columns.arrays import Ints
-from stream_rater.columns.player_column import BeliefColumn, PlayerColumn
+from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.columns.sharding import shards_of_names
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Record, checksum
-from stream_rater.operations.bulk_replay import BulkReplay, BulkWave, DueSeed, SeedWave
+from stream_rater.operations.bulk_replay import BulkReplay
+from stream_rater.operations.bulk_waves import (
+    Arranger,
+    BulkRounds,
+    BulkWave,
+    DueSeed,
+    SeedWave,
+    players_of,
+)
 from stream_rater.operations.corrected_rebuild import CorrectionTraces
 from stream_rater.operations.cutoff import Cutoff, Offsets
 from stream_rater.pipeline.parts.schema import mark
 from stream_rater.pipeline.ports import NO_BELIEFS, REBUILT, UNFINISHED, Application, Position
-from stream_rater.rating.parameters import Season
+from stream_rater.rating.parameters import RatingConfig, Season
+from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.edited_log import NO_VERDICTS, EditedLog, LoggedRounds, Verdicts
+from stream_rater.replay.read_ahead import prefetched
+from stream_rater.rounds.batch import RoundBatch, is_among
 from stream_rater.rounds.seed_records import Seed
 
 BATCH = 10_000
@@ -45,8 +56,15 @@ AT_ONCE = 50_000
 """The approximate number of players that are collected before their rounds are rated. More players
 allow more parallel work."""
 
+MOST_AHEAD = 2
+"""The number of times that so many players are collected ahead of the rating."""
+
 Write = Callable[[Mapping[int, Application]], Mapping[int, bool]]
 """Writes by compare-and-set for each shard, as `RedisStore.apply` does."""
+
+
+def ignored(_: int) -> None:
+    """Do nothing."""
 
 
 class StoreInUse(Exception):
@@ -59,19 +77,20 @@ class Rebuild:
     def __init__(
         self, ladders: Ladders, window: int, partitions: int, cutoff: Cutoff,
         verdicts: Verdicts | None = None, traces: CorrectionTraces | None = None,
+        cores: Cores = ONE_CORE,
     ) -> None:  # fmt: skip
         """`verdicts`: the verdicts on applied corrections; without them a log with corrections
         raises MissingVerdicts. `traces`: restores the values that these corrections left in
         beliefs."""
         self._log = EditedLog(ladders, window, partitions, verdicts)
         self._traces = traces
-        self._kinds: dict[tuple[int, tuple[Season, ...]], int] = {}
+        self._kinds: dict[tuple[RatingConfig, tuple[Season, ...]], int] = {}
         """By configuration and started seasons, the number of this pair. Rounds are rated by such a
         pair."""
         self._cutoff = cutoff
         self._least = cutoff.least()
-        self._replay = BulkReplay()
-        self._waiting: list[LoggedRounds | DueSeed] = []
+        self._cores, self._arranger, self._replay = cores, Arranger(), BulkReplay(cores)
+        self._waiting: list[BulkRounds | DueSeed] = []
         """The rounds that are not rated yet, and the seeds that are not applied yet."""
         self._players = 0
         """The number of players in them."""
@@ -79,79 +98,148 @@ class Rebuild:
         """(row,) whether the player's later rounds do not count."""
         self._saved: list[tuple[Ints, StringColumn]] = []
         """The rows of these players who had a belief at the cut-off, and the encoded beliefs."""
-        self._ladders: dict[str, None] = {}
+        self._ladders: set[int] = set()
+        """The numbers of the ladders that have rounds or seeds."""
+        self._records = 0
+        """The number of records that were read since the last time that rounds were due."""
         self.rounds = 0
         self.updates = 0
         self.written = 0
         """The number of beliefs that were yielded so far."""
 
+    def run(
+        self, batches: Iterable[Sequence[Record]], advance: Callable[[int], None] = ignored
+    ) -> None:
+        """Rate all records of `round-completed`, in batches. With several cores, a thread reads and
+        another one decodes ahead of the rating. `advance` is called with the number of records of
+        each batch that is rated. Raises MissingVerdicts."""
+        due = self._all_due(batches)
+        for each in due if self._cores.count < 2 else prefetched(due, MOST_AHEAD):
+            self._rate(each)
+            advance(each.records)
+
     def feed(self, records: Sequence[Record]) -> None:
         """Rate the valid rounds in records of `round-completed`, and apply the seeds and resets,
         now or together with those fed later. Raises MissingVerdicts."""
+        for due in self._due(records):
+            self._rate(due)
+
+    # --- reading: with several cores, another thread runs these methods -----------------------
+
+    def _all_due(self, batches: Iterable[Sequence[Record]]) -> Iterator["_Due"]:
+        for batch in batches:
+            yield from self._due(batch)
+        yield self._take_waiting()
+
+    def _due(self, records: Sequence[Record]) -> Iterator["_Due"]:
+        """Validate the next records, and yield what is due once it has enough players."""
+        self._records += len(records)
         for each in self._log.in_order(records):
             if isinstance(each, Seed):
                 self._add_seed(each)
             else:
                 self._add_rounds(each)
             if self._players >= AT_ONCE:
-                self._rate()
+                yield self._take_waiting()
 
     def _add_rounds(self, reported: LoggedRounds) -> None:
         self.rounds += len(reported)
         self.updates += len(reported.rounds.share)
-        self._ladders |= dict.fromkeys(head.ladder for head in reported.rounds.heads)
+        players, ladders = self._cutoff.players, [head.ladder for head in reported.rounds.heads]
+        self._ladders |= set(players.ladder_numbers(ladders).tolist())
         rounds, informative = self._log.informative(reported)
-        numbered = structs.replace(rounds, config_index=self._numbered(reported))
-        logged = replace(reported, rounds=numbered).take(np.flatnonzero(informative))
-        self._waiting.append(logged)
-        self._players += int(logged.rounds.sizes.sum())
+        kinds = self._kinds_of(ladders, reported)
+        logged = replace(reported, rounds=rounds)
+        if not informative.all():
+            chosen = np.flatnonzero(informative)
+            logged, kinds = logged.take(chosen), kinds[chosen]
+            ladders = [head.ladder for head in logged.rounds.heads]
+        numbers, own = players.ladder_numbers(ladders), logged.rounds
+        rows = players.rows_of(own.names, np.repeat(numbers, own.sizes))
+        late = self._late(
+            rows, *(np.repeat(x, own.sizes) for x in (logged.partition, logged.offset))
+        )
+        self._waiting.append(BulkRounds.of(logged, kinds, numbers, rows, self._fixed(own), late))
+        self._players += len(rows)
+
+    def _fixed(self, rounds: RoundBatch) -> Flags:
+        """(P,) whether the configuration of each player's round fixes the player's rating."""
+        found = np.zeros(len(rounds.share), np.bool_)
+        for number, rating in enumerate(self._log.validator.round_decoder.ratings):
+            if rating.fixed_players:
+                own = np.repeat(rounds.config_index == number, rounds.sizes)
+                found[own] = is_among(rounds.names.take(np.flatnonzero(own)), rating.fixed_players)
+        return found
 
     def _add_seed(self, reported: Seed) -> None:
         self.updates += len(reported)
-        self._ladders[reported.ladder] = None
+        players = self._cutoff.players
+        self._ladders |= set(players.ladder_numbers([reported.ladder]).tolist())
         seed = self._log.seed(reported)
         if seed is not None:
             started = self._log.verdicts.of(seed.ladder).started_before(seed.offset)
-            self._waiting.append(DueSeed(seed, started))
-            self._players += len(seed)
+            rows, n = players.rows(players_of(seed)), len(seed)
+            late = self._late(rows, np.full(n, seed.partition), np.full(n, seed.offset))
+            self._waiting.append(DueSeed(seed, started, rows, late))
+            self._players += n
 
-    def _numbered(self, logged: LoggedRounds) -> Ints:
-        """(R,) the number of each round's configuration and seasons."""
-        verdicts, started = self._log.verdicts, list[tuple[Season, ...]]([()] * len(logged))
-        if verdicts.starts:
-            heads = zip(logged.rounds.heads, logged.offset.tolist(), strict=True)
-            started = [verdicts.of(head.ladder).started_before(at) for head, at in heads]
-        keys = zip(logged.rounds.config_index.tolist(), started, strict=True)
-        return np.array([self._kinds.setdefault(k, len(self._kinds)) for k in keys], np.int64)
+    def _late(self, rows: Ints, partitions: Ints, offsets: Ints) -> Flags:
+        """(P,) whether records at these places are after the cut-offs of the players in `rows`."""
+        if int(offsets.max(initial=-1)) <= self._least:
+            return np.zeros(len(rows), np.bool_)
+        found: Flags = offsets > self._cutoff.of(rows, partitions)
+        return found
 
-    def _rate(self) -> None:
-        """Rate all rounds that are not rated yet, and apply the seeds among them."""
-        if not self._players:
-            return
-        waiting, players = _joined(self._waiting), self._cutoff.players
-        rows = np.concatenate([players.rows(_players_in(each)) for each in waiting])
-        self._replay.make_room(len(players))
-        new = np.zeros(len(players) - len(self._is_past), np.bool_)
-        self._is_past = np.append(self._is_past, new)
-        kinds = list(self._kinds)
-        for wave in self._replay.waves(waiting, rows):
-            self._save(wave)
+    def _kinds_of(self, ladders: Sequence[str], logged: LoggedRounds) -> Ints:
+        """(R,) the kind of each round: the number of its configuration and its seasons."""
+        ratings, verdicts = self._log.validator.round_decoder.ratings, self._log.verdicts
+        index = logged.rounds.config_index
+        if not verdicts.starts:
+            used = np.unique(index)
+            kinds = [self._kind_of(ratings[i], ()) for i in used.tolist()]
+            return np.array(kinds, np.int64)[np.searchsorted(used, index)]
+        heads = zip(ladders, index.tolist(), logged.offset.tolist(), strict=True)
+        kinds = [
+            self._kind_of(ratings[i], verdicts.of(ladder).started_before(at))
+            for ladder, i, at in heads
+        ]
+        return np.array(kinds, np.int64)
+
+    def _kind_of(self, rating: RatingConfig, started: tuple[Season, ...]) -> int:
+        return self._kinds.setdefault((rating, started), len(self._kinds))
+
+    def _take_waiting(self) -> "_Due":
+        """All rounds that wait, arranged in waves, and the seeds among them."""
+        waiting, records = self._waiting, self._records
+        self._waiting, self._players, self._records = [], 0, 0
+        players = len(self._cutoff.players)
+        if not waiting:
+            return _Due([], [*self._kinds], players, records, has_late=False)
+        has_late = any(bool(each.late.any()) for each in waiting)
+        waves = self._arranger.waves(waiting, together=not has_late)
+        return _Due(waves, [*self._kinds], players, records, has_late)
+
+    # --- rating ---------------------------------------------------------------------------------
+
+    def _rate(self, due: "_Due") -> None:
+        """Rate rounds and apply seeds."""
+        self._replay.make_room(due.players)
+        if due.players > len(self._is_past):
+            more = max(due.players, 5 * len(self._is_past) // 4) - len(self._is_past)
+            self._is_past = np.append(self._is_past, np.zeros(more, np.bool_))
+        for wave in due.waves:
+            if due.has_late:
+                self._save(wave)
             if isinstance(wave, SeedWave):
                 self._replay.seed(wave)
                 continue
-            rule, started = kinds[int(wave.logged.rounds.config_index[0])]
-            rating = self._log.validator.round_decoder.ratings[rule]
-            evidence = self._replay.rate(wave, rating, started)
+            evidence = self._replay.rate(wave, *due.kinds[wave.kind])
             if self._traces is None:  # a correction may edit a round after its parts were sent
                 self._cutoff.proof.compare(wave.rows, wave.offsets, evidence)
-        self._waiting, self._players = [], 0
 
     def _save(self, wave: BulkWave | SeedWave) -> None:
         """Save the beliefs of players whose round or seed in this wave is after their cut-off."""
-        if wave.latest <= self._least:
-            return
-        beyond = wave.offsets > self._cutoff.of(wave.rows, wave.partitions)
-        rows = wave.rows[beyond & ~self._is_past[wave.rows]]
+        rows = wave.rows[wave.late & ~self._is_past[wave.rows]]
         self._is_past[rows] = True
         if len(rated := self._replay.rated(rows)):
             self._saved.append((rated, self._replay.column(rated)))
@@ -164,12 +252,13 @@ class Rebuild:
     @property
     def ladders(self) -> list[str]:
         """The ladders that have rounds."""
-        return list(self._ladders)
+        names = self._cutoff.players.ladders
+        return [names[number] for number in sorted(self._ladders)]
 
     def beliefs(self) -> Iterator[BeliefColumn]:
         """Yield every belief that the store must hold, in batches. `feed` cannot be called
         afterwards."""
-        self._rate()
+        self._rate(self._take_waiting())
         for found in self._completed():
             self.written += len(found)
             yield found
@@ -187,28 +276,25 @@ class Rebuild:
             records = StringColumn.concat([each for _, each in self._saved])
             for batch in _batches(len(saved)):
                 yield saved[batch], records.slice(batch.start, batch.stop)
-        rows = self._replay.rated(np.flatnonzero(~self._is_past))
+        left = ~self._is_past[: len(self._cutoff.players)]
+        rows = self._replay.rated(np.flatnonzero(left))
         for batch in _batches(len(rows)):
             yield rows[batch], self._replay.column(rows[batch])
 
 
-def _joined(due: Sequence[LoggedRounds | DueSeed]) -> list[LoggedRounds | DueSeed]:
-    """The same rounds and seeds in the same order, with consecutive rounds joined."""
-    found, run = list[LoggedRounds | DueSeed](), list[LoggedRounds]()
-    for each in (*due, None):
-        if isinstance(each, LoggedRounds):
-            run.append(each)
-            continue
-        if run:
-            found.append(LoggedRounds.concat(run))
-            run = []
-        if each is not None:
-            found.append(each)
-    return found
+class _Due(NamedTuple):
+    """Rounds and seeds that are due, in waves."""
 
-
-def _players_in(due: LoggedRounds | DueSeed) -> PlayerColumn:
-    return due.players if isinstance(due, DueSeed) else due.rounds.players()
+    waves: Sequence[BulkWave | SeedWave]
+    kinds: Sequence[tuple[RatingConfig, tuple[Season, ...]]]
+    """The configuration and the seasons of each kind of round."""
+    players: int
+    """The number of players that are known then."""
+    records: int
+    """The number of records that were read for them."""
+    has_late: bool
+    """Whether a round or a seed is after the cut-off of one of its players. If not, a BulkWave may
+    have several waves."""
 
 
 class Rebuilds:

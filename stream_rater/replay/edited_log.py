@@ -10,6 +10,7 @@ corrections are validated in separate passes (`corrected`), and a replay receive
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from stream_rater.replay.edits import NO_EDITS, Edits, edited
 from stream_rater.rounds import seed_records
 from stream_rater.rounds.batch import NO_ROUNDS, RoundBatch
 from stream_rater.rounds.decoder import Rejections, RoundDecoder, kind_of, split_at_corrections
-from stream_rater.rounds.lines import LineReader, Lines, arrivals_of
+from stream_rater.rounds.lines import Arrivals, LineReader, PlainRecords, RecordBatches, arrivals_of
 from stream_rater.rounds.seed_records import Seed, is_seed
 from stream_rater.rounds.validation import DuplicateWindow, Invalid
 
@@ -100,9 +101,7 @@ class LoggedRounds:
         cls, records: Sequence[Record], rounds: RoundBatch, rejections: Rejections
     ) -> "LoggedRounds":
         """The rounds that were decoded from these records (`RoundDecoder.decode`)."""
-        read = arrivals_of(records)
-        if any(rejections):
-            read = read.take(np.flatnonzero([why is None for why in rejections]))
+        read = _arrivals_of_valid(records, rejections)
         return cls(rounds, read.partition, read.offset)
 
     def __len__(self) -> int:
@@ -146,6 +145,14 @@ class LogBatch:
 NO_LOGGED = LoggedRounds(NO_ROUNDS, np.empty(0, np.int64), np.empty(0, np.int64))
 
 
+def _arrivals_of_valid(records: Sequence[Record], rejections: Rejections) -> Arrivals:
+    """Where and when those of the records arrived that are not rejected."""
+    read = arrivals_of(records)
+    if any(rejections):
+        read = read.take(np.flatnonzero([why is None for why in rejections]))
+    return read
+
+
 def _concatenated(batches: Sequence[LoggedRounds]) -> LoggedRounds:
     if len(batches) < 2:
         return batches[0] if batches else NO_LOGGED
@@ -168,25 +175,23 @@ class RecordValidator:
         accepted rounds, and the reasons why the other records are rejected: by the decoder, or as
         duplicates."""
         rounds, rejections = self.round_decoder.decode(records)
-        if isinstance(records, Lines) and not any(rejections):
-            ladders = {head.ladder for head in rounds.heads}
-            ids = [head.round_id for head in rounds.heads]
-            offsets = range(records.first, records.first + len(ids))
-            if len(ladders) == 1 and self._window_of(0).check_new(offsets, ladders.pop(), ids):
-                return rounds, rejections
-        new, i = list[int](), 0
-        for number, (record, rejection) in enumerate(zip(records, rejections, strict=True)):
-            if rejection is not None:
-                continue
-            head = rounds.heads[i]
-            try:
-                self._window_of(record.partition).check(record.offset, head.ladder, head.round_id)
-            except Invalid as duplicate:
-                rejections[number] = duplicate
-            else:
-                new.append(i)
-            i += 1
-        return (rounds if len(new) == i else rounds.take(np.array(new, np.int64))), rejections
+        arrivals = _arrivals_of_valid(records, rejections)
+        offsets, heads = arrivals.offset.tolist(), rounds.heads
+        ladders, ids = [head.ladder for head in heads], [head.round_id for head in heads]
+        cuts = (np.flatnonzero(np.diff(arrivals.partition)) + 1).tolist()
+        duplicates = dict[int, Invalid]()
+        for first, last in pairwise([0, *cuts, len(rounds)]) if len(rounds) else ():
+            window = self._window_of(int(arrivals.partition[first]))
+            own = slice(first, last)
+            found = window.check_all(offsets[own], ladders[own], ids[own])
+            duplicates |= {first + i: each for i, each in found.items()}
+        if not duplicates:
+            return rounds, rejections
+        numbers = [number for number, why in enumerate(rejections) if why is None]
+        for i, duplicate in duplicates.items():
+            rejections[numbers[i]] = duplicate
+        new = [i for i in range(len(rounds)) if i not in duplicates]
+        return rounds.take(np.array(new, np.int64)), rejections
 
     def _window_of(self, partition: int) -> DuplicateWindow:
         window = self._duplicates.get(partition)
@@ -316,11 +321,17 @@ def batches_of(
 ) -> Iterator[Sequence[Record]]:
     """Yield batches of consecutive records, each of at most `most_bytes` bytes or of one record. A
     record that holds no round begins a new batch, unless batches may be `mixed`."""
+    batches = None
     if isinstance(records, LineReader):
-        for each in records.batches(most_bytes):
-            yield from (
-                [each] if isinstance(each, Lines) else batches_of(each, most_bytes, mixed=mixed)
-            )
+        batches = records.batches(most_bytes)
+    elif isinstance(records, RecordBatches):
+        batches = records.batches()
+    if batches is not None:
+        for each in batches:
+            if isinstance(each, PlainRecords):
+                yield each
+            else:
+                yield from batches_of(each, most_bytes, mixed=mixed)
         return
     batch, size = list[Record](), 0
     for record in records:

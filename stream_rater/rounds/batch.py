@@ -125,12 +125,8 @@ class RoundBatch(Ragged, gc=False):
             sigma=sigma,
             rounds=played,
             last_time=last_time,
-            fixed=self._is_among(fixed) if fixed else NO_FIXED,
+            fixed=is_among(self.names, fixed) if fixed else NO_FIXED,
         )
-
-    def _is_among(self, players: Collection[str]) -> Flags:
-        chosen = frozenset(players)
-        return np.array([name in chosen for name in self.names.texts()], np.bool_)
 
     def players(self) -> PlayerColumn:
         """(P,) the players of all rounds."""
@@ -146,6 +142,12 @@ class RoundBatch(Ragged, gc=False):
         best, worst = self.place[ends[:-1]], self.place[ends[1:] - 1]
         found: Flags = (best != DID_NOT_FINISH) & ~(skip_all_tied & (best == worst))
         return found
+
+
+def is_among(names: StringColumn, players: Collection[str]) -> Flags:
+    """(P,) whether each name is that of one of these players."""
+    chosen = frozenset(players)
+    return np.array([name in chosen for name in names.texts()], np.bool_)
 
 
 class OneRound(msgspec.Struct, frozen=True, gc=False):

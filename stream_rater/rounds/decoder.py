@@ -18,7 +18,7 @@ from stream_rater.contract.corrections import EVENT_TYPE, ROUND
 from stream_rater.contract.record import Record, header
 from stream_rater.rounds import fallback, fastjson
 from stream_rater.rounds.batch import OneRound, RoundBatch, fill_from_heads, sort_entries
-from stream_rater.rounds.lines import Arrivals, Lines, arrivals_of, values_of
+from stream_rater.rounds.lines import Arrivals, PlainRecords, arrivals_of, values_of
 from stream_rater.rounds.validation import Candidates, Invalid, LadderTerms, check
 
 SCAN_BYTES = 2**20
@@ -79,7 +79,7 @@ class RoundDecoder:
     def _oversized(self, records: Sequence[Record], values: Sequence[bytes]) -> Rejections:
         """For each record, the reason why it is not decoded at all; None if it is decoded."""
         most, rejections = self._limits.max_bytes, Rejections()
-        if isinstance(records, Lines) and max(map(len, values)) <= most:
+        if isinstance(records, PlainRecords) and max(map(len, values), default=0) <= most:
             return [None] * len(values)
         for each, value in zip(records, values, strict=True):
             why = each.unreadable
@@ -95,7 +95,7 @@ class RoundDecoder:
         rounds as reported. `run` are the places of the records to read."""
         left = [i for i in run if rejections[i] is None]
         packed = set[int]()
-        if not isinstance(records, Lines):
+        if not isinstance(records, PlainRecords):
             packed = {i for i in left if records[i].headers and _is_packed(records[i])}
         if len(left) > len(packed):
             usual = [i for i in left if i not in packed] if packed else left
@@ -166,7 +166,7 @@ def kind_of(record: Record) -> str:
 
 def correction_indices(records: Sequence[Record]) -> list[int]:
     """The places of the records whose header says that they are corrections."""
-    if isinstance(records, Lines):
+    if isinstance(records, PlainRecords):
         return []
     return [i for i, each in enumerate(records) if each.headers and kind_of(each)]
 

@@ -16,6 +16,7 @@ find it. In a text without a backslash, a quote before `standings` either opens 
 string and the text after it is not valid JSON. The key must be the only one with its name.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate
@@ -125,15 +126,12 @@ def runs(messages: Sequence[bytes], most: int) -> Iterator[Sequence[bytes]]:
     if messages and sum(map(len, messages)) <= most:
         yield messages
         return
-    run, size = list[bytes](), 0
-    for data in messages:
-        if run and size + len(data) > most:
-            yield run
-            run, size = [], 0
-        run.append(data)
-        size += len(data)
-    if run:
-        yield run
+    ends = [*accumulate(map(len, messages))]
+    first = size = 0
+    while first < len(messages):
+        last = max(first + 1, bisect_right(ends, size + most))
+        yield messages[first:last]
+        first, size = last, ends[last - 1]
 
 
 def _decode_heads(rests: bytes, messages: Sequence[bytes], taken: Flags) -> list[EmptyRound | None]:

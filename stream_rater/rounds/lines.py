@@ -1,13 +1,14 @@
-"""Lines of a file of rounds as records, which are made only where they are needed.
+"""Rounds as columns of records, which are made only where they are needed.
 
-A file has no partitions, headers or times of arrival, so the records of its lines differ only in
-their values and offsets. Making the records of many small rounds takes longer than decoding them.
+Making the records of many small rounds takes longer than decoding them. Most rounds have no header,
+so they differ only in their values and in where and when they arrived. Lines of a file have no
+partitions and times of arrival, either.
 """
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from itertools import accumulate, islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, chain, islice
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -24,7 +25,68 @@ FIRST_LINES, MOST_LINES = 64, 4096
 they are short."""
 
 
-class Lines(Sequence[Record]):
+class Arrivals(NamedTuple):
+    """The places of R records in a log, and the times when the log received them."""
+
+    partition: Ints
+    """(R,) the partition."""
+    offset: Ints
+    """(R,) the offset."""
+    received_s: Floats
+    """(R,) Unix seconds."""
+
+    def take(self, rows: Ints) -> "Arrivals":
+        """Those of the records at these indices."""
+        return Arrivals(self.partition[rows], self.offset[rows], self.received_s[rows])
+
+
+class PlainRecords(Sequence[Record]):
+    """Records that have a value and no header, and whose batch could be decompressed."""
+
+    def __init__(self, values: Sequence[bytes], arrivals: Arrivals) -> None:
+        self.values = values
+        self._arrivals = arrivals
+
+    @property
+    def arrivals(self) -> Arrivals:
+        """Where and when they arrived."""
+        return self._arrivals
+
+    @property
+    def partitions(self) -> list[int]:
+        """The partitions that have some of them."""
+        found: list[int] = np.unique(self.arrivals.partition).tolist()
+        return found
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, i: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> "PlainRecords": ...
+
+    def __getitem__(self, i: "int | slice") -> "Record | PlainRecords":
+        partition, offset, received_s = self.arrivals
+        if isinstance(i, slice):
+            return PlainRecords(self.values[i], Arrivals(partition[i], offset[i], received_s[i]))
+        at = int(partition[i]), int(offset[i])
+        return Record(*at, self.values[i], received_s=float(received_s[i]))
+
+
+class RecordBatches(Iterable[Record]):
+    """The records of a log, in batches as they were read."""
+
+    def __init__(self, read: Callable[[], Iterable[Sequence[Record]]]) -> None:
+        self.batches = read
+        """Yields the batches, from the first one on, at each call."""
+
+    def __iter__(self) -> Iterator[Record]:
+        return chain.from_iterable(self.batches())
+
+
+class Lines(PlainRecords):
     """Consecutive lines of a file, none of which is blank or a correction, as records."""
 
     def __init__(self, values: Sequence[bytes], first: int) -> None:
@@ -32,8 +94,11 @@ class Lines(Sequence[Record]):
         self.values = values
         self.first = first
 
-    def __len__(self) -> int:
-        return len(self.values)
+    @property
+    def arrivals(self) -> Arrivals:
+        n = len(self)
+        offset = np.arange(self.first, self.first + n)
+        return Arrivals(np.zeros(n, np.int64), offset, np.full(n, np.inf))
 
     @overload
     def __getitem__(self, i: int) -> Record: ...
@@ -106,26 +171,10 @@ class LineReader(Iterator[Record]):
         return found
 
 
-class Arrivals(NamedTuple):
-    """The places of R records in a log, and the times when the log received them."""
-
-    partition: Ints
-    """(R,) the partition."""
-    offset: Ints
-    """(R,) the offset."""
-    received_s: Floats
-    """(R,) Unix seconds."""
-
-    def take(self, rows: Ints) -> "Arrivals":
-        """Those of the records at these indices."""
-        return Arrivals(self.partition[rows], self.offset[rows], self.received_s[rows])
-
-
 def arrivals_of(records: Sequence[Record]) -> Arrivals:
     """The places and times of arrival of these records."""
-    if isinstance(records, Lines):
-        first, n = records.first, len(records)
-        return Arrivals(np.zeros(n, np.int64), np.arange(first, first + n), np.full(n, np.inf))
+    if isinstance(records, PlainRecords):
+        return records.arrivals
     return Arrivals(
         np.array([each.partition for each in records], np.int64),
         np.array([each.offset for each in records], np.int64),
@@ -135,4 +184,6 @@ def arrivals_of(records: Sequence[Record]) -> Arrivals:
 
 def values_of(records: Sequence[Record]) -> Sequence[bytes]:
     """The values of these records; empty for a record without one."""
-    return records.values if isinstance(records, Lines) else [each.value or b"" for each in records]
+    if isinstance(records, PlainRecords):
+        return records.values
+    return [each.value or b"" for each in records]

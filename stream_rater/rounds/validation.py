@@ -9,7 +9,7 @@ message says where the mistake is.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -492,22 +492,38 @@ class DuplicateWindow:
             duplicate.set_round(ladder, round_id)
             raise duplicate
 
-    def check_new(self, offsets: range, ladder: str, round_ids: Sequence[str]) -> bool:
-        """Remember valid rounds of one ladder if none of them has an id that is remembered.
+    def check_all(
+        self, offsets: Sequence[int], ladders: Sequence[str], round_ids: Sequence[str]
+    ) -> dict[int, Invalid]:
+        """Remember R valid rounds, in the order of their (R,) offsets. Returns the duplicates among
+        them, by their indices."""
+        if not offsets or self._are_new(offsets, ladders, round_ids):
+            return {}
+        found = {}
+        for i, each in enumerate(zip(offsets, ladders, round_ids, strict=True)):
+            try:
+                self.check(*each)
+            except Invalid as duplicate:
+                found[i] = duplicate
+        return found
 
-        Returns whether this is so. If it is not, nothing is remembered, and each must be checked by
-        itself.
-        """
-        if not round_ids:
-            return True
+    def _are_new(
+        self, offsets: Sequence[int], ladders: Sequence[str], round_ids: Sequence[str]
+    ) -> bool:
+        """Remember valid rounds if all of their ids are new. Returns whether this is so. If it is
+        not, nothing is remembered. It takes a fifth of the time of checking each round."""
         self._forget(offsets[0])
-        young, old = self._young.setdefault(ladder, {}), self._old.get(ladder, {})
-        if not (young.keys().isdisjoint(round_ids) and old.keys().isdisjoint(round_ids)):
+        found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        for offset, ladder, round_id in zip(offsets, ladders, round_ids, strict=True):
+            found[ladder][round_id] = offset
+        if sum(map(len, found.values())) < len(offsets):
             return False
-        found = dict(zip(round_ids, offsets, strict=True))
-        if len(found) < len(round_ids):
-            return False
-        young.update(found)
+        for ladder, own in found.items():
+            for known in (self._young, self._old):
+                if ladder in known and not known[ladder].keys().isdisjoint(own):
+                    return False
+        for ladder, own in found.items():
+            self._young.setdefault(ladder, {}).update(own)
         return True
 
     def _forget(self, offset: int) -> None:

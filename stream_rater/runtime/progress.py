@@ -5,7 +5,8 @@ A progress bar is shown only where standard error is a terminal.
 
 import difflib
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:  # loading it takes longer than `--help` should
@@ -50,16 +51,27 @@ def track(items: Iterable[T], label: str, total: int | None = None) -> Iterator[
         yield from bar.track(items, total=total, description=label)
 
 
+@contextmanager
+def advancing(label: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """A progress bar for the time of the block, which calls the yielded function with the number of
+    items that it has done."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    with progress() as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda count: bar.advance(task, count)
+
+
 def track_batches(batches: Iterable[S], label: str, total: int | None = None) -> Iterator[S]:
     """Yield batches of items, with a progress bar that counts the items."""
     if not sys.stderr.isatty():
         yield from batches
         return
-    with progress() as bar:
-        task = bar.add_task(label, total=total)
+    with advancing(label, total) as advance:
         for each in batches:
             yield each
-            bar.advance(task, len(each))
+            advance(len(each))
 
 
 def track_bytes(lines: Iterable[bytes], label: str, total: int | None) -> Iterator[bytes]:

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Player, Record
-from stream_rater.operations.bulk_replay import BulkReplay, SeedWave
+from stream_rater.operations.bulk_replay import BulkReplay
+from stream_rater.operations.bulk_waves import SeedWave
 from stream_rater.operations.corrected_rebuild import CorrectionTraces, editions
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.rebuild_store import Rebuild
 from stream_rater.rating import record as belief_record
+from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import Verdicts, records_of
 from stream_rater.replay.sequential import Replay
@@ -25,6 +27,7 @@ from tests.unit.machines import part, record
 from .test_corrections import WINDOW, Line, as_lines, some_ladders
 
 LADDER = edited_by_hand.LADDER
+CORES = {count: Cores(count) for count in (1, 2, 5)}
 
 
 def replayed(log: Sequence[Record], ladders: Ladders, verdicts: Verdicts) -> dict[Player, bytes]:
@@ -41,12 +44,12 @@ def replayed(log: Sequence[Record], ladders: Ladders, verdicts: Verdicts) -> dic
 
 
 def rebuilt(
-    log: Sequence[Record], ladders: Ladders, verdicts: Verdicts, cutoff: Cutoff, at_once: int
-) -> dict[Player, bytes]:
+    log: Sequence[Record], ladders: Ladders, verdicts: Verdicts, cutoff: Cutoff, at_once: int,
+    cores: Cores = ONE_CORE,
+) -> dict[Player, bytes]:  # fmt: skip
     """The beliefs that a rebuild finds."""
-    work = Rebuild(ladders, WINDOW, 1, cutoff, verdicts)
-    for first in range(0, len(log), at_once):
-        work.feed(log[first : first + at_once])
+    work = Rebuild(ladders, WINDOW, 1, cutoff, verdicts, cores=cores)
+    work.run(log[first : first + at_once] for first in range(0, len(log), at_once))
     found = list(chain.from_iterable(work.beliefs()))
     assert len(dict(found)) == len(found)
     return dict(found)
@@ -70,11 +73,14 @@ def a_log(rng: random.Random, size: int) -> list[Record]:
 @settings(max_examples=100, deadline=None)
 @given(
     seed=st.integers(0, 2**32), size=st.integers(6, 50), at_once=st.sampled_from([1, 7, 1000]),
-    players=st.sampled_from([1, 20, 50_000]),
+    players=st.sampled_from([1, 20, 50_000]), cores=st.sampled_from([1, 2, 5]),
 )  # fmt: skip
-def test_each_player_as_of_the_own_cutoff(seed: int, size: int, at_once: int, players: int) -> None:
-    """As if the replay had ended there, however many records are fed and rated together. The
-    corrections of the whole log edit its seeds and resets as they edit its rounds."""
+def test_each_player_as_of_the_own_cutoff(
+    seed: int, size: int, at_once: int, players: int, cores: int
+) -> None:
+    """As if the replay had ended there, however many records are fed and rated together, and on how
+    many cores. The corrections of the whole log edit its seeds and resets as they edit its
+    rounds."""
     rng = random.Random(seed)
     log, (ladders, _) = a_log(rng, size), some_ladders(rng, size)
     verdicts = verdicts_of_log(lambda: iter(log), ladders, WINDOW)
@@ -82,8 +88,9 @@ def test_each_player_as_of_the_own_cutoff(seed: int, size: int, at_once: int, pl
     until = {name: rng.randrange(-1, len(log)) for name in some}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stream_rater.operations.rebuild_store.AT_ONCE", players)
+        patch.setattr("stream_rater.replay.cores.LEAST_PIECE", 2)
         cutoff = cutoff_of(until, len(log))
-        found = rebuilt(log, ladders, verdicts, cutoff, at_once)
+        found = rebuilt(log, ladders, verdicts, cutoff, at_once, CORES[cores])
     expected = replayed(log, ladders, verdicts)
     for name, offset in until.items():
         expected.pop((LADDER, name), None)

@@ -1,7 +1,7 @@
 """Rounds rated in waves, players as rows: the same bytes as one round after the other."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 import numpy as np
@@ -10,10 +10,12 @@ import pytest
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.config.ladders import Change, Ladder, Ladders
 from stream_rater.contract.record import Player, Record
-from stream_rater.operations.bulk_replay import BulkReplay, BulkWave, PlayerTable
+from stream_rater.operations.bulk_replay import PlayerTable
+from stream_rater.operations.bulk_waves import Arranger, BulkRounds, BulkWave
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.rebuild_store import Rebuild
 from stream_rater.rating.parameters import Elo, EloMMR
+from stream_rater.replay.cores import Cores
 from stream_rater.replay.edited_log import LoggedRounds
 from stream_rater.replay.pool import depths
 from stream_rater.replay.sequential import Replay
@@ -58,13 +60,16 @@ def one_by_one() -> Mapping[Player, bytes]:
 
 
 @pytest.mark.parametrize("at_once", [1, 37, 10_000])
-def test_in_waves_as_one_by_one(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+@pytest.mark.parametrize("cores", [1, 2, 5])
+def test_in_waves_as_one_by_one(monkeypatch: pytest.MonkeyPatch, at_once: int, cores: int) -> None:
     """However many rounds are taken at once: ladders of all kinds, one that changes on the way."""
     monkeypatch.setattr("stream_rater.operations.rebuild_store.AT_ONCE", at_once)
-    work = Rebuild(LADDERS, 10, 1, Cutoff({}, {0: COUNT}, 1))
-    for first in range(0, COUNT, 70):
-        work.feed(ROUNDS[first : first + 70])
+    monkeypatch.setattr("stream_rater.replay.cores.LEAST_PIECE", 3)
+    work = Rebuild(LADDERS, 10, 1, Cutoff({}, {0: COUNT}, 1), cores=Cores(cores))
+    seen = list[int]()
+    work.run((ROUNDS[first : first + 70] for first in range(0, COUNT, 70)), seen.append)
     assert dict(chain.from_iterable(work.beliefs())) == one_by_one()
+    assert sum(seen) == COUNT
 
 
 def test_who_is_who() -> None:
@@ -88,24 +93,42 @@ def test_as_early_as_may_be() -> None:
 
 def test_waves() -> None:
     """Rounds with the same parameters share one; those with others have their own."""
-    replay = BulkReplay()
-    replay.make_room(7)
-    rounds = RoundBatch.concat(
-        [read(CONFIG, *ranked([1, 2], who)).batch for who in ("ab", "cd", "bc", "ef")]
+    waves = arranged(["ab", "cd", "bc", "ef"], kind=[0, 0, 0, 1])
+    assert [wave.rounds.offset.tolist() for wave in waves] == [[0, 1], [3], [2]]
+    assert [wave.rows.tolist() for wave in waves] == [[0, 1, 2, 3], [4, 5], [1, 2]]
+    assert [wave.waves.tolist() for wave in waves] == [[0, 2], [0, 1], [0, 1]]
+    assert waves[0].offsets.tolist() == [0, 0, 1, 1]
+
+
+def test_waves_in_one_call() -> None:
+    """Those that follow each other and have the same parameters. Ladders that have the same
+    parameters throughout do not wait for others."""
+    games = ["ab", "ef", "bc", "cd", "fg"]
+    (whole,) = arranged(games, together=True)
+    assert whole.rounds.offset.tolist() == [0, 1, 2, 4, 3]
+    assert whole.waves.tolist() == [0, 2, 4, 5]
+    one, other = arranged(games, kind=[0, 1, 0, 0, 1], ladder=[3, 7, 3, 3, 7], together=True)
+    assert one.rounds.offset.tolist() == [0, 2, 3] and one.waves.tolist() == [0, 1, 2, 3]
+    assert other.rounds.offset.tolist() == [1, 4] and other.waves.tolist() == [0, 1, 2]
+    changed = arranged(games, kind=[0, 0, 0, 1, 1], together=True)
+    assert [wave.rounds.offset.tolist() for wave in changed] == [[0, 1, 2], [4, 3]]
+    assert [wave.waves.tolist() for wave in changed] == [[0, 2, 3], [0, 1, 2]]
+
+
+def arranged(
+    games: Sequence[str], *, kind: Sequence[int] = (0,), ladder: Sequence[int] = (0,),
+    together: bool = False,
+) -> list[BulkWave]:  # fmt: skip
+    """Rounds of two players each, arranged in waves."""
+    rounds = RoundBatch.concat([read(CONFIG, *ranked([1, 2], who)).batch for who in games])
+    offset, zeros = np.arange(len(games)), np.zeros(len(games), np.int64)
+    rows = np.array([ord(each) - ord("a") for each in "".join(games)])
+    no = np.zeros(len(rows), np.bool_)
+    found = BulkRounds.of(
+        LoggedRounds(rounds, zeros, offset), zeros + kind, zeros + ladder, rows, no, no
     )
-    rounds.config_index[:] = [0, 0, 0, 1]
-    offset = np.arange(4)
-    logged = LoggedRounds(rounds, offset + 3, offset)
     waves = []
-    for each in replay.waves([logged], np.array([0, 1, 2, 3, 1, 2, 4, 5])):
+    for each in Arranger().waves([found], together=together):
         assert isinstance(each, BulkWave)
         waves.append(each)
-    assert [wave.logged.offset.tolist() for wave in waves] == [[0, 1], [3], [2]]
-    assert [wave.logged.rounds.names.texts() for wave in waves] == [
-        list("abcd"),
-        ["e", "f"],
-        ["b", "c"],
-    ]
-    assert [wave.rows.tolist() for wave in waves] == [[0, 1, 2, 3], [4, 5], [1, 2]]
-    assert waves[0].offsets.tolist() == [0, 0, 1, 1]
-    assert waves[2].partitions.tolist() == [5, 5]
+    return waves

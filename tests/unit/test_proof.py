@@ -9,7 +9,8 @@ import numpy as np
 
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.operations import rebuild_store as module
-from stream_rater.operations.bulk_replay import BulkReplay, BulkWave
+from stream_rater.operations.bulk_replay import BulkReplay
+from stream_rater.operations.bulk_waves import BulkWave
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.rebuild import unproven_warning
 from stream_rater.operations.rebuild_store import Rebuild
@@ -50,15 +51,16 @@ def evidence_of(offset: int) -> Part:
 
         def rate(self, wave: BulkWave, config: Any, started: Any = ()) -> Evidence:
             found = super().rate(wave, config, started)
-            names = wave.logged.rounds.names.texts()
+            names = [name for _, name in cutoff.players.at(wave.rows)]
             for at in set(wave.offsets.tolist()):
                 own = np.flatnonzero(wave.offsets == at)
                 of = part((at, "".join(names[i] for i in own)))
                 seen[at] = replace(of, evidence=found[own])
             return found
 
+    cutoff = until()
     with patch.object(module, "BulkReplay", Watched):
-        work = Rebuild(LADDERS, 10, 1, until())
+        work = Rebuild(LADDERS, 10, 1, cutoff)
         work.feed(ROUNDS)
         list(work.beliefs())
     return seen[offset]

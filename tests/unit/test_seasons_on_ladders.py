@@ -12,7 +12,8 @@ from stream_rater.columns.player_column import BeliefColumn
 from stream_rater.config.ladders import Change, Ladder, Ladders
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.record import Player, Record
-from stream_rater.operations.bulk_replay import BulkReplay, BulkWave, PlayerTable
+from stream_rater.operations.bulk_replay import BulkReplay, PlayerTable
+from stream_rater.operations.bulk_waves import BulkRounds, BulkWave
 from stream_rater.operations.rate import rating_lines
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.estimation import PendingRounds
@@ -214,12 +215,12 @@ def test_in_bulk_as_one_by_one() -> None:
         if not validator.round_decoder.informative(rounds).all():
             continue
         logged = LoggedRounds.of([each], rounds, rejections)
-        rows = table.rows(logged.rounds.players())
+        rows, no = table.rows(logged.rounds.players()), np.zeros(len(rounds.share), np.bool_)
         replay.make_room(len(table))
         started = seasons_at(logged.rounds.heads[0].ladder, each.offset)
-        for wave in replay.waves([logged], rows):
-            assert isinstance(wave, BulkWave)
-            replay.rate(wave, validator.round_decoder.ratings[int(rounds.config_index[0])], started)
+        kind = np.zeros(1, np.int64)
+        wave = BulkWave(BulkRounds.of(logged, kind, kind, rows, no, no), np.array([0, 1]))
+        replay.rate(wave, validator.round_decoder.ratings[int(rounds.config_index[0])], started)
     everybody = np.arange(len(table))
     found = BeliefColumn(table.at(everybody), replay.column(everybody))
     assert dict(found) == records_of(replayed(LADDERS, 1)[0])

@@ -14,11 +14,15 @@ from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record, checksum
+from stream_rater.rounds.lines import PlainRecords
 
 TIMEOUT_S = 30.0
 
 AT_ONCE = 1000
 """The most messages that one call takes from the client."""
+
+ROUNDS_AT_ONCE = 5000
+"""The most messages that one call takes for a replay. The client's queue bounds their bytes."""
 
 LOOK_BACK = 20_000
 """How many offsets the first look back covers."""
@@ -43,12 +47,15 @@ class Reader:
     Denied."""
 
     def __init__(
-        self, settings: Settings, topic: str, *, placeholders: bool = False, **options: Any
-    ) -> None:
+        self, settings: Settings, topic: str, *, placeholders: bool = False, plain: bool = False,
+        **options: Any,
+    ) -> None:  # fmt: skip
         """`placeholders`: whether a record that cannot be decompressed comes as one without a
-        value; otherwise it is an error. `options`: further settings of the client."""
+        value; otherwise it is an error. `plain`: whether records may come as PlainRecords.
+        `options`: further settings of the client."""
         self.topic = topic
         self._messages = Messages(IGNORED, placeholders=placeholders)
+        self._convert = self._messages.rounds if plain else self._messages.records
         self._consumer = Consumer(
             client_options(settings)
             | {
@@ -75,7 +82,7 @@ class Reader:
         with translated_failures():
             self._consumer.assign([TopicPartition(self.topic, p, o) for p, o in offsets.items()])
 
-    def read(self, wait_s: float, at_most: int = AT_ONCE) -> list[Record]:
+    def read(self, wait_s: float, at_most: int = AT_ONCE) -> Sequence[Record]:
         """Wait for a first record, or for the end of a partition, and take what else is there.
         Nothing and no end means that nothing came within `wait_s`."""
         end_s = time.monotonic() + wait_s
@@ -88,13 +95,13 @@ class Reader:
                     return records
             return self._converted([])
 
-    def gather(self, wait_s: float) -> list[Record]:
+    def gather(self, wait_s: float) -> Sequence[Record]:
         """The records that arrive within `wait_s`. Returns early once there are AT_ONCE."""
         with translated_failures():
             return self._converted(self._consumer.consume(AT_ONCE, wait_s))
 
-    def _converted(self, messages: list[Any]) -> list[Record]:
-        records = self._messages.records(messages)
+    def _converted(self, messages: list[Any]) -> Sequence[Record]:
+        records = self._convert(messages)
         for partition, offset in self._messages.skips.items():
             self._consumer.seek(TopicPartition(self.topic, partition, offset))
         return records
@@ -152,7 +159,13 @@ def read_batches(settings: Settings, topic: str, partitions: int) -> Iterator[li
     """Yield every record that a topic has now, in lists of those that arrive together. The
     records of each partition come in order. Raises LogTrouble if nothing arrives for TIMEOUT_S, or
     Denied."""
-    return _read(settings, topic, set(range(partitions)))
+    for batch in _read(settings, topic, set(range(partitions))):
+        yield list(batch)
+
+
+def read_rounds(settings: Settings, topic: str, partitions: int) -> Iterator[Sequence[Record]]:
+    """Yield every record as `read_batches` does, in larger batches, and as columns if possible."""
+    return _read(settings, topic, set(range(partitions)), ROUNDS_AT_ONCE, plain=True)
 
 
 def read_partition(settings: Settings, topic: str, partition: int, end: int) -> Iterator[Record]:
@@ -165,17 +178,24 @@ def read_partition(settings: Settings, topic: str, partition: int, end: int) -> 
             yield record
 
 
-def _read(settings: Settings, topic: str, reading: set[int]) -> Iterator[list[Record]]:
-    """Yield the records of these partitions, which are taken out of the set as they end."""
-    with Reader(settings, topic, placeholders=True) as reader:
+def _read(
+    settings: Settings, topic: str, reading: set[int], at_most: int = AT_ONCE, *,
+    plain: bool = False,
+) -> Iterator[Sequence[Record]]:  # fmt: skip
+    """Yield the records of these partitions, which are taken out of the set as they end. `plain` is
+    that of Reader."""
+    with Reader(settings, topic, placeholders=True, plain=plain) as reader:
         reader.start_at(dict.fromkeys(sorted(reading), OFFSET_BEGINNING))
         while reading:
-            records = reader.read(TIMEOUT_S)
+            records = reader.read(TIMEOUT_S, at_most)
             if not (records or reader.ends):
                 raise LogTrouble(
                     f"kafka: {topic} could not be read: nothing arrived for {TIMEOUT_S:.0f} s"
                 )
-            yield [each for each in records if each.partition in reading]
+            if isinstance(records, PlainRecords) and reading.issuperset(records.partitions):
+                yield records
+            else:
+                yield [each for each in records if each.partition in reading]
             reading -= reader.ends.keys()
 
 

@@ -1,13 +1,17 @@
 """Interprets what a consumer returns: messages, and errors in the place of messages."""
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from operator import methodcaller
 
+import numpy as np
 from confluent_kafka import KafkaError, Message
 
 from stream_rater.adapters.access import trouble_of
 from stream_rater.contract.record import Headers, Record
+from stream_rater.rounds.lines import Arrivals, PlainRecords
 
+_error, _value, _partition, _offset = map(methodcaller, ("error", "value", "partition", "offset"))
 _client_headers = methodcaller("headers")
 """Calls `message.headers()` from C. If a header's name is not UTF-8, the client returns a list with
 holes and sets an error at once. A call from C checks for the error. A call that the interpreter has
@@ -61,6 +65,16 @@ class Messages:
                 raise self._error_of(error)
         return found
 
+    def rounds(self, messages: Sequence[Message]) -> Sequence[Record]:
+        """The same as `records`; as columns, if none of the messages has a header."""
+        with suppress(SystemError, UnicodeDecodeError):
+            if not any(map(_error, messages)) and not any(map(_client_headers, messages)):
+                values = [*map(_value, messages)]
+                if None not in values:
+                    self.ends, self.skips = {}, {}
+                    return PlainRecords(values, _arrivals_of(messages))
+        return self.records(messages)
+
     def _placeholder(self, message: Message, error: KafkaError) -> tuple[Record, ...]:
         """The record that the error stands for. Several errors of one partition within a call are
         about one record."""
@@ -71,6 +85,16 @@ class Messages:
         self.skips[partition] = self._next[partition] = offset + 1
         why = f"batch not decompressed: {error.str()}"
         return (Record(partition, offset, None, unreadable=why),)
+
+
+def _arrivals_of(messages: Sequence[Message]) -> Arrivals:
+    count = len(messages)
+    received_ms = np.array([each.timestamp()[1] for each in messages], np.float64)
+    return Arrivals(
+        np.fromiter(map(_partition, messages), np.int64, count),
+        np.fromiter(map(_offset, messages), np.int64, count),
+        received_ms / 1000.0,
+    )
 
 
 def _record_of(message: Message) -> Record:

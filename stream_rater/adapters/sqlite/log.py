@@ -2,9 +2,10 @@
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from stream_rater.adapters.local_log import Group, LocalLog, Transaction
 from stream_rater.adapters.sqlite import events
@@ -16,6 +17,10 @@ from stream_rater.contract.record import Headers, Record
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import Rejection
 from stream_rater.pipeline.updater.rating_events import ShardEvents
+from stream_rater.rounds.lines import Arrivals, PlainRecords
+
+FETCHED = 100
+"""The number of rounds that are fetched at a time."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _headers = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]]).decode
@@ -276,13 +281,43 @@ def read_records(
         for at, value in connection.execute(sql, bounds):
             yield Record(partition, offset_of(at), value)
         return
-    sql = (
-        "SELECT place, value, headers, received_s, key FROM rounds"
-        " WHERE place >= ? AND place < ? ORDER BY place"
-    )
-    for at, value, headers, received_s, key in connection.execute(sql, bounds):
-        found = _headers(headers) if headers else ()
-        yield Record(partition, offset_of(at), value, found, received_s, key)
+    for row in connection.execute(_ROUNDS, bounds):
+        yield _record_of(partition, *row)
+
+
+_ROUNDS = (
+    "SELECT place, value, headers, received_s, key FROM rounds"
+    " WHERE place >= ? AND place < ? ORDER BY place"
+)
+
+
+def _record_of(
+    partition: int, at: int, value: bytes | None, headers: bytes | None, received_s: float,
+    key: bytes | None,
+) -> Record:  # fmt: skip
+    found = _headers(headers) if headers else ()
+    return Record(partition, offset_of(at), value, found, received_s, key)
+
+
+def read_together(
+    connection: sqlite3.Connection, partition: int, first: int, end: int, most_bytes: int
+) -> Sequence[Record]:
+    """The next records of `rounds` with offsets in [first, end): so many that they have about this
+    many bytes, and at least one if there is any."""
+    cursor = connection.execute(_ROUNDS, (place(partition, max(first, 0)), place(partition, end)))
+    rows, size = list[Any](), 0
+    while size < most_bytes and (some := cursor.fetchmany(FETCHED)):
+        rows += some
+        size += sum(len(row[1] or b"") for row in some)
+    cursor.close()  # ends the transaction
+    if not rows:
+        return ()
+    places, values, headers, received_s, _ = zip(*rows, strict=True)
+    if any(headers) or None in values:
+        return [_record_of(partition, *row) for row in rows]
+    offset = np.array(places, np.int64) - place(partition, 0)
+    arrivals = Arrivals(np.full(len(rows), partition), offset, np.array(received_s, np.float64))
+    return PlainRecords(values, arrivals)
 
 
 def read_rejections(

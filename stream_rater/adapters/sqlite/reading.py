@@ -8,7 +8,7 @@ import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -21,6 +21,7 @@ from stream_rater.adapters.sqlite.log import (
     end_of,
     read_records,
     read_rejections,
+    read_together,
     starts_of,
 )
 from stream_rater.adapters.sqlite.schema import OFFSET_BITS, offset_of, place
@@ -34,6 +35,9 @@ from stream_rater.pipeline.ports import REBUILT, Event, Rejection, StoredShard
 
 AT_ONCE = 10_000
 """The number of records, rejections or beliefs that one transaction reads."""
+
+BATCH_BYTES = 2**21
+"""The number of bytes of rounds that are read together."""
 
 EVENTS_AT_ONCE = 100_000
 """The number of events that one transaction reads."""
@@ -165,6 +169,18 @@ class DataFile:
                 return
             yield from some
             first = some[-1].offset + 1
+
+    def round_batches(self) -> Iterator[Sequence[Record]]:
+        """Yield all records of `round-completed` that exist now, in batches of some BATCH_BYTES."""
+        for partition, end in enumerate(self.ends()):
+            first = 0
+            while first < end:
+                with self._failing():
+                    some = read_together(self._connection, partition, first, end, BATCH_BYTES)
+                if not some:
+                    break
+                yield some
+                first = some[-1].offset + 1
 
     def all_rounds(self) -> Iterator[Record]:
         """Yield all records of `round-completed` that exist now."""

@@ -1,0 +1,287 @@
+"""Arranges the rounds and seeds of a log in waves, for a replay of all ladders together.
+
+Rounds pass in waves, as in the service: rounds that share no player and have the same parameters
+are rated in one call, whatever their ladders. A row of a seed is one player, and depends on nothing
+but that player's belief. So each row has a wave of its own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from stream_rater.columns.arrays import Flags, Floats, Ints
+from stream_rater.columns.player_column import LadderColumn, PlayerColumn
+from stream_rater.columns.ranges import bounds
+from stream_rater.columns.strings import StringColumn
+from stream_rater.rating.model import NO_FIXED, Places, Wave
+from stream_rater.rating.parameters import Season
+from stream_rater.replay.edited_log import LoggedRounds
+from stream_rater.replay.pool import depths
+from stream_rater.rounds.ragged import Ragged
+from stream_rater.rounds.seed_records import Seed
+
+
+class BulkRounds(Ragged, gc=False):
+    """R rounds with E entries and P players in all, as they are rated: without texts, and with the
+    rows of their players."""
+
+    per_entry: ClassVar = ("place", "members")
+    per_player: ClassVar = ("share", "rows", "fixed", "late")
+
+    time: Ints
+    """(R,) as in RoundBatch, as are all columns that are not explained here."""
+    weight: Floats
+    ceiling: Floats
+    kind: Ints
+    """(R,) the number of the configuration and of the seasons by which the round is rated."""
+    ladder: Ints
+    """(R,) the number of the ladder."""
+    partition: Ints
+    """(R,) the partition of each round."""
+    offset: Ints
+    """(R,) the offset of each round."""
+    entries: Ints
+    sizes: Ints
+    place: Places
+    members: Ints
+    share: Floats
+    rows: Ints
+    """(P,) the rows of the players, round by round."""
+    fixed: Flags
+    """(P,) whether the configuration fixes the player's rating."""
+    late: Flags
+    """(P,) whether the round is after the player's cut-off."""
+
+    @classmethod
+    def of(
+        cls, logged: LoggedRounds, kind: Ints, ladder: Ints, rows: Ints, fixed: Flags, late: Flags
+    ) -> Self:
+        """The columns of these rounds."""
+        own = logged.rounds
+        return cls(
+            own.time, own.weight, own.ceiling, kind, ladder, logged.partition, logged.offset,
+            own.entries, own.sizes, own.place, own.members, own.share, rows, fixed, late,
+        )  # fmt: skip
+
+    def wave(self) -> Wave:
+        """The rounds as stage 1 takes them, without beliefs. They may share players."""
+        n = len(self.share)
+        return Wave(
+            bounds(self.entries), self.weight, self.ceiling, self.time, self.place,
+            bounds(self.members), self.share, np.empty(n), np.empty(n), np.empty(n, np.int64),
+            np.empty(n, np.int64), self.fixed if self.fixed.any() else NO_FIXED,
+        )  # fmt: skip
+
+
+_NONE = np.empty(0, np.int64)
+BulkRounds.empty = BulkRounds(
+    time=_NONE, weight=np.empty(0), ceiling=np.empty(0), kind=_NONE, ladder=_NONE, partition=_NONE,
+    offset=_NONE, entries=_NONE, sizes=_NONE, place=np.empty(0, np.int32), members=_NONE,
+    share=np.empty(0), rows=_NONE, fixed=np.empty(0, np.bool_), late=np.empty(0, np.bool_),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class BulkWave:
+    """Rounds that are rated in one call, in one wave or in several: they have the same parameters,
+    and those of a wave share no player. R rounds with P players in all."""
+
+    rounds: BulkRounds
+    waves: Ints
+    """(W+1,) wave w has the rounds waves[w] : waves[w + 1], and is rated after the waves before
+    it."""
+
+    @property
+    def rows(self) -> Ints:
+        """(P,) the rows of the players, round by round."""
+        return self.rounds.rows
+
+    @property
+    def kind(self) -> int:
+        """The `kind` of all its rounds."""
+        return int(self.rounds.kind[0])
+
+    @property
+    def late(self) -> Flags:
+        """(P,) whether the round is after the player's cut-off."""
+        return self.rounds.late
+
+    @property
+    def offsets(self) -> Ints:
+        """(P,) the offset of each player's round."""
+        return np.repeat(self.rounds.offset, self.rounds.sizes)
+
+
+class DueSeed(NamedTuple):
+    """A seed or a reset of n players, after the corrections."""
+
+    seed: Seed
+    started: tuple[Season, ...]
+    """The seasons that had started before it."""
+    rows: Ints
+    """(n,) the rows of the players."""
+    late: Flags
+    """(n,) whether it is after the player's cut-off."""
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """Seeds of the same kind can be applied together."""
+        return id(self.seed.rating), self.started, self.seed.is_reset
+
+
+def players_of(seed: Seed) -> PlayerColumn:
+    """(n,) the players of a seed or a reset."""
+    ladders = LadderColumn(StringColumn.of([seed.ladder]))
+    return PlayerColumn(ladders, np.zeros(len(seed), np.int64), seed.names)
+
+
+@dataclass(frozen=True, slots=True)
+class SeedWave:
+    """n rows of seeds, or of resets, that are applied in one call: they have the same parameters,
+    and no two of them are of one player."""
+
+    first: DueSeed
+    """One of the seeds, for what they have in common."""
+    rows: Ints
+    """(n,) the rows of the players."""
+    late: Flags
+    """(n,) whether each row's record is after the player's cut-off."""
+    offsets: Ints
+    """(n,) the offset of each row's record."""
+    time: Ints
+    """(n,) the time of each row's record, Unix seconds."""
+    mu: Floats
+    """(n,) as in Seed, as are the next two columns."""
+    sigma: Floats
+    rounds: Ints
+
+
+class _SeedRows:
+    """All rows of some seeds and resets, as columns."""
+
+    def __init__(self, due: Sequence[DueSeed]) -> None:
+        seeds = [each.seed for each in due]
+        self._due, sizes = due, [len(each) for each in seeds]
+        self._which = np.repeat(np.arange(len(due)), sizes)
+        self._heads = np.array([[each.offset, each.time] for each in seeds], np.int64)
+        self._rows, self._late = (
+            np.concatenate([getattr(each, name) for each in due]) for name in ("rows", "late")
+        )
+        self._mu, self._sigma, self._rounds = (
+            np.concatenate([getattr(each, name) for each in seeds])
+            for name in ("mu", "sigma", "rounds")
+        )
+
+    def wave(self, chosen: Ints) -> SeedWave:
+        """The rows of seeds at these indices."""
+        which = self._which[chosen]
+        offsets, time = self._heads[which].T
+        return SeedWave(
+            self._due[int(which[0])], self._rows[chosen], self._late[chosen], offsets, time,
+            self._mu[chosen], self._sigma[chosen], self._rounds[chosen],
+        )  # fmt: skip
+
+
+class Arranger:
+    """Arranges rounds and rows of seeds in waves."""
+
+    def __init__(self) -> None:
+        self._latest = np.zeros(0, np.int64)
+
+    def waves(
+        self, due: Sequence[BulkRounds | DueSeed], *, together: bool = False
+    ) -> list[BulkWave | SeedWave]:
+        """The rounds, and the rows of the seeds and resets, in waves. `due` is in the order of the
+        log. If waves may be `together`, consecutive waves of rounds with the same parameters become
+        one BulkWave."""
+        rounds = [each for each in due if isinstance(each, BulkRounds)]
+        seeds = [each for each in due if isinstance(each, DueSeed)]
+        all_rounds = BulkRounds.concat(rounds)
+        items = _items_of(due, all_rounds)
+        depth = self._depths(items, due)
+        by_kind = together and not seeds and _are_apart(all_rounds)
+        order = np.lexsort((depth, items.kind) if by_kind else (items.kind, depth))
+        if not seeds:
+            in_order = all_rounds.take(items.place[order])
+            return _cut(in_order, depth[order], together=together)
+        found, seed_rows = list[BulkWave | SeedWave](), _SeedRows(seeds)
+        changes = np.flatnonzero(np.diff(depth[order]) | np.diff(items.kind[order])) + 1
+        for places in np.split(order, changes):
+            own = items.place[places]
+            if items.kind[places[0]] < 0:
+                found.append(seed_rows.wave(own))
+            else:
+                found.append(BulkWave(all_rounds.take(own), np.array([0, len(own)])))
+        return found
+
+    def _depths(self, items: "_Items", due: Sequence[BulkRounds | DueSeed]) -> Ints:
+        """(n,) the number of waves before each item."""
+        rows = np.concatenate([each.rows for each in due])
+        most = int(rows.max(initial=-1)) + 1
+        if len(self._latest) < most:
+            self._latest = np.zeros(5 * most // 4, np.int64)
+        return depths(bounds(items.sizes), rows, self._latest)
+
+
+def _are_apart(rounds: BulkRounds) -> bool:
+    """Whether the rounds of each ladder are all of one kind. Then rounds of different kinds share
+    no player."""
+    if len(rounds) == 0 or (rounds.kind == rounds.kind[0]).all():
+        return True
+    pairs = np.unique(rounds.ladder * (rounds.kind.max() + 1) + rounds.kind)
+    return len(pairs) == len(np.unique(rounds.ladder))
+
+
+def _cut(rounds: BulkRounds, depth: Ints, *, together: bool) -> list[BulkWave | SeedWave]:
+    """Cut rounds, in the order of rating, where the wave or the kind changes. `depth` (R,) is the
+    wave of each."""
+    if not len(rounds):
+        return []
+    kinds = np.diff(rounds.kind) != 0
+    ends = np.append(np.flatnonzero(kinds | (np.diff(depth) != 0)) + 1, len(rounds))
+    starts = np.append(0, ends[:-1])
+    players, entries = bounds(rounds.sizes), bounds(rounds.entries)
+    calls = np.append(np.flatnonzero(kinds) + 1, len(rounds)) if together else ends
+    found, first = list[BulkWave | SeedWave](), 0
+    for last in calls.tolist():
+        own = rounds.cut(
+            (first, last), (int(players[first]), int(players[last])),
+            (int(entries[first]), int(entries[last])),
+        )  # fmt: skip
+        inner = starts[np.searchsorted(starts, first) : np.searchsorted(starts, last)]
+        found.append(BulkWave(own, np.append(inner, last) - first))
+        first = last
+    return found
+
+
+class _Items(NamedTuple):
+    """Rounds and rows of seeds in the order of the log. Each is an item."""
+
+    sizes: Ints
+    """(n,) the number of players."""
+    kind: Ints
+    """(n,) for a round, its kind. For a row of a seed or a reset, a negative number, which is the
+    same for all rows that can be applied together."""
+    place: Ints
+    """(n,) the place of each round among the rounds, and of each row among the rows of seeds."""
+
+
+def _items_of(due: Sequence[BulkRounds | DueSeed], rounds: BulkRounds) -> _Items:
+    """The items of rounds and seeds. `rounds` has all of the rounds."""
+    if all(isinstance(each, BulkRounds) for each in due):
+        return _Items(rounds.sizes, rounds.kind, np.arange(len(rounds)))
+    columns, kinds = list[tuple[Ints, Ints, Ints]](), dict[tuple[object, ...], int]()
+    seen = rows = 0
+    for each in due:
+        if isinstance(each, DueSeed):
+            count = len(each.rows)
+            kind = np.full(count, -1 - kinds.setdefault(each.kind, len(kinds)))
+            columns.append((np.ones(count, np.int64), kind, np.arange(rows, rows + count)))
+            rows += count
+        else:
+            index = np.arange(seen, seen + len(each))
+            columns.append((each.sizes, each.kind, index))
+            seen += len(each)
+    return _Items(*(np.concatenate(each) for each in zip(*columns, strict=True)))
