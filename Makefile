@@ -104,7 +104,7 @@ dist: python ## Wheels, pure and with kernels for each Python, and the source pa
 	@PYTHONPATH=deploy/tools $(VENV_PYTHON) deploy/tools/dist.py
 
 lock: python ## Write the locks anew from pyproject.toml (UPGRADE=1: newest versions)
-	@$(COMPILE) pyproject.toml --extra service --extra serve --extra arrow --extra lab --extra tracing \
+	@$(COMPILE) pyproject.toml --extra service --extra serve --extra arrow --extra lab --extra dask --extra tracing \
 		--group dev --group audit --group build --output-file requirements.lock
 	@$(COMPILE) pyproject.toml --extra service --extra serve --group build --constraints requirements.lock \
 		--output-file deploy/service.lock

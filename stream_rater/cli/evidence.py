@@ -1,12 +1,11 @@
 """`stream-rater evidence`: repeats the experiments of the Elo-MMR paper on files of rounds."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import click
 
-from stream_rater.cli.options import COUNT, FOLDER, one_line_errors, table_options
+from stream_rater.cli.options import COUNT, FOLDER, one_line_errors, table_options, trial_options
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.evaluation.measures import PARTS, USUAL_PARTS
 from stream_rater.evaluation.spaces import SPACES
@@ -59,14 +58,8 @@ def _sizes(_: click.Context, param: click.Parameter, value: str | None) -> tuple
          "season starts without ratings.",
 )  # fmt: skip
 @click.option("--quick", is_flag=True, help="A little of everything, in a minute.")
-@click.option(
-    "--workers",
-    type=COUNT,
-    default=os.cpu_count() or 1,
-    show_default="cores",
-    help="Processes for tuning.",
-)
 @table_options
+@trial_options
 @one_line_errors
 def evidence(
     folder: Path | None, data: Path | None, out: Path, parts: tuple[str, ...],

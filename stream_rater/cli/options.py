@@ -138,6 +138,26 @@ def table_options(command: Command) -> Command:
     return run
 
 
+def trial_options(command: Command) -> Command:
+    """Add the options that say where trials run to a command. It gets them as `where`."""
+
+    @click.option(
+        "--workers", type=COUNT, show_default="cores", help="Processes that do the trials."
+    )
+    @click.option(
+        "--executor", default="processes", show_default=True, metavar="WHERE",
+        help="What does the trials: processes, processes:N, or a Dask cluster, dask://HOST:PORT.",
+    )  # fmt: skip
+    @wraps(command)
+    @one_line_errors
+    def run(*args: Any, workers: int | None, executor: str, **kwargs: Any) -> None:
+        from stream_rater.evaluation.executors import parse_executor
+
+        command(*args, where=parse_executor(executor, workers), **kwargs)
+
+    return run
+
+
 SETTINGS = click.option(
     "--settings", "settings_path", type=EXISTING_FILE, help="TOML file; STREAM_RATER_* override it."
 )

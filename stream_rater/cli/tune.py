@@ -1,6 +1,5 @@
 """`stream-rater tune`: searches parameters, for a file or for a ladder on Kafka."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from stream_rater.cli.options import (
     given_data,
     one_line_errors,
     settings_of,
+    trial_options,
 )
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
@@ -52,14 +52,12 @@ TOPIC_MEASURES = ("log_loss", "pair_inversion")
 @click.option(
     "--trials", type=COUNT, default=200, show_default=True, help="Configurations to try, about."
 )
-@click.option(
-    "--workers", type=COUNT, default=os.cpu_count() or 1, show_default="cores", help="Processes."
-)
 @click.option("--out", type=NEW_FILE, help="Where to write the configuration as JSON.")
 @COLUMNS
 @SCORE
 @DATA
 @SETTINGS
+@trial_options
 @one_line_errors
 def tune(
     rounds: Path | None, ladder: str | None, system: str | None, out: Path | None,

@@ -151,7 +151,7 @@ def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
     configs, ends = {DEFAULT: problem.config(problem.start())}, dict[str, tuple[str, ...]]()
     for aim in AIMS:
         problem = Fit(system, first, aim, runs=runs, fits_factor=True)
-        point = search(problem, trials, workers=1)
+        point = search(problem, trials)
         configs[aim], ends[aim] = problem.config(point), at_ends(problem.space, point)
     variants, gains = list[Variant](), dict[str, float | None]()
     scored: Scored = {}
@@ -203,7 +203,7 @@ def _without_prior(
     if isinstance(system, PeerSystem):
         return None
     problem = Fit(system, game.first, LOG_LOSS, None, runs, fits_factor=True)
-    config = problem.config(search(problem, trials, workers=1))
+    config = problem.config(search(problem, trials))
     run = system.play(game.sessions, config)
     early, rest = run.before(game.boundary), run.after(game.boundary)
     return average(scores_of(rest, variance_factor(early)), LOG_LOSS)

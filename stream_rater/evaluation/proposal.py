@@ -6,6 +6,7 @@ the search has not seen. The paired bootstrap gives the interval of the gain.
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from typing import NamedTuple
 
 import numpy as np
@@ -81,15 +82,16 @@ class Proposal(NamedTuple):
 
 def propose(
     present: RatingConfig, system: str, sessions: Sequence[Session], aim: str = LOG_LOSS, *,
-    train: float, trials: int, workers: int, on_trial: Callable[[], None] = lambda: None,
+    train: float, trials: int, executor: Executor | None = None,
+    on_trial: Callable[[], None] = lambda: None,
 ) -> Proposal:  # fmt: skip
     """Propose parameters of `system` for one ladder's rounds, which are rated by `present` now.
 
     They are tuned on the first `train`, a fraction of the rounds, by `aim`, one of `fits.AIMS`. If
     `system` is the ladder's own system, the search begins with the present parameters, otherwise
-    with the system's first guess. `on_trial` is called after each trial.
+    with the system's first guess. `executor` and `on_trial` are those of `search`.
 
-    Raises TooFewRounds, or MissingExtra without SciPy.
+    Raises TooFewRounds, MissingExtra without SciPy, or TrialsFailed if the executor fails.
     """
     own: System = Present(present) if system == system_of(present) else OwnSystem(system)
     guess = own.config({each.name: each.start for each in own.space})
@@ -98,7 +100,7 @@ def propose(
     first = trained(len(base), train)
     _check_enough(base, first)
     problem = Fit(own, before(sessions, first), aim)
-    point = search(problem, trials, workers, on_trial)
+    point = search(problem, trials, executor, on_trial)
     found: RatingConfig = problem.config(point)
     base, tuned = alike([base, _scores(sessions, found, draws=draws)])
     compared = list(_compared(base[first:], tuned[first:]))

@@ -2,12 +2,13 @@
 
 SciPy does the optimisation, in two stages. Differential evolution is the first, for three reasons.
 The measures are piecewise constant in the parameters, so there is no gradient. They have several
-local minima. And a whole population can be tried at once on all cores. The second is the simplex
-method of Nelder and Mead. It starts from the best point, because it needs fewer trials near the
-optimum.
+local minima. And a whole population can be tried at once, by as many workers. The second is the
+simplex method of Nelder and Mead. It starts from the best point, because it needs fewer trials near
+the optimum.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -172,22 +173,24 @@ class _Trials:
 
 
 def tune(
-    problem: Problem, trials: int, workers: int, on_trial: Callable[[], None] = lambda: None
-) -> RatingConfig:
+    problem: Problem, trials: int, executor: Executor | None = None,
+    on_trial: Callable[[], None] = lambda: None,
+) -> RatingConfig:  # fmt: skip
     """The best configuration that is found in about `trials` trials. It is never worse than the
-    first guess. `workers` and `on_trial` are those of `search`. Raises MissingExtra without
-    SciPy."""
-    return problem.config(search(problem, trials, workers, on_trial))
+    first guess. `executor`, `on_trial` and the errors are those of `search`."""
+    return problem.config(search(problem, trials, executor, on_trial))
 
 
 def search(
-    problem: Searchable, trials: int, workers: int, on_trial: Callable[[], None] = lambda: None
-) -> list[float]:
+    problem: Searchable, trials: int, executor: Executor | None = None,
+    on_trial: Callable[[], None] = lambda: None,
+) -> list[float]:  # fmt: skip
     """The best point of the unit cube that is found in about `trials` trials. It is never worse
     than the point that the search begins with.
 
-    `workers` processes share the work. The result depends on the number of trials, not on the
-    number of processes. `on_trial` is called after each trial. Raises MissingExtra without SciPy.
+    The workers of `executor` share the trials; None: this process does them. The result depends on
+    the number of trials, not on the executor. `on_trial` is called after each trial. Raises
+    MissingExtra without SciPy, and TrialsFailed if the executor fails.
     """
     with lab_extra():
         from scipy import optimize
@@ -196,7 +199,7 @@ def search(
     size = max(min(3 * dimensions + 2, trials // 3), 5)
     population = qmc.LatinHypercube(dimensions, rng=SEED).random(size)
     population[0] = problem.start()
-    with sharing(problem, workers) as run:
+    with sharing(problem, executor) as run:
         found = _Trials(partial(run, _cost), on_trial)
         generations = max(int(FOR_EVOLUTION * trials) // size - 1, 0)
         optimize.differential_evolution(

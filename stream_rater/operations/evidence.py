@@ -2,23 +2,25 @@
 
 import sys
 from collections.abc import Collection, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
-from stream_rater.config.errors import BadConfiguration, Failed
-from stream_rater.config.extras import MissingExtra
+from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.evaluation import peers
 from stream_rater.evaluation.contestants import PeerSystem, System, compared_systems
+from stream_rater.evaluation.executors import Where
 from stream_rater.evaluation.game import games_of
 from stream_rater.evaluation.research import evidence, figures, games, games_tables, kerby
 from stream_rater.evaluation.research.evidence import DataSet, Effort, Entry
 from stream_rater.evaluation.research.farming import THRESHOLD
 from stream_rater.evaluation.season import sessions_of
 from stream_rater.operations.input_file import RoundsFile, file_failures
+from stream_rater.operations.trials import trials_on
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.player_index import PlayerIndex
@@ -35,12 +37,12 @@ Loaded = tuple[DataSet, dict[str, PlayerIndex]]
 
 def evidence_report(
     data: Path, out: Path, parts: Collection[str], systems: Sequence[str], *,
-    rounds: int | None, trials: int | None, quick: bool, workers: int,
+    rounds: int | None, trials: int | None, quick: bool, where: Where,
     cut: Sequence[int] = (), teams: int | None = None, season: int | None = None,
     reading: Reading = AS_FOUND,
 ) -> None:  # fmt: skip
     """Make the parts of the report on the files in `data`, and write them to the folder `out`.
-    `reading`: how tables are to be read.
+    `where`: where the trials run. `reading`: how tables are to be read.
 
     Raises BadConfiguration or Failed.
     """
@@ -54,15 +56,12 @@ def evidence_report(
         RoundsFile(path, None, reading if table else AS_FOUND)
         for path, table in zip(paths, tables, strict=True)
     ]
-    with file_failures():
+    with file_failures(), trials_on(where) as executor:
         out.mkdir(parents=True, exist_ok=True)
         files = [
             load(path, source, effort.rounds) for path, source in zip(paths, sources, strict=True)
         ]
-        try:
-            _Report(effort, systems, workers, out, cut, teams, season).write_parts(parts, files)
-        except MissingExtra as error:
-            raise Failed(str(error)) from None
+        _Report(effort, systems, executor, out, cut, teams, season).write_parts(parts, files)
     for source in sources:
         source.mistakes.conclude()
 
@@ -86,11 +85,11 @@ class _Report:
     """One run of the command, with the lines of its report so far."""
 
     def __init__(
-        self, effort: Effort, systems: Sequence[str], workers: int, out: Path,
+        self, effort: Effort, systems: Sequence[str], executor: Executor | None, out: Path,
         cut: Sequence[int] = (), teams: int | None = None, season: int | None = None,
     ) -> None:  # fmt: skip
         self._season = season
-        self._effort, self._systems, self._workers, self._out = effort, systems, workers, out
+        self._effort, self._systems, self._executor, self._out = effort, systems, executor, out
         self._cut, self._teams = cut, teams
         self._console = Console(file=sys.stderr)
         self._lines = ["# Evidence", ""]
@@ -118,7 +117,7 @@ class _Report:
         entries: list[Entry] = []
         for each in data:
             found = evidence.accuracy(
-                each, self._systems, self._effort, self._workers, self._console.log
+                each, self._systems, self._effort, self._executor, self._console.log
             )
             self._configs[each.name] = {entry.system: entry.outcome.config for entry in found}
             entries += found
@@ -161,7 +160,8 @@ class _Report:
         notes = games_tables.notes(self._effort, absent)
         done: list[games.Result] = []
         before = list(self._lines)
-        work = games.compare(listed, systems, self._effort.trials, self._workers, self._console.log)
+        trials = self._effort.trials
+        work = games.compare(listed, systems, trials, self._executor, self._console.log)
         for each in work:
             done.append(each)
             self._lines = list(before)

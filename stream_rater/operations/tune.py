@@ -7,6 +7,7 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -14,7 +15,6 @@ import msgspec
 import numpy as np
 
 from stream_rater.config.errors import Failed
-from stream_rater.config.extras import MissingExtra
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
@@ -24,6 +24,7 @@ from stream_rater.evaluation.alike import Counted, counted, draws_of
 from stream_rater.evaluation.bootstrap import Difference, differences
 from stream_rater.evaluation.comparison import outcomes_alike
 from stream_rater.evaluation.evaluation import evaluate, trained
+from stream_rater.evaluation.executors import Where
 from stream_rater.evaluation.measures import MEASURES
 from stream_rater.evaluation.present import system_of
 from stream_rater.evaluation.proposal import Proposal, TooFewRounds, propose
@@ -39,6 +40,7 @@ from stream_rater.evaluation.tuning import (
 from stream_rater.evaluation.variance_factor import variance_factor
 from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.operations.input_file import check_writable, file_failures
+from stream_rater.operations.trials import trials_on
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.wins import ANY
 from stream_rater.replay.corrected import with_verdicts
@@ -98,15 +100,23 @@ class TunedFile(NamedTuple):
 
 def tune_file(
     path: Path, system: str, measure: str, out: Path | None, *, train: float, trials: int,
-    workers: int, reading: Reading = AS_FOUND,
+    where: Where, reading: Reading = AS_FOUND,
 ) -> TunedFile:  # fmt: skip
     """Search the parameters of a system that are best by a measure on the first part of a file.
 
-    `train`: the size of this part, as a fraction of all rounds. `reading`: how a table is to be
-    read. Raises BadConfiguration or Failed.
+    `train`: the size of this part, as a fraction of all rounds. `where`: where the trials run.
+    `reading`: how a table is to be read. Raises BadConfiguration or Failed.
     """
     if out is not None:
         check_writable(out)
+    with trials_on(where) as executor:
+        return _tune_file(path, system, measure, out, train, trials, executor, reading)
+
+
+def _tune_file(
+    path: Path, system: str, measure: str, out: Path | None, train: float, trials: int,
+    executor: Executor | None, reading: Reading,
+) -> TunedFile:  # fmt: skip
     season = SeasonFile(path, reading=reading)
     with file_failures():
         sessions = season.play(list)
@@ -118,7 +128,7 @@ def tune_file(
         raise Failed(f"{path}: {to_tune} rounds to tune on say nothing about {measure}")
     measured = ProblemWithPrior.of(problem)
     point = search_with_progress(
-        system, trials, lambda advance: search(measured, trials, workers, advance)
+        system, trials, lambda advance: search(measured, trials, executor, advance)
     )
     found = problem.config(point)
     report = _report(sessions, train, first_guess, found, variance_factor(first, found))
@@ -151,14 +161,10 @@ def _report(
 
 
 def search_with_progress(system: str, trials: int, run: Callable[[Callable[[], None]], T]) -> T:
-    """Return `run(advance)`, with a progress bar that `advance()` moves by a trial. Raises
-    Failed."""
+    """Return `run(advance)`, with a progress bar that `advance()` moves by a trial."""
     with progress.progress() as bar:
         task = bar.add_task(f"tuning {system}", total=trials)
-        try:
-            return run(lambda: bar.advance(task))
-        except MissingExtra as error:
-            raise Failed(str(error)) from None
+        return run(lambda: bar.advance(task))
 
 
 def as_json(config: RatingConfig) -> bytes:
@@ -197,17 +203,25 @@ class TunedLadder(NamedTuple):
 
 def tune_topic(
     settings: Settings, ladder: str, system: str | None, measure: str, out: Path | None, *,
-    train: float, trials: int, workers: int,
+    train: float, trials: int, where: Where,
 ) -> TunedLadder:  # fmt: skip
     """Search parameters for a ladder on the first part of its rounds on Kafka. `system`: the rating
     system to tune; None for the ladder's present one. `train`: the size of the first part, as a
-    fraction of all rounds.
+    fraction of all rounds. `where`: where the trials run.
 
     Raises BadConfiguration if the ladders file is not that of the workers, Failed if the ladder has
-    no rounds or too few.
+    no rounds or too few, or if the trials cannot be run.
     """
     if out is not None:
         check_writable(out)
+    with trials_on(where) as executor:
+        return _tune_topic(settings, ladder, system, measure, out, train, trials, executor)
+
+
+def _tune_topic(
+    settings: Settings, ladder: str, system: str | None, measure: str, out: Path | None,
+    train: float, trials: int, executor: Executor | None,
+) -> TunedLadder:  # fmt: skip
     ladders = ladders_of_settings(settings)
     rounds = _read(settings, ladders, ladder)
     terms = ladders.find(ladder, rounds.end)
@@ -216,7 +230,7 @@ def tune_topic(
     count = progress.counted(sum(len(each.rounds) for each in rounds.sessions), "round")
     print(f"ladder {ladder!r}: {count} read, {rejections(rounds.rejected)}", file=sys.stderr)
     found = _proposed(
-        ladder, terms.rating, system, rounds.sessions, measure, train, trials, workers
+        ladder, terms.rating, system, rounds.sessions, measure, train, trials, executor
     )
     another = system != system_of(terms.rating)
     return TunedLadder(ladder, ladders, found, system, another, rounds.in_a_day, out)
@@ -295,13 +309,13 @@ class GrowthForecast:
 
 def _proposed(
     ladder: str, present: RatingConfig, system: str, sessions: Sequence[Session], measure: str,
-    train: float, trials: int, workers: int,
+    train: float, trials: int, executor: Executor | None,
 ) -> Proposal:  # fmt: skip
     try:
         return search_with_progress(
             system, trials,
             lambda advance: propose(present, system, sessions, measure, train=train, trials=trials,
-                                    workers=workers, on_trial=advance),
+                                    executor=executor, on_trial=advance),
         )  # fmt: skip
     except TooFewRounds as error:
         raise Failed(

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from stream_rater.evaluation.executors import Processes
 from stream_rater.evaluation.fits import AIMS, LOG_LOSS, ORDER, ORDER_OF_ALL, Fitted
 from stream_rater.evaluation.research.games import Result as Game
 from stream_rater.evaluation.spaces import SPACES
@@ -110,7 +111,7 @@ def play(plan: Plan) -> Report:
             (data / path.name).symlink_to(path)
         evidence_report(
             data, out, ["games"], tuple(SPACES), rounds=plan.rounds, trials=plan.trials,
-            quick=False, workers=2, cut=plan.cut, teams=plan.teams,
+            quick=False, where=Processes(2), cut=plan.cut, teams=plan.teams,
         )  # fmt: skip
         return read(out / "games.json")
 

@@ -205,7 +205,7 @@ def test_games_leave_draws_out_for_everybody() -> None:
 
 def test_a_ladder_is_offered_another_system_on_the_same_games() -> None:
     """TrueSkill's draws are no reason to keep it or to leave it."""
-    found = propose(TRUESKILL, "elo-mmr", rounds(*DUELS), train=0.5, trials=6, workers=1)
+    found = propose(TRUESKILL, "elo-mmr", rounds(*DUELS), train=0.5, trials=6)
     base = evaluate(rounds(*DUELS), TRUESKILL, draws=False).scores[60:]
     assert found.compared[0].now == average(base, "log_loss")
     assert found.of is not None and found.of.drawn == 0 < found.of.drawn_left_out

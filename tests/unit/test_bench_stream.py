@@ -1,29 +1,31 @@
 """What the benchmark of the service plays, and how it counts; the service is not run here."""
 
 import itertools
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
 from stream_rater.columns.sharding import shards_of
+from tests.benchmarks.document.tables import BY_SECTION
 from tests.benchmarks.measure import Skipped, result
-from tests.benchmarks.stream.__main__ import main
+from tests.benchmarks.stream.__main__ import enough, labelled, main
 from tests.benchmarks.stream.against import beside_null, compared, load_of, rival_of
 from tests.benchmarks.stream.crew import names_of
 from tests.benchmarks.stream.crowd import report
-from tests.benchmarks.stream.ground import Published
+from tests.benchmarks.stream.ground import Published, Servers, copied
 from tests.benchmarks.stream.latency import Seen, feed, found
 from tests.benchmarks.stream.null import Sample, in_groups, members_of, regrouped
 from tests.benchmarks.stream.plain import plain_round_from_json, plain_teams_from_json
+from tests.benchmarks.stream.plan import Plan
 from tests.benchmarks.stream.rounds import WORKLOADS, made, up_to
-from tests.benchmarks.stream.scaling import Costs, costs_of, curve, first_bottleneck
 from tests.benchmarks.stream.soaking import Sample as Resident
 from tests.benchmarks.stream.soaking import growth
+from tests.benchmarks.stream.throughput import Run
 
 DRAWN = [
     "lobby5",
@@ -280,27 +282,54 @@ def test_names_of_workers() -> None:
     assert names_of("1+2") == ["estimator-0", "updater-0", "updater-1"]
 
 
-def test_workers_on_paper() -> None:
-    """Two workers and one queue, as worked out by hand; many are as fast as what they share; twice
-    as many of that take twice as many."""
-    alone = list(itertools.islice(curve(Costs(1.0, 1.0, 0.0), redis=1), 2))
-    assert [each.rate for each in alone] == pytest.approx([0.5e6, 0.8e6])
-    assert alone[1].busy["Redis"] == pytest.approx(0.8)
-    costs = Costs(8.0, 2.0, 0.8)
-    many = list(curve(costs, redis=1))[-1]
-    assert (many.busiest, many.rate) == ("Redis", pytest.approx(0.5e6))
-    brokers = list(curve(costs, redis=32, cores=8))[-1]
-    assert (brokers.busiest, brokers.rate) == ("brokers", pytest.approx(1e7))
-    knee = first_bottleneck(list(curve(costs, redis=1)))
-    assert knee.busy["Redis"] >= 0.9
-    assert list(curve(costs, redis=1))[knee.workers - 2].busy["Redis"] < 0.9
+def test_there_are_enough_partitions_and_shards() -> None:
+    """Twice the processes of the largest role, where the service's own number is smaller."""
+    assert enough(["1", "1+1", "2", "4"]) == {}
+    assert enough(["1", "8"]) == {"partitions": "16", "shards": "16"}
+    assert enough(["1", "4+6"]) == {"partitions": "12", "shards": "12"}
 
 
-def test_costs_are_those_of_one_worker() -> None:
-    """By workload; lines of other measures are passed over."""
-    used = {"workers_us": 5.0, "redis_us": 2.0, "broker_us": 1.0}
-    lines = [
-        msgspec.json.encode(result(name, 1.0, "", used))
-        for name in ("stream/lobby5/1", "stream/lobby5/2", "stream/lobby5/1/null", "rebuild")
-    ]
-    assert costs_of(lines) == {"lobby5": Costs(5.0, 2.0, 1.0)}
+def test_rows_of_a_cluster_have_its_label() -> None:
+    """So they replace none of a Kafka and a Redis alone."""
+    rows = [result("stream/lobby5/8", 1.0, "updates/s")]
+    assert list(labelled(iter(rows), Servers().label)) == rows
+    (found,) = labelled(iter(rows), Servers(3, 4).label)
+    assert found.name == "on/3-brokers-4-redis/stream/lobby5/8"
+    assert re.fullmatch(BY_SECTION["capacity"].names, found.name)
+    assert not re.fullmatch(BY_SECTION["capacity"].names, f"{found.name}/null")
+
+
+@pytest.mark.parametrize(
+    ("brokers", "copies", "least"), [(1, "1", "1"), (2, "2", "1"), (5, "3", "2")]
+)
+def test_copies_of_a_partition(brokers: int, copies: str, least: str) -> None:
+    """Three at most, one of which may be missing; with a single one none may."""
+    properties = copied(Servers(brokers))
+    assert properties["default.replication.factor"] == copies
+    assert properties["min.insync.replicas"] == properties["transaction.state.log.min.isr"] == least
+
+
+def test_servers_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    """At least one of each; a comparison has one of each."""
+    wrong = [["--brokers", "0"], ["--redis-masters", "x"], ["--against", "null", "--brokers", "3"]]
+    for words in wrong:
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 2
+    said = [each for each in capsys.readouterr().err.splitlines() if "error:" in each]
+    assert "'0' is no number from 1 to 99" in said[0] and "'x' is no number" in said[1]
+    assert said[2].endswith("--against: with one broker and one Redis each")
+
+
+def test_how_a_run_compares_with_that_of_one_process() -> None:
+    """By rate and by cost; not where one process was not measured."""
+    one, four = ran(10.0, 2.0), ran(5.0, 3.0)
+    plan = Plan(frozenset({"rate"}), ["1", "4"])
+    assert dict(plan._beside(WORKLOADS["lobby5"], "4", four)) == {}
+    plan.measured["lobby5", "1"] = one
+    assert dict(plan._beside(WORKLOADS["lobby5"], "4", four)) == {"of_one": 2.0, "cost_of_one": 1.5}
+
+
+def ran(seconds: float, used_us: float) -> Run:
+    """A run of so long, with so much processor time for an update."""
+    return Run(1, 100, seconds, {"workers": used_us}, 0.0, 1, {}, 0.5, 4, Sample(0, []), None)

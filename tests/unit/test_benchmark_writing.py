@@ -34,7 +34,8 @@ PLAYED = Outcome(
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with documents of its own, into which benchmarks write."""
-    (tmp_path / "docs").mkdir()
+    (tmp_path / writing.CAPACITY).parent.mkdir(parents=True)
+    (tmp_path / writing.CAPACITY).write_text("<!-- brief: capacity -->\n<!-- end -->\n")
     (tmp_path / writing.FULL).write_text(FULL)
     (tmp_path / writing.PAGE).write_text("<!-- brief: memory -->\n<!-- end -->\n")
     (tmp_path / writing.ROWS).write_text(dumped(KEPT))
@@ -68,6 +69,7 @@ def test_a_section_is_written_and_others_stay(root: Path) -> None:
     assert SECTION.sub("", (root / writing.FULL).read_text()) == SECTION.sub("", FULL)
     readme = (root / writing.README).read_text()
     assert FIGURES.sub("", readme) == "before\n\nafter\n" and "10" in readme
+    assert "| `lobby5` | `1` |" in (root / writing.CAPACITY).read_text()
 
 
 def test_two_that_end_at_once_are_both_written(root: Path) -> None:

@@ -12,6 +12,7 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import peers
 from stream_rater.evaluation.bootstrap import Difference
 from stream_rater.evaluation.contestants import OwnSystem
+from stream_rater.evaluation.executors import Processes, opened
 from stream_rater.evaluation.fits import (
     DEFAULT,
     LOG_LOSS,
@@ -163,7 +164,7 @@ def test_the_prior_holds_parameters_near_the_first_guess() -> None:
     costs more of the loss alone."""
     first = game().first
     with_prior, free = (Fit(MMR, first, LOG_LOSS, prior) for prior in (PRIOR, None))
-    near, far = search(with_prior, 60, 1), search(free, 60, 1)
+    near, far = search(with_prior, 60), search(free, 60)
     start = np.array(with_prior.start())
     assert np.linalg.norm(near - start) < np.linalg.norm(far - start)
     assert free.cost(far) <= free.cost(near)
@@ -343,11 +344,13 @@ def test_results_do_not_depend_on_the_number_of_processes() -> None:
     def said(workers: int) -> list[tuple[Any, ...]]:
         systems = [OwnSystem("glicko"), OwnSystem("bar")]
         listed = list(games_of("made up", SEASON, (5,)))
-        return [
-            (each.game, each.ours, each.rounds, each.scored_rounds,
-             [[(v.config, v.log_loss, v.pair_inversion) for v in s.variants] for s in each.systems])
-            for each in games.compare(listed, systems, 6, workers, lambda _: None)
-        ]  # fmt: skip
+        with opened(Processes(workers)) as executor:
+            return [
+                (each.game, each.ours, each.rounds, each.scored_rounds,
+                 [[(v.config, v.log_loss, v.pair_inversion) for v in s.variants]
+                  for s in each.systems])
+                for each in games.compare(listed, systems, 6, executor, lambda _: None)
+            ]  # fmt: skip
 
     assert said(1) == said(2)
     assert [each[0] for each in said(1)] == ["made up", "made up, 5"]

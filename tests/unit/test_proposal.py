@@ -37,7 +37,7 @@ def proposed(
     present: RatingConfig, sessions: list[Session] = SEASON, train: float = 0.5, **options: Any
 ) -> Proposal:
     return propose(present, options.pop("system", "codeforces"), sessions, train=train, trials=40,
-                   workers=1, **options)  # fmt: skip
+                   **options)  # fmt: skip
 
 
 def test_poor_parameters_are_found_out() -> None:
@@ -71,7 +71,7 @@ def test_a_short_first_part_moves_little() -> None:
     present = Present(Codeforces(beta=400.0, weight=0.5))
     found = proposed(present.rating, train=LEAST_ROUNDS / 160)
     free = Fit(present, SEASON[:LEAST_ROUNDS], LOG_LOSS, prior=None)
-    likeliest = free.config(search(free, 40, 1))
+    likeliest = free.config(search(free, 40))
     gaps = [
         sum(
             (fraction_of(each, getattr(rating, each.name)) - fraction_of(each, each.start)) ** 2

@@ -109,7 +109,8 @@ def test_every_command_is_one(words: list[str]) -> None:
             assert done.returncode == 0, done.stderr
         case ["helm", "test", _, "--namespace", _]:
             pass
-        case ["make", target]:
+        case ["make", target, *variables]:
+            assert all(re.match(r"[A-Z]+=", each) for each in variables)
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
         case ["docker", "compose", "--file", file, *arguments]:
             assert_of_compose(yaml.safe_load((ROOT / file).read_text()), arguments)

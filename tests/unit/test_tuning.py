@@ -10,6 +10,7 @@ from stream_rater.config.extras import MissingExtra
 from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.evaluation import evaluate
+from stream_rater.evaluation.executors import Processes, opened
 from stream_rater.evaluation.fits import Fit
 from stream_rater.evaluation.measures import MEASURES, better
 from stream_rater.evaluation.research.synthetic import Kind, season
@@ -42,7 +43,7 @@ def test_tuning_improves_on_the_first_guess() -> None:
     """Far off at the start, by points of pair inversion in the end."""
     poor = problem(weight=FAR_OFF)
     trials: list[None] = []
-    found = tune(poor, 40, 1, lambda: trials.append(None))
+    found = tune(poor, 40, on_trial=lambda: trials.append(None))
     begin = poor.cost(poor.start())
     values = {each.name: getattr(found, each.name) for each in poor.space}
     end = poor.cost([fraction_of(each, values[each.name]) for each in poor.space])
@@ -53,7 +54,7 @@ def test_tuning_improves_on_the_first_guess() -> None:
 def test_tuning_is_never_worse_than_the_first_guess() -> None:
     """It is among the trials, and wins where all are equal: nothing can be scored here."""
     blind = Problem("codeforces", SPACES["codeforces"], "pair_inversion", SEASON[:3])
-    assert tune(blind, 12, 1) == configuration("codeforces", start(blind.space))
+    assert tune(blind, 12) == configuration("codeforces", start(blind.space))
 
 
 @pytest.mark.parametrize("measure", MEASURES)
@@ -68,14 +69,15 @@ def test_every_measure_has_a_cost(measure: str) -> None:
 @pytest.mark.slow
 def test_the_same_is_found_with_any_number_of_processes() -> None:
     """They share the work and nothing else."""
-    assert tune(problem(), 16, 1) == tune(problem(), 16, 2)
+    with opened(Processes(2)) as executor:
+        assert tune(problem(), 16) == tune(problem(), 16, executor)
 
 
 def test_without_scipy_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """And what to install."""
     monkeypatch.setitem(sys.modules, "scipy", None)
     with pytest.raises(MissingExtra, match=r"scipy is not installed: stream-rater\[lab\]"):
-        tune(problem(), 12, 1)
+        tune(problem(), 12)
 
 
 @pytest.mark.parametrize("system", sorted(SPACES))

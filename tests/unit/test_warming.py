@@ -97,7 +97,7 @@ def test_table_3_has_no_compiling_in_it(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(warming, "evaluate", slow_at_first)
     effort = replace(evidence.QUICK, trials=1)
     systems = ["elo-mmr", "codeforces"]
-    entries = evidence.accuracy(DataSet("made up", SEASON), systems, effort, 1, lambda _: None)
+    entries = evidence.accuracy(DataSet("made up", SEASON), systems, effort, None, lambda _: None)
     assert [each.outcome.rating_s for each in entries] == [1.0, 1.0]
 
 

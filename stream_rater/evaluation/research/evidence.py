@@ -13,6 +13,7 @@ This module computes each part. `figures` writes it as Markdown and pictures.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -134,23 +135,24 @@ class Tuned(NamedTuple):
     """The parameters that ended at an end of their range."""
 
 
-def tuned(data: DataSet, system: str, trials: int, workers: int) -> Tuned:
-    """Tune a system on the first part of a data set. Raises MissingExtra without SciPy."""
+def tuned(data: DataSet, system: str, trials: int, executor: Executor | None = None) -> Tuned:
+    """Tune a system on the first part of a data set. `executor` and the errors are those of
+    `search`."""
     first = before(data.sessions, trained(data.rounds, TRAIN))
     problem = Fit(OwnSystem(system), first, MEASURE)
-    point = search(problem, trials, workers)
+    point = search(problem, trials, executor)
     return Tuned(problem.config(point), at_ends(problem.space, point))
 
 
 def accuracy(
-    data: DataSet, systems: Sequence[str], effort: Effort, workers: int, say: Say
+    data: DataSet, systems: Sequence[str], effort: Effort, executor: Executor | None, say: Say
 ) -> list[Entry]:
     """Tune and evaluate every system on a data set, for Tables 2 and 3. `say` is called with the
-    name of each step. Raises MissingExtra without SciPy."""
+    name of each step. `executor` and the errors are those of `search`."""
     found: dict[str, Tuned] = {}
     for system in systems:
         say(f"{data.name}: {system}")
-        found[system] = tuned(data, system, effort.trials, workers)
+        found[system] = tuned(data, system, effort.trials, executor)
     draws = draws_of(each.config for each in found.values())
     played = [_played(data, each.config, draws=draws) for each in found.values()]
     outcomes = dict(zip(found, outcomes_alike(played), strict=True))

@@ -36,6 +36,7 @@ and by order when both are tuned for log loss, and by order when both are tuned 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from functools import partial
 from itertools import product
 
@@ -171,26 +172,27 @@ def _work(trials: int, games: Sequence[Game], job: Job) -> tuple[Fitted, Scored]
 
 
 def compare(
-    games: Sequence[Game], systems: Sequence[System], trials: int, workers: int,
+    games: Sequence[Game], systems: Sequence[System], trials: int, executor: Executor | None,
     say: Callable[[str], None],
 ) -> Iterator[Result]:  # fmt: skip
     """Yield the results of all games in order, each as soon as it is known.
 
-    `workers` processes share the work. `trials` is the number of configurations to try for each
-    system and aim. `say` is called with a line about each finished job. Raises MissingExtra without
-    SciPy.
+    The workers of `executor` share the jobs, each of one game and one system; None: this process
+    does them. `trials` is the number of configurations to try for each system and aim. `say` is
+    called with a line about each finished job. Raises MissingExtra without SciPy, and TrialsFailed
+    if the executor fails.
     """
     jobs = [(number, system) for number in range(len(games)) for system in systems]
-    for number, found in enumerate(_results(games, jobs, len(systems), trials, workers, say)):
+    for number, found in enumerate(_results(games, jobs, len(systems), trials, executor, say)):
         yield result_of(games[number], found)
 
 
 def _results(
-    games: Sequence[Game], jobs: Sequence[Job], each: int, trials: int, workers: int,
-    say: Callable[[str], None],
+    games: Sequence[Game], jobs: Sequence[Job], each: int, trials: int,
+    executor: Executor | None, say: Callable[[str], None],
 ) -> Iterator[dict[str, tuple[Fitted, Scored]]]:  # fmt: skip
     """Yield, for each game, the results of its systems by name. A game has `each` of the jobs."""
-    with sharing(games, workers) as run:
+    with sharing(games, executor) as run:
         done = run(partial(_work, trials), jobs)
         for first in range(0, len(jobs), each):
             found = {}

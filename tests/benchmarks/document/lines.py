@@ -9,8 +9,7 @@ from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL
 from stream_rater.evaluation.peers import SPACES
 from stream_rater.evaluation.research import games
 from stream_rater.evaluation.research.games import COMPARED, verdict
-from tests.benchmarks.document.rows import Figures, Row, figure, number
-from tests.benchmarks.stream.scaling import REDIS, WORKERS, Costs, Point, curve, first_bottleneck
+from tests.benchmarks.document.rows import Figures, Row, figure
 from tests.simulation.faults import KINDS
 
 MEASURE = {LOG_LOSS: "log loss", ORDER: "order", ORDER_OF_ALL: "order of all"}
@@ -83,25 +82,6 @@ def growth(row: Row) -> Iterator[Row]:
             yield _line(row, updates=int(match[1]), mib=value)
 
 
-def capacity(row: Row) -> Iterator[Row]:
-    """What the model computes for more workers, from what one worker was measured to need."""
-    used = [figure(row, f"ratio.{who}_us") for who in ("workers", "redis", "broker")]
-    if None in used:
-        return
-    points = {servers: list(curve(Costs(*used), servers)) for servers in REDIS}
-    for workers in WORKERS:
-        line = {str(n): _point(each[workers - 1]) for n, each in points.items()}
-        yield Row(number(workers), row.origin, line)
-    full = {n: first_bottleneck(each) for n, each in points.items()}
-    line = {str(n): _point(each, f" with {each.workers}") for n, each in full.items()}
-    yield Row("first bottleneck", row.origin, line)
-
-
-def _point(point: Point, note: str = "") -> dict[str, str]:
-    busy = f"{point.busiest}, {100.0 * point.busy[point.busiest]:.0f} %"
-    return {"rate": f"{round(point.rate, -3):,.0f}{note}", "busiest": busy}
-
-
 def simulated(row: Row) -> Iterator[Row]:
     """One line for each count of the simulation."""
     for what, times in counted(row.figures):
@@ -127,5 +107,5 @@ def _line(row: Row, **figures: Any) -> Row:
 
 SPREADS: Mapping[str, Callable[[Row], Iterator[Row]]] = {
     each.__name__: each
-    for each in (verdicts, systems, steps, growth, capacity, simulated, checks)
+    for each in (verdicts, systems, steps, growth, simulated, checks)
 }  # fmt: skip

@@ -1,8 +1,8 @@
 """Puts rows into the documents: what a benchmark calls to write its figures.
 
 Tables go between the markers of the pages; what else a page says stays as it is. The page with all
-tables has `section` markers, the page for people has `brief` ones, and both that page and the
-README have the summary.
+tables has `section` markers, the page for people and the one on capacity have `brief` ones, and
+both the page for people and the README have the summary.
 """
 
 import argparse
@@ -26,6 +26,8 @@ PAGE = Path("docs/benchmarks.md")
 """The page for people."""
 FULL = Path("docs/benchmarks-full.md")
 """The page with all tables."""
+CAPACITY = Path("docs/operations/capacity.md")
+"""A page for operators, with a short table."""
 README = Path("README.md")
 
 SECTION = re.compile(r"(<!-- section: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -69,8 +71,9 @@ def write(newer: Sequence[Row]) -> None:
 
 def documents(root: Path, rows: Sequence[Row]) -> Iterator[tuple[Path, str]]:
     """Each document that has figures, and its text with the figures of these rows."""
-    full, page, readme = root / FULL, root / PAGE, root / README
+    full, page, readme, capacity = root / FULL, root / PAGE, root / README, root / CAPACITY
     yield full, with_tables(full.read_text(), TABLES, rows)
+    yield capacity, with_briefs(capacity.read_text(), TABLES, rows)
     yield page, with_summary(with_briefs(page.read_text(), TABLES, rows), rows)
     yield readme, with_summary(readme.read_text(), rows)
 

@@ -1,11 +1,11 @@
 """The whole service under load, on a real Kafka and Redis: `make bench-stream`.
 
-- `rounds`: what is played, by seed; `ground`: the two servers, what goes in and what comes out;
+- `rounds`: what is played, by seed; `ground`: the servers, what goes in and what comes out;
   `crew`: the worker processes.
 - `throughput`: a backlog, until all of it is rated; `latency`: a steady load; `recovery`: a worker
   that dies, workers that are replaced.
 - `rebuilding`: Redis is lost; `soaking`: memory over millions of updates; `sizes`: few players or
-  many; `scaling`: from the figures to how many workers do what, on paper.
+  many.
 - `null`, `quix`: what runs in the service's place, to compare it with.
 - `plan`, `__main__`: what is measured, and the command.
 

@@ -17,10 +17,11 @@ import msgspec
 from rich.console import Console
 
 from local.servers import signals_as_exit
+from stream_rater.config.settings import Settings
 from tests.benchmarks.document import writing
 from tests.benchmarks.measure import Result, Skipped, table
 from tests.benchmarks.stream.against import BACKLOG, NULL, Contest, Rival, load_of, rival_of
-from tests.benchmarks.stream.ground import a_ground
+from tests.benchmarks.stream.ground import Servers, a_ground
 from tests.benchmarks.stream.plan import MEASURES, USUAL, Plan
 from tests.benchmarks.stream.rounds import WORKLOADS
 
@@ -58,14 +59,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         release=asked.release,
     )
     given = dict(each.split("=", 1) for each in asked.set)
+    servers = Servers(asked.brokers, asked.redis_masters)
     if asked.against:
         code, done = _compare(asked, asked.workloads or [USUAL_OF], given)
     else:
-        code, done = _run(plan, asked.workloads or list(WORKLOADS), given)
+        given = enough(sizes) | given
+        code, done = _run(plan, asked.workloads or list(WORKLOADS), given, servers)
     if asked.write:
         own = sys.argv[1:] if arguments is None else arguments
         writing.write_run("bench-stream", done, own)
     return code
+
+
+def enough(sizes: Sequence[str]) -> dict[str, str]:
+    """Settings with twice as many partitions and shards as the largest crew has processes of a
+    role, where the service's own are fewer than these. All crews of a run get the same."""
+    most = max(int(count) for size in sizes for count in size.split("+"))
+    usual = Settings()
+    names = ("partitions", "shards")
+    return {name: str(2 * most) for name in names if getattr(usual, name) < most}
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -79,6 +91,14 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--workers", default="1,1+1,2,3", metavar="N,N",
         help="how many processes, 1+1: a role each (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--brokers", type=_count, default=1, metavar="N",
+        help="brokers of Kafka; with three or more, each partition has three copies",
+    )  # fmt: skip
+    parser.add_argument(
+        "--redis-masters", type=_count, default=1, metavar="N",
+        help="masters of a Redis Cluster; 1: a Redis alone",
     )  # fmt: skip
     parser.add_argument("--turns", type=int, metavar="N", help="take turns so many times")
     parser.add_argument("--updates", type=int, metavar="N", help="ratings to change, about")
@@ -101,10 +121,19 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     writing.add_option(parser)
     asked = parser.parse_args(arguments)
+    if asked.against and (asked.brokers, asked.redis_masters) != (1, 1):
+        parser.error("--against: with one broker and one Redis each")
     others = [each for each in asked.against or () if each != NULL]
     unlike = {"--quick": asked.quick, "--against": others, "--set": asked.set}
     writing.check(parser, write=asked.write, unlike=unlike)
     return asked
+
+
+def _count(text: str) -> int:
+    """A number of servers."""
+    if not re.fullmatch(r"[1-9]\d?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 99")
+    return int(text)
 
 
 def _compare(
@@ -127,9 +156,18 @@ def _compare(
         return _show(found)
 
 
-def _run(plan: Plan, workloads: Sequence[str], given: dict[str, str]) -> tuple[int, list[Result]]:
-    with _a_folder() as folder, a_ground(folder, given) as ground:
-        return _show({name: plan.results(ground, WORKLOADS[name]) for name in workloads})
+def _run(
+    plan: Plan, workloads: Sequence[str], given: dict[str, str], servers: Servers
+) -> tuple[int, list[Result]]:
+    with _a_folder() as folder, a_ground(folder, given, servers) as ground:
+        found = {name: plan.results(ground, WORKLOADS[name]) for name in workloads}
+        return _show({name: labelled(each, servers.label) for name, each in found.items()})
+
+
+def labelled(results: Iterator[Result], label: str) -> Iterator[Result]:
+    """The results, of which each name says on which servers, if these are not one of each kind."""
+    for each in results:
+        yield msgspec.structs.replace(each, name=f"on/{label}/{each.name}") if label else each
 
 
 @contextmanager

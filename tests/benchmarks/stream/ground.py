@@ -1,19 +1,20 @@
-"""Where it is measured: one Kafka and one Redis, and what a stranger sees of them."""
+"""Where it is measured: Kafka and Redis, and what a stranger sees of them."""
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from prometheus_client import ProcessCollector
-from redis import Redis
+from redis import Redis, RedisCluster
 
+from local.processes import LOOPBACK
 from local.redis_node import ADVISED
 from local.servers import Server, start_kafka, start_redis
 from stream_rater.adapters.access import CLIENT_LOGGER
@@ -21,7 +22,9 @@ from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
 from tests.benchmarks.stream.null import Sample
 from tests.benchmarks.stream.rounds import Round
+from tests.brokers import brokers as started_brokers
 from tests.integration.topics import headers_of
+from tests.redis_cluster import a_redis_cluster
 
 TIMEOUT_S = 60.0
 RUN = "run-"
@@ -36,25 +39,55 @@ PROPERTIES = {
     "message.max.bytes": str(16 * 2**20),  # of topics that others than the service create
 }
 """When an event came is for the broker to say: some clients pass on the time of their input."""
+MOST_COPIES = 3
+"""Brokers that have a copy of each partition, where there are so many."""
+
+
+class Servers(NamedTuple):
+    """How many servers there are of each kind."""
+
+    brokers: int = 1
+    masters: int = 1
+    """Of Redis: more than one are a Redis Cluster."""
+
+    @property
+    def copies(self) -> int:
+        """How many brokers have a copy of each partition."""
+        return min(self.brokers, MOST_COPIES)
+
+    @property
+    def label(self) -> str:
+        """What names the rows of such a cluster; empty for one server of each kind."""
+        return "" if self == ONE_EACH else f"{self.brokers}-brokers-{self.masters}-redis"
+
+
+ONE_EACH = Servers()
 
 
 @dataclass
 class Ground:
-    """Two servers."""
+    """Running servers."""
 
-    kafka: Server
-    redis: Server
+    kafka: Sequence[Server]
+    redis: Sequence[Server]
     folder: Path
     given: Mapping[str, Any] = field(default_factory=dict)
     """Settings over those of the benchmark."""
     _runs: int = 0
 
+    @property
+    def servers(self) -> Servers:
+        """How many there are."""
+        return Servers(len(self.kafka), len(self.redis))
+
     def settings(self, **settings: Any) -> Settings:
         """Settings of a run of its own, on topics of its own."""
         self._runs += 1
         at = {
-            "kafka": self.kafka.address,
-            "redis": self.redis.address,
+            "kafka": ",".join(each.address for each in self.kafka),
+            "redis": ",".join(each.address for each in self.redis),
+            "redis_cluster": len(self.redis) > 1,
+            "replication": self.servers.copies,
             "http": "127.0.0.1:0",
             "topic_prefix": f"{RUN}{self._runs}.",
             "session_timeout_ms": SESSION_MS,
@@ -69,14 +102,13 @@ class Ground:
         return folder
 
     def memory(self) -> int:
-        """Bytes that Redis uses."""
-        used: int = self._client().info("memory")["used_memory"]
-        return used
+        """Bytes that Redis uses, all masters together."""
+        return sum(_client_of(each).info("memory")["used_memory"] for each in self.redis)
 
     def empty(self) -> None:
         """Nothing in Redis, and no topics of former runs."""
         self.lose()
-        admin = AdminClient({"bootstrap.servers": self.kafka.address}, logger=CLIENT_LOGGER)
+        admin = AdminClient({"bootstrap.servers": self.kafka[0].address}, logger=CLIENT_LOGGER)
         topics = admin.list_topics(timeout=TIMEOUT_S).topics
         old = [name for name in topics if name.startswith(RUN)]
         for done in admin.delete_topics(old, operation_timeout=TIMEOUT_S).values() if old else ():
@@ -84,11 +116,12 @@ class Ground:
 
     def lose(self) -> None:
         """All that Redis holds."""
-        self._client().flushall()
+        for each in self.redis:
+            _client_of(each).flushall()
 
     def beliefs(self) -> dict[bytes, dict[bytes, bytes]]:
         """All beliefs as Redis holds them: each hash, by key."""
-        client = self._client()
+        client: Any = self._client()
         keys = list(client.scan_iter(match="{*}:belief:*", count=AT_ONCE))
         pipeline = client.pipeline(transaction=False)
         for key in keys:
@@ -96,21 +129,55 @@ class Ground:
         return dict(zip(keys, pipeline.execute(), strict=True))
 
     def _client(self) -> Any:
-        return Redis(host="127.0.0.1", port=self.redis.port)
+        """A client of all masters."""
+        first = self.redis[0]
+        if len(self.redis) == 1:
+            return _client_of(first)
+        return RedisCluster(host=LOOPBACK, port=first.port)
 
     def servers_s(self) -> dict[str, float]:
-        """Seconds of processor time that each server has used."""
-        return {"redis": processor_s(self.redis.pid), "broker": processor_s(self.kafka.pid)}
+        """Seconds of processor time that the servers of each kind have used together."""
+        brokers_s = sum(processor_s(each.pid) for each in self.kafka)
+        return {"redis": sum(self.each_redis_s()), "broker": brokers_s}
+
+    def each_redis_s(self) -> list[float]:
+        """Seconds of processor time that each Redis has used."""
+        return [processor_s(each.pid) for each in self.redis]
+
+
+def _client_of(redis: Server) -> Any:
+    return Redis(host=LOOPBACK, port=redis.port)
 
 
 @contextmanager
-def a_ground(folder: Path, given: Mapping[str, Any]) -> Iterator[Ground]:
+def a_ground(
+    folder: Path, given: Mapping[str, Any], servers: Servers = ONE_EACH
+) -> Iterator[Ground]:
     """New servers, gone at the end of the block."""
-    with (
-        start_redis(folder / "redis", settings=ADVISED) as redis,
-        start_kafka(folder / "kafka", properties=PROPERTIES) as kafka,
-    ):
+    with ExitStack() as stack:
+        if servers.masters == 1:
+            redis = [stack.enter_context(start_redis(folder / "redis", settings=ADVISED))]
+        else:
+            cluster = a_redis_cluster(folder / "redis", servers.masters, settings=ADVISED)
+            redis = list(stack.enter_context(cluster).servers)
+        if servers.brokers == 1:
+            kafka = [stack.enter_context(start_kafka(folder / "kafka", properties=PROPERTIES))]
+        else:
+            nodes = started_brokers(folder / "kafka", servers.brokers, copied(servers))
+            kafka = stack.enter_context(nodes)
         yield Ground(kafka, redis, folder, given)
+
+
+def copied(servers: Servers) -> dict[str, str]:
+    """Properties of brokers that keep so many copies of the topics of their own, too."""
+    copies, least = str(servers.copies), str(max(servers.copies - 1, 1))
+    return PROPERTIES | {
+        "default.replication.factor": copies,
+        "min.insync.replicas": least,
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": least,
+    }
 
 
 def most_memory(pid: int) -> int:

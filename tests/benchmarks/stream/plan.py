@@ -1,5 +1,6 @@
 """What is measured of a workload, and how the figures are reported."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -65,8 +66,8 @@ class Plan:
     """How many players are removed together."""
     release: Path | None = None
     """The folder of another release, whose steps are measured instead."""
-    rates: dict[tuple[str, str], float] = field(default_factory=dict)
-    """Updates a second by workload and workers, of what was measured so far."""
+    measured: dict[tuple[str, str], Run] = field(default_factory=dict)
+    """The service's best run by workload and workers, of what was measured so far."""
 
     def results(self, ground: Ground, workload: Workload) -> Iterator[Result]:
         """All that is measured of a workload; Skipped where it, or the peer, is not to be had."""
@@ -125,9 +126,10 @@ class Plan:
             alone = peers if count == "1" else {}
             runs = self._in_turns(ground, workload, rounds, count, alone)
             best[count] = runs[""]
-            self.rates[workload.name, count] = runs[""].rate
-            other = self.rates.get((workload.beside, count))
-            yield from _rates(f"stream/{workload.name}/{count}", runs, workload.beside, other)
+            self.measured[workload.name, count] = runs[""]
+            beside = dict(self._beside(workload, count, runs[""]))
+            ratio = _ground_of(ground, runs[""]) | beside
+            yield from _rates(f"stream/{workload.name}/{count}", runs, ratio)
         one = best[self.workers[0]]
         if workload.name == MEMORY_OF:
             yield result("memory/player", one.memory, "bytes", note=_add_line(one))
@@ -137,6 +139,14 @@ class Plan:
             yield from self._recoveries(ground, workload, one.rate)
         if missing is not None:
             raise missing
+
+    def _beside(self, workload: Workload, count: str, run: Run) -> Iterator[tuple[str, float]]:
+        """How a run compares with that of another workload, and with that of one process."""
+        if other := self.measured.get((workload.beside, count)):
+            yield f"of_{workload.beside}", run.rate / other.rate
+        if one := self.measured.get((workload.name, "1")):
+            yield "of_one", run.rate / one.rate
+            yield "cost_of_one", run.all_us / one.all_us
 
     def _in_turns(
         self, ground: Ground, workload: Workload, rounds: Sequence[Round], count: str,
@@ -210,17 +220,23 @@ class Plan:
             )
 
 
-def _rates(
-    name: str, runs: dict[str, Run], beside: str, other_rate: float | None
-) -> Iterator[Result]:
+def _ground_of(ground: Ground, run: Run) -> dict[str, float]:
+    """What there was to rate on."""
+    brokers, masters = ground.servers
+    cores = len(os.sched_getaffinity(0))
+    return {"cores": cores, "brokers": brokers, "masters": masters, "shards": run.shards}
+
+
+def _rates(name: str, runs: dict[str, Run], beside: Mapping[str, float]) -> Iterator[Result]:
+    """The rows of a turn: the service's has `beside`, and how it compares with the others."""
     ours = runs[""]
     for who, run in runs.items():
         ratio = {**{f"{each}_us": us for each, us in run.processor_us.items()}, **run.messages}
         if run is ours:
             ratio["rounds_a_second"] = run.rounds / run.seconds
             ratio["bytes_a_player"] = run.memory
-            if other_rate is not None:
-                ratio[f"of_{beside}"] = ours.rate / other_rate
+            ratio["redis_busy"] = run.redis_busy
+            ratio |= beside
             for other in filter(None, runs):
                 ratio[other.replace("-", "_")] = ours.rate / runs[other].rate
                 ratio[f"{other.replace('-', '_')}_by_processor"] = runs[other].all_us / ours.all_us

@@ -38,6 +38,9 @@ class Run:
     players: int
     messages: Mapping[str, int]
     """In the log: parts, and the ends of transactions that are in the partitions of events."""
+    redis_busy: float
+    """The part of the time that the busiest Redis was at work."""
+    shards: int
     sample: Sample
     """What its events look like."""
     cuts: Cuts | None
@@ -114,7 +117,9 @@ def measured(
         empty = ground.memory()
         send(crew.settings, rounds[:warm])
         crew.wait_until_finished()
+        before_s = ground.each_redis_s()
         began_s, used_s, effects = _timed(ground, crew, rounds[warm:])
+        redis_s = max(b - a for a, b in zip(before_s, ground.each_redis_s(), strict=True))
     due = Counter(key for each in rounds for key in each.due())
     found = published(crew.settings)
     wrong = found.wrong(due)
@@ -126,8 +131,9 @@ def measured(
     timed = len(rounds) - warm
     cuts = Cuts(updates / effects["Scatter"], updates / effects["Publish"]) if effects else None
     return Run(
-        timed, updates, took_s, per_update, memory, len(due), found.messages, found.sample, cuts
-    )
+        timed, updates, took_s, per_update, memory, len(due), found.messages, redis_s / took_s,
+        crew.settings.shards, found.sample, cuts,
+    )  # fmt: skip
 
 
 def _timed(

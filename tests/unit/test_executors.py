@@ -1,0 +1,411 @@
+"""Trials run on any executor, with the same result to the last digit; a failure is one line."""
+
+import itertools
+import os
+import pickle
+import sys
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from stream_rater.cli.app import main
+from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.extras import MissingExtra
+from stream_rater.evaluation import executors, sharing
+from stream_rater.evaluation.contestants import OwnSystem
+from stream_rater.evaluation.executors import Dask, Processes, opened, parse_executor
+from stream_rater.evaluation.fits import Fit
+from stream_rater.evaluation.research.synthetic import Kind, season
+from stream_rater.evaluation.sharing import TrialsFailed
+from stream_rater.evaluation.tuning import search
+from tests.benchmarks.offline import Made, made_up
+
+SEASON = list(season(Kind(players=25, rounds=60, per_round=6), 11))
+PROBLEM = Fit(OwnSystem("codeforces"), SEASON, "log_loss")
+TRIALS = 16
+
+BIG = list(range(1000))
+"""An object that is shared."""
+
+
+def times(shared: list[int], item: int) -> int:
+    return shared[item] * 10
+
+
+def end_process(_: object, __: object) -> None:
+    os._exit(1)
+
+
+def fail(_: object, __: object) -> None:
+    raise ValueError("a mistake of our own")
+
+
+def lacks_a_package(_: object, __: object) -> None:
+    raise ModuleNotFoundError("No module named 'openskill'", name="openskill")
+
+
+# --- what is asked for ----------------------------------------------------------------------------
+
+
+def test_where_trials_run() -> None:
+    """By one word, or a number of processes, or the address of a scheduler."""
+    assert parse_executor("processes", 3) == parse_executor("processes:3", None) == Processes(3)
+    assert parse_executor("processes", None) == Processes(os.cpu_count() or 1)
+    for address in ("10.0.0.7:8786", "lab-scheduler.games:8786", "[::1]:8786"):
+        assert parse_executor(f"dask://{address}", None) == Dask(address)
+    assert parse_executor("dask://lab:8786/", None) == Dask("lab:8786")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "threads", "processes:", "processes:0", "processes:x", "dask:", "dask://lab", "tcp://a:1",
+     "dask://lab:8786/x", "dask://u@lab:8786", "dask://lab:123456"],
+)  # fmt: skip
+def test_a_wrong_place_is_one_line(text: str) -> None:
+    """It names what was given and the forms that there are."""
+    with pytest.raises(BadConfiguration) as raised:
+        parse_executor(text, None)
+    assert str(raised.value) == f"--executor {text}: {executors.FORMS}"
+
+
+def test_a_number_is_given_once() -> None:
+    """Either as workers or with the executor; a cluster's workers are its own."""
+    for text, why in (("processes:2", "stands there already"), ("dask://lab:1", "has its own")):
+        with pytest.raises(BadConfiguration, match=f"--workers 3 with --executor {text}: .*{why}"):
+            parse_executor(text, 3)
+
+
+# --- any executor ---------------------------------------------------------------------------------
+
+
+class Workers(Executor):
+    """Workers of other machines, one after the other: each task goes to the next one, which keeps
+    what it was sent, as a process does. Results come late, and in another order."""
+
+    def __init__(self, names: Iterator[str]) -> None:
+        self._names = names
+        self._kept: dict[str, dict[str, Any]] = {}
+        self._waiting: deque[tuple[Future[Any], Any]] = deque()
+        self.got: list[str] = []
+        """Who was sent the object."""
+
+    def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
+        worker, kept = next(self._names), sharing._kept.copy()
+        try:
+            sharing._kept.clear()
+            sharing._kept.update(self._kept.get(worker, {}))
+            answer = pickle.loads(pickle.dumps(fn(*args)))._replace(worker=worker)
+            self._kept[worker] = sharing._kept.copy()
+        finally:
+            sharing._kept.clear()
+            sharing._kept.update(kept)
+        if args[2] is not None:
+            self.got.append(worker)
+        task: Future[Any] = Future()
+        self._waiting.appendleft((task, answer))
+        if len(self._waiting) > 3:
+            self.answer_one()
+        return task
+
+    def answer_one(self) -> None:
+        """The task that came last ends first."""
+        task, answer = self._waiting.popleft()
+        if task.set_running_or_notify_cancel():
+            task.set_result(answer)
+
+    def wait(self, tasks: Any, *_: Any) -> Any:
+        """In place of `concurrent.futures.wait`."""
+        if not any(each.done() for each in tasks):
+            self.answer_one()
+        return {each for each in tasks if each.done()}, ()
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Makes such workers, by the names of those who get the tasks in turn."""
+
+    def make(names: Iterator[str]) -> Workers:
+        made = Workers(names)
+        monkeypatch.setattr(sharing, "wait", made.wait)
+        return made
+
+    yield make
+
+
+def test_each_worker_gets_the_object_once(workers: Any) -> None:
+    """Those of a cluster that nobody has counted; results are in the order of the items."""
+    crew = workers(itertools.cycle("abc"))
+    with sharing.sharing(BIG, crew) as run:
+        assert list(run(times, range(40))) == [10 * i for i in range(40)]
+        assert list(run(times, range(40))) == [10 * i for i in range(40)]
+    assert sorted(crew.got) == ["a", "b", "c"]
+
+
+def test_workers_come_and_go(workers: Any) -> None:
+    """One that joins gets the object with a trial. One that asked for it and left is forgotten: not
+    every trial carries the object because of it."""
+    crew = workers(itertools.chain("aabb" * 5, itertools.cycle("bc")))
+    with sharing.sharing(BIG, crew) as run:
+        assert list(run(times, range(60))) == [10 * i for i in range(60)]
+    assert set(crew.got) == {"b", "c"} and len(crew.got) <= 6
+
+
+def test_workers_that_forget_are_sent_the_object_again(workers: Any) -> None:
+    """Every task meets a new process: each is sent with the object in the end."""
+    crew = workers(map(str, itertools.count()))
+    with sharing.sharing(BIG, crew) as run:
+        assert list(run(times, range(5))) == [0, 10, 20, 30, 40]
+
+
+def test_another_object_takes_the_place(workers: Any) -> None:
+    """A worker keeps one: memory does not grow with the number of searches."""
+    crew = workers(itertools.cycle("a"))
+    for shared in (BIG, BIG[::-1], BIG):
+        with sharing.sharing(shared, crew) as run:
+            assert list(run(times, range(3))) == [10 * each for each in shared[:3]]
+    assert crew.got == ["a", "a", "a"] and len(crew._kept["a"]) == 1
+
+
+def test_the_same_is_found_on_every_executor(workers: Any) -> None:
+    """In this process, in threads, and on workers that answer in any order: to the last digit."""
+    alone = search(PROBLEM, TRIALS)
+    assert search(PROBLEM, TRIALS, workers(itertools.cycle("abc"))) == alone
+
+
+def test_threads_are_an_executor() -> None:
+    """One that a caller made; it stays open."""
+    with ThreadPoolExecutor(2) as threads:
+        with opened(threads) as executor:
+            assert search(PROBLEM, TRIALS, executor) == search(PROBLEM, TRIALS)
+        assert threads.submit(int).result() == 0
+
+
+def test_one_process_is_this_one() -> None:
+    """Nothing is started, and nothing is pickled."""
+    with opened(Processes(1)) as executor:
+        assert executor is None
+        with sharing.sharing(lambda: 7, executor) as run:
+            assert list(run(lambda shared, item: shared() + item, [1, 2])) == [8, 9]
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_is_one_line() -> None:
+    """It names the cure. Tasks that wait are cancelled."""
+    with (
+        ProcessPoolExecutor(2, get_context("spawn")) as pool,
+        sharing.sharing(BIG, pool) as run,
+        pytest.raises(TrialsFailed, match=r"worker process ended while .* use fewer workers; in a"),
+    ):
+        list(run(end_process, range(8)))
+
+
+def test_mistakes_of_the_work_stay_as_they_are() -> None:
+    """They are no failures of the executor."""
+    with (
+        ThreadPoolExecutor(1) as threads,
+        sharing.sharing(BIG, threads) as run,
+        pytest.raises(ValueError, match="a mistake of our own"),
+    ):
+        list(run(fail, range(8)))
+
+
+def test_a_worker_without_a_package_is_one_line() -> None:
+    """It names the package."""
+    with (
+        ThreadPoolExecutor(1) as threads,
+        sharing.sharing(BIG, threads) as run,
+        pytest.raises(TrialsFailed, match="cannot import openskill: install in the workers what"),
+    ):
+        list(run(lacks_a_package, range(2)))
+
+
+def test_a_worker_of_another_release_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other kernels would give other digits."""
+    with (
+        ThreadPoolExecutor(1) as threads,
+        sharing.sharing(BIG, threads) as run,
+        pytest.raises(TrialsFailed, match=r"has rating kernels -1, and this process \d+: install"),
+    ):
+        work = run(times, range(2))
+        given = threads.submit
+
+        def submit(fn: Any, digest: str, kernels: int, *args: Any) -> Any:
+            monkeypatch.setattr(sharing, "KERNEL_VERSION", -1)
+            return given(fn, digest, kernels, *args)
+
+        monkeypatch.setattr(threads, "submit", submit)
+        next(work)
+
+
+def test_dropped_trials_are_one_line() -> None:
+    """An executor that is shut down, or a cluster that is lost, cancels them."""
+
+    class Dropping(Executor):
+        def submit(self, *_: Any, **__: Any) -> Future[Any]:
+            task: Future[Any] = Future()
+            task.cancel()
+            task.set_running_or_notify_cancel()
+            return task
+
+    with (
+        sharing.sharing(BIG, Dropping()) as run,
+        pytest.raises(TrialsFailed, match=r"dropped a trial: .* run this again when they are back"),
+    ):
+        list(run(times, range(2)))
+
+
+def test_what_is_not_needed_any_more_is_cancelled(workers: Any) -> None:
+    """Nothing goes on behind a failure."""
+    crew = workers(itertools.cycle("ab"))
+    with sharing.sharing(BIG, crew) as run:
+        results: Any = run(times, range(40))
+        assert next(results) == 0
+        results.close()
+    assert all(task.cancelled() for task, _ in crew._waiting)
+
+
+# --- Dask -----------------------------------------------------------------------------------------
+
+
+def test_without_dask_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what to install."""
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with (
+        pytest.raises(MissingExtra, match=r"distributed is not installed: stream-rater\[dask\]"),
+        opened(Dask("127.0.0.1:1")),
+    ):
+        pass
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A local cluster of two workers, each a process of its own."""
+    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    dask = pytest.importorskip("dask")
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", host="127.0.0.1",
+        ) as made,
+    ):  # fmt: skip
+        yield made
+
+
+def dask_of(cluster: Any) -> Dask:
+    return Dask(cluster.scheduler_address.removeprefix("tcp://"))
+
+
+@pytest.mark.slow
+def test_a_cluster_finds_the_same(cluster: Any) -> None:
+    """To the last digit, as one process and as four."""
+    alone = search(PROBLEM, TRIALS)
+    for where in (dask_of(cluster), Processes(4)):
+        with opened(where) as executor:
+            assert search(PROBLEM, TRIALS, executor) == alone, where
+
+
+@pytest.mark.slow
+def test_tune_by_a_cluster(cluster: Any, tmp_path: Path) -> None:
+    """The command prints the same configuration and the same report as with one process."""
+    file = tmp_path / "rounds.jsonl"
+    file.write_bytes(b"".join(made_up(300, Made(300, 4, 30))))
+    printed = set()
+    for where in ("processes:1", f"dask://{dask_of(cluster).address}"):
+        words = ["tune", str(file), "--system", "glicko", "--train", "0.5", "--trials", "12"]
+        done = CliRunner().invoke(main, [*words, "--executor", where])
+        assert done.exit_code == 0, done.stderr
+        printed.add(done.output)
+    assert len(printed) == 1
+
+
+def once(shared: str, item: int) -> int:
+    """End this process when the file is not there yet: once."""
+    try:
+        Path(shared).touch(exist_ok=False)
+    except FileExistsError:
+        return 10 * item
+    os._exit(1)
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_the_work_of_a_killed_worker_to_others(
+    cluster: Any, tmp_path: Path
+) -> None:
+    """Nothing is lost, and the order stays."""
+    marker = tmp_path / "killed"
+    with opened(dask_of(cluster)) as executor, sharing.sharing(str(marker), executor) as run:
+        assert list(run(once, range(20))) == [10 * i for i in range(20)]
+    assert marker.exists()
+
+
+@pytest.mark.slow
+def test_work_that_kills_every_worker_is_one_line(cluster: Any) -> None:
+    """The scheduler gives it up; the line names the cluster and the cure."""
+    with (
+        opened(dask_of(cluster)) as executor,
+        sharing.sharing(BIG, executor) as run,
+        pytest.raises(
+            TrialsFailed, match=r"^dask://127.* gave up a trial: .*: see the logs of [^\n]*$"
+        ),
+    ):
+        list(run(end_process, range(1)))
+
+
+def test_no_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names the address, and how to start one."""
+    pytest.importorskip("distributed", reason="the extra dask is not installed")
+    monkeypatch.setattr(executors, "ANSWER_S", 0.3)
+    with (
+        pytest.raises(TrialsFailed, match=r"^dask://127.0.0.1:1: no Dask scheduler answers[^\n]*$"),
+        opened(Dask("127.0.0.1:1")),
+    ):
+        pass
+
+
+def test_a_cluster_without_workers_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When it is opened, after a while."""
+    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    monkeypatch.setattr(executors, "JOIN_S", 0.3)
+    with (
+        distributed.LocalCluster(
+            n_workers=0,
+            dashboard_address="127.0.0.1:0",
+            host="127.0.0.1",
+            processes=False,
+            protocol="tcp",
+        ) as empty,
+        pytest.raises(
+            TrialsFailed, match=r"no worker has joined within 0.3 s: start some by `dask"
+        ),
+        opened(dask_of(empty)),
+    ):
+        pass
+
+
+def test_a_cluster_that_loses_its_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a while without any, or at once if the scheduler is gone."""
+    seen = {"workers": {"a": 1}}
+    client = SimpleNamespace(
+        status="running", scheduler_info=lambda: seen, get_executor=lambda **_: None
+    )
+    now_s = itertools.count(0.0, 40.0)
+    monkeypatch.setattr(executors, "time", SimpleNamespace(monotonic=lambda: next(now_s)))
+    executor = executors.DaskExecutor(client, "lab:8786")
+    executor.check()
+    seen["workers"] = {}
+    executor.check()
+    with pytest.raises(TrialsFailed, match="dask://lab:8786: all workers have been gone for 60 s"):
+        executor.check()
+    client.status = "closed"
+    with pytest.raises(TrialsFailed, match="dask://lab:8786: the connection was lost"):
+        executor.check()
