@@ -246,7 +246,7 @@ class Service:
                 wave_players=self._settings.wave_players,
                 rejects_per_second=self._settings.rejects_per_second, observer=observer,
                 threshold=self._settings.correction_threshold,
-                checkpoint_every=self._settings.checkpoint_every,
+                checkpoint_every=self._settings.checkpoint_every, cache_bytes=self._cache_bytes,
             ).run()  # fmt: skip
         else:
             machine = Updater(

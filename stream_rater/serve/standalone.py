@@ -101,6 +101,7 @@ class Standalone:
 
     def _machine(self, role: str, ladders: Ladders) -> Machine:
         settings, metrics, store = self._settings, self._metrics, self.store
+        cache_bytes = (settings.cache_mb << 20) // 2
         observer = ServiceObserver(metrics, role, log.logger(role))
         if role == "estimator":
             driver = estimator_worker(self.log, store)
@@ -109,13 +110,11 @@ class Standalone:
                 window=settings.duplicate_window, wave_players=settings.wave_players,
                 rejects_per_second=settings.rejects_per_second, observer=observer,
                 threshold=settings.correction_threshold,
-                checkpoint_every=settings.checkpoint_every,
+                checkpoint_every=settings.checkpoint_every, cache_bytes=cache_bytes,
             ).run()  # fmt: skip
         else:
             driver = updater_worker(self.log, store)
-            step = Updater(
-                len(self.log.parts), observer=observer, cache_bytes=(settings.cache_mb << 20) // 2
-            ).run()
+            step = Updater(len(self.log.parts), observer=observer, cache_bytes=cache_bytes).run()
         driver.group.assign([driver])
         metrics.partitions.labels(role).set(driver.group.partitions)
         machine = Machine(

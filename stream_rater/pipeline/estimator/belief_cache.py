@@ -57,10 +57,17 @@ class BeliefCache:
             self._owners_of(pending), self._names(pending), pending.fingerprints
         )
 
-    def put(self, sent: PendingRounds, records: StringColumn) -> None:
-        """Cache the (P,) records of the players of these rounds."""
-        names = self._names(sent)
+    @property
+    def bytes_used(self) -> int:
+        """The memory of the records."""
+        return self._table.bytes_used
+
+    def put(self, sent: PendingRounds, records: StringColumn) -> int:
+        """Cache the (P,) records of the players of these rounds. Returns how many others were
+        evicted."""
+        names, before = self._names(sent), self._table.evictions
         self._table.put(self._owners_of(sent), names, sent.fingerprints, records)
+        return self._table.evictions - before
 
     def drop(self, players: Fingerprints) -> None:
         """Drop the records of the players with these fingerprints."""

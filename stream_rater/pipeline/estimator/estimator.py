@@ -373,7 +373,8 @@ class Estimator:
         if beliefs is None:
             return
         with suppress(Unrecordable):  # the updater refuses the shard and reports the reason
-            self._belief_cache.put(sent, estimation.posteriors(part, sent, beliefs))
+            evicted = self._belief_cache.put(sent, estimation.posteriors(part, sent, beliefs))
+            self._observer.records_cached(evicted, self._belief_cache.bytes_used)
         if self._backlog:
             self._backoff.cached_beliefs()
 

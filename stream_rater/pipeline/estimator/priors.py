@@ -83,6 +83,8 @@ class PriorReader:
         if cache.is_off:
             return (yield from self.read(pending, progress, refused_until_s))
         is_cached, records = cache.find(pending)
+        hits = int(np.count_nonzero(is_cached))
+        self._observer.records_looked_up(hits, pending.count - hits)
         found = _FoundPriors(pending, is_cached, records)
         # A round gets into the wave despite a player's pending part only if fingerprints collide.
         has_pending_part = progress.has_pending_part(pending.fingerprints) & ~is_cached
