@@ -26,6 +26,7 @@ import numpy as np
 from stream_rater.columns.arrays import Bytes, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_column import RecordColumn
+from stream_rater.columns.strings import put
 from stream_rater.rating.model import HEADER, NEVER, Beliefs, Codes, Table, newcomers
 
 VERSION = 3
@@ -149,6 +150,13 @@ def _unpack_headers_at(data: Bytes, starts: Ints, ends: Ints, rows: Ints, header
 
 
 @kernel
+def _copy_headers(data: Bytes, starts: Ints, ends: Ints, rows: Ints, out: Bytes) -> None:
+    """Copy the header of each record in these rows to its place."""
+    for i in rows:
+        put(out, i * HEADER_SIZE, data, starts[i], min(ends[i], starts[i] + HEADER_SIZE))
+
+
+@kernel
 def _unpack(data: Bytes, starts: Ints, rows: Ints, header: Table, factors: Codes) -> None:
     """Read the record at starts[i] into belief rows[i]."""
     for i in range(len(rows)):
@@ -253,6 +261,16 @@ def headers_of(records: Sequence[bytes | None]) -> Table:
     if wrong >= 0:
         raise UnknownRecord(_why_unknown(strings.slice(wrong, wrong + 1).strings()[0]))
     return header
+
+
+def header_bytes(records: Sequence[bytes | None]) -> bytes:
+    """The first HEADER_SIZE bytes of each record, concatenated; zeros for a missing one, and in the
+    place of bytes that a record does not have."""
+    column = RecordColumn.of(records)
+    rows, strings = np.flatnonzero(column.is_present), column.strings
+    out = np.zeros(len(column) * HEADER_SIZE, np.uint8)
+    _copy_headers(strings.data, strings.starts, strings.ends, rows, out)
+    return out.tobytes()
 
 
 def _why_unknown(record: bytes) -> str:

@@ -38,6 +38,7 @@ from stream_rater.runtime.engine import Engine, Machine
 SECTOR = 512
 COMMIT_FAILS = 10.0
 """How much more often a COMMIT fails than another statement."""
+CACHE_BYTES = 100_000
 EVERY = 1 << 40
 """An offset that no log reaches."""
 
@@ -107,12 +108,13 @@ class Process:
         self.log = log(self.database)
         self.store = SqliteStore(self.database)
         estimator = Estimator(ladders, 1, partitions, window=window, commit_every_s=0.0, **options)
+        updater = Updater(1, cache_bytes=CACHE_BYTES)
         self.troubles: list[str] = []
         self.engine = engine(
             self.database, self.log,
             [
                 self._machine("estimator", estimator_worker(self.log, self.store), estimator),
-                self._machine("updater", updater_worker(self.log, self.store), Updater(1)),
+                self._machine("updater", updater_worker(self.log, self.store), updater),
             ],
             on_events, self.troubles.append, clock or Clock(random.Random(0)),
         )  # fmt: skip

@@ -7,6 +7,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stream_rater.adapters import local_driver, memory
@@ -22,6 +23,7 @@ from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Player
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ports import Application, Event, Poll, Position
+from stream_rater.pipeline.updater import record_cache
 from stream_rater.pipeline.updater.updater import Updater
 from tests.rounds import as_json, ranked
 
@@ -38,7 +40,16 @@ def path(tmp_path: Path) -> Path:
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Merge and prune after a few calls, some rows at a time, and remember few records."""
     for module, constants in (
-        (beliefs, {"RECENT": 30, "LEAST_MERGED": 2, "MERGE_FACTOR": 1, "REMEMBERED": 10}),
+        (
+            beliefs,
+            {
+                "RECENT": 30,
+                "LEAST_MERGED": 2,
+                "MERGE_FACTOR": 1,
+                "KNOWN_BYTES": 1600,
+                "TOGETHER": 8,
+            },
+        ),
         (events, {"KEPT": 40, "PRUNED_TOGETHER": 20, "LEAST_PRUNED": 3, "PRUNE_FACTOR": 4}),
     ):
         for name, value in constants.items():
@@ -50,10 +61,19 @@ class Turned(Exception):
 
 
 @pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize("collide", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_beliefs_that_are_merged(path: Path, seed: int) -> None:
+def test_beliefs_that_are_merged(
+    monkeypatch: pytest.MonkeyPatch, path: Path, seed: int, collide: bool
+) -> None:
     """They are what a store in memory has, also after turns that were taken back, after a restart,
-    and for readers."""
+    and for readers; and if players share fingerprints."""
+    if collide:
+        whole = record_cache.fingerprints_of
+        for module in (beliefs, record_cache):
+            monkeypatch.setattr(
+                module, "fingerprints_of", lambda players: whole(players) | ~np.uint64(7)
+            )
     rng = random.Random(seed)
     expected, merged = memory.Store(), 0
     database = Database.open(path)

@@ -162,7 +162,7 @@ def test_nothing_is_kept_after_a_failure() -> None:
     assert asked(hand) == {0: "a"}
 
 
-def test_ladders_are_told_apart() -> None:
+def test_ladders_are_distinguished() -> None:
     """A player has a record on each ladder."""
     hand, _ = started()
     come(hand, 0, part((5, "a")))
@@ -186,7 +186,7 @@ def test_without_memory_all_are_read() -> None:
     assert (counts.hits, counts.misses, counts.bytes_used) == (0, 2, 0)
 
 
-def test_ladders_are_numbered_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ladders_are_numbered_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is a most number of ladders. Beyond it, nothing is found under another one's number."""
     monkeypatch.setattr(record_cache, "MOST_LADDERS", 2)
     cache = RecordCache(MIB)

@@ -8,16 +8,24 @@ call. Until then they are also in memory, and are read from there.
 """
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from operator import add
 
 import msgspec
 import numpy as np
 
-from stream_rater.columns.player_column import BeliefColumn, LadderColumn, PlayerColumn
+from stream_rater.columns.player_column import (
+    BeliefColumn,
+    LadderColumn,
+    PlayerColumn,
+    RecordColumn,
+)
+from stream_rater.columns.player_map import Fingerprints, PlayerMap
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract.record import Player
+from stream_rater.pipeline.updater.record_cache import RecordCache, fingerprints_of
 
 RECENT = 400_000
 """After this many beliefs were written, those of the calls so far begin to be merged."""
@@ -26,8 +34,11 @@ MERGE_FACTOR, LEAST_MERGED = 2, 16
 """Each call merges MERGE_FACTOR times as many beliefs as it writes, at least LEAST_MERGED. So a
 merge has ended before the next one begins."""
 
-REMEMBERED = 300_000
-"""The number of beliefs that stay in memory to be read."""
+KNOWN_BYTES = 64 * 2**20
+"""The memory of the records that were read or written lately."""
+
+TOGETHER = 1000
+"""Calls in memory with fewer beliefs are joined, since a column takes a kilobyte besides them."""
 
 AT_ONCE = 200
 """The number of players that one statement looks up."""
@@ -66,61 +77,53 @@ class Beliefs:
 
     def __init__(self, shard: int) -> None:
         self.shard = shard
-        self._recent: dict[Key, bytes] = {}
+        self._recent = _Calls()
         """What was written since the last merge began."""
-        self._written = 0
-        """The number of beliefs that the calls since then wrote, repeats included."""
-        self._merging: dict[Key, bytes] = {}
+        self._merging: _Calls | None = None
         """What the merge in progress writes, or has written, to the table."""
-        self._to_merge: Iterator[Key] = iter(())
+        self._to_merge = BeliefColumn.of(())
+        """The newest of these beliefs, in the order of their keys."""
+        self._merged = 0
+        """How many of them are written."""
         self._merging_until = 0
         """The greatest id of a row in `recent` whose beliefs are being merged."""
-        self._known: dict[Key, bytes] = {}
-        """Records that were read or written lately."""
-        self._absent: set[Key] = set()
-        """Players who have no record."""
+        self._known = RecordCache(KNOWN_BYTES)
+        """Records that were read or written lately. An empty one says that the player has none."""
+        self._opening = self._known.opening()
         self.loaded = False
 
     def _load(self, connection: sqlite3.Connection) -> None:
         if not self.loaded:
             self.loaded = True
-            self._recent = _recent(connection, self.shard)
-            self._written = len(self._recent)
+            sql = "SELECT beliefs FROM recent WHERE shard = ? ORDER BY id"
+            for (data,) in connection.execute(sql, (self.shard,)):
+                self._recent.add(decode(data))
 
-    def read(self, connection: sqlite3.Connection, players: PlayerColumn) -> list[bytes | None]:
+    def read(self, connection: sqlite3.Connection, players: PlayerColumn) -> RecordColumn:
         """The players' records; None where there is none."""
-        return self._read(connection, keys_of(players))
-
-    def _read(self, connection: sqlite3.Connection, keys: Sequence[Key]) -> list[bytes | None]:
         self._load(connection)
-        known = self._known
-        found: list[bytes | None] = list(map(known.get, keys))
-        if not all(found):
-            unread = [key for key, r in zip(keys, found, strict=True) if r is None]
-            if len(known) > REMEMBERED:
-                known.clear()
-            self._find(connection, dict.fromkeys(unread))
-            missing = map(known.get, unread)
-            found = [next(missing) if each is None else each for each in found]
-        return found
+        found = self._known.find(np.full(len(players), self._opening), players)
+        unread = np.flatnonzero(~found.is_present)
+        if len(unread):
+            found = found.replaced(unread, self._find(connection, players.take(unread)))
+        records = found.strings
+        return RecordColumn(records, records.ends > records.starts)
 
-    def _find(self, connection: sqlite3.Connection, keys: Collection[Key]) -> None:
-        """Find the records of players that are not known."""
-        to_look_up = []
-        for key in keys:
-            record = self._recent.get(key) or self._merging.get(key)
-            if record is not None:
-                self._known[key] = record
-            elif key not in self._absent:
-                to_look_up.append(key)
-        if len(self._absent) > REMEMBERED:
-            self._absent.clear()
-        records = look_up(connection, self.shard, [*map(player_of, to_look_up)])
-        for key, record in zip(to_look_up, records, strict=True):
-            if record is None:
-                self._absent.add(key)
-            else:
-                self._known[key] = record
+    def _find(self, connection: sqlite3.Connection, players: PlayerColumn) -> RecordColumn:
+        """Find the records of players that are not known. An empty one says that there is none."""
+        wanted, fingerprints = list(players), fingerprints_of(players)
+        found: list[bytes | None] = [None] * len(wanted)
+        for calls in (self._recent, self._merging):
+            if calls is not None:
+                newer = calls.find(wanted, fingerprints)
+                found = [own or other for own, other in zip(found, newer, strict=True)]
+        unread = [i for i, record in enumerate(found) if record is None]
+        records = look_up(connection, self.shard, [wanted[i] for i in unread])
+        for i, record in zip(unread, records, strict=True):
+            found[i] = record
+        column = StringColumn.of_bytes([record or b"" for record in found])
+        self._known.put(self._opening, BeliefColumn(players, column))
+        return RecordColumn(column, np.ones(len(column), np.bool_))
 
     def write(
         self, connection: sqlite3.Connection, beliefs: BeliefColumn, *, count: bool
@@ -128,44 +131,102 @@ class Beliefs:
         """Write the beliefs of a call, and merge some others. Returns how many of these players had
         no record, if it is to `count` them."""
         self._load(connection)
-        keys = keys_of(beliefs.players)
-        absent = None
-        if count:
-            absent = len(keys) - sum(map(self._known.__contains__, keys))
-            absent = absent and self._read(connection, keys).count(None)
+        absent = self.read(connection, beliefs.players).absent if count else None
         if len(beliefs):
+            own = _compact([beliefs])
             connection.execute(
-                "INSERT INTO recent (shard, beliefs) VALUES (?, ?)", (self.shard, encode(beliefs))
+                "INSERT INTO recent (shard, beliefs) VALUES (?, ?)", (self.shard, encode(own))
             )
-            written = dict(zip(keys, beliefs.records.strings(), strict=True))
-            self._recent.update(written)
-            self._written += len(beliefs)
-            self._known.update(written)
-            self._absent.difference_update(written)
+            self._recent.add(own)
+            self._known.put(self._opening, own)
         self._merge(connection, max(LEAST_MERGED, MERGE_FACTOR * len(beliefs)))
         return absent
 
     def _merge(self, connection: sqlite3.Connection, count: int) -> None:
         """Merge this many beliefs. Begin a merge if none is in progress and there are enough."""
-        if not self._merging:
-            if self._written < RECENT:
+        if self._merging is None:
+            if len(self._recent) < RECENT:
                 return
             self._begin_to_merge(connection)
-        merging, shard = self._merging, self.shard
-        rows = [(shard, *player_of(key), merging[key]) for key in islice(self._to_merge, count)]
+        some = self._to_merge[self._merged : self._merged + count]
+        players = some.players
+        ladders = map(players.ladders.texts.__getitem__, players.ladder.tolist())
+        rows = zip(repeat(self.shard), ladders, players.names.texts(), some.records.strings())
         connection.executemany("INSERT OR REPLACE INTO beliefs VALUES (?, ?, ?, ?)", rows)
-        if len(rows) < count:
+        self._merged += len(some)
+        if len(some) < count:
             connection.execute(
                 "DELETE FROM recent WHERE shard = ? AND id <= ?", (self.shard, self._merging_until)
             )
-            self._merging = {}
+            self._merging, self._to_merge = None, BeliefColumn.of(())
 
     def _begin_to_merge(self, connection: sqlite3.Connection) -> None:
         (self._merging_until,) = connection.execute(
             "SELECT coalesce(max(id), 0) FROM recent WHERE shard = ?", (self.shard,)
         ).fetchone()
-        self._merging, self._recent, self._written = self._recent, {}, 0
-        self._to_merge = iter(sorted(self._merging))
+        self._merging, self._recent = self._recent, _Calls()
+        self._to_merge, self._merged = self._merging.newest(), 0
+
+
+class _Calls:
+    """The beliefs of some calls, as they were written, and where each player's newest one is."""
+
+    def __init__(self) -> None:
+        self._calls: list[BeliefColumn] = []
+        self._starts: list[int] = []
+        """The number of beliefs before each call."""
+        self._newest = PlayerMap()
+        """The number of the newest belief with each fingerprint."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, call: BeliefColumn) -> None:
+        """Add the beliefs of a call."""
+        self._calls.append(call)
+        self._starts.append(self._count)
+        self._newest.put(
+            fingerprints_of(call.players), np.arange(self._count, self._count + len(call))
+        )
+        self._count += len(call)
+        while len(self._calls) > 1 and len(self._calls[-2]) <= len(self._calls[-1]) < TOGETHER:
+            self._calls[-2:] = [_compact(self._calls[-2:])]
+            self._starts.pop()
+
+    def find(self, players: Sequence[Player], fingerprints: Fingerprints) -> list[bytes | None]:
+        """The newest record of each of these players; None where there is none."""
+        found: list[bytes | None] = [None] * len(players)
+        for i, number in enumerate(self._newest.find(fingerprints).tolist()):
+            if number >= 0:
+                call = bisect_right(self._starts, number) - 1
+                player, record = self._calls[call][number - self._starts[call]]
+                found[i] = record if player == players[i] else self._search(players[i])
+        return found
+
+    def _search(self, player: Player) -> bytes | None:
+        """The newest record of a player who shares a fingerprint with another one."""
+        each = (dict(call).get(player) for call in reversed(self._calls))
+        return next(filter(None, each), None)
+
+    def newest(self) -> BeliefColumn:
+        """The newest belief of each player, in the order of their keys."""
+        beliefs = _compact(self._calls)
+        numbers = {key: i for i, key in enumerate(keys_of(beliefs.players))}
+        return beliefs.take(np.array([numbers[key] for key in sorted(numbers)], np.int64))
+
+
+def _compact(calls: Sequence[BeliefColumn]) -> BeliefColumn:
+    """The beliefs of these calls, with copies of their bytes and no others."""
+    numbers: dict[str, int] = {}
+    ladder = []
+    for players in (call.players for call in calls):
+        own = [numbers.setdefault(each, len(numbers)) for each in players.ladders.texts]
+        ladder.append(np.array(own, np.int64)[players.ladder])
+    ladders = LadderColumn(StringColumn.of(list(numbers)))
+    names = StringColumn.concat([call.players.names for call in calls])
+    records = StringColumn.concat([call.records for call in calls])
+    return BeliefColumn(PlayerColumn(ladders, np.concatenate(ladder), names), records)
 
 
 def keys_of(players: PlayerColumn) -> list[Key]:
@@ -174,16 +235,10 @@ def keys_of(players: PlayerColumn) -> list[Key]:
     return list(map(add, [heads[i] for i in players.ladder.tolist()], players.names.texts()))
 
 
-def player_of(key: Key) -> Player:
-    """The player with a key."""
-    length, _, rest = key.partition(":")
-    return rest[: int(length)], rest[int(length) :]
-
-
 def encode(beliefs: BeliefColumn) -> bytes:
-    """The beliefs of a call as a row of `recent` has them."""
-    players = beliefs.players
-    names, records = StringColumn.concat([players.names]), StringColumn.concat([beliefs.records])
+    """The beliefs of a call as a row of `recent` has them. There is nothing between the texts of
+    their columns."""
+    players, names, records = beliefs.players, beliefs.players.names, beliefs.records
     return _encode(
         _Call(
             players.ladders.texts,
@@ -213,18 +268,10 @@ def _column(data: bytes, ends: bytes) -> StringColumn:
 # --- what any connection can read ----------------------------------------------------------------
 
 
-def _recent(connection: sqlite3.Connection, shard: int) -> dict[Key, bytes]:
-    found: dict[Key, bytes] = {}
-    sql = "SELECT beliefs FROM recent WHERE shard = ? ORDER BY id"
-    for (data,) in connection.execute(sql, (shard,)):
-        beliefs = decode(data)
-        found.update(zip(keys_of(beliefs.players), beliefs.records.strings(), strict=True))
-    return found
-
-
 def recent_beliefs(connection: sqlite3.Connection, shard: int) -> dict[Player, bytes]:
     """The beliefs of the calls that are not merged yet."""
-    return {player_of(key): record for key, record in _recent(connection, shard).items()}
+    sql = "SELECT beliefs FROM recent WHERE shard = ? ORDER BY id"
+    return newest_of(data for (data,) in connection.execute(sql, (shard,)))
 
 
 def newest_of(rows: Iterable[bytes]) -> dict[Player, bytes]:

@@ -6,7 +6,7 @@ kept, in a table with one row for each player.
 
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import count, islice
 
 import msgspec
 import numpy as np
@@ -82,6 +82,31 @@ def decode(shard: int, data: bytes) -> Iterator[Event]:
     return ShardEvents(shard, call.data, 0, ends, call.times, time).events()
 
 
+class _Kept(msgspec.Struct, frozen=True, gc=False):
+    """The last event of a player, still encoded."""
+
+    offset: int
+    texts: bytes
+    """Its id and its value."""
+    id_size: int
+    time: tuple[str, Trace | None]
+
+    def row(self) -> bytes:
+        """What a row of `last_changed` has of it."""
+        return _encode((self.texts[self.id_size :], self.texts[: self.id_size], *self.time))
+
+
+def _last_events(first: int, data: bytes) -> Iterator[tuple[bytes, _Kept]]:
+    """The key of each event in a row whose first event has the offset `first`, and the event."""
+    call = _decode(data)
+    start, end = 0, iter(np.frombuffer(call.ends, "<i4").tolist())
+    times = zip(count(first), np.frombuffer(call.time, "<i4").tolist(), strict=False)
+    texts, of = call.data, call.times
+    for (offset, time), key, event_id, value in zip(times, end, end, end, strict=True):
+        yield texts[start:key], _Kept(offset, texts[key:value], event_id - key, of[time])
+        start = value
+
+
 def restore(
     connection: sqlite3.Connection, shard: int, found: Iterable[tuple[int, Event]], pruned: int
 ) -> None:
@@ -113,20 +138,20 @@ class Pruning:
         """The place before which events are being pruned; 0: none are."""
         self._read_until = 0
         """The place before which they were collected."""
-        self._last: dict[bytes, tuple[int, Event]] = {}
-        """The last event of each player among those collected, with its offset."""
-        self._to_keep: Iterator[tuple[bytes, tuple[int, Event]]] | None = None
+        self._last: dict[bytes, _Kept] = {}
+        """The last event of each player among those collected, by the event's key."""
+        self._to_keep: Iterator[tuple[bytes, _Kept]] | None = None
 
     def go_on(self, connection: sqlite3.Connection, end: int, added: int) -> None:
         """Prune some events, after `added` events were added. `end`: the offset of the shard's next
         event."""
-        count = max(LEAST_PRUNED, PRUNE_FACTOR * added)
+        most = max(LEAST_PRUNED, PRUNE_FACTOR * added)
         if self._until == 0:
             self._begin(connection, end)
         elif self._to_keep is None:
-            self._collect(connection, count)
+            self._collect(connection, most)
         else:
-            self._keep(connection, self._to_keep, count)
+            self._keep(connection, self._to_keep, most)
 
     def _begin(self, connection: sqlite3.Connection, end: int) -> None:
         """Begin to prune if there are enough events."""
@@ -142,31 +167,29 @@ class Pruning:
         ).fetchone()
         self._read_until = first
 
-    def _collect(self, connection: sqlite3.Connection, count: int) -> None:
-        """Collect the last events among the next `count`, or a few more."""
-        sql = "SELECT place, events FROM changed WHERE place >= ? AND place < ? ORDER BY place"
-        for at, events in connection.execute(sql, (self._read_until, self._until)):
-            for offset, event in enumerate(decode(self.shard, events), offset_of(at)):
-                self._last[event.key] = offset, event
-            count -= offset + 1 - offset_of(at)
-            self._read_until = place(self.shard, offset + 1)
-            if count <= 0:
+    def _collect(self, connection: sqlite3.Connection, left: int) -> None:
+        """Collect the last events among the next `left`, or a few more."""
+        sql = (
+            "SELECT place, count, events FROM changed WHERE place >= ? AND place < ? ORDER BY place"
+        )
+        for at, size, events in connection.execute(sql, (self._read_until, self._until)):
+            self._last.update(_last_events(offset_of(at), events))
+            left -= size
+            self._read_until = at + size
+            if left <= 0:
                 return
         self._to_keep = iter(sorted(self._last.items()))
 
     def _keep(
         self,
         connection: sqlite3.Connection,
-        to_keep: Iterator[tuple[bytes, tuple[int, Event]]],
-        count: int,
+        to_keep: Iterator[tuple[bytes, _Kept]],
+        most: int,
     ) -> None:
-        """Write `count` of the last events. After them, delete all that were collected."""
-        rows = [
-            (self.shard, key, offset, _encode((each.value, each.event_id, each.time, each.trace)))
-            for key, (offset, each) in islice(to_keep, count)
-        ]
+        """Write `most` of the last events. After them, delete all that were collected."""
+        rows = [(self.shard, key, each.offset, each.row()) for key, each in islice(to_keep, most)]
         connection.executemany("INSERT OR REPLACE INTO last_changed VALUES (?, ?, ?, ?)", rows)
-        if len(rows) < count:
+        if len(rows) < most:
             connection.execute(
                 "DELETE FROM changed WHERE place >= ? AND place < ?",
                 (place(self.shard, 0), self._until),

@@ -7,9 +7,7 @@ from stream_rater.adapters.sqlite.database import Database
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.contract.errors import StoreTrouble
 from stream_rater.pipeline.ports import VANISHED, Application, Position, Priors, StoredShard
-from stream_rater.rating.record import HEADER_SIZE
-
-_NOTHING = bytes(HEADER_SIZE)
+from stream_rater.rating.record import header_bytes
 
 
 class SqliteStore:
@@ -38,8 +36,7 @@ class SqliteStore:
     def read_priors(self, shard: int, players: PlayerColumn) -> Priors:
         """The `applied` of a shard and the players' belief headers."""
         stored = self.read(shard, players)
-        headers = b"".join([r[:HEADER_SIZE] if r else _NOTHING for r in stored.records])
-        return Priors(stored.position.applied, headers)
+        return Priors(stored.position.applied, header_bytes(stored.column))
 
     def read(self, shard: int, players: PlayerColumn) -> StoredShard:
         """The position of a shard and the players' records."""

@@ -25,7 +25,7 @@ LADDER_BITS = 32
 """The number of lowest bits of an owner, which contain the number of the ladder."""
 
 MOST_LADDERS = 1_000_000
-"""The most ladders that are numbered. Beyond them, the cache begins anew."""
+"""The most ladders that are numbered. Beyond them, the cache is emptied."""
 
 
 @kernel
