@@ -29,7 +29,6 @@ from stream_rater.contract.record import Player
 from stream_rater.operations.corrected_rebuild import LastPublished, last_published
 from stream_rater.operations.cutoff import Cutoff, Misplaced
 from stream_rater.operations.rebuild import (
-    LogReader,
     check_rounds_complete,
     replayed,
     report,
@@ -110,7 +109,7 @@ def fill(settings: Settings, ladders: Ladders, new: Path, cores: Cores = ONE_COR
         if any(file.part_starts()):
             cutoff.add_published(_published(file))
         work = replayed(
-            LogReader(file.round_batches, sum(file.ends())), partial(_last_published, file),
+            file.log_reader(), partial(_last_published, file),
             ladders, window, file.partitions, cutoff, cores,
         )  # fmt: skip
         _write(log, work, applied, cutoff)
