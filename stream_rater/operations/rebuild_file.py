@@ -35,7 +35,12 @@ from stream_rater.operations.rebuild import (
     restate,
 )
 from stream_rater.operations.rebuild_store import Rebuilds, fill_store, past_marks, tails_at
-from stream_rater.operations.verify import check_ladders_file, check_window, compared_with_replay
+from stream_rater.operations.verify import (
+    Options,
+    check_ladders_file,
+    check_window,
+    compared_with_replay,
+)
 from stream_rater.pipeline.parts.schema import UnknownPart, mark
 from stream_rater.pipeline.ports import UNFINISHED, Application, Position
 from stream_rater.replay.cores import ONE_CORE, Cores
@@ -70,7 +75,7 @@ def rebuild_file(settings: Settings, *, replace: bool, cores: int | None = None)
                         )
                     else:
                         with file.snapshot():  # what was written lately is read once
-                            compared_with_replay(settings, ladders, file)
+                            compared_with_replay(settings, ladders, file, Options(cores=cores))
                 old.replace_by(new)
             finally:
                 remove(new)

@@ -162,7 +162,8 @@ Content = LoggedRounds | Seed | Record
 """Accepted rounds, an accepted seed or reset, or the record of a correction."""
 
 
-class ValidRecords(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ValidRecords:
     """Consecutive records of a log, after the rounds, seeds and resets in them were validated."""
 
     count: int
@@ -271,7 +272,7 @@ class EditedLog:
         """Validate the next records, unless they are. Raises MissingVerdicts at a correction."""
         rejected: list[tuple[Record, Invalid]] = []
         corrections, seeds, rounds = list[Record](), list[Seed](), list[LoggedRounds]()
-        for each in self._accepted(records, rejected):
+        for each in self.accepted(records, rejected):
             if isinstance(each, Seed):
                 seeds.append(each)
             elif isinstance(each, Record):
@@ -283,15 +284,16 @@ class EditedLog:
     def in_order(self, records: Sequence[Record] | ValidRecords) -> Iterator[LoggedRounds | Seed]:
         """Validate the next records, unless they are, and yield the accepted rounds, seeds and
         resets in their order. Raises MissingVerdicts at a correction."""
-        for each in self._accepted(records, []):
+        for each in self.accepted(records, []):
             if not isinstance(each, Record):
                 yield each
 
-    def _accepted(
+    def accepted(
         self, records: Sequence[Record] | ValidRecords, rejected: list[tuple[Record, Invalid]]
     ) -> Iterator[Content]:
         """Yield what is accepted of the next records, in order. A correction is yielded as its
-        record. The others, with the reasons, are added to `rejected`."""
+        record. The others, with the reasons, are added to `rejected`. Raises MissingVerdicts at a
+        correction."""
         if not isinstance(records, ValidRecords):
             records = self.validator.validated(records)
         rejected += records.rejected
@@ -336,7 +338,7 @@ def batches_of(
 ) -> Iterator[Sequence[Record]]:
     """Yield batches of consecutive records, each of at most `most_bytes` bytes or of one record. A
     record that holds no round begins a new batch, unless batches may be `mixed`."""
-    batches = None
+    batches: Iterable[Sequence[Record]] | None = None
     if isinstance(records, LineReader):
         batches = records.batches(most_bytes)
     elif isinstance(records, RecordBatches):

@@ -10,7 +10,7 @@ back, without the texts of rounds other than their players and ladders.
 import multiprocessing
 import pickle
 import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
@@ -31,6 +31,7 @@ from stream_rater.replay.edited_log import (
     LoggedRounds,
     RecordValidator,
     ValidRecords,
+    batches_of,
 )
 from stream_rater.replay.read_ahead import prefetched
 from stream_rater.rounds.decoder import RoundDecoder
@@ -67,6 +68,11 @@ class LogReader(NamedTuple):
     ends: Mapping[int, int]
     """The end offset of each partition."""
 
+    @classmethod
+    def of(cls, read: Callable[[], Iterable[Record]]) -> "LogReader":
+        """A log that only this process can read. `read` yields all records at each call."""
+        return cls(_CalledSource(read), {})
+
     @property
     def total(self) -> int:
         """The number of offsets."""
@@ -92,6 +98,16 @@ class LogReader(NamedTuple):
         with _readers(asked) as connections:
             received = prefetched(_received(connections), MOST_AHEAD)
             yield (_unpacked(each, validator.round_decoder) for each in received)
+
+
+class _CalledSource(NamedTuple):
+    """Records that a function yields."""
+
+    read: Callable[[], Iterable[Record]]
+
+    def batches(self, _: Mapping[int, int]) -> Iterator[Sequence[Record]]:
+        """Yield the records in batches."""
+        return batches_of(self.read(), mixed=True)
 
 
 def _shares(ends: Mapping[int, int], most: int) -> list[dict[int, int]]:

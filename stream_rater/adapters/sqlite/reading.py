@@ -8,7 +8,7 @@ import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -310,9 +310,11 @@ class DataFile:
                 while batch := list(islice(real, AT_ONCE)):
                     yield batch
 
-    def count_beliefs(self) -> int:
-        """The number of beliefs."""
-        return sum(map(len, self.beliefs()))
+    def count_beliefs(self, ladders: Collection[str] | None = None) -> int:
+        """The number of beliefs, or of those of some ladders."""
+        if ladders is None:
+            return sum(map(len, self.beliefs()))
+        return sum(player[0] in ladders for batch in self.beliefs() for player, _ in batch)
 
 
 @contextmanager
