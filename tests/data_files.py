@@ -23,6 +23,7 @@ from stream_rater.contract.record import Record
 from stream_rater.contract.submissions import Place
 from stream_rater.operations.compare_store import compare
 from stream_rater.pipeline.ports import StoredShard
+from stream_rater.replay.log_reading import LogReader
 from tests.chaos.tally import Who, tally
 
 Acknowledged = Mapping[tuple[str, str], Place]
@@ -147,7 +148,9 @@ def _differing(
         return found
 
     partitions, shards = _fact(reader, "partitions"), _fact(reader, "shards")
-    verdict = compare(lambda: records_of(reader), ladders, window, partitions, shards, read)
+    verdict = compare(
+        LogReader.of(lambda: records_of(reader)), ladders, window, partitions, shards, read
+    )
     yield from (f"no belief: {each}" for each in verdict.missing)
     yield from (f"another belief than the replay's: {each}" for each in verdict.differing)
     if verdict.rejected != rejected:

@@ -38,6 +38,9 @@ PACKAGE_EXTRAS = {
 
 Command = Callable[..., Any]
 
+SHARE = click.FloatRange(min=0.0, max=1.0, min_open=True)
+CORES = click.option("--cores", type=COUNT, help="How many cores to use; all, if this is left out.")
+
 
 def one_line_errors(command: Command) -> Command:
     """Wrap a command so that an error is one line on standard error. The exit code is 2 for

@@ -6,9 +6,11 @@ from pathlib import Path
 import click
 
 from stream_rater.cli.options import (
+    CORES,
     DATA,
     NEW_FILE,
     SETTINGS,
+    SHARE,
     one_line_errors,
     servers_of,
     settings_of,
@@ -19,21 +21,22 @@ from stream_rater.config.errors import BadConfiguration
 @click.command()
 @click.option("--replace", is_flag=True,
               help="Replace what Redis, or the data file, holds.")  # fmt: skip
+@CORES
 @DATA
 @SETTINGS
 @one_line_errors
-def rebuild(replace: bool, settings_path: Path | None) -> None:
+def rebuild(replace: bool, cores: int | None, settings_path: Path | None) -> None:
     """Replay the log into an empty Redis, while no worker runs; they then go on from there. Of a
     data file, the ratings are replaced, while its process is stopped."""
     settings = settings_of(settings_path)
     if settings.data:
         from stream_rater.operations.rebuild_file import rebuild_file
 
-        rebuild_file(settings, replace=replace)
+        rebuild_file(settings, replace=replace, cores=cores)
         return
     from stream_rater.operations.rebuild import rebuild as run_rebuild
 
-    run_rebuild(settings, replace=replace)
+    run_rebuild(settings, replace=replace, cores=cores)
 
 
 @click.command()
@@ -106,14 +109,21 @@ def erase(
 @click.command()
 @click.option("--wait", "wait_s", default=60.0, show_default=True,
               help="Seconds to wait for the workers to catch up.")  # fmt: skip
+@click.option("--sample", type=SHARE,
+              help="Compare only about this share of the ladders, always the same.")  # fmt: skip
+@CORES
 @DATA
 @SETTINGS
 @one_line_errors
-def verify(wait_s: float, settings_path: Path | None) -> None:
-    """Compare every belief in Redis with a sequential replay of the log, bit for bit."""
+def verify(
+    wait_s: float, sample: float | None, cores: int | None, settings_path: Path | None
+) -> None:
+    """Compare every belief in Redis with a sequential replay of the log, bit for bit. With
+    --sample, those of some ladders: it says how many, and that nothing else is proven."""
+    from stream_rater.operations.verify import Options
     from stream_rater.operations.verify import verify as compare
 
-    print(compare(settings_of(settings_path), wait_s))
+    print(compare(settings_of(settings_path), wait_s, Options(sample, cores)))
 
 
 @click.command()

@@ -100,17 +100,16 @@ class BulkReplay(BeliefTable):
     def __init__(self, cores: Cores = ONE_CORE) -> None:
         super().__init__(newcomers(0, 1, 0.0, 1.0, coded=True))
         self._cores = cores
-        self._rules: dict[tuple[int, tuple[Season, ...]], tuple[RatingConfig, RatingRule]] = {}
 
     def rate(
-        self, wave: BulkWave, config: RatingConfig, started: tuple[Season, ...] = ()
+        self, wave: BulkWave, rating: RatingConfig, started: tuple[Season, ...] = ()
     ) -> Evidence:
         """Rate rounds: update the beliefs of their players by this configuration.
 
         `started`: the seasons that had started before the rounds; they are the same on all of their
         ladders. Returns (P, 3) the evidence, or (P, 4) of systems that place newcomers.
         """
-        rating, rule = self._rule_of(config, started)
+        rule = self._rule_of(rating, started)
         rows, header = wave.rows, self._beliefs.header
         new = rows[header["rounds"][rows] == 0]
         header[new] = newcomers(1, 0, rule.initial_mu, rule.initial_sigma).header
@@ -148,7 +147,7 @@ class BulkReplay(BeliefTable):
         """Apply rows of seeds, or of resets: update the beliefs of those players whom they
         change."""
         seed, started, *_ = wave.first
-        _, rule = self._rule_of(seed.rating, started)
+        rule = self._rule_of(seed.rating, started)
         header, rows = self._beliefs.header, wave.rows
         chosen = np.flatnonzero((header["rounds"][rows] > 0) == seed.is_reset)
         own, mu, sigma = rows[chosen], wave.mu[chosen], wave.sigma[chosen]
@@ -161,17 +160,12 @@ class BulkReplay(BeliefTable):
             one = slice(i, i + 1)
             seeding.reset(rule, self._beliefs, own[one], mu[one], sigma[one], at)
 
-    def _rule_of(
-        self, rating: RatingConfig, started: tuple[Season, ...]
-    ) -> tuple[RatingConfig, RatingRule]:
-        """The configuration and its rule. Makes room for as many factors as the rule keeps."""
-        known = self._rules.get((id(rating), started))
-        if known is None:
-            known = rating, stages.rule_of(rating, started)
-            self._rules[id(rating), started] = known
-            assert known[1].kept, "no record holds a full history"
-            self.lengthen(known[1].kept)
-        return known
+    def _rule_of(self, rating: RatingConfig, started: tuple[Season, ...]) -> RatingRule:
+        """The rule of a configuration. Makes room for as many factors as the rule keeps."""
+        rule = stages.rule_of(rating, started)
+        assert rule.kept, "no record holds a full history"
+        self.lengthen(rule.kept)
+        return rule
 
     def rated(self, rows: Ints) -> Ints:
         """The rows among these whose players have at least one round."""

@@ -128,7 +128,7 @@ class DueSeed(NamedTuple):
     @property
     def kind(self) -> tuple[object, ...]:
         """Seeds of the same kind can be applied together."""
-        return id(self.seed.rating), self.started, self.seed.is_reset
+        return self.seed.rating, self.started, self.seed.is_reset
 
 
 def players_of(seed: Seed) -> PlayerColumn:

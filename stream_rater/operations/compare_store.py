@@ -5,28 +5,38 @@ written may differ from the replay in the fields about the past: see `same_belie
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from stream_rater.columns.player_column import PlayerColumn
-from stream_rater.columns.sharding import shards_of
+from stream_rater.columns.arrays import Ints
+from stream_rater.columns.player_column import LadderColumn, PlayerColumn
+from stream_rater.columns.sharding import shards_of_names
 from stream_rater.columns.strings import StringColumn
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import RoundAmended
 from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.ports import StoredShard
 from stream_rater.rating import record
+from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.corrected import with_verdicts
-from stream_rater.replay.edited_log import NO_VERDICTS, LoggedRounds, Verdicts
+from stream_rater.replay.edited_log import NO_VERDICTS, Content, LoggedRounds, Verdicts
 from stream_rater.replay.edits import indices_by
-from stream_rater.replay.pool import Pool
+from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.sequential import Replay
 from stream_rater.rounds.correction_records import decode
 from stream_rater.rounds.seed_records import Seed
+from stream_rater.rounds.validation import Invalid
+from stream_rater.runtime.progress import advancing
 
 BATCH = 5000
+"""The number of beliefs that are compared together."""
+
+MOST_AHEAD = 2
+"""The number of batches that are read from the store ahead."""
 
 UNANNOUNCED = frozenset({"previous_mu", "previous_sigma", "untold"})
 """The fields of a belief that hold the last published mu and sigma of its player, if a correction
@@ -89,30 +99,36 @@ def same_belief(found: bytes | None, expected: bytes | None, corrected: Collecti
 
 
 def compare(
-    read_log: Callable[[], Iterable[Record]], ladders: Ladders, window: int, partitions: int,
-    shards: int, read: Read,
+    log: LogReader, ladders: Ladders, window: int, partitions: int, shards: int, read: Read, *,
+    cores: Cores = ONE_CORE, only: Collection[str] | None = None,
 ) -> Verdict:  # fmt: skip
     """Replay the records of `round-completed`, which has `partitions` partitions, and compare each
-    belief with the store's. `read_log`: yields all records, from the first one on, at each call."""
+    belief with the store's. `only`: the ladders that are replayed and compared; None: all."""
 
     def run(verdicts: Verdicts | None) -> _Replayed:
-        replayed = _Replayed(ladders, window, partitions, verdicts)
-        replayed.run(read_log())
+        replayed = _Replayed(ladders, window, partitions, verdicts, cores, only)
+        with advancing("rounds", log.total) as advance:
+            replayed.run(log, advance)
         return replayed
 
-    replayed = with_verdicts(run, read_log, ladders, window, partitions)
+    replayed = with_verdicts(run, log.records, ladders, window, partitions)
     verdict, store = replayed.verdict, _Store(shards, read)
-    for ladder, pool in replayed.replay.pools.items():
-        corrected = replayed.corrected.get(ladder, set())
-        for players, expected in _batches(pool):
-            stored = store.of(ladder, players)
-            _compare(verdict, ladder, corrected, zip(players, stored, expected, strict=True))
-    for ladder, players in replayed.without_rounds():
-        stored = store.of(ladder, players)
-        left = [
-            (player, found, None) for player, found in zip(players, stored, strict=True) if found
-        ]
-        _compare(verdict, ladder, (), left)
+
+    def found() -> Iterator[tuple[str, StoredBeliefs, list[bytes]]]:
+        for ladder, pool in replayed.replay.pools.items():
+            for rows in _batches(len(pool)):
+                stored = store.of(ladder, pool.names_of(rows))
+                yield ladder, stored, pool.records(rows[stored.order])
+
+    players = sum(map(len, replayed.replay.pools.values()))
+    with advancing("beliefs", players) as advance:
+        for ladder, stored, expected in cores.ahead(found(), MOST_AHEAD):
+            corrected = replayed.corrected.get(ladder, set())
+            _compare(verdict, ladder, corrected, stored, expected)
+            advance(len(expected))
+    for ladder, names in replayed.without_rounds():
+        left = store.of(ladder, StringColumn.of(names))
+        _compare(verdict, ladder, (), left.present(), None)
     return verdict
 
 
@@ -120,9 +136,12 @@ class _Replayed:
     """The replay of a whole log, and the offsets and players of its corrections."""
 
     def __init__(
-        self, ladders: Ladders, window: int, partitions: int, verdicts: Verdicts | None
-    ) -> None:
-        self.replay = Replay(ladders, window, partitions, verdicts)
+        self, ladders: Ladders, window: int, partitions: int, verdicts: Verdicts | None,
+        cores: Cores, only: Collection[str] | None,
+    ) -> None:  # fmt: skip
+        self.replay = Replay(ladders, window, partitions, verdicts, cores=cores)
+        self._arguments = ladders, window, partitions, cores
+        self._only = None if only is None else frozenset(only)
         self.verdict = Verdict()
         self.corrected: dict[str, set[int]] = {}
         """By ladder with corrections, the offsets of accepted corrections, seeds and resets."""
@@ -134,18 +153,42 @@ class _Replayed:
         """By ladder, the players of rounds and seeds that corrections touch. Some may have no round
         left."""
 
-    def run(self, records: Iterable[Record]) -> None:
-        """Replay the log. Raises MissingVerdicts."""
-        for batch in self.replay.run(records):
-            self.verdict.rounds += len(batch.log.rounds)
-            self.verdict.rejected.update(invalid.code for _, invalid in batch.log.rejected)
-            self._add_corrections(batch.log.corrections)
-            for each in batch.log.seeds:
-                self._add_seed(each)
-            if self._verdicts.change_rounds:
-                self._add_touched(batch.log.rounds)
+    def run(self, log: LogReader, advance: Callable[[int], None]) -> None:
+        """Replay the log. `advance` is called with the number of records of each batch. Raises
+        MissingVerdicts."""
+        edited = self.replay.log
+        with log.validated(edited.validator, *self._arguments) as batches:
+            for batch in batches:
+                rejected = list[tuple[Record, Invalid]]()
+                for each in edited.accepted(batch, rejected):
+                    self._replay(each)
+                self.verdict.rejected.update(invalid.code for _, invalid in rejected)
+                advance(batch.count)
         for ladder, offsets in self.corrected.items():
             offsets |= self._seeds.get(ladder, set())
+
+    def _replay(self, each: Content) -> None:
+        if isinstance(each, LoggedRounds):
+            own = each if self._only is None else self._chosen(each)
+            if not len(own):
+                return
+            self.verdict.rounds += len(own)
+            self.replay.rate(own)
+            if self._verdicts.change_rounds:
+                self._add_touched(own)
+        elif isinstance(each, Seed):
+            if self._only is None or each.ladder in self._only:
+                self.replay.seed(each)
+                self._add_seed(each)
+        else:
+            self.replay.start_season_at(each)
+            self._add_correction(each)
+
+    def _chosen(self, rounds: LoggedRounds) -> LoggedRounds:
+        """The rounds of the ladders that are replayed."""
+        assert self._only is not None
+        own = [i for i, head in enumerate(rounds.rounds.heads) if head.ladder in self._only]
+        return rounds.take(np.array(own, np.int64))
 
     def _add_seed(self, seed: Seed) -> None:
         self.verdict.seeds += 1
@@ -155,16 +198,17 @@ class _Replayed:
             gone = {*seed.names.texts()} - {*(() if left is None else left.names.texts())}
             self._touched.setdefault(seed.ladder, set()).update(gone)
 
-    def _add_corrections(self, accepted: Sequence[Record]) -> None:
-        for each in accepted:
-            correction = decode(each, self._ladders)
-            self.corrected.setdefault(correction.ladder, set()).add(each.offset)
-            if isinstance(correction, RoundAmended):
-                players = (
-                    name for entry in correction.standings
-                    for name in (entry.team or (entry.player,)) if name is not None
-                )  # fmt: skip
-                self._touched.setdefault(correction.ladder, set()).update(players)
+    def _add_correction(self, accepted: Record) -> None:
+        correction = decode(accepted, self._ladders)
+        if self._only is not None and correction.ladder not in self._only:
+            return
+        self.corrected.setdefault(correction.ladder, set()).add(accepted.offset)
+        if isinstance(correction, RoundAmended):
+            players = (
+                name for entry in correction.standings
+                for name in (entry.team or (entry.player,)) if name is not None
+            )  # fmt: skip
+            self._touched.setdefault(correction.ladder, set()).update(players)
 
     def _add_touched(self, batch: LoggedRounds) -> None:
         for ladder, places in indices_by(head.ladder for head in batch.rounds.heads).items():
@@ -188,6 +232,23 @@ class _Replayed:
                 yield ladder, left_out[start : start + BATCH]
 
 
+class StoredBeliefs(NamedTuple):
+    """The records of n players of a ladder in the store."""
+
+    order: Ints
+    """(n,) the index of each player among those who were asked for."""
+    names: StringColumn
+    """(n,) the players, in this order."""
+    records: list[bytes | None]
+    """(n,) their records; None where there is none."""
+
+    def present(self) -> "StoredBeliefs":
+        """Those of the players who have a record."""
+        own = np.array([i for i, data in enumerate(self.records) if data], np.int64)
+        records = [self.records[i] for i in own.tolist()]
+        return StoredBeliefs(self.order[own], self.names.take(own), records)
+
+
 class _Store:
     """Reads the beliefs of one ladder's players from the store."""
 
@@ -195,37 +256,43 @@ class _Store:
         self._shards = shards
         self._read = read
 
-    def of(self, ladder: str, players: Sequence[str]) -> list[bytes | None]:
-        """The records of these players, in this order."""
-        asked: dict[int, list[Player]] = {}
-        for player, shard in zip(players, shards_of(players, self._shards).tolist(), strict=True):
-            asked.setdefault(shard, []).append((ladder, player))
-        stored = self._read({shard: PlayerColumn.of(wanted) for shard, wanted in asked.items()})
-        found = {
-            wanted_player: each
-            for shard, wanted in asked.items()
-            for wanted_player, each in zip(wanted, stored[shard].records, strict=True)
-        }
-        return [found[ladder, player] for player in players]
+    def of(self, ladder: str, names: StringColumn) -> StoredBeliefs:
+        """The records of these players, shard by shard."""
+        owners = shards_of_names(names, self._shards)
+        order = np.argsort(owners, kind="stable")
+        sorted_names, owners = names.take(order), owners[order]
+        ladders, zeros = LadderColumn(StringColumn.of([ladder])), np.zeros(len(order), np.int64)
+        players = PlayerColumn(ladders, zeros, sorted_names)
+        used, starts = np.unique(owners, return_index=True)
+        spans = pairwise([*starts.tolist(), len(order)])
+        asked = {s: players[a:b] for s, (a, b) in zip(used.tolist(), spans, strict=True)}
+        stored = self._read(asked) if asked else {}
+        records = [record for shard in asked for record in stored[shard].records]
+        return StoredBeliefs(order, sorted_names, records)
 
 
-def _batches(pool: Pool) -> Iterator[tuple[list[str], list[bytes]]]:
-    """Yield the players of a pool with their records, in batches."""
-    players = pool.players()
-    for start in range(0, len(players), BATCH):
-        batch = players[start : start + BATCH]
-        yield batch, pool.records(np.arange(start, start + len(batch)))
+def _batches(players: int) -> Iterator[Ints]:
+    """Yield the rows of so many players, in batches."""
+    for start in range(0, players, BATCH):
+        yield np.arange(start, min(start + BATCH, players))
 
 
 def _compare(
-    verdict: Verdict, ladder: str, corrected: Collection[int],
-    beliefs: Iterable[tuple[str, bytes | None, bytes | None]],
+    verdict: Verdict, ladder: str, corrected: Collection[int], stored: StoredBeliefs,
+    expected: Sequence[bytes] | None,
 ) -> None:  # fmt: skip
-    """Compare some beliefs of a ladder, and note the result in the verdict. `beliefs`: the player,
-    the record in the store, and the record of the replay."""
-    for player, found, expected in beliefs:
-        verdict.beliefs += 1
-        if found is None:
+    """Compare some beliefs of a ladder, and note the result in the verdict. `expected`: the records
+    of the replay, in the same order; None: no player has a belief."""
+    found = stored.records
+    verdict.beliefs += len(found)
+    due: Sequence[bytes | None] = [None] * len(found) if expected is None else expected
+    if found == due:
+        return
+    both = enumerate(zip(found, due, strict=True))
+    differing = np.array([i for i, (one, other) in both if one != other], np.int64)
+    names = stored.names.take(differing).texts()
+    for i, player in zip(differing.tolist(), names, strict=True):
+        if found[i] is None:
             verdict.missing.append((ladder, player))
-        elif not same_belief(found, expected, corrected):
+        elif not same_belief(found[i], due[i], corrected):
             verdict.differing.append((ladder, player))

@@ -18,6 +18,7 @@ from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.operations.compare_store import compare
 from stream_rater.operations.corrections import removed
 from stream_rater.operations.dry_run import Move
+from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.embedded import SHARDS, Engine
 
 LADDER = "ranked"
@@ -79,7 +80,7 @@ class DemoSeason:
         Returns their number. Raises Failed if one differs."""
         log, store = self.engine.log, self.engine.store
         verdict = compare(
-            lambda: log.rounds[0], ANY_LADDER, Settings().duplicate_window, 1, SHARDS,
+            LogReader.of(lambda: log.rounds[0]), ANY_LADDER, Settings().duplicate_window, 1, SHARDS,
             lambda asked: {shard: store.read(shard, players) for shard, players in asked.items()},
         )  # fmt: skip
         if not verdict.equal:

@@ -5,13 +5,12 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 
 from stream_rater.adapters.kafka.ladder_events import LadderEvents, disagreement, read_ladder_events
 from stream_rater.adapters.kafka.producers import PartsProducer
-from stream_rater.adapters.kafka.reader import read_all, read_batches, read_rounds
+from stream_rater.adapters.kafka.reader import KafkaRounds, read_all, read_batches
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.kernels import KERNEL_VERSION
@@ -47,8 +46,7 @@ from stream_rater.pipeline.parts.schema import UnknownPart, mark
 from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import MissingVerdicts
-from stream_rater.replay.read_ahead import prefetched
-from stream_rater.rounds.lines import RecordBatches
+from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime import malloc, selfcheck
 from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import advancing, counted, track_batches
@@ -189,21 +187,12 @@ def _replayed(
 ) -> Rebuilds:  # fmt: skip
     """Replay all rounds on Kafka."""
     rounds = admin.topics.rounds
-    total = sum(admin.ends(rounds, partitions))
+    ends = dict(enumerate(admin.ends(rounds, partitions)))
     return replayed(
-        LogReader(partial(read_rounds, settings, rounds, partitions), total),
+        LogReader(KafkaRounds(settings, rounds), ends),
         partial(_read_last_published, admin, settings),
         ladders, settings.duplicate_window, partitions, cutoff, cores,
     )  # fmt: skip
-
-
-class LogReader(NamedTuple):
-    """Reads all records of `round-completed`."""
-
-    batches: Callable[[], Iterable[Sequence[Record]]]
-    """Yields all records, in batches, at each call."""
-    total: int
-    """The number of records, or of offsets, for people."""
 
 
 def replayed(
@@ -217,9 +206,8 @@ def replayed(
     """
 
     def run(work: Rebuild, label: str) -> Rebuild:
-        batches = log.batches()
         with advancing(label, log.total) as advance:
-            work.run(batches if cores.count < 2 else prefetched(batches), advance)
+            work.run(log, advance)
         return work
 
     with suppress(MissingVerdicts):
@@ -227,8 +215,7 @@ def replayed(
         return Rebuilds([run(work, "rounds")])
     rebuilds = list[Rebuild]()
     published: Mapping[Player, LastPublished] = {}
-    read_log = partial(RecordBatches, log.batches)
-    found = editions(read_log, ladders, window, partitions, cutoff)
+    found = editions(log.records, ladders, window, partitions, cutoff)
     for each in found:
         published = published or read_last_published(each.verdicts.edits)
         traces = CorrectionTraces(published, cutoff, each, ladders)

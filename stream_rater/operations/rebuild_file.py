@@ -29,14 +29,18 @@ from stream_rater.contract.record import Player
 from stream_rater.operations.corrected_rebuild import LastPublished, last_published
 from stream_rater.operations.cutoff import Cutoff, Misplaced
 from stream_rater.operations.rebuild import (
-    LogReader,
     check_rounds_complete,
     replayed,
     report,
     restate,
 )
 from stream_rater.operations.rebuild_store import Rebuilds, fill_store, past_marks, tails_at
-from stream_rater.operations.verify import check_ladders_file, check_window, compared_with_replay
+from stream_rater.operations.verify import (
+    Options,
+    check_ladders_file,
+    check_window,
+    compared_with_replay,
+)
 from stream_rater.pipeline.parts.schema import UnknownPart, mark
 from stream_rater.pipeline.ports import UNFINISHED, Application, Position
 from stream_rater.replay.cores import ONE_CORE, Cores
@@ -71,7 +75,7 @@ def rebuild_file(settings: Settings, *, replace: bool, cores: int | None = None)
                         )
                     else:
                         with file.snapshot():  # what was written lately is read once
-                            compared_with_replay(settings, ladders, file)
+                            compared_with_replay(settings, ladders, file, Options(cores=cores))
                 old.replace_by(new)
             finally:
                 remove(new)
@@ -110,7 +114,7 @@ def fill(settings: Settings, ladders: Ladders, new: Path, cores: Cores = ONE_COR
         if any(file.part_starts()):
             cutoff.add_published(_published(file))
         work = replayed(
-            LogReader(file.round_batches, sum(file.ends())), partial(_last_published, file),
+            file.log_reader(), partial(_last_published, file),
             ladders, window, file.partitions, cutoff, cores,
         )  # fmt: skip
         _write(log, work, applied, cutoff)

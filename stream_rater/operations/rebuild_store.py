@@ -19,7 +19,6 @@ records that the mark after them is its own.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -44,8 +43,14 @@ from stream_rater.pipeline.parts.schema import mark
 from stream_rater.pipeline.ports import NO_BELIEFS, REBUILT, UNFINISHED, Application, Position
 from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.replay.cores import ONE_CORE, Cores
-from stream_rater.replay.edited_log import NO_VERDICTS, EditedLog, LoggedRounds, Verdicts
-from stream_rater.replay.read_ahead import prefetched
+from stream_rater.replay.edited_log import (
+    NO_VERDICTS,
+    EditedLog,
+    LoggedRounds,
+    ValidRecords,
+    Verdicts,
+)
+from stream_rater.replay.log_reading import LogReader
 from stream_rater.rounds.batch import RoundBatch, is_among
 from stream_rater.rounds.seed_records import Seed
 
@@ -55,9 +60,6 @@ BATCH = 10_000
 AT_ONCE = 50_000
 """The approximate number of players that are collected before their rounds are rated. More players
 allow more parallel work."""
-
-MOST_AHEAD = 2
-"""The number of times that so many players are collected ahead of the rating."""
 
 Write = Callable[[Mapping[int, Application]], Mapping[int, bool]]
 """Writes by compare-and-set for each shard, as `RedisStore.apply` does."""
@@ -83,6 +85,7 @@ class Rebuild:
         raises MissingVerdicts. `traces`: restores the values that these corrections left in
         beliefs."""
         self._log = EditedLog(ladders, window, partitions, verdicts)
+        self._arguments = ladders, window, partitions
         self._traces = traces
         self._kinds: dict[tuple[RatingConfig, tuple[Season, ...]], int] = {}
         """By configuration and started seasons, the number of this pair. Rounds are rated by such a
@@ -100,47 +103,29 @@ class Rebuild:
         """The rows of these players who had a belief at the cut-off, and the encoded beliefs."""
         self._ladders: set[int] = set()
         """The numbers of the ladders that have rounds or seeds."""
-        self._records = 0
-        """The number of records that were read since the last time that rounds were due."""
         self.rounds = 0
         self.updates = 0
         self.written = 0
         """The number of beliefs that were yielded so far."""
 
-    def run(
-        self, batches: Iterable[Sequence[Record]], advance: Callable[[int], None] = ignored
-    ) -> None:
-        """Rate all records of `round-completed`, in batches. With several cores, a thread reads and
-        another one decodes ahead of the rating. `advance` is called with the number of records of
-        each batch that is rated. Raises MissingVerdicts."""
-        due = self._all_due(batches)
-        for each in due if self._cores.count < 2 else prefetched(due, MOST_AHEAD):
-            self._rate(each)
-            advance(each.records)
+    def run(self, log: LogReader, advance: Callable[[int], None] = ignored) -> None:
+        """Rate all records of a log. `advance` is called with the number of records of each batch
+        that is rated. Raises MissingVerdicts."""
+        with log.validated(self._log.validator, *self._arguments, self._cores) as batches:
+            for each in batches:
+                self.feed(each)
+                advance(each.count)
 
-    def feed(self, records: Sequence[Record]) -> None:
+    def feed(self, records: Sequence[Record] | ValidRecords) -> None:
         """Rate the valid rounds in records of `round-completed`, and apply the seeds and resets,
         now or together with those fed later. Raises MissingVerdicts."""
-        for due in self._due(records):
-            self._rate(due)
-
-    # --- reading: with several cores, another thread runs these methods -----------------------
-
-    def _all_due(self, batches: Iterable[Sequence[Record]]) -> Iterator["_Due"]:
-        for batch in batches:
-            yield from self._due(batch)
-        yield self._take_waiting()
-
-    def _due(self, records: Sequence[Record]) -> Iterator["_Due"]:
-        """Validate the next records, and yield what is due once it has enough players."""
-        self._records += len(records)
         for each in self._log.in_order(records):
             if isinstance(each, Seed):
                 self._add_seed(each)
             else:
                 self._add_rounds(each)
             if self._players >= AT_ONCE:
-                yield self._take_waiting()
+                self._rate()
 
     def _add_rounds(self, reported: LoggedRounds) -> None:
         self.rounds += len(reported)
@@ -208,34 +193,26 @@ class Rebuild:
     def _kind_of(self, rating: RatingConfig, started: tuple[Season, ...]) -> int:
         return self._kinds.setdefault((rating, started), len(self._kinds))
 
-    def _take_waiting(self) -> "_Due":
-        """All rounds that wait, arranged in waves, and the seeds among them."""
-        waiting, records = self._waiting, self._records
-        self._waiting, self._players, self._records = [], 0, 0
-        players = len(self._cutoff.players)
-        if not waiting:
-            return _Due([], [*self._kinds], players, records, has_late=False)
-        has_late = any(bool(each.late.any()) for each in waiting)
-        waves = self._arranger.waves(waiting, together=not has_late)
-        return _Due(waves, [*self._kinds], players, records, has_late)
-
-    # --- rating ---------------------------------------------------------------------------------
-
-    def _rate(self, due: "_Due") -> None:
-        """Rate rounds and apply seeds."""
-        self._replay.make_room(due.players)
-        if due.players > len(self._is_past):
-            more = max(due.players, 5 * len(self._is_past) // 4) - len(self._is_past)
+    def _rate(self) -> None:
+        """Rate all rounds that are not rated yet, and apply the seeds among them."""
+        if not self._players:
+            return
+        known = len(self._cutoff.players)
+        self._replay.make_room(known)
+        if known > len(self._is_past):
+            more = max(known, 5 * len(self._is_past) // 4) - len(self._is_past)
             self._is_past = np.append(self._is_past, np.zeros(more, np.bool_))
-        for wave in due.waves:
-            if due.has_late:
+        has_late, kinds = any(bool(each.late.any()) for each in self._waiting), list(self._kinds)
+        for wave in self._arranger.waves(self._waiting, together=not has_late):
+            if has_late:
                 self._save(wave)
             if isinstance(wave, SeedWave):
                 self._replay.seed(wave)
                 continue
-            evidence = self._replay.rate(wave, *due.kinds[wave.kind])
+            evidence = self._replay.rate(wave, *kinds[wave.kind])
             if self._traces is None:  # a correction may edit a round after its parts were sent
                 self._cutoff.proof.compare(wave.rows, wave.offsets, evidence)
+        self._waiting, self._players = [], 0
 
     def _save(self, wave: BulkWave | SeedWave) -> None:
         """Save the beliefs of players whose round or seed in this wave is after their cut-off."""
@@ -258,7 +235,7 @@ class Rebuild:
     def beliefs(self) -> Iterator[BeliefColumn]:
         """Yield every belief that the store must hold, in batches. `feed` cannot be called
         afterwards."""
-        self._rate(self._take_waiting())
+        self._rate()
         for found in self._completed():
             self.written += len(found)
             yield found
@@ -280,21 +257,6 @@ class Rebuild:
         rows = self._replay.rated(np.flatnonzero(left))
         for batch in _batches(len(rows)):
             yield rows[batch], self._replay.column(rows[batch])
-
-
-class _Due(NamedTuple):
-    """Rounds and seeds that are due, in waves."""
-
-    waves: Sequence[BulkWave | SeedWave]
-    kinds: Sequence[tuple[RatingConfig, tuple[Season, ...]]]
-    """The configuration and the seasons of each kind of round."""
-    players: int
-    """The number of players that are known then."""
-    records: int
-    """The number of records that were read for them."""
-    has_late: bool
-    """Whether a round or a seed is after the cut-off of one of its players. If not, a BulkWave may
-    have several waves."""
 
 
 class Rebuilds:

@@ -2,28 +2,47 @@
 
 import sys
 import time
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
 from stream_rater.adapters.kafka.ladder_events import disagreement, read_ladder_events
-from stream_rater.adapters.kafka.reader import read_all
+from stream_rater.adapters.kafka.reader import KafkaRounds
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.adapters.sqlite.database import holder_of
 from stream_rater.adapters.sqlite.reading import DataFile, data_file, frozen
 from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.operations.compare_store import Verdict, compare
+from stream_rater.operations.sample import Sample
+from stream_rater.pipeline.ladder_history import LadderLog
+from stream_rater.replay.cores import Cores
+from stream_rater.replay.log_reading import LogReader
 from stream_rater.runtime.failures import named_failures
-from stream_rater.runtime.progress import SHOWN_LINES, counted, rejections, track
+from stream_rater.runtime.progress import SHOWN_LINES, counted, rejections
 
 LOOK_S = 0.2
 """The longest time between two looks at how far the process of a data file is."""
 
 
-def verify(settings: Settings, wait_s: float) -> str:
+class Options(NamedTuple):
+    """How much is compared, and on how many cores."""
+
+    sample: float | None = None
+    """The share of the ladders that are replayed and compared; None: all of them."""
+    cores: int | None = None
+    """The number of cores; None: all."""
+
+
+ALL = Options()
+
+
+def verify(settings: Settings, wait_s: float, options: Options = ALL) -> str:
     """Compare the store with a sequential replay of the log. Returns a line with the counts.
 
     `wait_s`: how long to wait until the workers have caught up. Raises Failed if beliefs differ,
@@ -32,28 +51,54 @@ def verify(settings: Settings, wait_s: float) -> str:
     ladders = ladders_of_settings(settings)
     if settings.data:
         with named_failures(), data_file(settings.data) as file:
-            return verify_file(settings, ladders, file, wait_s)
+            return verify_file(settings, ladders, file, wait_s, options)
     with named_failures():
         admin, store = Admin(settings), RedisStore(settings)
-        rounds, shards = admin.partitions_of(admin.topics.rounds, admin.topics.parts)
+        topic = admin.topics.rounds
+        rounds, shards = admin.partitions_of(topic, admin.topics.parts)
         begun_by = store.layout.begun_by(KERNEL_VERSION)  # fails at once where Redis is down
         store.layout.check_window(settings.duplicate_window)
-        if why := disagreement(settings, ladders, read_ladder_events(settings, admin)):
+        known = read_ladder_events(settings, admin)
+        if why := disagreement(settings, ladders, known):
             raise BadConfiguration(f"{why}: nothing was compared")
         _wait_until_caught_up(admin, rounds, shards, wait_s)
+        ends = dict(enumerate(admin.ends(topic, rounds)))
+        sample = _sample_of(options, known)
         verdict = compare(
-            lambda: track(read_all(settings, admin.topics.rounds, rounds), "rounds"),
-            ladders,
-            settings.duplicate_window,
-            rounds,
-            shards,
-            store.read,
-        )
-        surplus = store.count_beliefs() - verdict.beliefs + len(verdict.missing)
-    return _report(verdict, surplus, begun_by)
+            LogReader(KafkaRounds(settings, topic), _of_sample(ends, sample)), ladders,
+            settings.duplicate_window, rounds, shards, store.read,
+            cores=Cores.of(options.cores), only=sample and sample.ladders,
+        )  # fmt: skip
+        return _counted(verdict, store.count_beliefs, sample, sum(ends.values()), begun_by)
 
 
-def verify_file(settings: Settings, ladders: Ladders, file: DataFile, wait_s: float) -> str:
+def _sample_of(options: Options, known: LadderLog) -> Sample | None:
+    return None if options.sample is None else Sample.of(options.sample, known.ladders)
+
+
+def _of_sample(ends: Mapping[int, int], sample: Sample | None) -> Mapping[int, int]:
+    """The ends of the partitions that have ladders of the sample."""
+    if sample is None:
+        return ends
+    own = {partition_of(ladder, len(ends)) for ladder in sample.ladders}
+    return {partition: end for partition, end in ends.items() if partition in own}
+
+
+def _counted(
+    verdict: Verdict, count: Callable[[Collection[str] | None], int], sample: Sample | None,
+    records: int, begun_by: int,
+) -> str:  # fmt: skip
+    """A line with the counts, as `_report`. `count` counts the beliefs of these ladders, or all.
+    `records`: the number of records in the whole log."""
+    own = count(sample and sample.ladders)
+    surplus = own - verdict.beliefs + len(verdict.missing)
+    done = _report(verdict, surplus, begun_by)
+    return done if sample is None else f"{done}. {sample.described(own, count(None), records)}"
+
+
+def verify_file(
+    settings: Settings, ladders: Ladders, file: DataFile, wait_s: float, options: Options = ALL
+) -> str:
     """`verify` for a data file. Log and store are read as they were at one instant."""
     check_window(settings, file)
     deadline_s, announced = time.monotonic() + wait_s, False
@@ -61,7 +106,7 @@ def verify_file(settings: Settings, ladders: Ladders, file: DataFile, wait_s: fl
         if not (behind := sum(file.behind())):
             with frozen(file) as instant:
                 if not (behind := sum(instant.behind())):
-                    return compared_with_replay(settings, ladders, instant)
+                    return compared_with_replay(settings, ladders, instant, options)
         if not announced and (holder := holder_of(file.path)):
             print(f"waiting for {holder}, which is {counted(behind, 'record')} behind, for "
                   f"{wait_s:g} s at most", file=sys.stderr)  # fmt: skip
@@ -90,16 +135,20 @@ def check_ladders_file(settings: Settings, ladders: Ladders, file: DataFile) -> 
         raise BadConfiguration(f"{why}: nothing was compared")
 
 
-def compared_with_replay(settings: Settings, ladders: Ladders, file: DataFile) -> str:
+def compared_with_replay(
+    settings: Settings, ladders: Ladders, file: DataFile, options: Options = ALL
+) -> str:
     """Compare the beliefs in a data file, all of which is rated, with a replay. Returns a line with
     the counts. Raises BadConfiguration, or Failed if beliefs differ."""
     check_ladders_file(settings, ladders, file)
+    log, sample = file.log_reader(), _sample_of(options, file.ladder_log())
     verdict = compare(
-        lambda: track(file.all_rounds(), "rounds"), ladders, settings.duplicate_window,
-        file.partitions, file.shards, file.read,
+        log._replace(ends=_of_sample(log.ends, sample)), ladders, settings.duplicate_window,
+        file.partitions, file.shards, file.read, cores=Cores.of(options.cores),
+        only=sample and sample.ladders,
     )  # fmt: skip
-    surplus = file.count_beliefs() - verdict.beliefs + len(verdict.missing)
-    return _report(verdict, surplus, file.meta("kernel") or KERNEL_VERSION)
+    begun_by = file.meta("kernel") or KERNEL_VERSION
+    return _counted(verdict, file.count_beliefs, sample, log.total, begun_by)
 
 
 def _wait_until_caught_up(admin: Admin, rounds: int, shards: int, wait_s: float) -> None:

@@ -7,7 +7,7 @@ enough, and all of them share one table of beliefs.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from itertools import pairwise
@@ -20,6 +20,7 @@ from stream_rater.rating import stages
 from stream_rater.rating.elo_mmr.rate_waves import Posteriors
 from stream_rater.rating.model import Beliefs, Evidence, Wave
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.replay.read_ahead import prefetched
 
 T = TypeVar("T")
 
@@ -39,6 +40,10 @@ class Cores:
     def of(cls, count: int | None) -> "Cores":
         """This many threads; None: one for each core of the machine."""
         return cls(count or all_cores())
+
+    def ahead(self, items: Iterable[T], most: int) -> Iterator[T]:
+        """Yield the items. With several cores, another thread makes up to `most` items ahead."""
+        return iter(items) if self.count == 1 else prefetched(items, most)
 
     def run(self, work: Sequence[Callable[[], T]]) -> list[T]:
         """Call all of these functions, and return their results in order. Raises the first

@@ -8,7 +8,6 @@ corrections are validated in separate passes (`corrected`), and a replay receive
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -159,6 +158,23 @@ def _concatenated(batches: Sequence[LoggedRounds]) -> LoggedRounds:
     return LoggedRounds.concat(batches)
 
 
+Content = LoggedRounds | Seed | Record
+"""Accepted rounds, an accepted seed or reset, or the record of a correction."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValidRecords:
+    """Consecutive records of a log, after the rounds, seeds and resets in them were validated."""
+
+    count: int
+    """The number of records."""
+    content: Sequence[Content]
+    """Their content in order: the accepted rounds before each other record in one batch, each
+    accepted seed or reset, and each correction as its record, which is not validated."""
+    rejected: Sequence[tuple[Record, Invalid]]
+    """The rejected rounds, seeds and resets in order, each with the reason."""
+
+
 class RecordValidator:
     """Validates the rounds, seeds and resets of a log, each by the earlier records of its
     partition. The log has `partitions` partitions."""
@@ -206,17 +222,28 @@ class RecordValidator:
         window.check(record.offset, found.ladder, found.round_id)
         return found
 
-    def read(self, records: Sequence[Record]) -> Iterator[LoggedRounds | Seed | Record]:
-        """Yield the content of these records in order: the accepted rounds before each other record
-        in one batch, each accepted seed or reset, and each correction as its record."""
+    def validated(self, records: Sequence[Record]) -> ValidRecords:
+        """Validate the rounds, seeds and resets in the next records."""
+        content, rejected = list[Content](), list[tuple[Record, Invalid]]()
         for batch, other in split_at_corrections(records):
             if batch:
-                yield LoggedRounds.of(batch, *self.decode(batch))
+                rounds, rejections = self.decode(batch)
+                content.append(LoggedRounds.of(batch, rounds, rejections))
+                if any(rejections):
+                    both = zip(batch, rejections, strict=True)
+                    rejected += [(each, invalid) for each, invalid in both if invalid is not None]
             if other is not None and not is_seed(other):
-                yield other
+                content.append(other)
             elif other is not None:
-                with suppress(Invalid):
-                    yield self.seed(other)
+                try:
+                    content.append(self.seed(other))
+                except Invalid as invalid:
+                    rejected.append((other, invalid))
+        return ValidRecords(len(records), content, rejected)
+
+    def read(self, records: Sequence[Record]) -> Iterator[Content]:
+        """Yield the content of these records in order, as in ValidRecords."""
+        yield from self.validated(records).content
 
 
 class EditedLog:
@@ -241,11 +268,11 @@ class EditedLog:
         for batch in batches_of(records, most_bytes):
             yield self.read(batch)
 
-    def read(self, records: Sequence[Record]) -> LogBatch:
-        """Validate the next records. Raises MissingVerdicts at a correction."""
+    def read(self, records: Sequence[Record] | ValidRecords) -> LogBatch:
+        """Validate the next records, unless they are. Raises MissingVerdicts at a correction."""
         rejected: list[tuple[Record, Invalid]] = []
         corrections, seeds, rounds = list[Record](), list[Seed](), list[LoggedRounds]()
-        for each in self._accepted(records, rejected):
+        for each in self.accepted(records, rejected):
             if isinstance(each, Seed):
                 seeds.append(each)
             elif isinstance(each, Record):
@@ -254,44 +281,34 @@ class EditedLog:
                 rounds.append(each)
         return LogBatch(_concatenated(rounds), rejected, corrections, seeds)
 
-    def in_order(self, records: Sequence[Record]) -> Iterator[LoggedRounds | Seed]:
-        """Validate the next records, and yield the accepted rounds, seeds and resets in their
-        order. Raises MissingVerdicts at a correction."""
-        for each in self._accepted(records, []):
+    def in_order(self, records: Sequence[Record] | ValidRecords) -> Iterator[LoggedRounds | Seed]:
+        """Validate the next records, unless they are, and yield the accepted rounds, seeds and
+        resets in their order. Raises MissingVerdicts at a correction."""
+        for each in self.accepted(records, []):
             if not isinstance(each, Record):
                 yield each
 
-    def _accepted(
-        self, records: Sequence[Record], rejected: list[tuple[Record, Invalid]]
-    ) -> Iterator[LoggedRounds | Seed | Record]:
+    def accepted(
+        self, records: Sequence[Record] | ValidRecords, rejected: list[tuple[Record, Invalid]]
+    ) -> Iterator[Content]:
         """Yield what is accepted of the next records, in order. A correction is yielded as its
-        record. The others, with the reasons, are added to `rejected`."""
-        for some, other in split_at_corrections(records):
-            if some:
-                valid, rejections = self.validator.decode(some)
-                yield LoggedRounds.of(some, valid, rejections)
-                if any(rejections):
-                    both = zip(some, rejections, strict=True)
-                    rejected += [(each, invalid) for each, invalid in both if invalid is not None]
-            if other is None:
-                continue
-            found = self._other(other)
-            if isinstance(found, Invalid):
-                rejected.append((other, found))
+        record. The others, with the reasons, are added to `rejected`. Raises MissingVerdicts at a
+        correction."""
+        if not isinstance(records, ValidRecords):
+            records = self.validator.validated(records)
+        rejected += records.rejected
+        before = len(rejected)
+        for each in records.content:
+            if not isinstance(each, Record):
+                yield each
+            elif not self._has_verdicts:
+                raise MissingVerdicts
+            elif (invalid := self.verdicts.on(each)) is not None:
+                rejected.append((each, invalid))
             else:
-                yield found
-
-    def _other(self, record: Record) -> Record | Seed | Invalid:
-        """The next record, if it holds no round: a correction, a seed, or why it is rejected.
-        Raises MissingVerdicts at a correction."""
-        if is_seed(record):
-            try:
-                return self.validator.seed(record)
-            except Invalid as invalid:
-                return invalid
-        if not self._has_verdicts:
-            raise MissingVerdicts
-        return self.verdicts.on(record) or record
+                yield each
+        if 0 < before < len(rejected):
+            rejected.sort(key=lambda one: (one[0].partition, one[0].offset))
 
     def edited(self, logged: LoggedRounds) -> tuple[RoundBatch, Flags]:
         """The rounds after the corrections, and (R,) whether each still counts, which needs at
@@ -321,7 +338,7 @@ def batches_of(
 ) -> Iterator[Sequence[Record]]:
     """Yield batches of consecutive records, each of at most `most_bytes` bytes or of one record. A
     record that holds no round begins a new batch, unless batches may be `mixed`."""
-    batches = None
+    batches: Iterable[Sequence[Record]] | None = None
     if isinstance(records, LineReader):
         batches = records.batches(most_bytes)
     elif isinstance(records, RecordBatches):

@@ -20,6 +20,7 @@ from stream_rater.rating.factor import factors_of
 from stream_rater.rating.model import Beliefs, Evidence, Table, Wave, newcomers
 from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.rating.seasons import Before
+from stream_rater.replay.cores import ONE_CORE, Cores, rate_waves
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.rounds.batch import OneRound, RoundBatch
 from stream_rater.rounds.seed_records import Seed
@@ -234,13 +235,15 @@ class Pool(BeliefTable):
         result = self.rate_rows(standings.batch, rows, ONE_WAVE, np.array([offset]))
         return rows, result.evidence
 
-    def rate_rows(self, rounds: RoundBatch, rows: Ints, waves: Ints, offset: Ints) -> RatingResult:
+    def rate_rows(
+        self, rounds: RoundBatch, rows: Ints, waves: Ints, offset: Ints, cores: Cores = ONE_CORE
+    ) -> RatingResult:
         """Rate R rounds, where R is at least 1. `rows` (P,) are the rows of their players, and
         `offset` (R,) are their offsets.
 
         The rounds are in the order of their waves. Wave w has the rounds waves[w] : waves[w + 1],
         no two of which share a player, and is rated after all earlier waves. This method is `rate`
-        for many rounds, with rows in place of names.
+        for many rounds, with rows in place of names, on these cores.
         """
         if self.rule.kept == 0:
             factors = int(self._beliefs.header["count"][rows].max()) + len(waves) - 1
@@ -248,7 +251,7 @@ class Pool(BeliefTable):
             if factors >= capacity:
                 self.lengthen(max(factors, 2 * capacity - 1))
         wave, drawn = rounds.wave_without_beliefs(self.rating.fixed_players), self._draw(rows)
-        evidence, after = stages.rate_waves(self.rating, self._beliefs, rows, wave, waves, offset)
+        evidence, after = rate_waves(cores, self.rating, self._beliefs, rows, wave, waves, offset)
         published = Posteriors(wave.mu, wave.sigma)
         if drawn is not None:
             published = self._restore_undrawn(drawn, published, wave.rounds)
@@ -333,6 +336,10 @@ class Pool(BeliefTable):
     def names(self) -> StringColumn:
         """All players, in order of their rows."""
         return self._index.names(np.arange(len(self)))
+
+    def names_of(self, rows: Ints) -> StringColumn:
+        """The players in these rows."""
+        return self._index.names(rows)
 
     def players(self) -> list[str]:
         """The names of all players as Python strings, in order of their rows."""

@@ -1,6 +1,7 @@
 """Replays the edited log of all ladders together. The commands `rate` and `verify` use it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from stream_rater.config.ladders import Ladder, Ladders
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.rating.stages import RatingRule
+from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.edited_log import (
     EditedLog,
     LogBatch,
@@ -24,6 +26,9 @@ from stream_rater.replay.edits import indices_by
 from stream_rater.replay.pool import Pool, RatingResult, SeedResult, waves_of
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.seed_records import Seed
+
+LEAST_TOGETHER = 8192
+"""The fewest players in rounds whose ladders are rated at the same time."""
 
 
 class Rated(NamedTuple):
@@ -74,9 +79,12 @@ class Replay:
     def __init__(
         self, ladders: Ladders, window: int, partitions: int = ANYWHERE,
         verdicts: Verdicts | None = None, validator: RecordValidator | None = None,
+        cores: Cores = ONE_CORE,
     ) -> None:  # fmt: skip
-        """The arguments are those of EditedLog."""
-        self._log = EditedLog(ladders, window, partitions, verdicts, validator)
+        """The arguments are those of EditedLog. `cores` rate several ladders, and the rounds of
+        large waves, at the same time."""
+        self.log = EditedLog(ladders, window, partitions, verdicts, validator)
+        self._cores = cores
         self.pools: dict[str, Pool] = {}
         """The pool of each ladder."""
         self._seasons: dict[str, tuple[Season, ...]] = {}
@@ -91,7 +99,7 @@ class Replay:
     def start_season_at(self, record: Record) -> None:
         """Start a season if the correction in this record starts one."""
         place = record.partition, record.offset
-        if (found := self._log.verdicts.starts.get(place)) is not None:
+        if (found := self.log.verdicts.starts.get(place)) is not None:
             self.start_season(*found)
 
     def resume(self, ladder: str, pool: Pool) -> None:
@@ -108,7 +116,7 @@ class Replay:
     def feed(self, records: Sequence[Record]) -> RatedBatch:
         """Rate the rounds in the next records, edited by all corrections of the log. A record that
         starts a season must not follow a round here (`batches_of`). Raises MissingVerdicts."""
-        batch = self._log.read(records)
+        batch = self.log.read(records)
         for each in batch.corrections:
             self.start_season_at(each)
         seeded = [found for each in batch.seeds if (found := self.seed(each)) is not None]
@@ -117,7 +125,7 @@ class Replay:
     def seed(self, reported: Seed) -> Seeded | None:
         """Apply an accepted seed or reset after the corrections have edited it. None if no player
         is left in it."""
-        seed = self._log.seed(reported)
+        seed = self.log.seed(reported)
         if seed is None:
             return None
         pool = self._pool(seed.ladder, seed.rating)
@@ -125,16 +133,44 @@ class Replay:
 
     def rate(self, reported: LoggedRounds) -> list[Rated]:
         """Rate accepted rounds after the corrections have edited them."""
-        rounds, informative = self._log.informative(reported)
+        rounds, informative = self.log.informative(reported)
         places, rules = np.flatnonzero(informative), rounds.config_index
         ladders = [head.ladder for head in rounds.heads]
         if len(places) and len(set(ladders)) == 1 and (rules == rules[0]).all():
             return [self._rate(ladders[0], int(rules[0]), rounds, places, reported.offset)]
         keys = ((ladders[i], int(rules[i])) for i in places.tolist())
-        return [
-            self._rate(ladder, rule, rounds, places[group], reported.offset)
-            for (ladder, rule), group in indices_by(keys).items()
-        ]
+        groups = indices_by(keys)
+        if self._cores.count == 1 or len(rounds.share) < LEAST_TOGETHER:
+            return [
+                self._rate(ladder, rule, rounds, places[group], reported.offset)
+                for (ladder, rule), group in groups.items()
+            ]
+        return self._rate_ladders(groups, rounds, places, reported.offset)
+
+    def _rate_ladders(
+        self, groups: Mapping[tuple[str, int], Ints], rounds: RoundBatch, places: Ints,
+        offsets: Ints,
+    ) -> list[Rated]:  # fmt: skip
+        """Rate some ladders at the same time. The groups of a ladder, each of another rule, are
+        rated one after the other."""
+        rules = dict[str, list[int]]()
+        for ladder, rule in groups:
+            rules.setdefault(ladder, []).append(rule)
+        for ladder, (first, *_) in rules.items():  # the pools stay in order of appearance
+            self._pool(ladder, self.log.validator.round_decoder.ratings[first])
+
+        def rate(ladders: Sequence[str]) -> dict[tuple[str, int], Rated]:
+            return {
+                (ladder, rule): self._rate(ladder, rule, rounds, places[groups[ladder, rule]],
+                                           offsets, ONE_CORE)
+                for ladder in ladders for rule in rules[ladder]
+            }  # fmt: skip
+
+        named, count = list(rules), min(len(rules), 2 * self._cores.count)
+        found = dict[tuple[str, int], Rated]()
+        for some in self._cores.run([partial(rate, named[i::count]) for i in range(count)]):
+            found |= some
+        return [found[key] for key in groups]
 
     def _pool(self, ladder: str, rating: RatingConfig) -> Pool:
         """The pool of a ladder, which uses these parameters from now on."""
@@ -146,11 +182,12 @@ class Replay:
         return pool
 
     def _rate(
-        self, ladder: str, rule: int, rounds: RoundBatch, chosen: Ints, offsets: Ints
-    ) -> Rated:
+        self, ladder: str, rule: int, rounds: RoundBatch, chosen: Ints, offsets: Ints,
+        cores: Cores | None = None,
+    ) -> Rated:  # fmt: skip
         """Rate the rounds with the indices `chosen`, which all have this ladder. `rule` is the
         index of their rating configuration."""
-        rating = self._log.validator.round_decoder.ratings[rule]
+        rating = self.log.validator.round_decoder.ratings[rule]
         pool = self._pool(ladder, rating)
         own = rounds if len(chosen) == len(rounds) else rounds.take(chosen)
         rows = pool.rows(own.names)
@@ -158,5 +195,5 @@ class Replay:
         if len(waves.bounds) > 2:  # with a single wave the order stays
             rows = rows[spread(bounds(own.sizes)[waves.order], own.sizes[waves.order])]
             own, chosen = own.take(waves.order), chosen[waves.order]
-        result = pool.rate_rows(own, rows, waves.bounds, offsets[chosen])
+        result = pool.rate_rows(own, rows, waves.bounds, offsets[chosen], cores or self._cores)
         return Rated(chosen, own, pool, pool.rule, rows, result)

@@ -16,6 +16,7 @@ from stream_rater.columns.sharding import ANYWHERE
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.corrections import EVENT_TYPE, ROUND
 from stream_rater.contract.record import Record, header
+from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rounds import fallback, fastjson
 from stream_rater.rounds.batch import OneRound, RoundBatch, fill_from_heads, sort_entries
 from stream_rater.rounds.lines import Arrivals, PlainRecords, arrivals_of, values_of
@@ -45,6 +46,14 @@ class RoundDecoder:
         self.ratings = self._terms.ratings
         """The rating configurations of the rounds decoded so far; `RoundBatch.config_index` has
         their indices."""
+        self._adopted: dict[RatingConfig, int] = {}
+
+    def adopt(self, rating: RatingConfig) -> int:
+        """The index of an equal configuration among `ratings`. It is added if none was adopted."""
+        number = self._adopted.setdefault(rating, len(self.ratings))
+        if number == len(self.ratings):
+            self.ratings.append(rating)
+        return number
 
     def informative(self, rounds: RoundBatch) -> Flags:
         """(R,) whether each round changes ratings by its rule."""

@@ -20,8 +20,10 @@ from stream_rater.rating import record as belief_record
 from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import Verdicts, records_of
+from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.sequential import Replay
 from tests import edited_by_hand
+from tests.logs import ListedRecords
 from tests.unit.machines import part, record
 
 from .test_corrections import WINDOW, Line, as_lines, some_ladders
@@ -49,7 +51,7 @@ def rebuilt(
 ) -> dict[Player, bytes]:  # fmt: skip
     """The beliefs that a rebuild finds."""
     work = Rebuild(ladders, WINDOW, 1, cutoff, verdicts, cores=cores)
-    work.run(log[first : first + at_once] for first in range(0, len(log), at_once))
+    work.run(LogReader(ListedRecords(log, at_once), {0: len(log)}))
     found = list(chain.from_iterable(work.beliefs()))
     assert len(dict(found)) == len(found)
     return dict(found)

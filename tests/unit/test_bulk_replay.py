@@ -17,9 +17,11 @@ from stream_rater.operations.rebuild_store import Rebuild
 from stream_rater.rating.parameters import Elo, EloMMR
 from stream_rater.replay.cores import Cores
 from stream_rater.replay.edited_log import LoggedRounds
+from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.pool import depths
 from stream_rater.replay.sequential import Replay
 from stream_rater.rounds.batch import RoundBatch
+from tests.logs import ListedRecords
 from tests.rounds import as_json, day, ranked, read
 from tests.unit.machines import CONFIG
 
@@ -67,7 +69,7 @@ def test_in_waves_as_one_by_one(monkeypatch: pytest.MonkeyPatch, at_once: int, c
     monkeypatch.setattr("stream_rater.replay.cores.LEAST_PIECE", 3)
     work = Rebuild(LADDERS, 10, 1, Cutoff({}, {0: COUNT}, 1), cores=Cores(cores))
     seen = list[int]()
-    work.run((ROUNDS[first : first + 70] for first in range(0, COUNT, 70)), seen.append)
+    work.run(LogReader(ListedRecords(ROUNDS, 70), {0: COUNT}), seen.append)
     assert dict(chain.from_iterable(work.beliefs())) == one_by_one()
     assert sum(seen) == COUNT
 

@@ -15,6 +15,7 @@ from stream_rater.rating import record
 from stream_rater.rating.model import Beliefs
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import records_of
+from stream_rater.replay.log_reading import LogReader
 from stream_rater.replay.sequential import Replay
 from tests.rounds import day, event, ranked
 from tests.unit.machines import CONFIG
@@ -147,7 +148,7 @@ def verified(store: Mapping[str, bytes], log: Sequence[Mapping[str, Any]]) -> Ve
             for shard, players in wanted.items()
         }
 
-    return compare(lambda: iter(read_log), LADDERS, WINDOW, 0, SHARDS, read)
+    return compare(LogReader.of(lambda: iter(read_log)), LADDERS, WINDOW, 0, SHARDS, read)
 
 
 def _of(store: Mapping[str, bytes], player: Player) -> bytes | None:
@@ -219,7 +220,7 @@ def test_a_log_without_corrections_is_read_once() -> None:
     def read(wanted: Mapping[int, PlayerColumn]) -> Any:
         return {s: StoredRecords([_of(store, who) for who in some]) for s, some in wanted.items()}
 
-    assert compare(again, LADDERS, WINDOW, 0, SHARDS, read).equal
+    assert compare(LogReader.of(again), LADDERS, WINDOW, 0, SHARDS, read).equal
     assert len(reads) == 1
     assert np.all([len(each) > 0 for each in store.values()])
 

@@ -4,7 +4,7 @@ records of a key, or some records again."""
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, TopicPartition
 
@@ -163,9 +163,16 @@ def read_batches(settings: Settings, topic: str, partitions: int) -> Iterator[li
         yield list(batch)
 
 
-def read_rounds(settings: Settings, topic: str, partitions: int) -> Iterator[Sequence[Record]]:
-    """Yield every record as `read_batches` does, in larger batches, and as columns if possible."""
-    return _read(settings, topic, set(range(partitions)), ROUNDS_AT_ONCE, plain=True)
+class KafkaRounds(NamedTuple):
+    """The topic `round-completed` (a `log_reading.LogSource`)."""
+
+    settings: Settings
+    topic: str
+
+    def batches(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
+        """Yield every record that these partitions have now, as columns if possible. Raises as
+        `read_batches` does."""
+        return _read(self.settings, self.topic, set(ends), ROUNDS_AT_ONCE, plain=True)
 
 
 def read_partition(settings: Settings, topic: str, partition: int, end: int) -> Iterator[Record]:

@@ -9,7 +9,7 @@ everything that passes through it. Compare-and-set needs a function, or one more
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib import resources
 from typing import Any
@@ -100,13 +100,14 @@ def _belief_keys(server: Client) -> Iterator[list[bytes]]:
         yield batch
 
 
-def _count_on(server: Client) -> int:
-    """The number of beliefs on one server."""
+def _count_on(ladders: Collection[str] | None, server: Client) -> int:
+    """The number of beliefs on one server, or of those of some ladders."""
     total = 0
     for batch in _belief_keys(server):
         pipeline = server.pipeline(transaction=False)
         for key in batch:
-            pipeline.hlen(key)
+            if ladders is None or ladder_of(key.decode()) in ladders:
+                pipeline.hlen(key)
         total += sum(pipeline.execute())
     return total
 
@@ -276,10 +277,10 @@ class RedisStore:
 
     # --- for operators ---
 
-    def count_beliefs(self) -> int:
-        """The number of beliefs in the store."""
-
-        counted: int = self._guard(lambda: sum(map(_count_on, servers(self._client))))
+    def count_beliefs(self, ladders: Collection[str] | None = None) -> int:
+        """The number of beliefs in the store, or of those of some ladders."""
+        count = partial(_count_on, ladders)
+        counted: int = self._guard(lambda: sum(map(count, servers(self._client))))
         return counted
 
     def beliefs(self) -> Iterator[list[tuple[Player, bytes]]]:

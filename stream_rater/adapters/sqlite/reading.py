@@ -8,11 +8,11 @@ import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stream_rater.adapters.sqlite import beliefs
 from stream_rater.adapters.sqlite.database import connect_reader, error_of
@@ -32,6 +32,7 @@ from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Player, Record
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.pipeline.ports import REBUILT, Event, Rejection, StoredShard
+from stream_rater.replay.log_reading import LogReader
 
 AT_ONCE = 10_000
 """The number of records, rejections or beliefs that one transaction reads."""
@@ -170,9 +171,14 @@ class DataFile:
             yield from some
             first = some[-1].offset + 1
 
-    def round_batches(self) -> Iterator[Sequence[Record]]:
-        """Yield all records of `round-completed` that exist now, in batches of some BATCH_BYTES."""
-        for partition, end in enumerate(self.ends()):
+    def log_reader(self) -> LogReader:
+        """Reads all records of `round-completed` that exist now."""
+        return LogReader(FileRounds(self.path), dict(enumerate(self.ends())))
+
+    def round_batches(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
+        """Yield the records of these partitions of `round-completed`, each up to its end, in
+        batches of some BATCH_BYTES."""
+        for partition, end in ends.items():
             first = 0
             while first < end:
                 with self._failing():
@@ -304,9 +310,11 @@ class DataFile:
                 while batch := list(islice(real, AT_ONCE)):
                     yield batch
 
-    def count_beliefs(self) -> int:
-        """The number of beliefs."""
-        return sum(map(len, self.beliefs()))
+    def count_beliefs(self, ladders: Collection[str] | None = None) -> int:
+        """The number of beliefs, or of those of some ladders."""
+        if ladders is None:
+            return sum(map(len, self.beliefs()))
+        return sum(player[0] in ladders for batch in self.beliefs() for player, _ in batch)
 
 
 @contextmanager
@@ -318,6 +326,17 @@ def data_file(path: str) -> Iterator[DataFile]:
         yield file
     finally:
         file.close()
+
+
+class FileRounds(NamedTuple):
+    """The rounds in a data file (a `log_reading.LogSource`)."""
+
+    path: Path
+
+    def batches(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
+        """Yield the records of these partitions, as `DataFile.round_batches` does."""
+        with data_file(str(self.path)) as file:
+            yield from file.round_batches(ends)
 
 
 @contextmanager

@@ -1,0 +1,258 @@
+"""Reads and validates a whole log, ahead of its replay and on several cores.
+
+Reading and validating the records of small rounds takes longer than rating them, and most of it
+holds the interpreter's lock. So it is done by other processes, if the log is long enough: each has
+some of the partitions. A record's verdict depends on earlier records of its partition alone, so the
+outcome is the same as in one process. The records of a partition come in order. Only columns come
+back, without the texts of rounds other than their players and ladders.
+"""
+
+import multiprocessing
+import pickle
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing.connection import Connection, wait
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from msgspec import structs
+
+from stream_rater.columns.arrays import Ints
+from stream_rater.columns.strings import StringColumn
+from stream_rater.config.errors import Failed
+from stream_rater.config.ladders import Ladders
+from stream_rater.contract.record import Record
+from stream_rater.replay.cores import Cores
+from stream_rater.replay.edited_log import (
+    NO_LOGGED,
+    Content,
+    LoggedRounds,
+    RecordValidator,
+    ValidRecords,
+    batches_of,
+)
+from stream_rater.replay.read_ahead import prefetched
+from stream_rater.rounds.decoder import RoundDecoder
+from stream_rater.rounds.lines import RecordBatches
+from stream_rater.rounds.seed_records import Seed
+
+LONG_LOG = 1_000_000
+"""From so many records on, other processes read. To start them takes as long as some hundred
+thousand records."""
+
+MOST_PROCESSES = 4
+"""The most processes that read. So many keep one that rates busy."""
+
+MOST_AHEAD = 4
+"""The number of batches that are validated ahead of the replay."""
+
+
+END = b"end"
+"""What a process sends last."""
+
+
+class LogSource(Protocol):
+    """A log that can be read more than once, also by another process: the object can be pickled."""
+
+    def batches(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
+        """Yield the records of these partitions, each up to its end, in batches. Those of each
+        partition come in order."""
+
+
+class LogReader(NamedTuple):
+    """Reads all records of `round-completed`."""
+
+    source: LogSource
+    ends: Mapping[int, int]
+    """The end offset of each partition."""
+
+    @classmethod
+    def of(cls, read: Callable[[], Iterable[Record]]) -> "LogReader":
+        """A log that only this process can read. `read` yields all records at each call."""
+        return cls(_CalledSource(read), {})
+
+    @property
+    def total(self) -> int:
+        """The number of offsets."""
+        return sum(self.ends.values())
+
+    def records(self) -> RecordBatches:
+        """All records."""
+        return RecordBatches(lambda: self.source.batches(self.ends))
+
+    @contextmanager
+    def validated(
+        self, validator: RecordValidator, ladders: Ladders, window: int, partitions: int,
+        cores: Cores,
+    ) -> Iterator[Iterator[ValidRecords]]:  # fmt: skip
+        """Within the block, all records, validated by `validator`, or by other processes that have
+        validators with the same arguments. Raises Failed if such a process ends."""
+        shares = _shares(self.ends, min(cores.count, MOST_PROCESSES))
+        if cores.count == 1 or self.total < LONG_LOG:
+            batches = map(validator.validated, self.source.batches(self.ends))
+            yield cores.ahead(batches, MOST_AHEAD)
+            return
+        asked = [_Asked(self.source, share, ladders, window, partitions) for share in shares]
+        with _readers(asked) as connections:
+            received = prefetched(_received(connections), MOST_AHEAD)
+            yield (_unpacked(each, validator.round_decoder) for each in received)
+
+
+class _CalledSource(NamedTuple):
+    """Records that a function yields."""
+
+    read: Callable[[], Iterable[Record]]
+
+    def batches(self, _: Mapping[int, int]) -> Iterator[Sequence[Record]]:
+        """Yield the records in batches."""
+        return batches_of(self.read(), mixed=True)
+
+
+def _shares(ends: Mapping[int, int], most: int) -> list[dict[int, int]]:
+    """The ends of the partitions that have records, in at most so many shares with about as many
+    records each."""
+    shares: list[dict[int, int]] = [{} for _ in range(most)]
+    for partition, end in sorted(ends.items(), key=lambda each: -each[1]):
+        if end:
+            min(shares, key=lambda share: sum(share.values()))[partition] = end
+    return [share for share in shares if share]
+
+
+# --- in the other processes -----------------------------------------------------------------------
+
+
+class _Asked(NamedTuple):
+    """What a process is asked for."""
+
+    source: LogSource
+    ends: Mapping[int, int]
+    ladders: Ladders
+    window: int
+    partitions: int
+
+
+class _Head(NamedTuple):
+    """The head of a round of which only the ladder is known. It is a `RoundHead`."""
+
+    ladder: str
+    round_id: str = ""
+    completed_at: str = ""
+
+
+class _Trouble(NamedTuple):
+    """An exception of a process."""
+
+    error: BaseException
+
+
+def _read(asked: _Asked, connection: Connection) -> None:
+    """Read and validate, and send each batch."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asked ends this one
+    validator = RecordValidator(asked.ladders, asked.window, asked.partitions)
+    try:
+        for records in asked.source.batches(asked.ends):
+            connection.send_bytes(_packed(validator.validated(records), validator.round_decoder))
+    except Exception as error:
+        connection.send_bytes(pickle.dumps(_Trouble(error)))
+    else:
+        connection.send_bytes(END)
+
+
+def _packed(valid: ValidRecords, decoder: RoundDecoder) -> bytes:
+    rounds = [each for each in valid.content if isinstance(each, LoggedRounds)]
+    used = np.unique(np.concatenate([each.rounds.config_index for each in (NO_LOGGED, *rounds)]))
+    content = [
+        _small(each, used) if isinstance(each, LoggedRounds) else each for each in valid.content
+    ]
+    rejected = [(_place(record), invalid) for record, invalid in valid.rejected]
+    ratings = [decoder.ratings[i] for i in used.tolist()]
+    return pickle.dumps(
+        (ValidRecords(valid.count, content, rejected), ratings), pickle.HIGHEST_PROTOCOL
+    )
+
+
+def _small(logged: LoggedRounds, used: Ints) -> LoggedRounds:
+    """The rounds with heads that have no other text than the ladder, and without the hashes of this
+    process. Their `config_index` becomes an index into `used`."""
+    rounds, heads = logged.rounds, dict[str, _Head]()
+    names = rounds.names
+    ladders = [head.ladder for head in rounds.heads]
+    for ladder in set(ladders):
+        heads[ladder] = _Head(ladder)
+    small = structs.replace(
+        rounds, heads=[heads[each] for each in ladders],
+        names=StringColumn(names.data, names.starts, names.ends),
+        config_index=np.searchsorted(used, rounds.config_index),
+    )  # fmt: skip
+    return replace(logged, rounds=small)
+
+
+def _place(record: Record) -> Record:
+    """The record without its content."""
+    return Record(record.partition, record.offset, None)
+
+
+# --- in the process that replays ------------------------------------------------------------------
+
+
+@contextmanager
+def _readers(asked: Sequence[_Asked]) -> Iterator[list[Connection]]:
+    """Start a process for each, and give the connections on which they send. At the end of the
+    block the processes end."""
+    context = multiprocessing.get_context("spawn")
+    connections, processes = list[Connection](), list[Any]()
+    try:
+        for each in asked:
+            receiving, sending = context.Pipe(duplex=False)
+            connections.append(receiving)
+            processes.append(context.Process(target=_read, args=(each, sending), daemon=True))
+            processes[-1].start()
+            sending.close()
+        yield connections
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.join()
+        for connection in connections:
+            connection.close()
+
+
+def _received(connections: Iterable[Connection]) -> Iterator[bytes]:
+    """Yield what is received on any of the connections, until each has sent END."""
+    left = list(connections)
+    while left:
+        for connection in wait(left):
+            assert isinstance(connection, Connection)
+            try:
+                data = connection.recv_bytes()
+            except EOFError:
+                raise Failed(
+                    "a process that read the log has ended: run it again, with --cores 1 if memory "
+                    "is short"
+                ) from None
+            if data == END:
+                left.remove(connection)
+            else:
+                yield data
+
+
+def _unpacked(data: bytes, decoder: RoundDecoder) -> ValidRecords:
+    """What a process has sent. Its configurations become those of this decoder."""
+    found = pickle.loads(data)
+    if isinstance(found, _Trouble):
+        raise found.error
+    valid, ratings = found
+    index = np.array([decoder.adopt(each) for each in ratings], np.int64)
+
+    def adopted(each: Content) -> Content:
+        if isinstance(each, LoggedRounds):
+            numbers = index[each.rounds.config_index] if len(each) else each.rounds.config_index
+            return replace(each, rounds=structs.replace(each.rounds, config_index=numbers))
+        if isinstance(each, Seed):
+            return replace(each, rating=decoder.ratings[decoder.adopt(each.rating)])
+        return each
+
+    return ValidRecords(valid.count, [*map(adopted, valid.content)], valid.rejected)

@@ -1,0 +1,31 @@
+"""Logs for tests of what reads a whole log."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from stream_rater.contract.record import Record
+
+
+class ListedRecords(NamedTuple):
+    """Some records, read in batches of so many (a `log_reading.LogSource`)."""
+
+    records: Sequence[Record]
+    at_once: int = 1000
+
+    def batches(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
+        """Yield the records of these partitions, each up to its end, in batches."""
+        wanted = [each for each in self.records if each.offset < ends.get(each.partition, 0)]
+        for first in range(0, len(wanted), self.at_once):
+            yield wanted[first : first + self.at_once]
+
+
+class FailingRecords(NamedTuple):
+    """The same, but reading them fails after the first batch."""
+
+    records: Sequence[Record]
+    error: Exception
+
+    def batches(self, ends: Mapping[int, int]) -> Iterator[Sequence[Record]]:
+        """Yield a batch, and fail."""
+        yield from ListedRecords(self.records).batches(ends)
+        raise self.error
