@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from stream_rater.config.errors import TrialsFailed
     from stream_rater.config.extras import MissingExtra
     from stream_rater.library.ladder import Ladder
     from stream_rater.library.results import (
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         RefusedLines,
         RoundResult,
         SeedResult,
+        Tuning,
     )
     from stream_rater.rating.parameters import BadParameters
 else:
@@ -44,6 +46,8 @@ else:
         "RefusedLines": "library.results",
         "RoundResult": "library.results",
         "SeedResult": "library.results",
+        "TrialsFailed": "config.errors",
+        "Tuning": "library.results",
     }
 
     def __getattr__(name):
@@ -73,4 +77,6 @@ __all__ = [
     "RefusedLines",
     "RoundResult",
     "SeedResult",
+    "TrialsFailed",
+    "Tuning",
 ]

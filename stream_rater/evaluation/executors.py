@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
-from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.errors import BadConfiguration, TrialsFailed
 from stream_rater.config.extras import extra
-from stream_rater.evaluation.sharing import TrialsFailed
 
 T = TypeVar("T")
 

@@ -29,6 +29,7 @@ from threading import Lock
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from stream_rater.columns.kernels import KERNEL_VERSION
+from stream_rater.config.errors import TrialsFailed
 
 Work = Callable[[Any, Any], Any]
 """A function at the top level of a module. It is called with the shared object and an item."""
@@ -39,10 +40,6 @@ items."""
 
 CHECK_S = 5.0
 """An executor of a cluster is checked whenever no task has ended for so long."""
-
-
-class TrialsFailed(Exception):
-    """The executor cannot run the tasks. The text is one line, with the cure."""
 
 
 @runtime_checkable

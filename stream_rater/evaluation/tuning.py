@@ -196,7 +196,7 @@ def search(
         from scipy import optimize
         from scipy.stats import qmc
     dimensions = len(problem.space)
-    size = max(min(3 * dimensions + 2, trials // 3), 5)
+    size = generation_of(dimensions, trials)
     population = qmc.LatinHypercube(dimensions, rng=SEED).random(size)
     population[0] = problem.start()
     with sharing(problem, executor) as run:
@@ -214,6 +214,11 @@ def search(
             },
         )  # fmt: skip
     return found.best[1]
+
+
+def generation_of(dimensions: int, trials: int) -> int:
+    """The number of configurations that are tried at once, in a generation."""
+    return max(min(3 * dimensions + 2, trials // 3), 5)
 
 
 def _never_called(_: Floats) -> float:

@@ -26,10 +26,13 @@ from stream_rater.library.results import (
     SeedResult,
     Shares,
     Side,
+    Tuning,
 )
 from stream_rater.tables.reading import SCORES, Reading
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from matplotlib.axes import Axes
 
     from stream_rater.library.rater import Rater
@@ -431,6 +434,41 @@ class Ladder:
             self._messages.factor_of(variance_factor),
         )
         return self._rater.calibration(fraction, factor)
+
+    def tune(
+        self,
+        system: str | None = None,
+        *,
+        train: float = 0.5,
+        trials: int = 200,
+        metric: Literal["log_loss", "pair_inversion"] = "log_loss",
+        executor: "Executor | None" = None,
+    ) -> Tuning:
+        """Search parameters that predict the rounds of this ladder better than its own. The ladder
+        does not change. The numbers are those of `stream-rater tune --from-topic` for the same
+        rounds.
+
+        Args:
+            system: The system to tune, beginning with its first guess; None: the ladder's own,
+                beginning with the ladder's parameters.
+            train: The fraction of the rounds, from the first one on, on which the search is done.
+                The other rounds compare the result with the ladder's own parameters.
+            trials: The number of configurations to try, about.
+            metric: The measure to tune by.
+            executor: What does the trials: any executor of `concurrent.futures`, such as a
+                ProcessPoolExecutor, or `Client.get_executor()` of Dask. None: this process. The
+                result is the same for all, to the last digit.
+
+        Raises:
+            ValueError: An argument is invalid, or there are too few rounds.
+            MissingExtra: SciPy is not installed: the extra `lab` brings it.
+            TrialsFailed: The executor cannot do the trials, as when a process was killed.
+            OSError: A file that was rated has changed.
+        """
+        from stream_rater.library.tuning import Search
+
+        fraction = self._messages.fraction_of(train)
+        return self._rater.tuning(Search(system, metric, fraction, trials, executor))
 
     # --- draw ---
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.config.settings import Settings
@@ -22,6 +22,7 @@ from stream_rater.library.results import (
     History,
     OtherLadder,
     RefusedLine,
+    Tuning,
 )
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.replay.corrected import with_verdicts
@@ -41,6 +42,9 @@ from stream_rater.rounds.decoder import RoundDecoder, correction_indices
 from stream_rater.rounds.seed_records import is_seed
 from stream_rater.rounds.validation import Invalid
 from stream_rater.tables.reading import AS_FOUND, Reading
+
+if TYPE_CHECKING:
+    from stream_rater.library.tuning import Search
 
 T = TypeVar("T")
 
@@ -211,6 +215,12 @@ class Rater:
         return calibration_of(
             self._log.records, WINDOW, self.ladder, self.rating, train, variance_factor
         )
+
+    def tuning(self, search: "Search") -> Tuning:
+        """The result of a search on the ladder's rounds, as `tuning_of` makes it."""
+        from stream_rater.library.tuning import tuning_of
+
+        return tuning_of(self._log.records, WINDOW, self.ladder, self.rating, search)
 
     def _with_verdicts(self, run: Callable[[Verdicts | None], T]) -> T:
         """The result of `run` with the verdicts on the corrections in the log."""

@@ -342,6 +342,48 @@ class SeedResult:
     """The first 1,000 invalid rows."""
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Tuning(Columns):
+    """Parameters that a search found for a ladder, and what they gain: a row for each of M measures
+    over the rounds that the search has not seen."""
+
+    system: str
+    """The rating system."""
+    parameters: Mapping[str, Any]
+    """The parameters that were found, as `Ladder(system, **parameters)` takes them."""
+    verdict: str
+    """`adopt it`, `no difference that the rounds show`, or `it is worse, keep what you have`."""
+    tuned_rounds: int
+    """The number of rounds that the search has seen, the first ones of the ladder."""
+    compared_rounds: int
+    """The number of the other rounds."""
+    at_ends: tuple[str, ...]
+    """The parameters that ended at an end of their range."""
+    measure: Objects
+    """(M,) the names of the measures: `log_loss`, of which less is better, and `pair_inversion`,
+    the per cent of pairs in the right order (`pair_inversion_all` if nobody has played 5 rounds).
+    """
+    now: Floats
+    """(M,) the measure by the ladder's own parameters."""
+    tuned: Floats
+    """(M,) the measure by the parameters that were found."""
+    difference: Floats
+    """(M,) the mean of `tuned` minus `now` over the rounds."""
+    low: Floats
+    """(M,) the lower end of its 95 % interval, by a paired bootstrap over rounds."""
+    high: Floats
+    """(M,) the upper end of that interval."""
+
+    DECIMALS: ClassVar[Mapping[str, int]] = dict.fromkeys(
+        ("now", "tuned", "difference", "low", "high"), 4
+    )
+
+    @property
+    def title(self) -> str:
+        """The line above the table."""
+        return f"{self.system}: {self.verdict}"
+
+
 # --- errors ---
 
 

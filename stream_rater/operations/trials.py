@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 
-from stream_rater.config.errors import Failed
+from stream_rater.config.errors import Failed, TrialsFailed
 from stream_rater.config.extras import MissingExtra
 from stream_rater.evaluation.executors import Where, opened
-from stream_rater.evaluation.sharing import TrialsFailed
 
 
 @contextmanager

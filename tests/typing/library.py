@@ -5,6 +5,7 @@ that ignores it: if mypy finds it no longer, the comment is unused, which is an 
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any, assert_type
 
 import numpy as np
@@ -28,6 +29,7 @@ from stream_rater import (
     RefusedLines,
     RoundResult,
     SeedResult,
+    Tuning,
 )
 
 
@@ -46,6 +48,7 @@ def what_a_ladder_gives(ladder: Ladder) -> None:
     assert_type(ladder.players, Players)
     assert_type(ladder.leaderboard(10), Leaderboard)
     assert_type(ladder.predict(["ann", "bob"]), Prediction)
+    assert_type(ladder.tune("glicko", trials=20, executor=ProcessPoolExecutor(2)), Tuning)
     assert_type(ladder.balance(["ann", "bob", "cy", "dee"]), list[tuple[str, ...]])
     assert_type(ladder.record("ann"), bytes)
     assert_type(iter(ladder), Iterator[str])

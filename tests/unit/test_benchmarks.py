@@ -51,6 +51,7 @@ def test_names() -> None:
     files += [*(f"offline/{each}" for each in (*offline, *made)), "replay/seeds"]
     models = ("elo-mmr", "elo-mmr-factor", "elo", "openskill")
     files += [f"winners/{each}/{model}" for each in offline for model in models][:-1]
+    files += [f"tuning/{each}" for each in ("processes/1", "processes/2", "processes/4", "dask/2")]
     assert benchmarks._chosen([]) == [*stages, "lobby/5", "lobby/100", *files]
     assert benchmarks._chosen(["lobby", "stage1/5"]) == ["lobby/5", "lobby/100", "stage1/5"]
 

@@ -3,6 +3,7 @@
 import itertools
 import os
 import pickle
+import re
 import sys
 from collections import deque
 from collections.abc import Iterator
@@ -16,16 +17,17 @@ import pytest
 from click.testing import CliRunner
 
 from stream_rater.cli.app import main
-from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.errors import BadConfiguration, TrialsFailed
 from stream_rater.config.extras import MissingExtra
 from stream_rater.evaluation import executors, sharing
 from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.executors import Dask, Processes, opened, parse_executor
 from stream_rater.evaluation.fits import Fit
 from stream_rater.evaluation.research.synthetic import Kind, season
-from stream_rater.evaluation.sharing import TrialsFailed
-from stream_rater.evaluation.tuning import search
+from stream_rater.evaluation.spaces import SPACES
+from stream_rater.evaluation.tuning import generation_of, search
 from tests.benchmarks.offline import Made, made_up
+from tests.pages import text
 
 SEASON = list(season(Kind(players=25, rounds=60, per_round=6), 11))
 PROBLEM = Fit(OwnSystem("codeforces"), SEASON, "log_loss")
@@ -64,22 +66,34 @@ def test_where_trials_run() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    "given",
     ["", "threads", "processes:", "processes:0", "processes:x", "dask:", "dask://lab", "tcp://a:1",
      "dask://lab:8786/x", "dask://u@lab:8786", "dask://lab:123456"],
 )  # fmt: skip
-def test_a_wrong_place_is_one_line(text: str) -> None:
+def test_a_wrong_place_is_one_line(given: str) -> None:
     """It names what was given and the forms that there are."""
     with pytest.raises(BadConfiguration) as raised:
-        parse_executor(text, None)
-    assert str(raised.value) == f"--executor {text}: {executors.FORMS}"
+        parse_executor(given, None)
+    assert str(raised.value) == f"--executor {given}: {executors.FORMS}"
 
 
 def test_a_number_is_given_once() -> None:
     """Either as workers or with the executor; a cluster's workers are its own."""
-    for text, why in (("processes:2", "stands there already"), ("dask://lab:1", "has its own")):
-        with pytest.raises(BadConfiguration, match=f"--workers 3 with --executor {text}: .*{why}"):
-            parse_executor(text, 3)
+    for given, why in (("processes:2", "stands there already"), ("dask://lab:1", "has its own")):
+        with pytest.raises(BadConfiguration, match=f"--workers 3 with --executor {given}: .*{why}"):
+            parse_executor(given, 3)
+
+
+def test_the_page_says_how_many_workers_a_generation_keeps_busy() -> None:
+    """For each system: three configurations a parameter, and two, as the search makes them."""
+    rows = re.findall(
+        r"^\| (`.*?) \| (\d+) \| (\d+) \|$", text("how-to/tune-on-a-cluster.md"), re.M
+    )
+    assert len(rows) == 5
+    for systems, parameters, configurations in rows:
+        for system in re.findall(r"`([\w-]+)`", systems):
+            assert len(SPACES[system]) == int(parameters)
+            assert generation_of(int(parameters), 200) == int(configurations)
 
 
 # --- any executor ---------------------------------------------------------------------------------
@@ -247,16 +261,18 @@ def test_a_worker_of_another_release_is_one_line(monkeypatch: pytest.MonkeyPatch
         next(work)
 
 
+class Dropping(Executor):
+    """It cancels all that it gets, as one that is shut down does, or a cluster that is lost."""
+
+    def submit(self, *_: Any, **__: Any) -> Future[Any]:
+        task: Future[Any] = Future()
+        task.cancel()
+        task.set_running_or_notify_cancel()
+        return task
+
+
 def test_dropped_trials_are_one_line() -> None:
-    """An executor that is shut down, or a cluster that is lost, cancels them."""
-
-    class Dropping(Executor):
-        def submit(self, *_: Any, **__: Any) -> Future[Any]:
-            task: Future[Any] = Future()
-            task.cancel()
-            task.set_running_or_notify_cancel()
-            return task
-
+    """It says to run this again."""
     with (
         sharing.sharing(BIG, Dropping()) as run,
         pytest.raises(TrialsFailed, match=r"dropped a trial: .* run this again when they are back"),

@@ -17,8 +17,14 @@ from tests.benchmarks.document.writing import write
 
 TARGETS = {"chaos": "chaos", "soak": "soak"}
 TARGETS |= dict.fromkeys(("stage1", "stage1-gaussian", "lobby", "update", "evaluate"), "bench")
-TARGETS |= {"record": "bench", "offline": "bench", "winners": "bench", "serve": "bench-serve"}
-TARGETS |= {"games": "bench-games", "standalone": "bench-standalone"}
+TARGETS |= {
+    "tuning": "bench",
+    "record": "bench",
+    "offline": "bench",
+    "winners": "bench",
+    "serve": "bench-serve",
+}
+TARGETS |= {"tuning": "bench", "games": "bench-games", "standalone": "bench-standalone"}
 """What measures the rows whose names begin so; all others are of `make bench-stream`."""
 
 
