@@ -65,10 +65,10 @@ TOLERANCE = 1e-2
 the order of its cube. Here, Halley's method leaves a hundredth of that, because f is nearly
 straight."""
 
-FURTHEST = 2.0**24
-"""The widest round for which a table is made, in units of the narrowest 1/u. Beyond it, a rating in
-a record has fewer digits than the table has nodes, and a table may be larger than the memory. So
-`direct` solves such a round."""
+FURTHEST = 2.0**28
+"""The widest round for which a table is made, in units of the narrowest 1/u. Beyond it, a table
+takes more than 56 GB, although a rating in a record has only 24 bits. So `direct` solves such a
+round."""
 UNFINISHED = 1e-3
 """The tolerance for entries that did not finish, whose f is less straight."""
 

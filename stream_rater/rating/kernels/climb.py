@@ -47,8 +47,9 @@ PAIRS, EXPONENTIAL, GAUSSIAN = 0, 1, 2
 """The kinds of likelihood: that of all pairs, or that of the whole order by an exponential or a
 Gaussian model."""
 
-MOST_RATING = 1e38
-"""No rating is above this or below its negative, because a record holds a float32."""
+MOST_RATING = 3.4028234663852886e38
+"""No rating is above this or below its negative: it is the largest float32, which a record
+holds."""
 LARGEST = 1.7e308
 """The largest learning rate times round weight, as a float64 holds it."""
 
