@@ -76,6 +76,23 @@ class OffsetsForgotten(Unrecoverable):
         )
 
 
+class UnratedRound(Unrecoverable):
+    """A valid round of which this release cannot compute the evidence. Later rounds of the ladder
+    depend on it, so the worker ends. Nothing of the round was sent."""
+
+    def __init__(
+        self, ladder: str, round_id: str, place: tuple[int, int], system: str, reason: str
+    ) -> None:
+        """`place`: the partition and the offset of the round."""
+        partition, offset = place
+        super().__init__(
+            f"round {round_id!r} of ladder {ladder!r}, at offset {offset} of partition {partition} "
+            f"of round-completed, cannot be rated by system {system}: {reason}. This is a fault of "
+            "this release: report it with the round and the ladder's parameters. Nothing is lost, "
+            "and a release without the fault goes on from this round"
+        )
+
+
 class LadderEventsMismatch(Unrecoverable):
     """`ladders-noted` has the ladder event of a correction that `round-completed` does not have."""
 

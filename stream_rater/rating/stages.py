@@ -140,17 +140,46 @@ def compared(config: RatingConfig, wave: Wave) -> Wave:
     return wave._replace(place=np.where(wave.place == DID_NOT_FINISH, np.int32(LAST), wave.place))
 
 
+LEAST_WEIGHT = 1e-30
+"""The weight of a round whose own weight is so small that its evidence overflows. It carries no
+information either way."""
+
+
+class NotANumber(ArithmeticError):
+    """The evidence of a round is no finite number."""
+
+
 def estimate(config: RatingConfig, wave: Wave) -> Evidence:
     """Stage 1 for the players of a wave whose rounds share this configuration.
 
     If the system places newcomers, their `mu` in the wave is overwritten with the mu at which they
-    begin the round.
+    begin the round. Raises NotANumber, so that no belief is ever replaced by one that is none.
     """
     wave = compared(config, wave)
     if not (isinstance(config, PlacingNewcomers) and config.places_newcomers):
-        return config.estimate(wave)
+        return _finite(config, wave)
     newcomer_level.place(config, wave)
-    return newcomer_level.with_starts(wave, config.estimate(wave))
+    return newcomer_level.with_starts(wave, _finite(config, wave))
+
+
+def _finite(config: RatingConfig, wave: Wave) -> Evidence:
+    """The evidence (P, 3) of the system, all of it finite. Rounds whose evidence is not are
+    estimated with at least LEAST_WEIGHT."""
+    found = config.estimate(wave)
+    if np.isfinite(found).all():
+        return found
+    wrong = np.logical_or.reduceat(~np.isfinite(found).all(axis=1), _first_players(wave))
+    weight = np.where(wrong, np.maximum(wave.weight, LEAST_WEIGHT), wave.weight)
+    found = config.estimate(wave._replace(weight=weight))
+    if not np.isfinite(found).all():
+        raise NotANumber("the evidence is no number")
+    return found
+
+
+def _first_players(wave: Wave) -> Ints:
+    """(R,) the first player of each round."""
+    first: Ints = wave.entry_starts[wave.round_starts[:-1]]
+    return first
 
 
 def _model(config: EloMMR) -> EloMMRModel:

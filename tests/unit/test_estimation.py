@@ -3,18 +3,20 @@
 from collections.abc import Mapping
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_rater.columns.player_map import shards_in
 from stream_rater.columns.sharding import shards_of
 from stream_rater.config.ladders import ANY_LADDER, Ladder, Ladders
+from stream_rater.contract.errors import UnratedRound
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.ports import Priors
-from stream_rater.rating import record
-from stream_rater.rating.model import HEADER, newcomers
-from stream_rater.rating.parameters import Elo
+from stream_rater.rating import record, stages
+from stream_rater.rating.model import HEADER, Evidence, Wave, newcomers
+from stream_rater.rating.parameters import Elo, RatingConfig
 from stream_rater.rounds.decoder import RoundDecoder
 from tests.unit.pending import SHARDS, pending_of
 
@@ -132,3 +134,26 @@ def test_a_piece_of_a_round() -> None:
     assert [each.sizes.tolist() for each in pieces] == [[2], [2], [1]]
     found = np.concatenate([each.fingerprints for each in pieces])
     assert found.tolist() == whole.fingerprints.tolist()
+
+
+def test_a_round_that_no_kernel_can_rate_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one of its wave, with its place; the worker ends with this line."""
+    round_decoder = RoundDecoder(LADDERS)
+    pending = pending_of([2, 3, 2], round_decoder=round_decoder)
+    priors = newcomers(7, 0, 1500.0, 350.0).header
+    estimate = stages.estimate
+
+    def estimate_all_but_threes(config: RatingConfig, wave: Wave) -> Evidence:
+        if (np.diff(wave.round_starts) == 3).any():
+            raise MemoryError("too large")
+        return estimate(config, wave)
+
+    monkeypatch.setattr(stages, "estimate", estimate_all_but_threes)
+    with pytest.raises(UnratedRound) as caught:
+        estimation.estimate(pending, priors, round_decoder.ratings, 4)
+    head, offset, partition = pending.rounds.heads[1], pending.offsets[1], pending.partitions[1]
+    assert str(caught.value).startswith(
+        f"round {head.round_id!r} of ladder {head.ladder!r}, at offset {offset} of partition "
+        f"{partition} of round-completed, cannot be rated by system elo-mmr: MemoryError('too"
+    )
+    assert "\n" not in str(caught.value)

@@ -157,6 +157,25 @@ def test_thousands_do_not_underflow(model: str, ranked: int, spread: float) -> N
     assert abs(g.sum()) < 1e-9 * np.abs(g).sum() + (1e-3 if spread > 10.0 else 0.0)
 
 
+@pytest.mark.parametrize("apart", [1e6, 1e20, 1e38])
+@pytest.mark.parametrize("ranked", [2, 5, 7])
+def test_ratings_far_apart_give_the_most_likely_performances(apart: float, ranked: int) -> None:
+    """No grid has room for them. The constraints are taken one at a time, by Dykstra's method."""
+    x = apart * np.array([-0.3, 0.9, -1.0, 0.5, 0.25, -0.75, 1.0])
+    g = np.empty(7)
+    thurstone.gradient(x, ranked, g)
+    pairs = [(k, k + 1) for k in range(ranked - 1)] + [(ranked - 1, j) for j in range(ranked, 7)]
+    t, corrections = x.copy(), np.zeros((len(pairs), 7))
+    for _ in range(5000):
+        for number, (better, worse) in enumerate(pairs):
+            y = t - corrections[number]
+            t = y.copy()
+            if y[better] < y[worse]:
+                t[[better, worse]] = 0.5 * (y[better] + y[worse])
+            corrections[number] = t - y
+    assert (x + g).tolist() == pytest.approx(t.tolist(), abs=1e-9 * apart)
+
+
 def test_equal_thousands() -> None:
     """All orders of equals are equally likely: P = 1/n!, and so ln P to the last but few digits."""
     n = 1000

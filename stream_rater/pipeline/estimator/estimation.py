@@ -20,6 +20,7 @@ from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.player_map import Fingerprints
 from stream_rater.columns.strings import StringColumn
+from stream_rater.contract.errors import UnratedRound
 from stream_rater.contract.record import Record, Trace, trace_of
 from stream_rater.contract.sizes import MOST_BYTES
 from stream_rater.pipeline.observer import Traced
@@ -28,7 +29,7 @@ from stream_rater.pipeline.parts.schema import Part, RoundInPart
 from stream_rater.pipeline.ports import Priors
 from stream_rater.pipeline.updater import changes
 from stream_rater.rating import record, stages
-from stream_rater.rating.model import BEGAN, HEADER, Beliefs, Table
+from stream_rater.rating.model import BEGAN, HEADER, Beliefs, Evidence, Table
 from stream_rater.rating.parameters import RatingConfig, Season
 from stream_rater.rating.record import UnknownRecord
 from stream_rater.rating.seasons import draw_headers
@@ -36,6 +37,9 @@ from stream_rater.rating.stages import RatingRule
 from stream_rater.rounds import batch
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.ragged import Ragged, rows_of
+
+KERNEL_ERRORS = (ArithmeticError, ValueError, MemoryError)
+"""What a kernel raises that cannot compute the evidence of a round."""
 
 SeasonsOf = Callable[[str, int], tuple[Season, ...]]
 """A function of a ladder and an offset. It returns the seasons of the ladder that started before a
@@ -230,7 +234,7 @@ def estimate(
     """Estimate the rounds. Returns all rows as one part, to be cut for `shards` shards. `priors`
     are (P,) in the order of the rows; they are overwritten by the priors that stage 1 sees.
     `ratings` is indexed by the number of a configuration; `seasons` returns the seasons that
-    started before a round."""
+    started before a round. Raises UnratedRound."""
     rule_keys, rule = _rule_keys(pending, seasons)
     rules: list[RatingRule] = []
     place = np.empty(len(priors), np.int32)
@@ -245,7 +249,7 @@ def estimate(
         _set_initial_ratings(own, rules[number].initial_mu, rules[number].initial_sigma)
         draw_headers(rules[number], own)
         place[rows] = np.repeat(mine.rounds.place, mine.rounds.members)
-        found = stages.estimate(rating, mine.rounds.wave(own, fixed=rating.fixed_players))
+        found = _evidence(rating, mine, own)
         if found.shape[1] > evidence.shape[1]:
             evidence = np.column_stack((evidence, np.full(len(priors), np.nan)))
         evidence[rows, : found.shape[1]] = found
@@ -258,6 +262,32 @@ def estimate(
         names=pending.rounds.names,
         shards=shards,
     )
+
+
+def _evidence(rating: RatingConfig, pending: PendingRounds, priors: Table) -> Evidence:
+    """The evidence of rounds with one configuration. Raises UnratedRound if a kernel fails."""
+
+    def of(rounds: RoundBatch, own: Table) -> Evidence:
+        return stages.estimate(rating, rounds.wave(own, fixed=rating.fixed_players))
+
+    try:
+        return of(pending.rounds, priors)
+    except KERNEL_ERRORS as error:
+        ends = np.cumsum(pending.sizes)
+        for number, (end, size) in enumerate(zip(ends, pending.sizes, strict=True)):
+            one = pending.take(np.array([number]))
+            try:
+                of(one.rounds, priors[end - size : end])
+            except KERNEL_ERRORS as own_error:
+                raise _unrated(rating, one, own_error) from own_error
+        raise _unrated(rating, pending, error) from error
+
+
+def _unrated(rating: RatingConfig, pending: PendingRounds, error: Exception) -> UnratedRound:
+    """The error that names the first of these rounds."""
+    head, place = pending.rounds.heads[0], (int(pending.partitions[0]), int(pending.offsets[0]))
+    system = str(rating.__struct_config__.tag)
+    return UnratedRound(head.ladder, head.round_id, place, system, repr(error))
 
 
 def _rule_keys(pending: PendingRounds, seasons: SeasonsOf) -> tuple[list[RuleKey], Ints]:

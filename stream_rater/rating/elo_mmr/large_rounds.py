@@ -65,6 +65,10 @@ TOLERANCE = 1e-2
 the order of its cube. Here, Halley's method leaves a hundredth of that, because f is nearly
 straight."""
 
+FURTHEST = 2.0**28
+"""The widest round for which a table is made, in units of the narrowest 1/u. Beyond it, a table
+takes more than 56 GB, although a rating in a record has only 24 bits. So `direct` solves such a
+round."""
 UNFINISHED = 1e-3
 """The tolerance for entries that did not finish, whose f is less straight."""
 
@@ -351,9 +355,12 @@ def _begin_all(
             for i in range(a, b):
                 found[i] = mu[i]  # nobody to compare with
             continue
+        narrow = 1.0 / known[r, WIDEST]
+        if known[r, HIGH] - known[r, LOW] > FURTHEST * narrow:
+            found[a:b] = math.nan
+            continue
         find_odds(place[a:b], u[a:b], finished, tie, known[r, TOTAL], found[a:b])
         some[count], ranked[count] = r, finished
-        narrow = 1.0 / known[r, WIDEST]
         most = max(most, room(known[r, HIGH] - known[r, LOW] + BEYOND * narrow, narrow))
         count += 1
     return count, most

@@ -22,6 +22,10 @@ falls below the floor. All four systems have in common:
 - **Teams**: a team's rating is the initial rating plus its members' deviations, each times the
   share of the round played. So a member's gradient is the team's times the share.
 - **Fixed** players take part, but their ratings never change.
+- **Steps** are those of the note, however long. Thurstone's likelihood is log-concave in x with a
+  curvature of 1 at most. So ratings approach its maximum if rate * weight / scale is below 2, and a
+  step never passes a performance if it is at most 1. Beyond 2, each upset may drive ratings further
+  apart than the one before. They end at MOST_RATING, which a record can still hold.
 
 The `performance` of the evidence is the rating plus `scale` times the gradient. In Thurstone's
 model this is the mean of the performance given the result.
@@ -42,6 +46,12 @@ from stream_rater.rating.model import DID_NOT_FINISH, Evidence, Places, Wave
 PAIRS, EXPONENTIAL, GAUSSIAN = 0, 1, 2
 """The kinds of likelihood: that of all pairs, or that of the whole order by an exponential or a
 Gaussian model."""
+
+MOST_RATING = 3.4028234663852886e38
+"""No rating is above this or below its negative: it is the largest float32, which a record
+holds."""
+LARGEST = 1.7e308
+"""The largest learning rate times round weight, as a float64 holds it."""
 
 LIKELIHOODS = {"pairs": PAIRS, "exponential": EXPONENTIAL, "gaussian": GAUSSIAN}
 
@@ -128,6 +138,12 @@ def interpolate(at: float, knots: Floats, values: Floats) -> float:
     return value
 
 
+@kernel
+def _within_records(rating: float) -> float:
+    """The nearest rating that a record can hold."""
+    return min(max(rating, -MOST_RATING), MOST_RATING)
+
+
 class Climb(NamedTuple):
     """The parameters with which ratings climb the gradient of a round's likelihood."""
 
@@ -166,8 +182,9 @@ def _rounds(wave: Wave, fixed: Flags, climb: Climb) -> Floats:
             for i in range(entry_starts[e], entry_starts[e + 1]):
                 slope = share[i] * g[e - first]
                 rate = wave.weight[r] * interpolate(mu[i], climb.knots, climb.rates)
-                out[i, 0] = mu[i] + scale * slope
-                out[i, 1] = mu[i] if fixed[i] else max(mu[i] + rate * slope, climb.floor)
+                after = _within_records(mu[i] + min(rate, LARGEST) * slope)
+                out[i, 0] = _within_records(mu[i] + scale * slope)
+                out[i, 1] = mu[i] if fixed[i] else max(after, climb.floor)
                 out[i, 2] = wave.sigma[i]
     return out
 

@@ -15,6 +15,10 @@ F_k(t) B_k(t) is the density of k's performance given the order, and the gradien
 of this density minus x_k. The last entries have the gradient -E[phi / Phi(t - x_j)] at the
 performance of the worst of the others.
 
+Far apart, ratings leave nothing to integrate: the performances are then those that are the most
+likely, the rising ratings among them pooled (`_most_likely`). The mean differs from them by less
+than 1, however many thousands the ratings lie apart. They stand in where the grid gives no number.
+
 Given the order, a performance is known to 1/sqrt(n) at best. So nodes are closer in large rounds,
 and the cost is n^1.5. To save memory, F_k is computed once for checkpoints and once more from each
 checkpoint.
@@ -204,15 +208,66 @@ def _mean(
 
 
 @kernel
+def _most_likely(x: Floats, end: int, g: Floats) -> float:
+    """ln P of the most likely performances given the order, up to a constant; writes them, minus x,
+    into g (n,). The order of entries from `end` on is not observed.
+
+    The performances t minimise the sum of (t - x)^2 where none is above the one before it. Adjacent
+    entries that would be are pooled, and share their mean. The last entries only have to be below
+    all others. So the order in which they are pooled is that of their ratings.
+    """
+    n = len(x)
+    order = np.arange(n)
+    order[end:] = end + np.argsort(-x[end:], kind="mergesort")
+    mean, size = np.empty(n), np.empty(n, np.int64)
+    pools = 0
+    for k in order:
+        mean[pools], size[pools] = x[k], 1
+        while pools > 0 and mean[pools] > mean[pools - 1]:
+            pools -= 1
+            both = size[pools] + size[pools + 1]
+            mean[pools] += (mean[pools + 1] - mean[pools]) * size[pools + 1] / both
+            size[pools] = both
+        pools += 1
+    logarithm, at = 0.0, 0
+    for pool in range(pools):
+        for _ in range(size[pool]):
+            shift = mean[pool] - x[order[at]]
+            g[order[at]] = shift
+            logarithm -= 0.5 * shift * shift
+            at += 1
+    return logarithm
+
+
+@kernel
+def _is_finite(g: Floats) -> bool:
+    wrong = 0
+    for k in range(len(g)):
+        wrong += 0 if abs(g[k]) < np.inf else 1
+    return wrong == 0
+
+
+@kernel
 def gradient(x: Floats, ranked: int, g: Floats) -> float:
     """ln P(order); writes its gradient, which sums to zero to the precision of the grid, into g
     (n,).
 
     x (n,) is in order of place, without ties. The order of entries from `ranked` >= 1 on is not
-    observed.
+    observed. Where ratings lie too far apart for the grid, ln P lacks a constant.
     """
     n = len(x)
     end = min(ranked, n - 1)  # where `_last` begins: a single entry is a group, too
+    logarithm = _by_grid(x, end, g)
+    if not _is_finite(g):
+        logarithm = _most_likely(x, end, g)
+    return logarithm
+
+
+@kernel
+def _by_grid(x: Floats, end: int, g: Floats) -> float:
+    """ln P(order) and its gradient, by integration on the grid. The order of entries from `end` on
+    is not observed."""
+    n = len(x)
     a, b = np.min(x) - REACH, np.max(x) + REACH
     h = min(NODE, WIDTHS / np.sqrt(float(n)))
     cells = int(min(np.ceil((b - a) / h), float(MAX_CELLS)))

@@ -21,6 +21,9 @@ from stream_rater.rating.model import Places
 from stream_rater.rating.normal import hazard, mills
 
 MAX_SWEEPS = 200
+NARROW = 1e-2
+"""An interval of less than this many standard deviations counts as narrow. The moments in it then
+err by 1e-5 of its width at most."""
 
 
 @kernel
@@ -33,11 +36,24 @@ def _above(m: float, v: float, limit: float) -> tuple[float, float]:
 
 
 @kernel
-def _within(m: float, v: float, limit: float) -> tuple[float, float]:
-    """The mean and the variance of N(m, v) within [-limit, limit]."""
+def _narrowly(k: float) -> tuple[float, float]:
+    """The mean and the variance of a density that falls as e^(-k t) on [-1, 1], for k >= 0."""
+    if k < 0.1:
+        return -k * (1.0 / 3.0 - k * k / 45.0), 1.0 / 3.0 - k * k / 15.0
+    e = exp(-2.0 * k)
+    return 1.0 / k - (1.0 + e) / (1.0 - e), 1.0 / (k * k) - 4.0 * e / ((1.0 - e) * (1.0 - e))
+
+
+@kernel
+def _within(m: float, v: float, limit: float, narrow: float) -> tuple[float, float]:
+    """The mean and the variance of N(m, v) within [-limit, limit]. If this is less than `narrow`
+    standard deviations wide, the density is taken as exponential there."""
     s = np.sqrt(v)
     side = 1.0 if m <= 0.0 else -1.0  # mirrored, so that the mean is not right of the middle
     a, b = (-limit - side * m) / s, (limit - side * m) / s
+    if 2.0 * limit < narrow * s:
+        mean, variance = _narrowly(abs(m) / s * (limit / s))
+        return side * limit * mean, limit * limit * variance
     ratio = exp(0.5 * (a - b) * (a + b))  # phi(b) / phi(a)
     if a >= 0.0:
         mass = mills(a) - ratio * mills(b)
@@ -73,7 +89,23 @@ def rate(
     margin: float, tolerance: float,
 ) -> Floats:  # fmt: skip
     """(n, 3) evidence of one round. `margin` is epsilon, and `beta` is the noise of one
-    performance."""
+    performance.
+
+    If the noise is a million margins wide, the exact moments may cancel out, so that the result is
+    no number. Then it is computed again with the limits of the moments in narrow intervals.
+    """
+    out = _rate(place, mu, sigma, weight, beta, drift, margin, tolerance, 0.0)
+    if not np.isfinite(out).all():
+        out = _rate(place, mu, sigma, weight, beta, drift, margin, tolerance, NARROW)
+    return out
+
+
+@kernel
+def _rate(
+    place: Places, mu: Floats, sigma: Floats, weight: float, beta: float, drift: float,
+    margin: float, tolerance: float, narrow: float,
+) -> Floats:  # fmt: skip
+    """(n, 3) evidence of one round; `narrow` is that of `_within`."""
     n = len(mu)
     variance = sigma * sigma + drift * drift
     noise = beta * beta / weight
@@ -86,7 +118,7 @@ def rate(
     down, up = np.zeros((places, 2)), np.zeros((places, 2))  # to l_k from its better, worse side
     total = np.zeros((places, 2))  # all messages to l_k
     for _ in range(MAX_SWEEPS):
-        change = _tie_sweep(of, mu, variance + noise, margin, to_t, to_l, total)
+        change = _tie_sweep(of, mu, variance + noise, margin, narrow, to_t, to_l, total)
         for k in range(places - 1):
             change = max(change, _order(k, margin, up, down, total))
         for k in range(places - 2, -1, -1):
@@ -108,8 +140,9 @@ def rate(
 
 @kernel
 def _tie_sweep(
-    of: Ints, mu: Floats, v: Floats, margin: float, to_t: Floats, to_l: Floats, total: Floats
-) -> float:
+    of: Ints, mu: Floats, v: Floats, margin: float, narrow: float, to_t: Floats, to_l: Floats,
+    total: Floats,
+) -> float:  # fmt: skip
     """Recompute the messages of every |t_i - l_k| <= margin. Returns the largest change."""
     change = 0.0
     for i in range(len(mu)):
@@ -119,7 +152,7 @@ def _tie_sweep(
             p2 = 1.0 / (v[i] + margin * margin / 3.0)
             new = (0.0, 0.0, p2, p2 * mu[i])
         else:
-            m, spread = _within(mu[i] - tau / pi, v[i] + 1.0 / pi, margin)
+            m, spread = _within(mu[i] - tau / pi, v[i] + 1.0 / pi, margin, narrow)
             new = _messages(1.0 / v[i], mu[i] / v[i], pi, tau, m, spread)
         change = max(change, abs(new[2] - to_l[i, 0]) * v[i])
         change = max(change, abs(new[3] - to_l[i, 1]) * np.sqrt(v[i]))
