@@ -23,6 +23,8 @@ from stream_rater.evaluation import executors, sharing
 from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.executors import Dask, Processes, opened, parse_executor
 from stream_rater.evaluation.fits import Fit
+from stream_rater.evaluation.game import games_of
+from stream_rater.evaluation.research import games
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.spaces import SPACES
 from stream_rater.evaluation.tuning import generation_of, search
@@ -280,14 +282,28 @@ def test_dropped_trials_are_one_line() -> None:
         list(run(times, range(2)))
 
 
-def test_what_is_not_needed_any_more_is_cancelled(workers: Any) -> None:
-    """Nothing goes on behind a failure."""
-    crew = workers(itertools.cycle("ab"))
-    with sharing.sharing(BIG, crew) as run:
-        results: Any = run(times, range(40))
-        assert next(results) == 0
+class Slow(Executor):
+    """It does its first task, and is busy for ever after it."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Future[Any]] = []
+
+    def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
+        task: Future[Any] = Future()
+        if not self.tasks:
+            task.set_result(sharing._Answer("a", has_object=True, value=args[4]))
+        self.tasks.append(task)
+        return task
+
+
+def test_what_is_not_needed_any_more_is_cancelled() -> None:
+    """Nothing goes on behind a failure, or behind who wants no more."""
+    slow = Slow()
+    with sharing.sharing(BIG, slow) as run:
+        results: Any = run(times, range(7, 20))
+        assert next(results) == 7
         results.close()
-    assert all(task.cancelled() for task, _ in crew._waiting)
+    assert [task.cancelled() for task in slow.tasks] == [False, *[True] * 12]
 
 
 # --- Dask -----------------------------------------------------------------------------------------
@@ -342,6 +358,22 @@ def test_tune_by_a_cluster(cluster: Any, tmp_path: Path) -> None:
         assert done.exit_code == 0, done.stderr
         printed.add(done.output)
     assert len(printed) == 1
+
+
+@pytest.mark.slow
+def test_games_by_a_cluster(cluster: Any) -> None:
+    """Each of its workers does whole searches; the figures are the same."""
+    listed, systems = list(games_of("made up", SEASON)), [OwnSystem("glicko"), OwnSystem("bar")]
+    figures = []
+    for where in (Processes(1), dask_of(cluster)):
+        with opened(where) as executor:
+            found = games.compare(listed, systems, 6, executor, lambda _: None)
+            figures.append([
+                [(v.config, v.log_loss, v.pair_inversion) for each in game.systems
+                 for v in each.variants]
+                for game in found
+            ])  # fmt: skip
+    assert figures[0] == figures[1]
 
 
 def once(shared: str, item: int) -> int:

@@ -1,5 +1,6 @@
 """adapters.packing: what Redis is sent is what plain loops would send."""
 
+import itertools
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -16,11 +17,6 @@ ids = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 players = st.tuples(st.sampled_from(["ranked", "a:b", "ß"]), ids)
 shards = st.integers(0, 999)
 buckets = st.integers(1, 3) | st.integers(1, 2**31 - 1)
-
-
-def behind_length(*strings: bytes) -> bytes:
-    """Each behind its length."""
-    return b"".join(len(each).to_bytes(4, "little") + each for each in strings)
 
 
 def key_of(shard: int, player: Player, hashes: int) -> str:
@@ -65,15 +61,21 @@ def test_writes(beliefs: list[tuple[Player, bytes]], shard: int, hashes: int) ->
     rows = [player for player, _ in beliefs]
     order = encode_reads(shard, PlayerColumn.of(rows), hashes).order.tolist()
     together = groups(shard, rows, hashes, order)
-    strings, keys = [], [key_of(shard, rows[some[0]], hashes) for some in together]
-    for some in together:
-        strings.append(len(some).to_bytes(4, "little"))
-        strings += [behind_length(rows[i][1].encode(), beliefs[i][1]) for i in some]
+    words = list[bytes]()
+    keys = [key_of(shard, rows[some[0]], hashes) for some in together]
+    for i in itertools.chain(*together):
+        words += [rows[i][1].encode(), beliefs[i][1]]
     found = encode_writes(shard, BeliefColumn.of(beliefs), hashes)
     assert found.hashes == len(keys)
-    declared = b"".join(Connection().pack_command("FCALL", *keys))
-    assert declared.endswith(b"$5\r\nFCALL\r\n" + found.keys)
-    assert found.beliefs == b"".join(strings)
+    assert found.counts == bytes(map(len, together))
+    assert as_sent(*keys) == found.keys
+    assert as_sent(*words) == found.beliefs
+
+
+def as_sent(*words: str | bytes) -> bytes:
+    """Words as the client would send them behind a command's name."""
+    whole = b"".join(Connection().pack_command("FCALL", *words))
+    return whole.partition(b"$5\r\nFCALL\r\n")[2]
 
 
 def test_not_too_many_at_once() -> None:

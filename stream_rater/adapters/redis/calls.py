@@ -43,6 +43,10 @@ class Call(NamedTuple):
     keys: bytes
     """The declared keys, each encoded by `bulk`, the first key first."""
     arguments: tuple[bytes, ...]
+    more: int = 0
+    """The number of arguments that follow these."""
+    encoded: bytes = b""
+    """These further arguments, each encoded by `bulk`."""
 
 
 class CallBatch(NamedTuple):
@@ -189,9 +193,9 @@ class _Connections(ExitStack):
 
 def _encode_call(function: str, call: Call) -> tuple[bytes, ...]:
     """Encode a call as a command."""
-    words = 3 + call.declared + len(call.arguments)
+    words = 3 + call.declared + len(call.arguments) + call.more
     opening = bulk("FCALL", function, str(call.declared))
-    return encode_command(words, opening), call.keys, *map(_bulk, call.arguments)
+    return encode_command(words, opening), call.keys, *map(_bulk, call.arguments), call.encoded
 
 
 def bulk(*words: str) -> bytes:

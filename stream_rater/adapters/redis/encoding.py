@@ -1,9 +1,9 @@
 """Encodes commands and arguments for a shard's players, hash by hash, to send them to Redis.
 
 To read beliefs: one encoded HMGET for each hash. To write beliefs: the arguments of our Redis
-Function, which are the key of each hash as a bulk string, and the beliefs as strings, each after
-its length in four bytes. One kernel call encodes thousands of players. A key is that of
-`keys.belief_key`.
+Function, which are the key of each hash, and field and value of each belief, all of them as bulk
+strings, and a byte for each hash with the number of its beliefs. One kernel call encodes thousands
+of players. A key is that of `keys.belief_key`.
 """
 
 import zlib
@@ -20,12 +20,11 @@ from stream_rater.columns.strings import put, put_number
 
 DIGITS = 10
 """The most digits of a bucket's number, which is a remainder of a crc32, and of a length."""
-LENGTH = 4
 Crc = npt.NDArray[np.uint32]
 COLON, STAR, DOLLAR = b":*$"
 MOST_TOGETHER = 100
 """The most players in a command, or in one key's part of a call: Lua takes only some thousands of
-arguments."""
+arguments, and a byte holds the number."""
 
 _CRC = np.array([zlib.crc32(bytes([i ^ 0xFF])) ^ 0xFF000000 for i in range(256)], np.uint32)
 """The usual table of crc32, from zlib's values for single bytes, which zlib inverts."""
@@ -111,13 +110,6 @@ def _put_word(out: Bytes, at: int, data: Bytes, start: int, stop: int, end: Byte
 
 
 @kernel
-def _put_length(out: Bytes, at: int, size: int) -> int:
-    for i in range(LENGTH):
-        out[at + i] = (size >> (8 * i)) & 0xFF
-    return at + LENGTH
-
-
-@kernel
 def _size_bound(grouped: Grouped, prefix: Bytes, starts: Ints, ends: Ints, at_most: int) -> int:
     """An upper bound of the bytes of the groups' keys, each with `at_most` more bytes."""
     size = len(grouped.ends) * (len(prefix) + 1 + DIGITS + at_most)
@@ -160,29 +152,28 @@ def _write(
     grouped: Grouped, prefix: Bytes, ladders: Bytes, ladder_starts: Ints, ladder_ends: Ints,
     names: Bytes, name_starts: Ints, name_ends: Ints,
     values: Bytes, value_starts: Ints, value_ends: Ints, end: Bytes,
-) -> tuple[Bytes, Bytes]:  # fmt: skip
-    """Encode the key of each group, and for each group the number of its players, then the field
-    and the value of each player."""
-    bound = _size_bound(grouped, prefix, ladder_starts, ladder_ends, 1 + DIGITS + 2 * len(end))
-    size = LENGTH * len(grouped.ends)
+) -> tuple[Bytes, Bytes, Bytes]:  # fmt: skip
+    """Encode the key of each group, the number of its players, and the field and the value of each
+    player."""
+    around = 1 + DIGITS + 2 * len(end)
+    bound, size = _size_bound(grouped, prefix, ladder_starts, ladder_ends, around), 0
     for i in range(len(name_ends)):
-        size += 2 * LENGTH + name_ends[i] - name_starts[i] + value_ends[i] - value_starts[i]
+        size += 2 * around + name_ends[i] - name_starts[i] + value_ends[i] - value_starts[i]
     keys, key, out = np.empty(bound, np.uint8), np.empty(bound, np.uint8), np.empty(size, np.uint8)
+    counts = np.empty(len(grouped.ends), np.uint8)
     keys_end = at = first = 0
-    for group_end in grouped.ends:
-        k = grouped.ladder[first]
+    for group in range(len(grouped.ends)):
+        group_end, k = grouped.ends[group], grouped.ladder[first]
         key_size = _put_key(
             key, 0, prefix, ladders, ladder_starts[k], ladder_ends[k], grouped.bucket[first]
         )
         keys_end = _put_word(keys, keys_end, key, 0, key_size, end)
-        at = _put_length(out, at, group_end - first)
+        counts[group] = group_end - first
         for i in grouped.order[first:group_end]:
-            at = _put_length(out, at, name_ends[i] - name_starts[i])
-            at = put(out, at, names, name_starts[i], name_ends[i])
-            at = _put_length(out, at, value_ends[i] - value_starts[i])
-            at = put(out, at, values, value_starts[i], value_ends[i])
+            at = _put_word(out, at, names, name_starts[i], name_ends[i], end)
+            at = _put_word(out, at, values, value_starts[i], value_ends[i], end)
         first = group_end
-    return keys[:keys_end], out[:at]
+    return keys[:keys_end], counts, out[:at]
 
 
 class EncodedReads(NamedTuple):
@@ -217,19 +208,21 @@ class EncodedWrites(NamedTuple):
     """The number of keys."""
     keys: bytes
     """The keys as bulk strings. A hash with many beliefs is listed several times."""
+    counts: bytes
+    """For each key, in their order, the number of its beliefs."""
     beliefs: bytes
-    """The beliefs of each key, in the order of the keys."""
+    """Field and value of each belief as bulk strings, key by key."""
 
 
 def encode_writes(shard: int, beliefs: BeliefColumn, buckets: int) -> EncodedWrites:
     """The arguments that write these beliefs of one shard."""
     players, values = beliefs.players, beliefs.records
     names, ladders, grouped = players.names, players.ladders.escaped, _group(players, buckets)
-    keys, packed = _write(
+    keys, counts, words = _write(
         grouped, _prefix(shard), ladders.data, ladders.starts, ladders.ends,
         names.data, names.starts, names.ends, values.data, values.starts, values.ends, _END,
     )  # fmt: skip
-    return EncodedWrites(len(grouped.ends), keys.tobytes(), packed.tobytes())
+    return EncodedWrites(len(grouped.ends), keys.tobytes(), counts.tobytes(), words.tobytes())
 
 
 def _prefix(shard: int) -> Bytes:

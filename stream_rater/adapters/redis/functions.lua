@@ -1,4 +1,4 @@
-#!lua name=stream_rater_5
+#!lua name=stream_rater_6
 -- The store's side of the protocol, where plain commands do not suffice: compare and set, atomic on
 -- one shard, as a Redis Function.
 --
@@ -12,10 +12,13 @@
 -- side by side.
 
 -- If 'applied' is ARGV[1] and 'epoch' is ARGV[5], make 'applied' ARGV[2], remember the fresh rows
--- ARGV[3] and write the beliefs in ARGV[4]: for each hash, in the order of the keys, how many (four
--- bytes), then field and value of each, all of them behind their lengths (four bytes). A hash may be
+-- ARGV[3] and write the beliefs: ARGV[4] has a byte for each hash, in the order of the keys, with the
+-- number of its beliefs. From ARGV[8] on there are field and value of each of them. A hash may be
 -- declared several times.
 -- Returns 1, or 0 where 'applied' or 'epoch' was another.
+--
+-- Every belief is two arguments. If all were packed into one, Lua would take longer to find them in
+-- it than Redis takes to read them.
 --
 -- ARGV[7] says which record is the last before ARGV[2], and becomes 'tail'. Functions of older
 -- releases leave 'tail' as it is, so it begins with the 'applied' that it belongs to.
@@ -25,19 +28,16 @@
 -- somebody else, and others may be gone, too. The beliefs of this call are written then, but
 -- 'applied' becomes -2: no worker goes on from there. Returns 0.
 local function apply(keys, args)
-  local call, read, spread, packed = redis.call, struct.unpack, unpack, args[4]
+  local call, counts, byte, spread = redis.call, args[4], string.byte, unpack
   if (call('HGET', keys[1], 'applied') or '0') ~= args[1] or
     (call('HGET', keys[1], 'epoch') or '') ~= args[5] then
     return 0
   end
-  local formats = {}
-  local at, count, new = 1, nil, 0
+  local first, new = 8, 0
   for i = 2, #keys do
-    count, at = read('<I4', packed, at)
-    formats[count] = formats[count] or '<' .. string.rep('I4c0I4c0', count)
-    local beliefs = {read(formats[count], packed, at)}
-    at = table.remove(beliefs)
-    new = new + call('HSET', keys[i], spread(beliefs))
+    local last = first + 2 * byte(counts, i - 1) - 1
+    new = new + call('HSET', keys[i], spread(args, first, last))
+    first = last + 1
   end
   if args[6] ~= '' and new ~= tonumber(args[6]) then
     call('HSET', keys[1], 'applied', '-2', 'start', '-2', 'fresh', '')
@@ -48,4 +48,4 @@ local function apply(keys, args)
   return 1
 end
 
-redis.register_function{function_name = 'stream_rater_5_apply', callback = apply}
+redis.register_function{function_name = 'stream_rater_6_apply', callback = apply}

@@ -47,7 +47,7 @@ from stream_rater.contract.record import Player
 from stream_rater.pipeline.ports import Application, Position, Priors, StoredShard
 from stream_rater.rating.record import HEADER_SIZE
 
-LIBRARY = "stream_rater_5"
+LIBRARY = "stream_rater_6"
 NO_CONNECTION = " connecting to "
 """A part of the client's message that shows that no connection could be made."""
 NO_HEADER = bytes(HEADER_SIZE)
@@ -238,16 +238,19 @@ class RedisStore:
         position, beliefs = application.position, application.beliefs
         packed = encode_writes(shard, beliefs, self._buckets)
         key = position_key(shard)
-        # ARGV of functions.lua: 1 start, 2 applied, 3 fresh, 4 beliefs, 5 epoch, 6 absent, 7 tail.
+        # ARGV of functions.lua: 1 start, 2 applied, 3 fresh, 4 number of beliefs by hash, 5 epoch,
+        # 6 absent, 7 tail; then the beliefs.
         return Call(
             key,
             1 + packed.hashes,
             bulk(key) + packed.keys,
             (
-                b"%d" % position.start, b"%d" % position.applied, position.fresh, packed.beliefs,
+                b"%d" % position.start, b"%d" % position.applied, position.fresh, packed.counts,
                 position.epoch, b"" if application.absent is None else b"%d" % application.absent,
                 _tail(position),
             ),
+            2 * len(beliefs),
+            packed.beliefs,
         )  # fmt: skip
 
     def encoding(self, shard: int, player: Player) -> str:
