@@ -4,17 +4,15 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 
 from stream_rater.adapters.kafka.consumer import Input
 from stream_rater.adapters.kafka.envelopes import (
-    change_headers,
+    change_messages,
     place_of,
     rejected_message,
-    round_headers,
 )
 from stream_rater.adapters.kafka.ladder_events import LadderEvents
 from stream_rater.adapters.kafka.producers import PartsProducer, Transactions
@@ -38,6 +36,7 @@ from stream_rater.pipeline.ports import (
     Rejection,
     Scatter,
 )
+from stream_rater.pipeline.updater.rating_events import Events
 
 SAMPLE_EVERY_S = 10.0
 """The interval at which the driver asks Redis for the encoding of a hash that was just written."""
@@ -233,13 +232,10 @@ class Driver:
 
     def _begin(self, events: Collection[Event]) -> None:
         """Begin a transaction and send the events."""
-        common = cache(round_headers)
+        messages = change_messages(Events.encoded(events))
 
         def send(producer: Producer) -> None:
-            topic, produce = self._admin.topics.changed, self._transactions.produce
-            for event in events:
-                headers = change_headers(event, common)
-                produce(producer, topic, event.value, event.key, headers, event.shard)
+            self._transactions.produce_all(producer, self._admin.topics.changed, messages)
 
         self._transactions.begin(send)
 

@@ -24,8 +24,13 @@ class FeedEvent(NamedTuple):
     ladder: str
     value: bytes
     """The event, encoded as JSON."""
-    id: str
-    """The id of the position after the event."""
+    positions: tuple[int, ...]
+    """The position after the event."""
+
+    @property
+    def id(self) -> str:
+        """The id of that position. It is made only for those who follow the event's ladder."""
+        return id_of(self.positions)
 
 
 class BadEventId(ValueError):
@@ -72,7 +77,7 @@ class Feed:
     def add(self, partition: int, offset: int, ladder: str, value: bytes) -> FeedEvent:
         """Add the next event of a partition to the ring, and return it."""
         self.positions[partition] = offset + 1
-        event = FeedEvent(partition, offset, ladder, value, id_of(self.positions))
+        event = FeedEvent(partition, offset, ladder, value, tuple(self.positions))
         self._ring.append(event)
         if len(self._ring) > self._size:
             oldest = self._ring.popleft()

@@ -228,8 +228,9 @@ class ServeProcess(Watcher):
         self._call(self._publish, events)
 
     def _publish(self, events: Sequence[NewEvent]) -> None:
-        for each in events:
-            self._positions.event_read(each.ladder, each.partition, each.offset)
+        newest = {(each.ladder, each.partition): each.offset for each in events}
+        for (ladder, partition), offset in newest.items():
+            self._positions.event_read(ladder, partition, offset)
         self._hub.publish(events)
         self._doorway.follower.read(events)
 

@@ -1,8 +1,9 @@
 """Headers of the published events: CloudEvents, trace context, and the reason and place of a
 rejection."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from stream_rater.contract import events
@@ -10,6 +11,7 @@ from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.record import Headers as RecordHeaders
 from stream_rater.contract.record import Record, Trace, header, trace_of
 from stream_rater.pipeline.ports import Event, Rejection
+from stream_rater.pipeline.updater.rating_events import Events
 
 SOURCE = "stream-rater"
 
@@ -39,11 +41,20 @@ def round_headers(time_: str, trace: Trace | None) -> Headers:
     return common + (trace.headers() if trace else [])
 
 
-def change_headers(
-    event: Event, common: Callable[[str, Trace | None], Headers] = round_headers
-) -> Headers:
-    """The headers of a rating change. A caller that sends many passes a `common` with a cache."""
-    return [("ce_id", event.event_id), *common(event.time, event.trace)]
+def change_headers(event: Event) -> Headers:
+    """The headers of a rating change."""
+    return [("ce_id", event.event_id), *round_headers(event.time, event.trace)]
+
+
+def change_messages(events: Events) -> Iterator[tuple[int, bytes, bytes, Headers]]:
+    """Yield the partition, key, value and headers of rating changes, in the order of `Events`."""
+    shared = {id(run.times): run.times for run in events.runs}
+    common = {name: [round_headers(*each) for each in times] for name, times in shared.items()}
+    runs = [(run.shard, common[id(run.times)], run.texts()) for run in events.runs]
+    for most in (1, None):
+        for shard, headers, texts in runs:
+            for key, event_id, value, time_ in islice(texts, most):
+                yield shard, key, value, [("ce_id", event_id), *headers[time_]]
 
 
 def rejection_headers(rejection: Rejection, topic: str) -> Headers:

@@ -252,6 +252,20 @@ class Transactions:
         message = topic, value, key, partition, None, None, NOW, headers
         produce(producer, message, self._deadlines.slices(DELIVERY_TIMEOUT_S))
 
+    def produce_all(
+        self, producer: Producer, topic: str,
+        messages: Iterable[tuple[int, bytes, bytes, Headers]],
+    ) -> None:  # fmt: skip
+        """Produce messages, given as (partition, key, value, headers), and wait while the client's
+        queue is full. For many messages this takes less time than `produce`."""
+        send = producer.produce
+        for partition, key, value, headers in messages:
+            message = topic, value, key, partition, None, None, NOW, headers
+            try:
+                send(*message)
+            except BufferError:
+                produce(producer, message, self._deadlines.slices(DELIVERY_TIMEOUT_S))
+
 
 class PlainProducer:
     """An idempotent producer without transactions, made on first use."""

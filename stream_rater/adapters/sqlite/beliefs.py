@@ -212,8 +212,10 @@ class _Calls:
     def newest(self) -> BeliefColumn:
         """The newest belief of each player, in the order of their keys."""
         beliefs = _compact(self._calls)
-        numbers = {key: i for i, key in enumerate(keys_of(beliefs.players))}
-        return beliefs.take(np.array([numbers[key] for key in sorted(numbers)], np.int64))
+        keys = keys_of(beliefs.players)
+        newest = dict(zip(keys, range(len(keys)), strict=True))
+        rows = map(newest.__getitem__, sorted(newest))
+        return beliefs.take(np.fromiter(rows, np.int64, len(newest)))
 
 
 def _compact(calls: Sequence[BeliefColumn]) -> BeliefColumn:

@@ -49,14 +49,7 @@ _decode_one = msgspec.msgpack.Decoder(tuple[bytes, bytes, str, Trace | None]).de
 def by_call(batches: Sequence[Collection[Event]]) -> Iterator[ShardEvents]:
     """The events of these batches, by call and shard."""
     for batch in batches:
-        if isinstance(batch, Events):
-            yield from batch.runs
-            continue
-        by_shard: dict[int, list[Event]] = {}
-        for each in batch:
-            by_shard.setdefault(each.shard, []).append(each)
-        for shard, some in by_shard.items():
-            yield from Events.of(shard, some).runs
+        yield from Events.encoded(batch).runs
 
 
 def add(connection: sqlite3.Connection, first: int, run: ShardEvents) -> int:

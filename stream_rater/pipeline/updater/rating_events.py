@@ -47,13 +47,17 @@ class ShardEvents(NamedTuple):
     time: Ints
     """(n,) the index of each event's time among `times`."""
 
+    def texts(self) -> Iterator[tuple[bytes, bytes, bytes, int]]:
+        """Yield the key, event id and value of each event, in order, and the index of its time."""
+        data, start, end = self.data, self.start, iter(self.ends.tolist())
+        for time, key, event_id, value in zip(self.time.tolist(), end, end, end, strict=True):
+            yield data[start:key], data[key:event_id], data[event_id:value], time
+            start = value
+
     def events(self) -> Iterator[Event]:
         """Decode the events, in order."""
-        start, end = self.start, iter(self.ends.tolist())
-        for i, key, event_id, value in zip(self.time.tolist(), end, end, end, strict=True):
-            texts = self.data[start:key], self.data[event_id:value], self.data[key:event_id]
-            yield Event(self.shard, *texts, *self.times[i])
-            start = value
+        for key, event_id, value, time in self.texts():
+            yield Event(self.shard, key, value, event_id, *self.times[time])
 
 
 class Events(Collection[Event]):
@@ -62,7 +66,8 @@ class Events(Collection[Event]):
 
     With this order, a transaction adds all its partitions at its start, with one or two requests.
     Otherwise it would send a request whenever it reaches the next shard. Event objects are made
-    only during iteration, so that there are never thousands of them in memory.
+    only during iteration, so that there are never thousands of them in memory. To send the events,
+    a driver needs none.
     """
 
     def __init__(self, runs: Iterable[ShardEvents] = ()) -> None:
@@ -76,6 +81,16 @@ class Events(Collection[Event]):
         ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
         times = [(each.time, each.trace) for each in events]
         return cls([ShardEvents(shard, b"".join(texts), 0, ends, times, np.arange(len(events)))])
+
+    @classmethod
+    def encoded(cls, events: Collection[Event]) -> "Events":
+        """These events of any shards: they themselves, if they are encoded."""
+        if isinstance(events, Events):
+            return events
+        by_shard: dict[int, list[Event]] = {}
+        for each in events:
+            by_shard.setdefault(each.shard, []).append(each)
+        return cls.combined(cls.of(shard, own) for shard, own in by_shard.items())
 
     @classmethod
     def combined(cls, events: Iterable["Events"]) -> "Events":

@@ -8,7 +8,7 @@ import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from stream_rater.serve.feed import BadEventId, Feed, FeedEvent, id_of, positions_in
+from stream_rater.serve.feed import BadEventId, Feed, FeedEvent, id_of
 from stream_rater.serve.index.follower import NewEvent
 from stream_rater.serve.problems import Refused
 
@@ -87,7 +87,8 @@ class Hub:
         """Send events that are in the index now."""
         for each in events:
             event = self._feed.add(each.partition, each.offset, each.ladder, each.value)
-            self._published[each.partition] = max(self._published[each.partition], each.offset + 1)
+            if each.offset >= self._published[each.partition]:
+                self._published[each.partition] = each.offset + 1
             for client in self._clients:
                 if client.ladder == event.ladder:
                     client.publish(event, self._feed.positions)
@@ -132,8 +133,7 @@ class Hub:
             else:
                 # A greater id: this process lags behind the one that gave it.
                 first += [
-                    _event_message(each, id_of(_later(wanted, positions_in(each.id))))
-                    for each in missed
+                    _event_message(each, id_of(_later(wanted, each.positions))) for each in missed
                 ]
                 client.next_offsets = _later(wanted, self._feed.positions)
         first.append(_id_message(client.next_offsets))
