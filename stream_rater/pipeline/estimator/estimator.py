@@ -374,8 +374,7 @@ class Estimator:
             return
         with suppress(Unrecordable):  # the updater refuses the shard and reports the reason
             self._belief_cache.put(sent, estimation.posteriors(part, sent, beliefs))
-        if self._backlog:
-            self._backoff.cached_beliefs()
+        self._backoff.cached_beliefs(self._backlog.waiting, sent.count)
 
     def _estimate(self, pending: PendingRounds, priors: Table) -> Part:
         ratings, seasons = self._admission.decoder.ratings, self._admission.corrections.seasons
