@@ -7,8 +7,11 @@ to look, and the owner and the name are compared.
 The table is a set-associative cache: a fingerprint belongs to one set of WAYS slots, and a new
 entry takes the slot of its set that was not used for the longest time. All slots have the same
 size. It grows with the longest entry, up to LONGEST bytes. The memory is reserved at once, and the
-system provides it as slots are used.
+system provides it page by page as slots are used.
 """
+
+import mmap
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -145,6 +148,19 @@ def _forget(taken: Fingerprints, fingerprints: Fingerprints) -> int:
     return freed
 
 
+def _zeros(count: int, dtype: Any) -> Any:
+    """(count,) zeros in memory of small pages.
+
+    NumPy asks for huge pages. Since entries are spread over the table, the first few thousand of
+    them would then occupy all of it, and wait until the system has filled it with zeros.
+    """
+    size = np.dtype(dtype).itemsize
+    memory = mmap.mmap(-1, max(1, count * size))
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(memory, dtype, count)
+
+
 class RecordTable:
     """The newest records of players, by owner and name, in a bounded amount of memory.
 
@@ -166,11 +182,11 @@ class RecordTable:
         self._room = room
         slots = max(1, self._most_bytes // (WAYS * (room + ABOUT))) * WAYS
         self._size = self._now = 0
-        self._taken: Fingerprints = np.zeros(slots, np.uint64)
-        self._owner: Ints = np.zeros(slots, np.int64)
-        self._sizes: Counts = np.zeros((slots, 2), np.uint32)
-        self._used: Counts = np.zeros(slots, np.uint32)
-        self._data: Bytes = np.zeros(slots * room, np.uint8)
+        self._taken: Fingerprints = _zeros(slots, np.uint64)
+        self._owner: Ints = _zeros(slots, np.int64)
+        self._sizes: Counts = _zeros(2 * slots, np.uint32).reshape(slots, 2)
+        self._used: Counts = _zeros(slots, np.uint32)
+        self._data: Bytes = _zeros(slots * room, np.uint8)
 
     @property
     def is_off(self) -> bool:

@@ -90,7 +90,7 @@ def test_probes_and_metrics(settings: real.SettingsFactory, worker_process: Star
     assert worker.metric("stream_rater_rounds_total", outcome="scattered") == 40
     assert worker.metric("stream_rater_updates_total", outcome="applied") == 80
     for role, stage in (
-        ("estimator", "Poll"), ("estimator", "ReadPriors"), ("estimator", "Scatter"),
+        ("estimator", "Poll"), ("estimator", "ReadBeliefs"), ("estimator", "Scatter"),
         ("estimator", "CommitSource"), ("updater", "Poll"), ("updater", "ReadBeliefs"),
         ("updater", "Apply"), ("updater", "Publish"),
     ):  # fmt: skip

@@ -9,8 +9,19 @@ from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections.correction_ports import ReadAgain
 from stream_rater.pipeline.estimator import progress as module
+from stream_rater.pipeline.estimator.belief_cache import CACHE_BYTES
 from stream_rater.pipeline.estimator.progress import BUSY_S, FEW_ROUNDS, GATHER_S
-from stream_rater.pipeline.ports import CommitSource, LogStarts, Poll, Polled, Scatter
+from stream_rater.pipeline.ports import (
+    CommitSource,
+    LogStarts,
+    Poll,
+    Polled,
+    Position,
+    ReadBeliefs,
+    ReadPriors,
+    Scatter,
+    StoredShard,
+)
 from tests.unit.machines import ByHand, Recorder
 from tests.unit.test_estimator import (
     ONE,
@@ -129,3 +140,38 @@ def test_polls_do_not_wait_between_pieces_of_a_correction() -> None:
     assert hand.answer(Poll, Polled(0.0)).timeout_s == BUSY_S
     hand.answer(CommitSource)
     assert [hand.answer(Poll, Polled(0.0)).timeout_s for _ in range(2)] == [BUSY_S, 0.1]
+
+
+def test_polls_do_not_wait_while_many_rounds_can_go_on() -> None:
+    """Their players' beliefs are cached. A few rounds that wait are not worth a wave of their
+    own."""
+    hand = by_hand(Recorder(), wave_players=100, cache_bytes=CACHE_BYTES)
+    owning(hand, 0)
+    crowd = [(f"x{i}", f"y{i}") for i in range(FEW_ROUNDS + 1)]
+    waits = []
+    for number, again in enumerate((crowd[:2], crowd)):
+        first = 100 * number
+        rounds = [a_round(first + i, *pair) for i, pair in enumerate([*crowd, *again])]
+        read(hand, *rounds, now_s=float(number))
+        while not isinstance(hand.effect, Poll):
+            answered(hand)
+        waits.append((hand.expect(Poll).timeout_s, hand.expect(Poll).gather_s))
+        while hand.expect(Poll).timeout_s != 0.1:
+            read(hand, now_s=float(number))
+            while not isinstance(hand.effect, Poll):
+                answered(hand)
+    assert waits == [(BUSY_S, GATHER_S), (0.0, 0.0)]
+
+
+def answered(hand: ByHand) -> None:
+    """All goes well: all players are new, or cached."""
+    if isinstance(hand.effect, ReadBeliefs):
+        asked = hand.effect.players.items()
+        found = {s: StoredShard(Position(2**20), [None] * len(players)) for s, players in asked}
+        hand.answer(ReadBeliefs, found)
+    elif isinstance(hand.effect, ReadPriors):
+        priors(hand, applied=2**20)
+    elif isinstance(hand.effect, Scatter):
+        parts_sent(hand, *range(len(hand.effect.parts)))
+    else:
+        hand.answer(CommitSource)

@@ -82,7 +82,8 @@ class BeliefCache:
     def clear(self) -> None:
         """Drop all records."""
         self._owners.clear()
-        self._table.clear()
+        if len(self._table):  # else memory would be taken that may never be used
+            self._table.clear()
 
     def _names(self, pending: PendingRounds) -> StringColumn:
         return pending.rounds.names

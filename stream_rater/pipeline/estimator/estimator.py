@@ -375,8 +375,7 @@ class Estimator:
         with suppress(Unrecordable):  # the updater refuses the shard and reports the reason
             evicted = self._belief_cache.put(sent, estimation.posteriors(part, sent, beliefs))
             self._observer.records_cached(evicted, self._belief_cache.bytes_used)
-        if self._backlog:
-            self._backoff.cached_beliefs()
+        self._backoff.cached_beliefs(self._backlog.waiting, sent.count)
 
     def _estimate(self, pending: PendingRounds, priors: Table) -> Part:
         ratings, seasons = self._admission.decoder.ratings, self._admission.corrections.seasons

@@ -243,6 +243,10 @@ FEW_ROUNDS, MANY_PLAYERS = 8, 2000
 players is large enough. After any other wave, the next poll gathers records for GATHER_S
 seconds."""
 
+MANY_WAIT = 0.25
+"""If at least this share of the players of a wave waits in other rounds, the next wave follows at
+once. A few rounds that wait are not worth a wave of their own."""
+
 READ_AHEAD = 4
 """The estimator reads ahead by this many waves' worth of players in all, and of offsets in each
 partition. While more players wait, it reads only the partitions that have less than their share of
@@ -273,6 +277,8 @@ class PollBackoff:
         self._corrected = False
         """Whether a piece of the work on a correction was done, or had to wait, since the last
         poll."""
+        self._may_go_on = False
+        """Whether rounds wait whose players' beliefs may be cached, so that they need not wait."""
         self.gather_s = 0.0
         """How long the next poll gathers, in seconds."""
 
@@ -280,8 +286,11 @@ class PollBackoff:
         """The time-out of the next poll, in seconds. `waiting` says that rounds wait;
         `in_flight` is the number of players in parts not seen applied."""
         waiting, self._corrected = waiting or self._corrected, False
+        at_once, self._may_go_on = self._may_go_on, False
         if not waiting:
             return self._idle_s
+        if at_once:
+            return 0.0
         return min(
             self._idle_s, max(APPLIED_S * in_flight, BUSY_S * (1 + self._passes_waited // 10))
         )
@@ -307,10 +316,12 @@ class PollBackoff:
         self.waited()
         self._corrected = True
 
-    def cached_beliefs(self) -> None:
-        """Record that some waiting rounds have cached beliefs and need not wait for the store. The
-        next poll gathers nothing."""
-        self.gather_s = 0.0
+    def cached_beliefs(self, waiting: int, sent: int) -> None:
+        """Record that the beliefs after a wave of `sent` players are cached, so that rounds that
+        wait for these players need not wait for the store. If the rounds that wait have many
+        players in all (`waiting`), the next poll neither waits nor gathers."""
+        if waiting > MANY_WAIT * sent:
+            self._may_go_on, self.gather_s = True, 0.0
 
     def chose_wave(self, rounds: int, players: int) -> None:
         """Record the size of the last wave."""
