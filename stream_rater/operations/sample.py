@@ -45,4 +45,4 @@ def place_of(ladder: str) -> float:
     """The place of a ladder, at least 0 and less than 1."""
     digest = hashlib.blake2b(ladder.encode("utf-8", "surrogatepass"), digest_size=HASH_BYTES)
     number = int.from_bytes(digest.digest(), "big")
-    return number / 2 ** (8 * HASH_BYTES)
+    return number / (1 << 8 * HASH_BYTES)
