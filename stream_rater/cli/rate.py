@@ -5,7 +5,14 @@ from pathlib import Path
 
 import click
 
-from stream_rater.cli.options import EXISTING_FILE, INPUT, NEW_FILE, one_line_errors, table_options
+from stream_rater.cli.options import (
+    CORES,
+    EXISTING_FILE,
+    INPUT,
+    NEW_FILE,
+    one_line_errors,
+    table_options,
+)
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.files import ladders_of_environment, read_ladders, read_rating
 from stream_rater.config.ladders import any_ladder
@@ -24,6 +31,7 @@ from stream_rater.tables.reading import Reading
 @click.option("--out", type=NEW_FILE, help="Where to write; standard output otherwise.")
 @click.option("--changes", type=NEW_FILE, help="Where to write each rating change (JSON lines).")
 @click.option("--records", is_flag=True, help="Add each belief's bytes (base64).")
+@CORES
 @table_options
 @one_line_errors
 def rate(
@@ -33,6 +41,7 @@ def rate(
     out: Path | None,
     changes: Path | None,
     records: bool,
+    cores: int | None,
     reading: Reading,
 ) -> None:
     """Rate the rounds of a file, without any server: JSON lines or CSV, either also
@@ -49,4 +58,4 @@ def rate(
         raise BadConfiguration('--records: no record holds history "full"; give a number')
     from stream_rater.operations.rate import rate as rate_rounds
 
-    rate_rounds(rounds, ladders, out, changes, records=records, reading=reading)
+    rate_rounds(rounds, ladders, out, changes, records=records, reading=reading, cores=cores)

@@ -21,6 +21,7 @@ from stream_rater.operations.input_file import (
 )
 from stream_rater.rating.seasons import seen
 from stream_rater.rating.stages import ratings
+from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import Verdicts
 from stream_rater.replay.pool import Pool
@@ -34,14 +35,14 @@ _to_json = msgspec.json.Encoder().encode
 
 def rate(
     path: Path, ladders: Ladders, out: Path | None, changes: Path | None, *, records: bool,
-    reading: Reading = AS_FOUND,
+    reading: Reading = AS_FOUND, cores: int | None = None,
 ) -> None:  # fmt: skip
     """Rate the rounds of a file with its corrections. Writes the final ratings to `out` (None:
     standard output), and each rating change to `changes` if it is given.
 
     `records`: whether the lines include the bytes of each belief. `reading`: how a table is to be
-    read. Warns on standard error of
-    parameters whose effect may surprise.
+    read. `cores`: how many to use; None: all. Warns on standard error of parameters whose effect
+    may surprise.
 
     Raises BadConfiguration or Failed.
     """
@@ -50,7 +51,7 @@ def rate(
     for caution in cautions_of(ladders):
         print(f"warning: {caution}", file=sys.stderr)
     with file_failures():
-        rated = rate_file(path, ladders, changes, reading)
+        rated = rate_file(path, ladders, changes, reading, Cores.of(cores))
         with _opened(out) as file:
             for ladder, pool in sorted(rated.replay.pools.items()):
                 lines = rating_lines(ladder, pool, records=records)
@@ -75,8 +76,9 @@ class RatedFile(NamedTuple):
 
 
 def rate_file(
-    path: Path, ladders: Ladders, changes: Path | None = None, reading: Reading = AS_FOUND
-) -> RatedFile:
+    path: Path, ladders: Ladders, changes: Path | None = None, reading: Reading = AS_FOUND,
+    cores: Cores = ONE_CORE,
+) -> RatedFile:  # fmt: skip
     """Rate the rounds of a file with its corrections. Writes each rating change to `changes` if it
     is given.
 
@@ -87,7 +89,7 @@ def rate_file(
     mistakes = file.mistakes
 
     def run(verdicts: Verdicts | None) -> RatedFile:
-        replay, order = Replay(ladders, window, verdicts=verdicts), Order()
+        replay, order = Replay(ladders, window, verdicts=verdicts, cores=cores), Order()
         mistakes.restart()
         with _opened(changes) if changes else nullcontext() as log:
             for batch in replay.run(file.records()):

@@ -52,6 +52,9 @@ from stream_rater.runtime.failures import named_failures
 from stream_rater.runtime.progress import advancing, counted, track_batches
 from stream_rater.runtime.service import layout_of
 
+MOST_AHEAD = 4
+"""The number of batches that are read, or encoded, ahead."""
+
 
 def rebuild(settings: Settings, *, replace: bool, cores: int | None = None) -> None:
     """Replay the log into the store, which must be empty unless `replace` is given. `cores`: how
@@ -159,7 +162,7 @@ def _rebuild(
     check_committed(of_estimators, admin.ends(rounds, partitions[rounds]), parts_start)
     sent = {partition: offset or 0 for partition, offset in of_estimators.items()}
     cutoff, ends = Cutoff(applied, sent, shards), admin.ends(parts, shards)
-    for batch in _read_topic(admin, settings, parts, shards, "parts"):
+    for batch in _read_topic(admin, settings, parts, shards, "parts", cores):
         cutoff.add(batch)
     cutoff.check()
     if any(parts_start):
@@ -175,7 +178,8 @@ def _rebuild(
     tails = tails_at(applied, moved, cutoff)
     epoch = store.layout.begin_rebuild(shards)
     check_idle(admin, settings)
-    fill_store(track_batches(work.beliefs(), "beliefs"), applied, marks, tails, epoch, store.apply)
+    beliefs = track_batches(cores.ahead(work.beliefs(), MOST_AHEAD), "beliefs")
+    fill_store(beliefs, applied, marks, tails, epoch, store.apply)
     if _committed(admin, UPDATERS, parts, shards) != applied:
         raise StoreInUse("workers ran while the store was being rebuilt: stop them, run it again")
     return work
@@ -271,11 +275,13 @@ def _write_marks(settings: Settings, topic: str, shards: int) -> dict[int, int]:
 
 
 def _read_topic(
-    admin: Admin, settings: Settings, topic: str, partitions: int, label: str
-) -> Iterator[list[Record]]:
+    admin: Admin, settings: Settings, topic: str, partitions: int, label: str,
+    cores: Cores = ONE_CORE,
+) -> Iterator[list[Record]]:  # fmt: skip
     """Yield all records of a topic in batches, with a progress bar."""
     total = sum(admin.ends(topic, partitions)) - sum(admin.starts(topic, partitions))
-    return track_batches(read_batches(settings, topic, partitions), label, total)
+    batches = cores.ahead(read_batches(settings, topic, partitions), MOST_AHEAD)
+    return track_batches(batches, label, total)
 
 
 def check_idle(admin: Admin, settings: Settings) -> None:

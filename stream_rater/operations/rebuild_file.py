@@ -29,6 +29,7 @@ from stream_rater.contract.record import Player
 from stream_rater.operations.corrected_rebuild import LastPublished, last_published
 from stream_rater.operations.cutoff import Cutoff, Misplaced
 from stream_rater.operations.rebuild import (
+    MOST_AHEAD,
     check_rounds_complete,
     replayed,
     report,
@@ -117,13 +118,15 @@ def fill(settings: Settings, ladders: Ladders, new: Path, cores: Cores = ONE_COR
             file.log_reader(), partial(_last_published, file),
             ladders, window, file.partitions, cutoff, cores,
         )  # fmt: skip
-        _write(log, work, applied, cutoff)
+        _write(log, work, applied, cutoff, cores)
         restate(log, work, ladders, file.all_rounds, window, file.partitions)
         database.set_meta("kernel", KERNEL_VERSION)
         return work
 
 
-def _write(log: SqliteLog, work: Rebuilds, applied: dict[int, int], cutoff: Cutoff) -> None:
+def _write(
+    log: SqliteLog, work: Rebuilds, applied: dict[int, int], cutoff: Cutoff, cores: Cores
+) -> None:
     """Write a mark to each shard's parts, and the beliefs in the place of those that are there."""
     database, shards = log.database, range(len(log.parts))
     store, epoch = SqliteStore(database), secrets.token_hex(EPOCH_BYTES).encode()
@@ -144,9 +147,8 @@ def _write(log: SqliteLog, work: Rebuilds, applied: dict[int, int], cutoff: Cuto
         return {shard: store.apply(shard, each) for shard, each in applications.items()}
 
     tails = tails_at(applied, moved, cutoff)
-    fill_store(
-        track_batches(work.beliefs(), "beliefs"), applied | moved, marks, tails, epoch, apply
-    )
+    beliefs = track_batches(cores.ahead(work.beliefs(), MOST_AHEAD), "beliefs")
+    fill_store(beliefs, applied | moved, marks, tails, epoch, apply)
 
 
 def _published(file: DataFile) -> Iterator[tuple[Player, int]]:

@@ -44,4 +44,5 @@ class Sample(NamedTuple):
 def place_of(ladder: str) -> float:
     """The place of a ladder, at least 0 and less than 1."""
     digest = hashlib.blake2b(ladder.encode("utf-8", "surrogatepass"), digest_size=HASH_BYTES)
-    return int.from_bytes(digest.digest()) / 256**HASH_BYTES
+    number = int.from_bytes(digest.digest(), "big")
+    return number / (1 << 8 * HASH_BYTES)

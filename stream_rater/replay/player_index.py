@@ -112,6 +112,12 @@ def _rows(
 
 
 @kernel
+def _row_of(data: Bytes, end: int, h: np.uint64, slots: Hashes, names: Bytes, starts: Ints) -> int:
+    """The row of the name data[:end]; -1 if it is unknown."""
+    return _find(data, 0, end, h, slots, names, starts)
+
+
+@kernel
 def _insert_all(slots: Hashes, stored_hashes: Hashes) -> None:
     for row in range(len(stored_hashes)):
         _insert(slots, stored_hashes[row], row)
@@ -153,12 +159,11 @@ class PlayerIndex:
 
     def find(self, name: str) -> int | None:
         """The row of a name; None if it is unknown."""
-        count = self._count
-        row = int(self.rows(StringColumn.of([name]))[0])
-        if row < count:
-            return row
-        self.truncate(count)
-        return None
+        text = StringColumn.of([name])
+        row = _row_of(
+            text.data, text.ends[0], text.hashes[0], self._slots, self._names, self._starts
+        )
+        return None if row < 0 else int(row)
 
     def _make_room(self, names: int, size: int) -> None:
         most = self._count + names

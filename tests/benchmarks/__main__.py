@@ -13,7 +13,16 @@ from rich.console import Console
 from rich.progress import Progress
 
 from stream_rater.runtime import malloc
-from tests.benchmarks import codeforces, lobbies, offline, seeds, stage1, tuning, winners
+from tests.benchmarks import (
+    codeforces,
+    lobbies,
+    offline,
+    replaying,
+    seeds,
+    stage1,
+    tuning,
+    winners,
+)
 from tests.benchmarks.document import writing
 from tests.benchmarks.measure import Effort, Result, Skipped, table
 
@@ -23,6 +32,7 @@ BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
     **codeforces.BENCHMARKS,
     **offline.BENCHMARKS,
     **seeds.BENCHMARKS,
+    **replaying.BENCHMARKS,
     **winners.BENCHMARKS,
     **tuning.BENCHMARKS,
 }

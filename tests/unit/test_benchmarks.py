@@ -49,6 +49,7 @@ def test_names() -> None:
     offline = ("cwl", "formula-one", "map-rando", "codeforces")
     made = ("duels", "duels-few", "twelve", "twelve-few")
     files += [*(f"offline/{each}" for each in (*offline, *made)), "replay/seeds"]
+    files += ["replay/rebuild", "replay/verify"]
     models = ("elo-mmr", "elo-mmr-factor", "elo", "openskill")
     files += [f"winners/{each}/{model}" for each in offline for model in models][:-1]
     files += [f"tuning/{each}" for each in ("processes/1", "processes/2", "processes/4", "dask/2")]

@@ -115,6 +115,8 @@ def test_waves_in_one_call() -> None:
     changed = arranged(games, kind=[0, 0, 0, 1, 1], together=True)
     assert [wave.rounds.offset.tolist() for wave in changed] == [[0, 1, 2], [4, 3]]
     assert [wave.waves.tolist() for wave in changed] == [[0, 2, 3], [0, 1, 2]]
+    back = arranged(["ab", "bc", "cd"], kind=[1, 0, 1], together=True)
+    assert [wave.rounds.offset.tolist() for wave in back] == [[0], [1], [2]]
 
 
 def arranged(

@@ -17,7 +17,9 @@ from stream_rater.cli import app
 from stream_rater.columns.player_column import PlayerColumn
 from stream_rater.operations import rebuild_file
 from stream_rater.operations.rebuild_store import fill_store
+from stream_rater.operations.sample import place_of
 from stream_rater.rating import record
+from stream_rater.replay import log_reading
 from tests.rated_data_files import estimate, merged, rate, rating
 from tests.rounds import day, event, ranked
 
@@ -132,6 +134,43 @@ def test_a_belief_that_was_edited_by_hand_is_found(
     execute(path, how, edited)
     assert counts in failed("verify", "--data", path)
     assert not [each for each in path.parent.iterdir() if each.is_dir()]
+
+
+def test_a_sample_of_the_ladders_is_verified(
+    path: Path, ladders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With corrections and on several cores, too. A fault is found on the ladders of the sample
+    only, whether a belief differs or is one too many; it says that others are not proven."""
+    ladders.write_text(LADDERS + LADDERS.replace("duels", "teams") + LADDERS.replace("duels", "x"))
+    others = [{**each, "ladder": name} for name in ("teams", "x") for each in season(count=10)]
+    submit(path, others)
+    rate(path, ladders)
+    done("correct", "void", "teams", "r3", "--data", path)
+    rate(path, ladders)
+    first, *_, last = sorted(["duels", "teams", "x"], key=place_of)
+    share = ("--sample", place_of(first) + 1e-9)
+    monkeypatch.setattr(log_reading, "LONG_LOG", 1)
+    for cores in (1, 2):
+        text = done("verify", "--data", path, *share, "--cores", cores)
+        assert ": all equal, bit for bit. This is a sample of " in text
+        assert "1 of 3 ladders, 8 of 24 players, in a log of 52 records. Nothing" in text
+    merged(path)
+    ((found,),) = execute(path, "SELECT record FROM beliefs WHERE ladder = ? LIMIT 1", last)
+    spoil = "INSERT INTO beliefs VALUES (0, ?, 'nobody', ?)"
+    execute(path, spoil, last, found)
+    assert "all equal" in done("verify", "--data", path, *share)
+    assert "0 missing, 0 different, 1 that" in failed("verify", "--data", path)
+    execute(path, spoil, first, found)
+    assert "0 missing, 0 different, 1 that" in failed("verify", "--data", path, *share)
+    execute(path, "DELETE FROM beliefs WHERE ladder = ?", first)
+    assert "8 missing, 0 different, 0 that" in failed("verify", "--data", path, *share)
+
+
+@pytest.mark.parametrize("share", ["0", "1.1", "-0.5"])
+def test_a_sample_is_a_share(path: Path, share: str) -> None:
+    """Other numbers are refused."""
+    result = run("verify", "--data", path, "--sample", share)
+    assert result.exit_code == 2 and "--sample" in result.stderr
 
 
 def test_what_is_not_rated_yet_is_not_compared(path: Path, ladders: Path) -> None:

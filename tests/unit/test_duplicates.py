@@ -9,6 +9,7 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.record import Record
 from stream_rater.replay.edited_log import RecordValidator
+from stream_rater.rounds.validation import Invalid
 from tests.rounds import as_json
 
 WINDOW = 5
@@ -94,6 +95,29 @@ def test_a_successor_that_reads_the_window_first_has_the_same_verdicts() -> None
         successor = RecordValidator(ANY_LADDER, WINDOW)
         found = [verdict(successor, o, value) for o, value in enumerate(log[start:], start)]
         assert found[c - start :] == expected[c:]
+
+
+@pytest.mark.parametrize("at_once", [2, 3, 50, 300])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.4])
+def test_many_records_as_one_by_one(at_once: int, share: float) -> None:
+    """However many are read together, of several partitions and ladders, with duplicates or
+    without, and with gaps between the offsets."""
+    rng, ends, log = random.Random(at_once), [0, 0, 0], list[Record]()
+    for number in range(600):
+        partition = rng.choice([0, 0, 0, 1, 2])
+        ends[partition] += rng.choice([1, 1, 1, 2, 4])
+        old = number - rng.choice([1, 2, 4, 9])
+        round_id = f"r{old if rng.random() < share else number}"
+        log.append(record(ends[partition], named(round_id, rng.choice("ab")), partition))
+    single, together = RecordValidator(ANY_LADDER, WINDOW), RecordValidator(ANY_LADDER, WINDOW)
+    expected = [single.decode([each])[1][0] for each in log]
+    found = list[Invalid | None]()
+    for first in range(0, len(log), at_once):
+        rounds, rejections = together.decode(log[first : first + at_once])
+        assert len(rounds) == rejections.count(None)
+        found += rejections
+    assert list(map(str, found)) == list(map(str, expected))
+    assert (len(set(map(str, expected))) > 1) == (share > 0.0), "duplicates"
 
 
 def test_remembers_no_more_than_the_window(verdicts: RecordValidator) -> None:

@@ -37,6 +37,10 @@ IGNORED = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED})
 """Errors that a reader ignores. The client asks for the coordinator of its group, which it never
 uses, and needs no right on that group."""
 
+QUEUE_BACKOFF_MS = 10
+"""How long the client waits before it fetches more, once its queue is full. The default, a second,
+is longer than it takes to read a full queue."""
+
 FETCH_WAIT_MS = 20
 """How long a broker lets a consumer wait at the end of a partition where it only reads back. The
 default is half a second."""
@@ -65,6 +69,7 @@ class Reader:
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
                 "fetch.error.backoff.ms": 10,
+                "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
             }
             | {name.replace("_", "."): value for name, value in options.items()},
             logger=CLIENT_LOGGER,

@@ -1,0 +1,33 @@
+"""The ladders that `verify --sample` compares."""
+
+from stream_rater.operations.sample import Sample, place_of
+
+LADDERS = [f"ladder-{i}" for i in range(1000)]
+
+
+def test_a_sample_has_about_its_share() -> None:
+    """And it is part of every larger sample."""
+    tenth, fifth = Sample.of(0.1, LADDERS), Sample.of(0.2, LADDERS)
+    assert 70 < len(tenth.ladders) < 130
+    assert tenth.ladders < fifth.ladders < frozenset(LADDERS)
+    assert Sample.of(1.0, LADDERS).ladders == frozenset(LADDERS)
+
+
+def test_a_sample_is_always_the_same() -> None:
+    """On any machine, in any order; so that a fault that was found is found again."""
+    assert place_of("ranked-eu") == 0.37036004154313595
+    assert Sample.of(0.05, LADDERS) == Sample.of(0.05, reversed(LADDERS))
+
+
+def test_a_sample_is_not_empty() -> None:
+    """Unless there is no ladder."""
+    assert Sample.of(1e-9, LADDERS).ladders == {min(LADDERS, key=place_of)}
+    assert Sample.of(0.5, []).ladders == frozenset()
+
+
+def test_what_is_not_proven_is_said() -> None:
+    """With the share of ladders and players."""
+    assert Sample.of(1e-9, LADDERS).described(12, 34_567, 89_000) == (
+        "This is a sample of 1e-09: 1 of 1,000 ladders, 12 of 34,567 players, in a log of 89,000 "
+        "records. Nothing is proven about the others"
+    )
