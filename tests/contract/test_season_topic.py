@@ -7,10 +7,19 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Message as KafkaMessage
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
+from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.producers import Transactions
 from stream_rater.adapters.kafka.season_topic import Outdone, SeasonTopic, kept_seasons, topic_of
-from stream_rater.adapters.kafka.topics import Admin
+from stream_rater.adapters.kafka.topics import Admin, TopicMismatch
 from stream_rater.config.errors import Failed
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
@@ -24,6 +33,7 @@ from stream_rater.contract.season_ended import (
 from stream_rater.operations.season_standings import write_standings
 from tests import real
 from tests.integration.topics import read_topic
+from tests.waits import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -98,6 +108,27 @@ def test_a_run_writes_all_and_the_next_one_nothing(settings: real.SettingsFactor
     assert_once(at)
     configuration = Admin(at).configuration(topic_of(at))
     assert (configuration["retention.ms"], configuration["cleanup.policy"]) == ("-1", "delete")
+
+
+def test_a_topic_that_would_delete_standings_is_refused(settings: real.SettingsFactory) -> None:
+    """Before anything is written; one line has the cure, which is enough."""
+    at = settings()
+    admin = AdminClient({"bootstrap.servers": at.kafka}, logger=CLIENT_LOGGER)
+    short = {"retention.ms": "86400000"}
+    for done in admin.create_topics([NewTopic(topic_of(at), 4, 1, config=short)]).values():
+        done.result(30.0)
+    with pytest.raises(TopicMismatch) as raised:
+        topic(at)
+    cure = f"--entity-name {topic_of(at)} --add-config retention.ms=-1`"
+    assert str(raised.value).startswith(f"{topic_of(at)}: retention.ms is 86400000, must be -1: ")
+    assert str(raised.value).endswith(cure) and "\n" not in str(raised.value)
+    entry = ConfigEntry("retention.ms", "-1", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic_of(at), incremental_configs=[entry])
+    for altered in admin.incremental_alter_configs([resource]).values():
+        altered.result(30.0)
+    wait_until(lambda: Admin(at).configuration(topic_of(at))["retention.ms"] == "-1", "it is set")
+    write(at)
+    assert_once(at)
 
 
 @pytest.mark.parametrize("before", range(PAGES))

@@ -9,6 +9,8 @@ from stream_rater.adapters.kafka.topic_rules import (
     TopicDescription,
     TopicMessages,
     check_rules,
+    season_refusals,
+    season_topic_settings,
     topic_settings,
 )
 from stream_rater.config.settings import Settings
@@ -196,3 +198,16 @@ def test_one_copy_has_nothing_to_wait_for() -> None:
         for name, found in as_made().items()
     }
     assert check_rules(AT, there) == ([], [])
+
+
+def test_a_topic_of_seasons_must_keep_them() -> None:
+    """By age and by size; what the service makes, and what is compacted, does."""
+    at = Settings()
+    made = season_topic_settings(at)[1]
+    assert season_refusals(at, "season-ended", made) == []
+    for setting in ("retention.ms", "retention.bytes"):
+        (refusal,) = season_refusals(at, "season-ended", made | {setting: "1000"})
+        assert refusal.startswith(f"season-ended: {setting} is 1000, must be -1: the standings of ")
+        assert refusal.endswith(f"--add-config {setting}=-1`")
+        compacted = made | {setting: "1000", "cleanup.policy": "compact"}
+        assert season_refusals(at, "season-ended", compacted) == []

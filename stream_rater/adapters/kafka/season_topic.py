@@ -66,12 +66,14 @@ class SeasonTopic:
     """Writes the standings of a ladder's season. The methods raise LogTrouble or Denied."""
 
     def __init__(self, settings: Settings, admin: Admin, ladder: str, season: int) -> None:
-        """Create the topic if it does not exist."""
+        """Create the topic if it does not exist. Raises TopicMismatch if one is there that would
+        lose what is written."""
         self._settings, self._admin = settings, admin
         self._ladder, self._season, self._topic = ladder, season, topic_of(settings)
-        self._partitions = admin.partitions_if_any(self._topic) or admin.create_season_topic(
-            self._topic
-        )
+        existing = admin.partitions_if_any(self._topic)
+        if existing is not None:
+            admin.check_season_topic(self._topic)
+        self._partitions = existing or admin.create_season_topic(self._topic)
         self._partition = partition_of(ladder, self._partitions)
         self._transactions: _SeasonTransactions | None = None
         self._name = f"{season}-{quote(ladder, safe='')}"

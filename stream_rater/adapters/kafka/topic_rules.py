@@ -181,6 +181,36 @@ ADVISED: Rules = {
 """Rules whose violation is a warning."""
 
 
+STANDINGS_STAY = "the standings of a season are written once and kept for good"
+
+OF_SEASONS = (
+    _exactly(RETENTION_MS, FOR_EVER, STANDINGS_STAY),
+    _exactly(RETENTION_BYTES, FOR_EVER, STANDINGS_STAY),
+)
+"""Rules for the topic of past seasons, unless it is compacted: each of its keys is written once."""
+
+
+def season_refusals(settings: Settings, name: str, configuration: Mapping[str, str]) -> list[str]:
+    """A message for each rule that the existing topic of past seasons breaks."""
+    if configuration.get(POLICY) == COMPACT:
+        return []
+    return [
+        _refusal(settings, name, rule, configuration, FOR_EVER)
+        for rule in OF_SEASONS
+        if not rule.is_met(configuration.get(rule.setting, UNKNOWN))
+    ]
+
+
+def _refusal(
+    settings: Settings, name: str, rule: TopicRule, configuration: Mapping[str, str], cure: str,
+    verb: str = "must be",
+) -> str:  # fmt: skip
+    """The message about a rule that a topic breaks. `cure`: the value to give to the setting."""
+    value = configuration.get(rule.setting, UNKNOWN)
+    command = advice_to_set(settings, name, rule.setting, cure)
+    return f"{name}: {rule.setting} is {value}, {verb} {rule.must}: {rule.why}: {command}"
+
+
 def check_rules(settings: Settings, found: Mapping[str, TopicDescription]) -> TopicMessages:
     """All messages about the topics. `found` describes each topic, by its name with the prefix."""
     return TopicMessages(
@@ -203,13 +233,11 @@ def _violations(
     settings_by_topic = topic_settings(settings)
     for topic, its_rules in rules.items():
         name = settings.topic_prefix + topic
-        for setting, must, why, is_met in its_rules:
-            value = found[name].configuration.get(setting, UNKNOWN)
-            if not is_met(value):
-                command = advice_to_set(
-                    settings, name, setting, settings_by_topic[name][1][setting]
-                )
-                yield f"{name}: {setting} is {value}, {verb} {must}: {why}: {command}"
+        configuration = found[name].configuration
+        for rule in its_rules:
+            if not rule.is_met(configuration.get(rule.setting, UNKNOWN)):
+                cure = settings_by_topic[name][1][rule.setting]
+                yield _refusal(settings, name, rule, configuration, cure, verb)
 
 
 def _unequal(settings: Settings, found: Mapping[str, TopicDescription]) -> Iterator[str]:

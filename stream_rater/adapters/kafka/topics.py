@@ -33,6 +33,7 @@ from stream_rater.adapters.kafka.topic_rules import (
     MESSAGE_BYTES,
     TopicDescription,
     check_rules,
+    season_refusals,
     season_topic_settings,
     size_of,
     topic_settings,
@@ -169,6 +170,13 @@ class Admin:
                     return found
             time.sleep(NEW_TOPIC_PAUSE_S)
         raise LogTrouble(f"kafka: {topic} was created, and no broker knows it yet")
+
+    def check_season_topic(self, topic: str) -> None:
+        """Check that the existing topic of past seasons keeps what is written. A service without
+        the right to read its configuration checks nothing. Raises TopicMismatch."""
+        with suppress(Denied):
+            for refusal in season_refusals(self._settings, topic, self.configuration(topic)):
+                raise TopicMismatch(refusal)
 
     def _await_creation(self, name: str, future: "Future[Any]") -> None:
         error = future.exception(TIMEOUT_S)
