@@ -38,7 +38,7 @@ from stream_rater.rating.kernels import elo_r
 from stream_rater.rating.model import Beliefs, Factors, Table
 from stream_rater.rating.parameters import SYSTEMS
 from stream_rater.rating.stages import RatingRule
-from stream_rater.rating.systems.common import DIFFUSES, WIDENS, Common
+from stream_rater.rating.systems.common import DIFFUSES, KEEPS, WIDENS, Common
 
 MOST = 2**16 - 1
 """The maximum number of seasons of a ladder, because a record counts them in 16 bits."""
@@ -99,20 +99,23 @@ def _drawn(
 
 
 @inlined
-def _step(head: Any, kept: int) -> float:
-    """The step of the grid on which a belief has performances; 0 if it has no codes."""
-    return power_of_two(head.grid) if kept > 0 and head.count > 0 else 0.0
+def _step(head: Any, kept: int, way: int) -> float:
+    """The step of the grid on which a system has performances; 0 if they are no codes, or if it has
+    none. A seeded belief has none yet. It moves by whole steps all the same: after its first round
+    the prior that it remembers is drawn again, and must move as it did."""
+    return power_of_two(head.grid) if kept > 0 and way != KEEPS else 0.0
 
 
 @kernel
 def _draw_headers(header: Table, draws: Draws) -> None:
     """Apply the seasons of the first rule to beliefs without their factors, in place."""
     kept, initial_mu, started = draws.kept[0], draws.initial_mu[0], draws.starts[1]
+    way = draws.way[0]
     for i in range(len(header)):
         head = header[i]
         first = head.season + 0  # + 0: signed, or numba counts in floats
         if head.rounds > 0:
-            step, mu, sigma = _step(head, kept), head.mu, head.sigma
+            step, mu, sigma = _step(head, kept, way), head.mu, head.sigma
             for k in range(first, started):
                 mu, sigma, _ = _drawn(
                     mu, sigma, step, kept, initial_mu, draws.keep[k], draws.sigma[k]
@@ -137,7 +140,7 @@ def _move(head: Any, factors: Factors, shift: float, step: float) -> None:
 def _draw_one(head: Any, factors: Factors, rule: int, draws: Draws) -> None:
     """Apply all seasons of a rule that a belief lacks to it and its factors, in place."""
     kept, way = draws.kept[rule], draws.way[rule]
-    step = _step(head, kept)
+    step = _step(head, kept, way)
     for k in range(draws.starts[rule] + head.season, draws.starts[rule + 1]):
         mu, sigma, shift = _drawn(
             head.mu, head.sigma, step, kept, draws.initial_mu[rule], draws.keep[k], draws.sigma[k]

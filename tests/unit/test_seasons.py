@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.ladders import Ladder
-from stream_rater.rating import factor, record, seasons, stages
+from stream_rater.rating import factor, record, seasons, seeding, stages
 from stream_rater.rating.factor import factors_of
 from stream_rater.rating.model import Beliefs, newcomers
 from stream_rater.rating.parameters import EloMMR, EloR, RatingConfig, Season
@@ -242,6 +242,21 @@ def test_headers_alone_give_the_same_bits(
     assert (header["season"] == len(started)).all()
     seasons.draw_headers(rule, header)  # twice is once
     assert beliefs.header["mu"].tobytes() == header["mu"].tobytes()
+
+
+@pytest.mark.parametrize("config", ALL, ids=by_name)
+def test_a_seeded_prior_moves_as_the_one_that_is_remembered(config: RatingConfig) -> None:
+    """A seeded belief has no performance yet. After its first round the prior that it remembers
+    is drawn as it was before the round, or else the round would be estimated otherwise."""
+    rule = rule_of(config, (HALF,))
+    mu = np.array([1700.1, 1023.7, -12.34])
+    begun = seeding.seeded(rule_of(config), mu, np.full(3, 150.0), *np.full((3, 3), 1))
+    remembered = begun.copy()
+    remembered["count"] = min(config.kept, 1)
+    for each in (begun, remembered):
+        seasons.draw_headers(rule, each)
+    assert begun["mu"].tolist() == remembered["mu"].tolist()
+    assert begun["sigma"].tolist() == remembered["sigma"].tolist()
 
 
 @pytest.mark.parametrize("config", [MMR, R, SYSTEMS[5]], ids=by_name)
