@@ -11,7 +11,7 @@ import multiprocessing
 import pickle
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple, Protocol
@@ -151,13 +151,15 @@ def _read(asked: _Asked, connection: Connection) -> None:
     """Read and validate, and send each batch."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asked ends this one
     validator = RecordValidator(asked.ladders, asked.window, asked.partitions)
-    try:
-        for records in asked.source.batches(asked.ends):
-            connection.send_bytes(_packed(validator.validated(records), validator.round_decoder))
-    except Exception as error:
-        connection.send_bytes(pickle.dumps(_Trouble(error)))
-    else:
-        connection.send_bytes(END)
+    with suppress(BrokenPipeError):  # the process that asked was killed
+        try:
+            for records in asked.source.batches(asked.ends):
+                valid = validator.validated(records)
+                connection.send_bytes(_packed(valid, validator.round_decoder))
+        except Exception as error:
+            connection.send_bytes(pickle.dumps(_Trouble(error)))
+        else:
+            connection.send_bytes(END)
 
 
 def _packed(valid: ValidRecords, decoder: RoundDecoder) -> bytes:

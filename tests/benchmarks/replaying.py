@@ -61,8 +61,9 @@ def _made(path: Path, effort: Effort, settings: Settings) -> int:
 
 
 def _rebuild(file: DataFile, settings: Settings, cores: int) -> None:
-    committed = file.committed(UPDATERS, file.shards), file.committed(ESTIMATORS, file.partitions)
-    cutoff = Cutoff(*(dict(enumerate(each)) for each in committed), file.shards)
+    applied = dict(enumerate(file.committed(UPDATERS, file.shards)))
+    sent = dict(enumerate(file.committed(ESTIMATORS, file.partitions)))
+    cutoff = Cutoff(applied, sent, file.shards)
     work = replayed(
         file.log_reader(), lambda _: {}, ANY_LADDER, settings.duplicate_window, file.partitions,
         cutoff, Cores(cores),

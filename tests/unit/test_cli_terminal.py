@@ -5,14 +5,22 @@ import io
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from stream_rater.columns.player_column import PlayerColumn
+from stream_rater.config.ladders import ANY_LADDER
+from stream_rater.operations.compare_store import compare
 from stream_rater.operations.input_file import read_records
+from stream_rater.pipeline.ports import Position, StoredShard
+from stream_rater.replay.edited_log import records_of
 from stream_rater.replay.files import text_size
-from stream_rater.runtime.progress import counted, track_bytes
-from tests.rounds import as_json
+from stream_rater.replay.log_reading import LogReader
+from stream_rater.runtime.progress import advancing, counted, track_bytes
+from tests.logs import ListedRecords
+from tests.rounds import as_json, day
 
 
 class Terminal(io.StringIO):
@@ -47,9 +55,31 @@ def test_a_file_is_read_with_a_total(
     assert shown and shown[-1] > 90 and "a.jsonl" in screen.getvalue()
 
 
+def test_a_replay_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records that are rated of all, then the beliefs that are compared of all, and the time
+    that is left."""
+    screen, log = a_screen(monkeypatch), list(records_of(a_log(200)))
+    reader = LogReader(ListedRecords(log, 50), {0: len(log)})
+    compare(reader, ANY_LADDER, 10, 0, 1, no_beliefs)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
+    for bar, count in (("rounds", 200), ("beliefs", 2)):
+        shown = re.findall(rf"{bar} \S+ +(\d+)/(\d+) [\d:-]+", text)
+        assert shown and shown[-1] == (str(count), str(count))
+
+
+def a_log(count: int) -> list[bytes]:
+    return [as_json(round_id=f"r{i}", completed_at=day(i)) for i in range(count)]
+
+
+def no_beliefs(asked: Mapping[int, PlayerColumn]) -> dict[int, StoredShard]:
+    return {shard: StoredShard(Position(), [None] * len(who)) for shard, who in asked.items()}
+
+
 def test_nobody_sees_progress_elsewhere(capfd: pytest.CaptureFixture[str]) -> None:
     """Where standard error is no terminal, lines are passed on."""
     assert list(track_bytes([b"a", b"b"], "x", 2)) == [b"a", b"b"]
+    with advancing("x", 2) as advance:
+        advance(2)
     assert capfd.readouterr().err == ""
 
 
