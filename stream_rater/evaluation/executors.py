@@ -4,13 +4,14 @@ All three are executors of `concurrent.futures`, and so is whatever else a calle
 of a search does not depend on the choice: `sharing` returns results in the order of the items.
 """
 
+import logging
 import os
 import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, TypeVar
@@ -74,7 +75,7 @@ def opened(where: Where) -> Iterator[Executor | None]:
     elif isinstance(where, Dask):
         with extra("dask"):
             from distributed import Client
-        with _connected(Client, where.address) as client:
+        with _without_log(), _connected(Client, where.address) as client:
             yield DaskExecutor(client, where.address)
     elif where.count == 1:
         yield None
@@ -82,6 +83,19 @@ def opened(where: Where) -> Iterator[Executor | None]:
         # Kernels run threads, which do not survive a fork.
         with ProcessPoolExecutor(where.count, get_context("spawn")) as pool:
             yield pool
+
+
+@contextmanager
+def _without_log() -> Iterator[None]:
+    """Dask's client logs nothing in this block. When a cluster is lost it would write whole
+    tracebacks beside our line."""
+    log = logging.getLogger("distributed.client")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 @contextmanager
@@ -128,8 +142,10 @@ class DaskExecutor(Executor):
         """Raise TrialsFailed if the scheduler is lost, or has had no worker for LOST_S."""
         if self._client.status not in ("running", "connecting"):
             raise TrialsFailed(f"dask://{self._address}: the connection was lost: run this again")
-        now_s = time.monotonic()
-        if self._client.scheduler_info()["workers"]:
+        now_s, known = time.monotonic(), {}
+        with suppress(OSError):  # it is being connected again
+            known = self._client.scheduler_info()
+        if known.get("workers"):
             self._last_seen_s = now_s
         if now_s - self._last_seen_s > LOST_S:
             raise TrialsFailed(

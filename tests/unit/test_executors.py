@@ -409,6 +409,27 @@ def test_work_that_kills_every_worker_is_one_line(cluster: Any) -> None:
         list(run(end_process, range(1)))
 
 
+@pytest.mark.slow
+def test_a_scheduler_that_is_lost_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """And no traceback of Dask's beside it."""
+    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    monkeypatch.setattr(sharing, "CHECK_S", 0.1)
+    lost = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0", host="127.0.0.1"
+    )
+    with (
+        opened(dask_of(lost)) as executor,
+        sharing.sharing(BIG, executor) as run,
+        pytest.raises(TrialsFailed, match=r"^[^\n]*(dropped a trial|connection was lost)[^\n]*$"),
+    ):
+        assert list(run(times, range(2))) == [0, 10]
+        lost.close()
+        list(run(times, range(2)))
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_no_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """It names the address, and how to start one."""
     pytest.importorskip("distributed", reason="the extra dask is not installed")
