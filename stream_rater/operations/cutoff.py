@@ -65,11 +65,17 @@ class _OffsetByRow:
         self._pick = pick
         self._none = none
         self._offsets = np.empty(0, np.int64)
+        self._is_empty = True
+
+    def __bool__(self) -> bool:
+        """Whether any offset was recorded."""
+        return not self._is_empty
 
     def add(self, rows: Ints, offsets: Ints) -> None:
         """Record an offset for each of these rows."""
         self._make_room()
         self._pick.at(self._offsets, rows, offsets)
+        self._is_empty = False
 
     def _make_room(self) -> None:
         """Make room for each player."""
@@ -338,10 +344,17 @@ class Cutoff:
     def of(self, rows: Ints, partitions: Ints) -> Ints:
         """(P,) the cut-off of the players in these rows of `players`, whose rounds are in these
         partitions."""
-        before, after = self._before.of(rows), self._after.of(rows)
-        before_pending = np.where(after < NONE_AFTER, after, self._sent[partitions]) - 1
-        reached = np.where(before > NONE_BEFORE, before, before_pending)
-        return np.maximum(np.maximum(reached, self._elsewhere.of(rows)), self._published.of(rows))
+        reached = self._sent[partitions] - 1  # each look at a table waits for distant memory
+        if self._after:
+            after = self._after.of(rows)
+            reached = np.where(after < NONE_AFTER, after - 1, reached)
+        if self._before:
+            before = self._before.of(rows)
+            reached = np.where(before > NONE_BEFORE, before, reached)
+        for table in (self._elsewhere, self._published):
+            if table:
+                reached = np.maximum(reached, table.of(rows))
+        return reached
 
     def least(self) -> int:
         """A lower bound of all players' cut-offs."""
