@@ -329,8 +329,10 @@ class AbsencesUncounted(Updater):
 
 @catches("cache-hides-what-vanished")
 def cached_beliefs_vanish(stage: Stage) -> None:
-    """A hash with the beliefs of two players is deleted. Both are cached, and one of them is in the
-    next call. An operator rebuilds if asked to. Then the other player has a round."""
+    """A hash with the beliefs of two players is deleted. The updater has cached both, and one of
+    them is in the next call. An operator rebuilds if asked to. Then the other player has a round.
+    No estimator has cached the beliefs."""
+    stage.estimator_cache = 0
     estimator, updater = stage.rated(A0, B0)
     _next_round(stage, estimator, updater, A0, C0)
     stage.round(A0, C0)

@@ -6,12 +6,13 @@ the shard is refused for some seconds, and rounds with a player in it wait.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from stream_rater.columns.arrays import Flags, Ints
+from stream_rater.columns.player_column import RecordColumn
 from stream_rater.columns.player_map import shards_in
 from stream_rater.columns.strings import StringColumn
 from stream_rater.pipeline.estimator import estimation
@@ -112,7 +113,7 @@ class PriorReader:
             applied = {shard: each.position.applied for shard, each in read.items()}
             found.refuse([s for s, at in applied.items() if not progress.accept(s, at)])
             for shard, own in rows.items():
-                found.take(own, read[shard].records)
+                found.take(own, read[shard].column)
 
     def _report_unreadable(
         self, read_shards: Collection[int], unreadable: Mapping[int, str], progress: Progress,
@@ -134,6 +135,7 @@ class _FoundPriors:
         """`records` has the (P,) cached records; an empty string stands for one that is not."""
         self.pending = pending
         self._is_cached = is_cached
+        self._is_present = is_cached.copy()
         self._data = [records.data]
         self._starts, self._ends = records.starts, records.ends
         self._size = len(records.data)
@@ -147,19 +149,22 @@ class _FoundPriors:
         chosen = {shard: order[where][~self._is_cached[order[where]]] for shard, where in cuts}
         return {shard: own for shard, own in chosen.items() if len(own)}
 
-    def take(self, rows: Ints, records: Sequence[bytes | None]) -> None:
+    def take(self, rows: Ints, records: RecordColumn) -> None:
         """Add the records that the store has of the players in these rows."""
-        column = StringColumn.of_bytes([each or b"" for each in records])
-        self._data.append(column.data)
-        self._starts[rows], self._ends[rows] = column.starts + self._size, column.ends + self._size
-        self._size += len(column.data)
+        strings = records.strings
+        self._data.append(strings.data)
+        self._starts[rows] = strings.starts + self._size
+        self._ends[rows] = strings.ends + self._size
+        self._is_present[rows] = records.is_present
+        self._size += len(strings.data)
 
     def decoded(self) -> tuple[Beliefs, dict[int, str]]:
         """(P,) the beliefs, and, by shard, the reason why its beliefs cannot be decoded. The
         players of such a shard seem to have no belief, and the players without one seem to have
         played no round."""
         unreadable = dict[int, str]()
-        records = StringColumn(np.concatenate(self._data), self._starts, self._ends)
+        strings = StringColumn(np.concatenate(self._data), self._starts, self._ends)
+        records = RecordColumn(strings, self._is_present)
         try:
             return _decode(records), unreadable
         except UnknownRecord:
@@ -169,7 +174,7 @@ class _FoundPriors:
                     _decode(records.take(order[where]))
                 except UnknownRecord as error:
                     unreadable[shard] = str(error)
-                    self._ends[order[where]] = self._starts[order[where]]
+                    self._is_present[order[where]] = False
             return _decode(records), unreadable
 
     def refuse(self, shards: Collection[int]) -> None:
@@ -178,9 +183,9 @@ class _FoundPriors:
             self.usable &= ~np.isin(shards_in(self.pending.fingerprints), list(shards))
 
 
-def _decode(records: StringColumn) -> Beliefs:
+def _decode(records: RecordColumn) -> Beliefs:
     """The beliefs in these records, with room for another round. Raises UnknownRecord."""
-    return record.decode([each or None for each in records.strings()], 1, 0.0, 1.0)
+    return record.decode(records, 1, 0.0, 1.0)
 
 
 def read_positions(progress: Progress) -> Step[None]:
