@@ -12,6 +12,8 @@ from stream_rater.pipeline.ports import Effect, Poll
 from stream_rater.pipeline.updater.updater import Updater
 
 SHARDS = 4
+CACHE_BYTES = 16 * 2**20
+"""The memory of the records that the updater need not read again."""
 
 
 class Engine:
@@ -35,9 +37,10 @@ class Engine:
         estimator = Estimator(
             ladders, SHARDS, 1, observer=estimating, checkpoint_every=checkpoint_every
         )
+        updater = Updater(SHARDS, observer=updating, cache_bytes=CACHE_BYTES)
         self._machines = [
             _start(estimator_worker(self.log, self.store), estimator.run()),
-            _start(updater_worker(self.log, self.store), Updater(SHARDS, observer=updating).run()),
+            _start(updater_worker(self.log, self.store), updater.run()),
         ]
         for group, (worker, _, _) in zip(
             (self.log.estimators, self.log.updaters), self._machines, strict=True

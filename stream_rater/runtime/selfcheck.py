@@ -27,7 +27,7 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.config.errors import ArithmeticMismatch
 from stream_rater.config.ladders import Ladder, any_ladder
 from stream_rater.contract.record import Record
-from stream_rater.rating import parameters, seasons
+from stream_rater.rating import parameters, record, seasons
 from stream_rater.rating.parameters import EloMMR, RatingConfig, Season
 from stream_rater.replay.pool import Pool
 from stream_rater.rounds import depth
@@ -135,6 +135,9 @@ def compile_for(rating: RatingConfig) -> None:
         for value in (_round(number), _usual_round(number)):
             engine.log.submit(0, value, received_s=math.inf)
         engine.settle()
+    stored = [data for beliefs in engine.store.beliefs.values() for data in beliefs.values()]
+    record.headers_of(stored)  # after a crash
+    record.header_bytes(stored)  # in a data file
 
 
 def compile_for_full_histories() -> None:
