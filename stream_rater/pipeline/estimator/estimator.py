@@ -150,6 +150,7 @@ class Estimator:
         self._oversize: OversizeRound | None = None
         """The oversize round in progress."""
         self._backlog = Backlog(self._wave_players)
+        self._agreement.forget()
         self._belief_cache = BeliefCache()
         self._progress = Progress(self._shards)
         self._mismatches = HistoryMismatches(self._shards, self._observer)
@@ -280,6 +281,7 @@ class Estimator:
     def _admit(self, pending: PendingRounds) -> None:
         """Add informative rounds to the backlog."""
         self._backlog.add(pending)
+        self._agreement.polled(self._backlog.issued)
         self._may_find_wave = True
 
     def _wave(self) -> PendingRounds:
