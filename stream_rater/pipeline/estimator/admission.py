@@ -10,6 +10,7 @@ from itertools import compress
 import numpy as np
 
 from stream_rater.columns.arrays import Flags
+from stream_rater.columns.player_map import NOTHING
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.corrections.correction_work import PartOptions
@@ -217,6 +218,19 @@ class Agreement:
         """The history of a ladder, according to the file."""
         self._disagreements: dict[str, float] = {}
         self._until_s = 0.0
+        self._issued = 0
+        """The number of tickets that the polled rounds have."""
+        self._agreed_up_to: dict[str, int] = {}
+        """By ladder whose events agreed when they were last read, the number of tickets then. All
+        rounds with these tickets had been polled, so their events need not be read again."""
+
+    def forget(self) -> None:
+        """Forget which rounds had been polled when events were read: tickets begin at 0 again."""
+        self._issued, self._agreed_up_to = 0, {}
+
+    def polled(self, issued: int) -> None:
+        """Record that rounds were polled, and now have this many tickets in all."""
+        self._issued = issued
 
     def compare(self, in_force: Mapping[str, History], until_s: float) -> dict[str, float]:
         """Compare the file with the histories in the ladder events. Returns, by ladder, the offset
@@ -229,6 +243,8 @@ class Agreement:
         disagreements = {ladder: offset for ladder, offset in found.items() if offset < math.inf}
         for ladder in found.keys() - disagreements.keys():
             self._disagreements.pop(ladder, None)
+        for ladder in disagreements:
+            self._agreed_up_to.pop(ladder, None)
         if disagreements:
             self._disagreements |= disagreements
             self._until_s = until_s
@@ -237,12 +253,17 @@ class Agreement:
     def agreed(
         self, wave: PendingRounds, until_s: float, observer: Observer
     ) -> Step[PendingRounds]:
-        """Read the ladder events, compare the file with them, and keep the rounds of a wave that
-        may be rated."""
-        ladders = {head.ladder for head in wave.rounds.heads}
-        if not ladders:
-            return wave
-        yield from self._read(ladders, until_s, observer)
+        """Compare the file with the ladder events, and keep the rounds of a wave that may be rated.
+        The events are read unless that was done after all these rounds were polled."""
+        ladders = {
+            head.ladder
+            for head, ticket in zip(wave.rounds.heads, wave.tickets.tolist(), strict=True)
+            if ticket >= self._agreed_up_to.get(head.ladder, NOTHING)
+        }
+        if ladders:
+            yield from self._read(ladders, until_s, observer)
+            agreed = ladders - self._disagreements.keys()
+            self._agreed_up_to |= dict.fromkeys(agreed, self._issued)
         return wave.take(np.flatnonzero(self.allowed(wave)))
 
     def agreed_at(self, ladder: str, offset: int, until_s: float, observer: Observer) -> Step[bool]:

@@ -44,7 +44,7 @@ class Backlog:
         """Pending rounds in blocks, by rising ticket."""
         self._finished_players = 0
         """The number of players in the blocks that belong to finished rounds."""
-        self._issued = 0
+        self.issued = 0
         """The number of tickets that were issued."""
         self.waiting = 0
         """The number of players in all unfinished rounds. An oversize round counts as
@@ -61,8 +61,8 @@ class Backlog:
         """Append rounds, and give them the next tickets."""
         if not len(pending):
             return
-        pending.tickets = np.arange(self._issued, self._issued + len(pending))
-        self._issued += len(pending)
+        pending.tickets = np.arange(self.issued, self.issued + len(pending))
+        self.issued += len(pending)
         self._insert(pending)
 
     def _insert(self, pending: PendingRounds) -> None:

@@ -152,6 +152,7 @@ class Estimator:
         self._oversize: OversizeRound | None = None
         """The oversize round in progress."""
         self._backlog = Backlog(self._wave_players)
+        self._agreement.forget()
         self._belief_cache.clear()
         self._progress = Progress(self._shards, self._rows_in_flight)
         self._mismatches = HistoryMismatches(self._shards, self._observer)
@@ -286,6 +287,7 @@ class Estimator:
     def _admit(self, pending: PendingRounds) -> None:
         """Add informative rounds to the backlog."""
         self._backlog.add(pending)
+        self._agreement.polled(self._backlog.issued)
         self._may_find_wave = True
 
     def _wave(self) -> PendingRounds:

@@ -158,7 +158,7 @@ WORKLOADS = {
         Workload("field10000", 10_000, 200_000, 8, 1_000_000, 20_000, drawn),
         Workload("veterans", 10_000, 20_000, 1, 600_000, 20_000, drawn),
         Workload("hot-ladder", 5, 200_000, 1, 600_000, 600_000, drawn, beside="lobby5"),
-        Workload("dense", 5, 500, 1, 25_000, 2_500, drawn),
+        Workload("dense", 5, 500, 1, 25_000, 25_000, drawn),
         Workload("million", 1_000_000, 1_000_000, 1, 1_000_000, 0, crowds, beside="lobby5"),
         Workload("codeforces", 0, 100_000, 1, 600_000, 20_000, codeforces),
     )
