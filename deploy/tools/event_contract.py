@@ -12,7 +12,7 @@ import msgspec
 import yaml
 
 from local.tools import ROOT
-from stream_rater.adapters.kafka.envelopes import SOURCE
+from stream_rater.adapters.kafka.envelopes import DECIDED_OFFSET, SOURCE
 from stream_rater.config.ladders import Limits
 from stream_rater.contract import corrections, events, record
 from stream_rater.contract.corrections import EVENT_TYPE, KINDS, Correction
@@ -174,6 +174,7 @@ REJECTED: Final = {
     "source-topic": "Where it came from.",
     "source-partition": "Its partition, in decimal.",
     "source-offset": "Its offset, in decimal.",
+    DECIDED_OFFSET: "Of a batched correction: the offset of its `corrections-applied`.",
     "original-bytes": "Its size where not all of it is here; or `unknown`.",
 }
 
@@ -268,7 +269,7 @@ def _headers(texts: dict[str, str], required: bool, content_types: list[str]) ->
     for name in LONGEST:
         properties[name]["maxLength"] = LONGEST[name]
     properties[record.PARENT]["pattern"] = record.VALID_PARENT
-    optional = {"original-bytes", *TRACE}
+    optional = {"original-bytes", DECIDED_OFFSET, *TRACE}
     schema: Json = {"type": "object", "properties": properties}
     return schema | ({"required": [n for n in properties if n not in optional]} if required else {})
 

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from stream_rater.adapters.kafka.consumer import Input
 from stream_rater.adapters.kafka.envelopes import (
     change_messages,
-    place_of,
+    next_offset_of,
     rejected_message,
 )
 from stream_rater.adapters.kafka.ladder_events import LadderEvents
@@ -190,9 +190,9 @@ class Driver:
         topics = self._admin.topics
         (count,) = self._admin.partitions_of(topics.rejected)
         for record in read_all(self._settings, topics.rejected, count):
-            place = place_of(record.headers)
-            if place is not None and place[0] in partitions:
-                after[place[0]] = max(place[1] + 1, after.get(place[0], 0))
+            found = next_offset_of(record.headers)
+            if found is not None and found[0] in partitions:
+                after[found[0]] = max(found[1], after.get(found[0], 0))
         ends = self._admin.all_ends(topics.rounds)
         parts, _ = self._admin.partitions_of(topics.parts, topics.rounds)
         return OffsetEvidence(

@@ -162,10 +162,10 @@ class LocalDriver:
 
     def look_for_offsets(self, partitions: frozenset[int]) -> Steps:
         yield
-        mine = sorted(each for each in self.log.rejected_places() if each[0] in partitions)
+        mine = sorted(each for each in self.log.after_rejected() if each[0] in partitions)
         parts = self.log.parts
         return OffsetEvidence(
-            {partition: offset + 1 for partition, offset in mine},
+            dict(mine),
             {p: self._source.end(p) for p in partitions},
             any(parts.start(shard) for shard in range(len(parts))),
         )

@@ -91,8 +91,9 @@ class LocalLog(ABC):
         """Append ladder events."""
 
     @abstractmethod
-    def rejected_places(self) -> Iterable[tuple[int, int]]:
-        """The partition and offset of each rejected record, each at least once."""
+    def after_rejected(self) -> Iterable[tuple[int, int]]:
+        """The partition and the `next_offset` of rejections, at least the largest one of each
+        partition."""
 
     @abstractmethod
     def save(self, group: Group, transaction: Transaction) -> None:

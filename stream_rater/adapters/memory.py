@@ -90,8 +90,8 @@ class Log(LocalLog):
     def write(self, messages: Sequence[bytes]) -> None:
         self.ladder_events += messages
 
-    def rejected_places(self) -> Iterable[tuple[int, int]]:
-        return ((each.record.partition, each.record.offset) for each in self.rejected)
+    def after_rejected(self) -> Iterable[tuple[int, int]]:
+        return ((each.record.partition, each.next_offset) for each in self.rejected)
 
     def save(self, group: Group, transaction: Transaction) -> None:
         for event in chain.from_iterable(transaction.batches):

@@ -171,8 +171,8 @@ class OffsetEvidence:
     """The evidence in the log about committed offsets of `round-completed` that Kafka deleted."""
 
     after_rejected: Mapping[int, int]
-    """By partition, the offset after its last record in `round-rejected`. The lost committed offset
-    was not below it. Partitions without a rejection are left out."""
+    """By partition, the largest `next_offset` of its rejections. The lost committed offset was not
+    below it. Partitions without a rejection are left out."""
     ends: Mapping[int, int]
     """By partition, the end of the log. The lost committed offset was not above it."""
     parts_deleted: bool
@@ -307,6 +307,15 @@ class Rejection:
     ladder: str = ""
     round_id: str = ""
     """The ladder and the round id, as far as they could be read."""
+    decided_at: int | None = None
+    """The offset of the later record with which the rejection is committed: for a batched
+    correction the `corrections-applied` that validated it. None: it is committed with the record's
+    own offset."""
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the record with which the rejection is committed."""
+        return (self.record.offset if self.decided_at is None else self.decided_at) + 1
 
 
 @dataclass(frozen=True, slots=True)

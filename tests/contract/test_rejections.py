@@ -1,7 +1,9 @@
 """Looking up rejections in the log."""
 
+from dataclasses import replace
+
 from stream_rater.pipeline.ports import CommitSource, LookForOffsets, OffsetEvidence
-from tests.contract.rigs import ESTIMATOR, Member, Rig, read_from_start
+from tests.contract.rigs import ESTIMATOR, Member, Rig, SqliteRig, read_from_start
 from tests.contract.test_writing import BOTH, rejection
 
 
@@ -21,3 +23,16 @@ def test_the_last_rejections_are_found(rig: Rig) -> None:
     member.do(CommitSource({0: 3}, rejected))
     assert looked(member, BOTH) == OffsetEvidence({0: 3}, ends, parts_deleted=False)
     assert looked(member, frozenset([1])).after_rejected == {}
+
+
+def test_the_record_that_decided_later_is_found(rig: Rig) -> None:
+    """If a later record decided, the offset after that one is found. A data file does not have it:
+    nothing deletes its committed offsets."""
+    rejected = [rejection(rig, "unknown-round", b"x") for _ in range(4)]
+    member = read_from_start(rig, ESTIMATOR)
+    both = replace(rejected[0], decided_at=2), replace(rejected[1], decided_at=2)
+    member.do(CommitSource({0: 3}, both))
+    after = 2 if isinstance(rig, SqliteRig) else 3
+    assert looked(member, BOTH).after_rejected == {0: after}
+    member.do(CommitSource({0: 4}, [rejected[3]]))
+    assert looked(member, BOTH).after_rejected == {0: 4}

@@ -112,6 +112,23 @@ def estimator_dies_after_a_batch_is_recorded(stage: Stage) -> None:
     stage.estimator()
 
 
+@catches("found-by-the-record")
+def offsets_expire_after_a_batch(stage: Stage) -> None:
+    """A batched correction is rejected when it is to be applied. Then all workers are gone for so
+    long that Kafka deletes the estimators' offsets."""
+    estimator, updater = stage.rated(A0, A1)
+    stage.correct("round-voided", round_id="nowhere", batched=True)
+    stage.through(estimator, CommitSource)
+    stage.round(A0, A1)
+    stage.through(estimator, CommitSource)
+    stage.through(updater, Publish)
+    stage.correct("corrections-applied")
+    stage.through(estimator, CommitSource, rejections=True)
+    stage.crash(estimator)
+    stage.log.estimators.committed.clear()
+    stage.estimator()
+
+
 @catches("corrected-not-pending")
 def next_round_before_the_correction_is_applied(stage: Stage) -> None:
     """The next round of corrected players is rated before an updater has seen the correction."""

@@ -333,6 +333,17 @@ class OffsetsForgotten(UnkindDriver):
         return replace(remains, after_rejected={})
 
 
+class FoundByTheRecord(UnkindDriver):
+    """Step 1 that starts after the last rejected record, though a later one was committed with
+    it."""
+
+    def look_for_offsets(self, partitions: frozenset[int]) -> Steps:
+        remains = yield from super().look_for_offsets(partitions)
+        places = sorted((each.record.partition, each.record.offset) for each in self.log.rejected)
+        after = {partition: offset + 1 for partition, offset in places if partition in partitions}
+        return replace(remains, after_rejected=after)
+
+
 class ReadsDeletedAgain(UnkindDriver):
     """Step 1 that uses the last rejections even if parts were deleted."""
 

@@ -127,6 +127,10 @@ MUTANTS = {
     "offsets-forgotten": Mutant(
         "offsets found again by rejections", Machines(driver=stage_1.OffsetsForgotten)
     ),
+    "found-by-the-record": Mutant(
+        "offsets found again by what was committed with rejections",
+        Machines(driver=stage_1.FoundByTheRecord),
+    ),
     "reads-deleted-again": Mutant(  # each of these two rules protects from the same harm
         "no guess after parts were deleted, and rebuild by what was published",
         Machines(driver=stage_1.ReadsDeletedAgain, cutoff=CutoffByPartsLeft),

@@ -1,7 +1,7 @@
 """The oracle of the simulation: the sequential replay of the log, with its beliefs, events and
 rejections."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stream_rater.adapters.memory import Log, Store
@@ -145,7 +145,7 @@ def _beliefs(store: Store, expected: Expected, shards: int, *, rebuilt: bool) ->
         p
         for p in {player for each in (stored, *ways) for player in each}
         if stored.get(p) not in [due.get(p) for due in ways]
-        and not (rebuilt and _is_later(stored.get(p), ways[0].get(p), expected.seed_rows_of(p)))
+        and not (rebuilt and _has_later_row(stored.get(p), ways, expected, p))
         and not (rebuilt and _has_no_round(stored.get(p)) and _has_no_round(ways[0].get(p)))
     ]
     return [f"beliefs differ: {sorted(wrong)}"] if wrong else []
@@ -155,17 +155,31 @@ LAST_FROM, LAST_TO = 6, 11
 """The bytes of a record that have the last offset."""
 
 
-def _is_later(
-    stored: tuple[int, bytes] | None, due: tuple[int, bytes] | None, rows: set[int]
-) -> bool:
-    """Whether a belief differs from the one that is due by its last offset alone, which is that of
-    a row of a seed or a reset without effect. A rebuild stores the offset of each player's last row
-    before its cut-off."""
-    if stored is None or due is None or stored[0] != due[0]:
+def _has_later_row(
+    stored: tuple[int, bytes] | None, ways: Sequence[Mapping[Player, tuple[int, bytes]]],
+    expected: Expected, player: Player,
+) -> bool:  # fmt: skip
+    """Whether a belief differs from one that is due by its last offset alone, which is that of a
+    later row of a seed or a reset without effect. A rebuild stores the offset of each player's last
+    row before its cut-off, also in a belief that a correction has written."""
+    due = [way[player] for way in ways if player in way]
+    if stored is None or _last(stored) not in expected.seed_rows_of(player):
         return False
-    header = belief_record.read_headers(stored[1][: belief_record.HEADER_SIZE])
-    others = [data[:LAST_FROM] + data[LAST_TO:] for _, data in (stored, due)]
-    return others[0] == others[1] and int(header["last"][0]) in rows
+    return any(
+        _without_last(each) == _without_last(stored) and _last(each) < _last(stored) for each in due
+    )
+
+
+def _last(record: tuple[int, bytes]) -> int:
+    """The last offset of a belief, from its shard and bytes."""
+    header = belief_record.read_headers(record[1][: belief_record.HEADER_SIZE])
+    return int(header["last"][0])
+
+
+def _without_last(record: tuple[int, bytes]) -> tuple[int, bytes, bytes]:
+    """A belief's shard, and its bytes before and after the last offset."""
+    shard, data = record
+    return shard, data[:LAST_FROM], data[LAST_TO:]
 
 
 def _has_no_round(stored: tuple[int, bytes] | None) -> bool:

@@ -6,6 +6,7 @@ import pytest
 
 from stream_rater.operations.cutoff import Misplaced
 from stream_rater.pipeline.ports import Apply, CommitSource, Publish, Scatter
+from stream_rater.rating import record
 
 from .actors import PRODUCTION
 from .stage import A0, A1, A2, B0, B2, C0, Stage
@@ -122,6 +123,16 @@ def seed_behind_a_removal(stage: Stage) -> None:
     stage.turns(updater)
 
 
+def seed_behind_a_void(stage: Stage) -> None:
+    """The void of one of two rounds changes a veteran. Then a seed names the veteran."""
+    stage.rated(A0, A1)
+    estimator, updater = stage.rated(A1, A0)
+    stage.correct("round-voided", round_id="round-1")
+    stage.seed(A0)
+    stage.turns(estimator)
+    stage.turns(updater)
+
+
 def season_between(stage: Stage) -> None:
     """A season starts between two seeds."""
     begun(stage)
@@ -134,7 +145,7 @@ def season_between(stage: Stage) -> None:
 
 DONE = [
     all_applied, expired, veterans_row_alone, seed_sent_in_part, voided_seed,
-    seed_behind_a_rejected_correction, seed_behind_a_removal, season_between,
+    seed_behind_a_rejected_correction, seed_behind_a_removal, seed_behind_a_void, season_between,
 ]  # fmt: skip
 WAITING = [seed_waits, seed_applied_unpublished]
 
@@ -157,6 +168,36 @@ def test_rebuilt_store_is_that_of_a_replay(
         stage.rebuild()
     goes_on(stage)
     assert stage.finish() == []
+
+
+@pytest.mark.parametrize("story", [*DONE, *WAITING, void_that_waits])
+def test_rebuilt_store_is_that_of_a_replay_at_once(story: Callable[[Stage], None]) -> None:
+    """Also where no later round writes the beliefs anew."""
+    stage = Stage(PRODUCTION)
+    story(stage)
+    stage.rebuild()
+    stage.estimator()
+    stage.updater()
+    assert stage.finish() == []
+
+
+def test_an_earlier_row_is_not_taken_for_the_last_one() -> None:
+    """The oracle takes the offset of a seed without effect for the last one only if it is later."""
+    stage = Stage(PRODUCTION)
+    stage.rated(A0, A1)
+    early = stage.seed(A0)
+    stage.estimator()
+    stage.updater()
+    assert stage.finish() == []
+    stage.rated(A0, A1)
+    stage.rebuild()
+    stage.estimator()
+    stage.updater()
+    assert stage.finish() == []
+    belief = record.decode([stage.store.beliefs[0]["a", A0]], 0, 0.0, 1.0)
+    belief.header["last"] = early
+    stage.store.beliefs[0]["a", A0] = record.encode(belief)[0]
+    assert stage.finish() == [f"beliefs differ: {[('a', A0)]}"]
 
 
 @pytest.mark.parametrize("story", WAITING)

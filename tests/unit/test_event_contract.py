@@ -4,6 +4,7 @@ import copy
 import math
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,11 @@ import pytest
 import yaml
 
 from local.tools import ROOT
-from stream_rater.adapters.kafka.envelopes import change_headers, rejection_headers
+from stream_rater.adapters.kafka.envelopes import (
+    change_headers,
+    next_offset_of,
+    rejection_headers,
+)
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract import events
 from stream_rater.contract.corrections import KINDS, ROUND, RoundAmended
@@ -386,6 +391,18 @@ def test_rejections_have_the_documented_headers() -> None:
         assert not headers("roundRejected").is_valid(
             {n: v for n, v in documented.items() if n != name}
         )
+
+
+def test_a_rejection_names_the_later_record_that_decided() -> None:
+    """If there is one. The reader of the headers finds the offset after it, and otherwise the one
+    after the rejected record."""
+    own = Rejection(Record(3, 7, b"bad", received_s=1.0), "unknown-round", "no such round")
+    later = replace(own, decided_at=11)
+    sent = [rejection_headers(each, events.ROUND_COMPLETED) for each in (own, later)]
+    assert [next_offset_of(each) for each in sent] == [(3, 8), (3, 12)]
+    assert sent[1] == [*sent[0], ("decided-offset", b"11")]
+    headers("roundRejected").validate({n: v.decode() for n, v in sent[1]})
+    assert next_offset_of([("decided-offset", b"11")]) is None
 
 
 @pytest.mark.parametrize("carried", TRACES)

@@ -15,6 +15,9 @@ from stream_rater.pipeline.updater.rating_events import Events
 
 SOURCE = "stream-rater"
 
+DECIDED_OFFSET = "decided-offset"
+"""The header with `Rejection.decided_at`."""
+
 LONGEST_CONTENT_TYPE = 256
 """The most characters of a record's content type, or kind, that a rejection repeats."""
 
@@ -58,15 +61,16 @@ def change_messages(events: Events) -> Iterator[tuple[int, bytes, bytes, Headers
 
 
 def rejection_headers(rejection: Rejection, topic: str) -> Headers:
-    """The headers of a rejection: the record's place, the reason, and the record's own content
-    type and kind, if it is a correction."""
+    """The headers of a rejection: the record's place, the reason, the record's own content type and
+    kind, if it is a correction, and the offset of the later record that decided, if there is
+    one."""
     record = rejection.record
     content_type = header(record.headers, "content-type") or events.JSON
     event_id = f"{topic}:{record.partition}:{record.offset}"
     envelope = dict(cloud_event_headers(event_id, events.ROUND_REJECTED, _received_at(record)))
     envelope["content-type"] = content_type[:LONGEST_CONTENT_TYPE].encode()
     trace = trace_of(record.headers)
-    kind = header(record.headers, EVENT_TYPE)
+    kind, decided_at = header(record.headers, EVENT_TYPE), rejection.decided_at
     return [
         *envelope.items(),
         *([(EVENT_TYPE, kind[:LONGEST_CONTENT_TYPE].encode())] if kind else ()),
@@ -76,6 +80,7 @@ def rejection_headers(rejection: Rejection, topic: str) -> Headers:
         ("source-topic", topic.encode()),
         ("source-partition", str(record.partition).encode()),
         ("source-offset", str(record.offset).encode()),
+        *([(DECIDED_OFFSET, str(decided_at).encode())] if decided_at is not None else ()),
     ]
 
 
@@ -84,6 +89,15 @@ def place_of(headers: RecordHeaders) -> tuple[int, int] | None:
     headers; None if it is no rejection."""
     place = [header(headers, f"source-{name}") for name in ("partition", "offset")]
     return (int(place[0]), int(place[1])) if all(map(str.isdecimal, place)) else None
+
+
+def next_offset_of(headers: RecordHeaders) -> tuple[int, int] | None:
+    """The partition and the `next_offset` of a rejection, from its headers; None if it is no
+    rejection."""
+    place, decided_at = place_of(headers), header(headers, DECIDED_OFFSET)
+    if place is None:
+        return None
+    return place[0], (int(decided_at) if decided_at.isdecimal() else place[1]) + 1
 
 
 def _received_at(record: Record) -> str:

@@ -183,10 +183,11 @@ class SqliteLog(LocalLog):
             rows = [(each,) for each in messages]
             connection.executemany("INSERT INTO ladder_events (event) VALUES (?)", rows)
 
-    def rejected_places(self) -> Iterable[tuple[int, int]]:
+    def after_rejected(self) -> Iterable[tuple[int, int]]:
+        # Not `next_offset`, which is not in the file: nothing deletes a file's committed offsets.
         with self.database.reading(LogTrouble) as connection:
             return [
-                (partition, offset_of(last))
+                (partition, offset_of(last) + 1)
                 for partition in range(len(self.rounds))
                 for (last,) in connection.execute(
                     "SELECT max(place) FROM rejected WHERE place >= ? AND place < ?",

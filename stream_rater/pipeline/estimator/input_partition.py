@@ -102,7 +102,10 @@ class InputPartition:
 
     def reject(self, record: Record, invalid: Invalid, at: int) -> Rejection:
         """Reject a record. The rejection is committed together with the offset `at`."""
-        rejection = Rejection(record, invalid.code, str(invalid), invalid.ladder, invalid.round_id)
+        rejection = Rejection(
+            record, invalid.code, str(invalid), invalid.ladder, invalid.round_id,
+            None if at == record.offset else at,
+        )  # fmt: skip
         self._rejections.setdefault(at, []).append(rejection)
         self.rejected_bytes += len(record.value or b"")
         return rejection
@@ -132,9 +135,9 @@ def committed_offsets(partitions: frozenset[int]) -> Step[dict[int, int | None]]
 
     Kafka deletes a consumer group's offsets some days after its last member left
     (`offsets.retention.minutes`). If no part was deleted, the offset after the last rejection
-    replaces the lost offset. That rejection was committed in one transaction with its offset, and
-    no later record was rejected. Later rounds that were already sent are detected in step 5. The
-    replacement is committed at once.
+    (`Rejection.next_offset`) replaces the lost offset. That rejection was committed in one
+    transaction with this offset, and no later record was rejected. Later rounds that were already
+    sent are detected in step 5. The replacement is committed at once.
 
     Raises Regrouped if ownership changed during the call: the worker that owns the partition now,
     perhaps the same one, starts over. Raises OffsetsForgotten if parts were deleted. A round that
