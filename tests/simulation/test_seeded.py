@@ -101,9 +101,10 @@ def test_queue_goes_on_when_the_store_has_applied_enough() -> None:
 
 
 def test_other_partitions_go_on_while_seeds_wait() -> None:
-    """Seeds with many rows wait behind a round that waits for a shard without an updater. Their
-    partition is not read any further, and the other one is."""
+    """Seeds with many rows wait behind a round that waits for a shard without an updater, since no
+    belief is cached. Their partition is not read any further, and the other one is."""
     stage = Stage(PRODUCTION)
+    stage.estimator_cache = 0
     stage.round(A2, B2)
     estimator, updater = stage.estimator(), stage.updater(0, 1)
     stage.turns(estimator)
