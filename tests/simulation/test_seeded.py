@@ -112,12 +112,14 @@ def test_other_partitions_go_on_while_seeds_wait() -> None:
     for number in range(2):
         stage.seed(*(f"p{number}-{each}" for each in range(2 * READ_AHEAD * WAVE)))
     stage.turns(estimator)
+    unread = stage.round(A0, B0)
     for number in range(3):
         stage.turns(updater)
         stage.report(a_round("d", f"other-{number}", A0, A1), partition=1)
         stage.turns(estimator)
     committed = stage.log.estimators.committed
     assert (committed[0], committed[1]) == (1, 3)
+    assert estimator.driver._reading[0] == unread
     stage.updater(2)
     assert stage.finish() == []
 
