@@ -172,7 +172,7 @@ def test_rebuilt_store_is_that_of_a_replay(
 
 @pytest.mark.parametrize("story", [*DONE, *WAITING, void_that_waits])
 def test_rebuilt_store_is_that_of_a_replay_at_once(story: Callable[[Stage], None]) -> None:
-    """Also where no later round writes the beliefs anew."""
+    """Also where no later round changes the beliefs."""
     stage = Stage(PRODUCTION)
     story(stage)
     stage.rebuild()

@@ -101,9 +101,10 @@ def test_queue_goes_on_when_the_store_has_applied_enough() -> None:
 
 
 def test_other_partitions_go_on_while_seeds_wait() -> None:
-    """Seeds with many rows wait behind a round that waits for a shard without an updater. Their
-    partition is not read any further, and the other one is."""
+    """Seeds with many rows wait behind a round that waits for a shard without an updater, since no
+    belief is cached. Their partition is not read any further, and the other one is."""
     stage = Stage(PRODUCTION)
+    stage.estimator_cache = 0
     stage.round(A2, B2)
     estimator, updater = stage.estimator(), stage.updater(0, 1)
     stage.turns(estimator)
@@ -111,12 +112,14 @@ def test_other_partitions_go_on_while_seeds_wait() -> None:
     for number in range(2):
         stage.seed(*(f"p{number}-{each}" for each in range(2 * READ_AHEAD * WAVE)))
     stage.turns(estimator)
+    unread = stage.round(A0, B0)
     for number in range(3):
         stage.turns(updater)
         stage.report(a_round("d", f"other-{number}", A0, A1), partition=1)
         stage.turns(estimator)
     committed = stage.log.estimators.committed
     assert (committed[0], committed[1]) == (1, 3)
+    assert estimator.driver._reading[0] == unread
     stage.updater(2)
     assert stage.finish() == []
 
