@@ -196,7 +196,10 @@ class Driver:
         ends = self._admin.all_ends(topics.rounds)
         parts, _ = self._admin.partitions_of(topics.parts, topics.rounds)
         return OffsetEvidence(
-            after, dict(enumerate(ends)), any(self._admin.starts(topics.parts, parts))
+            after,
+            dict(enumerate(ends)),
+            any(self._admin.starts(topics.parts, parts)),
+            any(self._admin.starts(topics.rejected, count)),
         )
 
     def shard_ends(self) -> Sequence[int]:

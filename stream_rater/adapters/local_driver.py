@@ -168,6 +168,7 @@ class LocalDriver:
             dict(mine),
             {p: self._source.end(p) for p in partitions},
             any(parts.start(shard) for shard in range(len(parts))),
+            self.log.rejections_deleted > 0,
         )
 
     def log_starts(self, partitions: frozenset[int]) -> Steps:

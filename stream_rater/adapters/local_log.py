@@ -71,6 +71,8 @@ class LocalLog(ABC):
 
     rounds: Topic
     parts: Topic
+    rejections_deleted = 0
+    """The number of the first rejections that retention has deleted."""
 
     def __init__(self, partitions: int, shards: int) -> None:
         self.estimators = Group(partitions)
@@ -92,8 +94,8 @@ class LocalLog(ABC):
 
     @abstractmethod
     def after_rejected(self) -> Iterable[tuple[int, int]]:
-        """The partition and the `next_offset` of rejections, at least the largest one of each
-        partition."""
+        """The partition and the `next_offset` of the rejections that were not deleted, at least the
+        largest one of each partition."""
 
     @abstractmethod
     def save(self, group: Group, transaction: Transaction) -> None:

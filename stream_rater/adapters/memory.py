@@ -91,7 +91,8 @@ class Log(LocalLog):
         self.ladder_events += messages
 
     def after_rejected(self) -> Iterable[tuple[int, int]]:
-        return ((each.record.partition, each.next_offset) for each in self.rejected)
+        left = self.rejected[self.rejections_deleted :]
+        return ((each.record.partition, each.next_offset) for each in left)
 
     def save(self, group: Group, transaction: Transaction) -> None:
         for event in chain.from_iterable(transaction.batches):

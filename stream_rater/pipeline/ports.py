@@ -177,6 +177,9 @@ class OffsetEvidence:
     """By partition, the end of the log. The lost committed offset was not above it."""
     parts_deleted: bool
     """Whether Kafka deleted parts. If so, the parts do not show every round that was sent."""
+    rejections_deleted: bool = False
+    """Whether Kafka deleted records of `round-rejected`. If so, a partition's last rejection may be
+    among them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,13 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_END,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    Message,
+    TopicPartition,
+)
 from confluent_kafka.admin import NewPartitions
 
 from stream_rater.adapters import memory
@@ -125,6 +131,9 @@ class Rig(Protocol):
 
     def cut(self, partition: int, offset: int) -> None:
         """Delete the records of round-completed before this offset."""
+
+    def cut_rejections(self) -> None:
+        """Delete all records of round-rejected."""
 
     def notes(self) -> LadderEventLog:
         """The ladders' notes, as another process reads and writes them."""
@@ -247,6 +256,9 @@ class MemoryRig(LocalRig):
     def cut(self, partition: int, offset: int) -> None:
         self.log.rounds[partition].start = offset
 
+    def cut_rejections(self) -> None:
+        self.log.rejections_deleted = len(self.log.rejected)
+
     def _events(self) -> list[Event]:
         return [event for events in self.log.changed for event in events]
 
@@ -272,6 +284,9 @@ class SqliteRig(LocalRig):
 
     def cut(self, partition: int, offset: int) -> None:
         self.log.cut_rounds(partition, offset)
+
+    def cut_rejections(self) -> None:
+        pytest.skip("nothing deletes rejections from a data file")
 
     def _events(self) -> list[Event]:
         shards = range(len(self.log.parts))
@@ -344,7 +359,12 @@ class KafkaRig:
         produce(self._settings, [each._replace(partition=partition) for each in records])
 
     def cut(self, partition: int, offset: int) -> None:
-        where = TopicPartition(self._admin.topics.rounds, partition, offset)
+        self._delete(TopicPartition(self._admin.topics.rounds, partition, offset))
+
+    def cut_rejections(self) -> None:
+        self._delete(TopicPartition(self._admin.topics.rejected, 0, OFFSET_END))
+
+    def _delete(self, where: TopicPartition) -> None:
         client: Any = self._admin._client
         for future in client.delete_records([where]).values():
             future.result(HANGS_S)

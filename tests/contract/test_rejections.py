@@ -36,3 +36,15 @@ def test_the_record_that_decided_later_is_found(rig: Rig) -> None:
     assert looked(member, BOTH).after_rejected == {0: after}
     member.do(CommitSource({0: 4}, [rejected[3]]))
     assert looked(member, BOTH).after_rejected == {0: 4}
+
+
+def test_deleted_rejections_are_noticed(rig: Rig) -> None:
+    """What is left does not show the last one of each partition."""
+    rejected = rejection(rig, "malformed", b"x")
+    member = read_from_start(rig, ESTIMATOR)
+    member.do(CommitSource({0: 1}, [rejected]))
+    assert not looked(member, BOTH).rejections_deleted
+    rig.cut_rejections()
+    ends = {0: 1, 1: 0}
+    found = OffsetEvidence({}, ends, parts_deleted=False, rejections_deleted=True)
+    assert looked(member, BOTH) == found

@@ -344,6 +344,14 @@ class FoundByTheRecord(UnkindDriver):
         return replace(remains, after_rejected=after)
 
 
+class RejectsDeletedAgain(UnkindDriver):
+    """Step 1 that uses the last rejections that are left."""
+
+    def look_for_offsets(self, partitions: frozenset[int]) -> Steps:
+        remains = yield from super().look_for_offsets(partitions)
+        return replace(remains, rejections_deleted=False)
+
+
 class ReadsDeletedAgain(UnkindDriver):
     """Step 1 that uses the last rejections even if parts were deleted."""
 

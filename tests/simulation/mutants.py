@@ -131,6 +131,9 @@ MUTANTS = {
         "offsets found again by what was committed with rejections",
         Machines(driver=stage_1.FoundByTheRecord),
     ),
+    "rejects-deleted-again": Mutant(
+        "no guess after rejections were deleted", Machines(driver=stage_1.RejectsDeletedAgain)
+    ),
     "reads-deleted-again": Mutant(  # each of these two rules protects from the same harm
         "no guess after parts were deleted, and rebuild by what was published",
         Machines(driver=stage_1.ReadsDeletedAgain, cutoff=CutoffByPartsLeft),

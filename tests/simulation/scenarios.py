@@ -213,6 +213,25 @@ def offsets_expire(stage: Stage) -> None:
     stage.estimator()
 
 
+@catches("rejects-deleted-again")
+def offsets_and_rejections_expire(stage: Stage) -> None:
+    """Kafka deletes the estimators' offsets and the rejections. A worker that starts then ends by
+    itself, and an operator commits the offset."""
+    estimator, _ = stage.rated(A0, B0)
+    stage.report(b"no round")
+    stage.through(estimator, CommitSource)
+    stage.crash(estimator)
+    committed = dict(stage.log.estimators.committed)
+    stage.log.rejections_deleted = len(stage.log.rejected)
+    stage.log.estimators.committed.clear()
+    successor = stage.estimator()
+    stage.turns(successor)
+    if successor.ended:
+        stage.log.estimators.committed |= committed
+        stage.crash(successor)
+        stage.estimator()
+
+
 @catches("ids-in-memory")
 def duplicate_after_a_crash(stage: Stage) -> None:
     """A round is reported again after the estimator that rated it has died."""

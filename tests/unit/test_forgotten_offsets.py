@@ -46,9 +46,13 @@ def test_offsets_that_kafka_forgot(hand: ByHand) -> None:
     assert [each.record.offset for each in rejected] == [9]
 
 
-def test_nothing_is_guessed_once_parts_were_deleted(hand: ByHand) -> None:
+@pytest.mark.parametrize("deleted", ["parts", "rejections"])
+def test_nothing_is_guessed_once_something_was_deleted(hand: ByHand, deleted: str) -> None:
     """It ends, and says for which partitions an operator must commit what; empty ones are new."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1, 2])))
     hand.answer(Committed, {0: None, 1: None, 2: 5})
     with pytest.raises(OffsetsForgotten, match=r"for partition 0 \(not below 4\): Kafka deletes"):
-        hand.answer(LookForOffsets, OffsetEvidence({0: 4}, {0: 9, 1: 0}, parts_deleted=True))
+        hand.answer(
+            LookForOffsets,
+            OffsetEvidence({0: 4}, {0: 9, 1: 0}, deleted == "parts", deleted == "rejections"),
+        )

@@ -134,15 +134,16 @@ def committed_offsets(partitions: frozenset[int]) -> Step[dict[int, int | None]]
     """Step 1: the committed offset of each partition; None where nothing was ever committed.
 
     Kafka deletes a consumer group's offsets some days after its last member left
-    (`offsets.retention.minutes`). If no part was deleted, the offset after the last rejection
-    (`Rejection.next_offset`) replaces the lost offset. That rejection was committed in one
-    transaction with this offset, and no later record was rejected. Later rounds that were already
-    sent are detected in step 5. The replacement is committed at once.
+    (`offsets.retention.minutes`). If no part and no rejection was deleted, the offset after the
+    last rejection (`Rejection.next_offset`) replaces the lost offset. That rejection was committed
+    in one transaction with this offset, and no later record was rejected. Later rounds that were
+    already sent are detected in step 5. The replacement is committed at once.
 
     Raises Regrouped if ownership changed during the call: the worker that owns the partition now,
     perhaps the same one, starts over. Raises OffsetsForgotten if parts were deleted. A round that
     is sent again so late might become the only round of its players that has parts in the log, and
-    `rebuild` relies on the parts.
+    `rebuild` relies on the parts. It is also raised if rejections were deleted. The records of a
+    partition whose last rejection is among them might be rejected twice.
     """
     committed = yield from ask(Committed(partitions))
     forgotten = frozenset(p for p, offset in committed.items() if offset is None)
@@ -150,7 +151,8 @@ def committed_offsets(partitions: frozenset[int]) -> Step[dict[int, int | None]]
         return dict(committed)
     remains = yield from ask(LookForOffsets(forgotten))
     least = {p: remains.after_rejected.get(p, 0) for p in forgotten}
-    if remains.parts_deleted and any(remains.ends[p] for p in forgotten):
+    incomplete = remains.parts_deleted or remains.rejections_deleted
+    if incomplete and any(remains.ends[p] for p in forgotten):
         raise OffsetsForgotten({p: least[p] for p in forgotten if remains.ends[p]})
     yield from ask(CommitSource(least))
     return {**committed, **remains.after_rejected}
