@@ -39,10 +39,11 @@ def reset(
 ) -> None:
     """Reset the beliefs in `rows`, in place. Each belief occurs only once, and has a round.
 
-    `mu` (len(rows),) are the ratings afterwards; NaN keeps a rating. In a system that has
-    performances on a grid, mu moves by whole steps of the grid. `sigma` (len(rows),) are the least
-    sigmas afterwards. Seasons that the beliefs lack are applied first. `offset` is stored as the
-    beliefs' last one; their rounds and times stay. The beliefs are rounded as a record stores them.
+    `mu` (len(rows),) are the ratings afterwards; NaN keeps a rating. If a belief has
+    performances on a grid, its mu moves by whole steps of the grid. `sigma` (len(rows),) are the
+    least sigmas afterwards. Seasons that the beliefs lack are applied first. `offset` is stored as
+    the beliefs' last one; their rounds and times stay. The beliefs are rounded as a record stores
+    them.
     """
     header, same = beliefs.header, np.zeros(len(rows), np.int64)
     before = header[rows].copy()
@@ -55,6 +56,8 @@ def reset(
             rule, initial_mu=rule.initial_mu if math.isnan(to) else to, seasons=(own,)
         )
         seasons.draw([one], same[:1], beliefs, np.array([row]))
+        if header["count"][row] == 0 and not math.isnan(to):
+            header["mu"][row] = header["center"][row] = to
     header["season"][rows] = np.maximum(before["season"], len(rule.seasons))
     for name in ("mu", "sigma", "time", "season"):
         header[f"previous_{name}"][rows] = before[name]

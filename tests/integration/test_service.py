@@ -149,9 +149,9 @@ def one_and_then_others(at: Settings, estimator: WorkerProcess, rounds: Sequence
 def test_a_worker_that_is_far_behind_is_not_ready(
     settings: real.SettingsFactory, worker_process: Start
 ) -> None:
-    """Rounds of the same players wait for the updater. Once they are applied, the worker is
-    ready."""
-    at = settings(ready_lag=3)
+    """Without a cache, rounds of the same players wait for the updater. Once they are applied, the
+    worker is ready."""
+    at = settings(ready_lag=3, cache_mb=0)
     estimator = worker_process(at, "estimator")
     one_and_then_others(at, estimator, [a_round(40 * n, ladder="ranked") for n in range(6)])
     wait_until(lambda: estimator.get("/readyz")[0] == 503, "it is behind")
