@@ -162,8 +162,9 @@ def test_a_worker_that_is_far_behind_is_not_ready(
 
 
 def test_lag_is_what_waits(settings: real.SettingsFactory, worker_process: Start) -> None:
-    """Without an updater, rounds of the same players wait, and the lag says how many and where."""
-    at = settings(partitions=2, instance_id="one")
+    """Without an updater and a cache, rounds of the same players wait, and the lag says how many
+    and where."""
+    at = settings(partitions=2, instance_id="one", cache_mb=0)
     worker = worker_process(at, role="estimator")
     rounds = [a_round(40 * number, "ladder-0") for number in range(10)]
     busy = one_and_then_others(at, worker, rounds)

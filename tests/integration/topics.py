@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topic_rules import topic_settings
@@ -13,6 +13,7 @@ from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from tests.waits import wait_until
 
 LARGEST = 16 * 2**20
 TIMEOUT_S = 180.0
@@ -32,7 +33,8 @@ class Bytes(NamedTuple):
 def make_topics(
     settings: Settings, *names: str, partitions: int = 0, config: Mapping[str, str] = {}
 ) -> None:
-    """Create these topics as the service does, with these changes."""
+    """Create these topics as the service does, with these changes, and wait until each partition
+    has a leader that knows that it leads."""
     new = [
         NewTopic(name, partitions or count, 1, config={**made, **config})
         for name, (count, made) in topic_settings(settings).items()
@@ -42,6 +44,17 @@ def make_topics(
     client = AdminClient({"bootstrap.servers": settings.kafka}, logger=CLIENT_LOGGER)
     for future in client.create_topics(new).values():
         future.result(TIMEOUT_S)
+    latest = {
+        TopicPartition(each.topic, p): OffsetSpec.latest()
+        for each in new
+        for p in range(each.num_partitions)
+    }
+
+    def are_led() -> bool:
+        futures = client.list_offsets(latest, request_timeout=TIMEOUT_S).values()
+        return all(each.exception(TIMEOUT_S) is None for each in futures)
+
+    wait_until(are_led, "the new topics have leaders")
 
 
 @lru_cache
