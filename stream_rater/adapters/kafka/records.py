@@ -1,7 +1,6 @@
 """Interprets what a consumer returns: messages, and errors in the place of messages."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from contextlib import suppress
 from operator import methodcaller
 
 import numpy as np
@@ -15,7 +14,8 @@ _error, _value, _partition, _offset = map(methodcaller, ("error", "value", "part
 _client_headers = methodcaller("headers")
 """Calls `message.headers()` from C. If a header's name is not UTF-8, the client returns a list with
 holes and sets an error at once. A call from C checks for the error. A call that the interpreter has
-optimised does not, and the process ends with a segmentation fault."""
+optimised does not, and the process ends with a segmentation fault. A second call returns the same
+list without the error, and whoever reads it ends so, too. So each message is asked only once."""
 
 
 class Messages:
@@ -56,7 +56,7 @@ class Messages:
         for message in messages:
             error = message.error()
             if error is None:
-                found.append(_record_of(message))
+                found.append(_record_of(message, _headers(message)))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self.ends[message.partition() or 0] = message.offset() or 0
             elif error.code() == KafkaError._BAD_COMPRESSION and self._placeholders:
@@ -67,13 +67,13 @@ class Messages:
 
     def rounds(self, messages: Sequence[Message]) -> Sequence[Record]:
         """The same as `records`; as columns, if none of the messages has a header."""
-        with suppress(SystemError, UnicodeDecodeError):
-            if not any(map(_error, messages)) and not any(map(_client_headers, messages)):
-                values = [*map(_value, messages)]
-                if None not in values:
-                    self.ends, self.skips = {}, {}
-                    return PlainRecords(values, _arrivals_of(messages))
-        return self.records(messages)
+        if any(map(_error, messages)):
+            return self.records(messages)
+        self.ends, self.skips = {}, {}
+        headers = [*map(_headers, messages)]
+        if not any(headers) and None not in (values := [*map(_value, messages)]):
+            return PlainRecords(values, _arrivals_of(messages))
+        return [*map(_record_of, messages, headers)]
 
     def _placeholder(self, message: Message, error: KafkaError) -> tuple[Record, ...]:
         """The record that the error stands for. Several errors of one partition within a call are
@@ -97,19 +97,20 @@ def _arrivals_of(messages: Sequence[Message]) -> Arrivals:
     )
 
 
-def _record_of(message: Message) -> Record:
+def _record_of(message: Message, headers: Headers) -> Record:
     return Record(
         partition=message.partition() or 0,
         offset=message.offset() or 0,
         value=message.value(),
-        headers=_headers(message),
+        headers=headers,
         received_s=message.timestamp()[1] / 1000.0,
         key=message.key(),
     )
 
 
 def _headers(message: Message) -> Headers:
-    """The headers of a message; none if the client cannot represent them."""
+    """The headers of a message; none if the client cannot represent them. Call it only once for
+    each message."""
     try:
         found: Headers | None = _client_headers(message)
     except (SystemError, UnicodeDecodeError):
