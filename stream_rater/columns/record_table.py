@@ -199,7 +199,7 @@ class RecordTable:
 
     @property
     def bytes_used(self) -> int:
-        """The bytes of the entries' slots, about which `most_bytes` speaks."""
+        """The bytes of the slots that have entries."""
         return self._size * (self._room + ABOUT)
 
     def find(
