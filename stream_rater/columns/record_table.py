@@ -232,8 +232,9 @@ class RecordTable:
         if self.is_off or not len(names):
             return
         longest = int((names.ends - names.starts + records.ends - records.starts).max())
-        if self._room < longest <= LONGEST:
-            self._reserve(min(LONGEST, max(longest, 2 * self._room)))
+        room = min(LONGEST, max(longest, 2 * self._room))
+        if self._room < longest <= room and WAYS * (room + ABOUT) <= self._most_bytes:
+            self._reserve(room)
         added, evicted = _put(
             *self._columns, fingerprints, owners, names.data, names.starts, names.ends,
             records.data, records.starts, records.ends, self._tick(),

@@ -65,6 +65,16 @@ def test_slots_grow_with_the_records() -> None:
         assert table.bytes_used <= MIB
 
 
+def test_slots_do_not_grow_beyond_the_memory() -> None:
+    """Where one set of longer slots would take too much, a long entry is not stored."""
+    most = record_table.WAYS * (record_table.SHORTEST + record_table.ABOUT)
+    table = RecordTable(most)
+    put(table, 1, 7, "ann", "short")
+    put(table, 1, 8, "bob", "x" * 500)
+    assert (find(table, 1, 7, "ann"), find(table, 1, 8, "bob")) == ("short", None)
+    assert table.bytes_used <= most
+
+
 def test_entries_are_forgotten() -> None:
     """By fingerprint, and all of them."""
     table = RecordTable(MIB)
