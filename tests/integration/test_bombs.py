@@ -107,10 +107,14 @@ def test_bombs_do_not_kill_or_stop(
     sizes = [len(value) for _, values in attacks for value in values]
     rejected = read_topic(at, Topics.of(at).rejected)
     found = [{**dict[str, Any](headers_of(each)), "value": each.value()} for each in rejected]
-    assert [headers["error-code"] for headers in found] == [b"too-large"] * len(sizes)
     offsets = [int(headers["source-offset"]) for headers in found]
     assert offsets == sorted(set(offsets)) and len(offsets) == len(sizes)
-    for headers in found:  # as much as there is, and how much there was
+    alone = [headers for headers in found if headers["error-code"] == b"malformed"]
+    # The producer decides about batches. It was once seen to send the first of many records alone.
+    assert all(headers["value"] in many for headers in alone) and len(alone) < MANY / 2
+    of_batches = [headers for headers in found if headers not in alone]
+    for headers in of_batches:  # as much as there is, and how much there was
+        assert headers["error-code"] == b"too-large"
         unread = headers["error"].startswith(b"batch not decompressed")
         assert (headers["value"] is None) == unread
         if unread:
@@ -120,7 +124,8 @@ def test_bombs_do_not_kill_or_stop(
             assert len(headers["value"]) > TOPIC_BYTES - MEBIBYTE
         else:
             assert headers["value"] == bytes(LARGE_BYTES)
-    assert [headers["value"] is None for headers in found].count(True) == MANY + 2
+    unread_count = [headers["value"] is None for headers in of_batches].count(True)
+    assert unread_count == MANY + 2 - len(alone)
     assert len(read_topic(at, Topics.of(at).changed)) == 2 * (rounds + 1)
     print(f"peak {peak_bytes(worker.pid) / MEBIBYTE:.0f} MiB")
     assert peak_bytes(worker.pid) < MOST_MEMORY
