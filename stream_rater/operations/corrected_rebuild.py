@@ -133,6 +133,12 @@ def _expected_events(verdicts: Verdicts) -> dict[str, list[RecordedCorrection]]:
     }
 
 
+def corrected_ladders(verdicts: Verdicts, cutoff: Cutoff) -> set[str]:
+    """The ladders whose beliefs may have values that corrections left: those with applied
+    corrections, and those with a correction in progress that has reached some players."""
+    return {*verdicts.edits, *(ladder for ladder, _ in cutoff.corrected)}
+
+
 def last_published(
     changes: Iterable[RatingChanged], ladders: Iterable[str]
 ) -> dict[Player, LastPublished]:
@@ -230,7 +236,6 @@ class CorrectionTraces:
         for offset in (applied, last["offset"]):  # a removed round must not be applied again
             header["last"] = np.maximum(header["last"], offset)
         differs = (last["mu"] != header["mu"]) | (last["sigma"] != header["sigma"])
-        differs &= last["is_known"]
         header["previous_mu"][differs] = last["mu"][differs]
         header["previous_sigma"][differs] = last["sigma"][differs]
         header["untold"][differs] = 1
@@ -254,18 +259,11 @@ class CorrectionTraces:
         return found
 
     def _last_published(self, players: Sequence[Player]) -> Table:
-        """(P,) what was last published of each player: the fields of LastPublished, and whether it
-        `is_known`. On a corrected ladder it is: the initial values, if there was no event."""
-        initial = {
-            ladder: (*self._initial(ladder), True)
-            for ladder in {ladder for ladder, _ in players} & self._corrected
-        }
-        nothing = -1, 0.0, 0.0, False
-        found = []
-        for player in players:
-            last = self._published.pop(player, None)
-            found.append((*last, True) if last is not None else initial.get(player[0], nothing))
+        """(P,) what was last published of each player, as fields of LastPublished: the initial
+        values, if there was no event."""
+        initial = {ladder: self._initial(ladder) for ladder in {ladder for ladder, _ in players}}
+        found = [self._published.pop(each, initial[each[0]]) for each in players]
         return np.array(found, PUBLISHED)
 
 
-PUBLISHED = np.dtype([("offset", "<i8"), ("mu", "<f8"), ("sigma", "<f8"), ("is_known", "?")])
+PUBLISHED = np.dtype([("offset", "<i8"), ("mu", "<f8"), ("sigma", "<f8")])

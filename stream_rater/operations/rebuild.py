@@ -24,6 +24,7 @@ from stream_rater.contract.record import Player, Record
 from stream_rater.operations.corrected_rebuild import (
     CorrectionTraces,
     LastPublished,
+    corrected_ladders,
     editions,
     last_published,
     to_restate,
@@ -221,7 +222,7 @@ def replayed(
     published: Mapping[Player, LastPublished] = {}
     found = editions(log.records, ladders, window, partitions, cutoff)
     for each in found:
-        published = published or read_last_published(each.verdicts.edits)
+        published = published or read_last_published(corrected_ladders(each.verdicts, cutoff))
         traces = CorrectionTraces(published, cutoff, each, ladders)
         work = Rebuild(ladders, window, partitions, cutoff, each.verdicts, traces, cores)
         rebuilds.append(run(work, "corrected rounds"))

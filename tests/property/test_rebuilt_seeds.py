@@ -13,7 +13,12 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations.bulk_replay import BulkReplay
 from stream_rater.operations.bulk_waves import SeedWave
-from stream_rater.operations.corrected_rebuild import CorrectionTraces, editions
+from stream_rater.operations.corrected_rebuild import (
+    CorrectionTraces,
+    LastPublished,
+    corrected_ladders,
+    editions,
+)
 from stream_rater.operations.cutoff import Cutoff
 from stream_rater.operations.rebuild_store import Rebuild
 from stream_rater.rating import record as belief_record
@@ -165,6 +170,34 @@ def test_a_rejected_correction_leaves_nothing_in_beliefs() -> None:
     work.feed(log)
     found = dict(chain.from_iterable(work.beliefs()))
     assert found == replayed(log, ladders, edition.verdicts)
+
+
+@pytest.mark.parametrize("published", [LastPublished(1, 1512.0, 170.0), None])
+def test_a_correction_in_progress_that_reached_a_player(published: LastPublished | None) -> None:
+    """No correction of the ladder is applied yet, but the store has the corrected belief of one
+    player. The rebuilt belief says what was last published: the last event's values, or the initial
+    ones if there was no event."""
+    voided = {"event_type": "round-voided", "ladder": LADDER, "round_id": "r1"}
+    log = lines(a_round(0, "a", "b"), a_round(1, "a", "c"), voided)
+    (ladders, _) = some_ladders(random.Random(1), 10)
+    whole = verdicts_of_log(lambda: iter(log), ladders, WINDOW)
+    player = LADDER, "a"
+    corrected = replayed(log, ladders, whole)[player]
+    cutoff = cutoff_of({}, 2)  # the correction's offset is not committed
+    cutoff.corrected[player] = 2, corrected
+    (edition,) = editions(lambda: iter(log), ladders, WINDOW, 0, cutoff)
+    assert not edition.verdicts.edits
+    assert corrected_ladders(edition.verdicts, cutoff) == {LADDER}
+    traces = CorrectionTraces(
+        {} if published is None else {player: published}, cutoff, edition, ladders
+    )
+    work = Rebuild(ladders, WINDOW, 1, cutoff, edition.verdicts, traces)
+    work.feed(log)
+    found = dict(chain.from_iterable(work.beliefs()))[player]
+    (now,), (sent,) = belief_record.headers_of([found]), belief_record.headers_of([corrected])
+    expected = (1500.0, 350.0) if published is None else published[1:]
+    assert (now["last"], now["mu"], now["untold"]) == (2, sent["mu"], 1)
+    assert (now["previous_mu"], now["previous_sigma"]) == expected
 
 
 def test_seeds_before_and_after_a_change_are_not_applied_together() -> None:

@@ -13,6 +13,7 @@ from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations.corrected_rebuild import (
     CorrectionTraces,
+    corrected_ladders,
     editions,
     last_published,
     to_restate,
@@ -72,9 +73,9 @@ def rebuild(
         cutoff.add_published(((each.ladder, each.player), each.offset) for each in all_published)
     again = partial(itertools.chain.from_iterable, log.rounds)
     found = editions(again, ladders, window, len(log.rounds), cutoff)
-    edited = found[0].verdicts.edits
+    corrected = corrected_ladders(found[0].verdicts, cutoff)
     published = (
-        last_published(all_published, edited) if getattr(cutoff, "knows_published", True) else {}
+        last_published(all_published, corrected) if getattr(cutoff, "knows_published", True) else {}
     )
     works = [
         Rebuild(
