@@ -203,6 +203,23 @@ def test_refused_corrections_of_a_queue_take_one_pass(kind: Void) -> None:
     assert crowd.passes == 1
 
 
+def test_a_batch_that_is_rejected_with_others_is_not_validated_again() -> None:
+    """What applies the batch is finished together with the rejected corrections before it, and is
+    recorded all the same. So the next one does not reject the batch once more."""
+    crowd = Crowd()
+    duel(crowd.log, 0, "a", "b")
+    crowd.work()
+    waits = sent(crowd.log, "player-removed", player="nobody", batched=True)
+    rejected = [of_a_player(crowd.log, i) for i in range(3)]
+    applied = sent(crowd.log, APPLIED)
+    crowd.work()
+    assert crowd.codes() == rejected_as("unknown-player", [waits, *rejected])
+    assert [each.offset for each in crowd.log.read().corrections["l"]] == [waits, applied]
+    later = batched(crowd.log, 1)
+    crowd.work()
+    assert [offset for offset, _ in crowd.codes()] == [waits, *rejected, later]
+
+
 def test_what_waits_for_one_record_is_recorded_together() -> None:
     """1,000 removals take a few messages and turns. Those of another ladder, and those behind a
     round, come in others."""

@@ -115,8 +115,8 @@ class Work:
         return False
 
     def ladder_events(self) -> list[RecordedCorrection]:
-        """The ladder events to write."""
-        record, correction = self._queued
+        """The ladder events to write. Each `corrections-applied` has one, even if all that waited
+        for it was rejected: otherwise it would be validated again by the next one."""
         if self._refusal is not None:
             return []
         if self.waits:
@@ -128,8 +128,10 @@ class Work:
             recorded_correction(each.record.offset, each.correction, at)
             for each in self.job.accepted
         ]
-        if isinstance(correction, CorrectionsApplied):
-            events.append(recorded_correction(record.offset, correction, at))
+        events += [
+            recorded_correction(each.record.offset, each.correction, each.record.offset)
+            for each in self.group if isinstance(each.correction, CorrectionsApplied)
+        ]  # fmt: skip
         return events
 
     def _encoded(self) -> Iterator[PartsToSend]:
