@@ -2,6 +2,9 @@
 
 The first line is the hash of a name under this process's secret key. The others are digests: of the
 parts, the events, the rejections and the beliefs of both state machines, and of `rate --records`.
+
+Where an updater's call begins and ends is not among them: it depends on what the cache evicted, and
+so on the key, as it depends on time.
 """
 
 import hashlib
@@ -77,7 +80,9 @@ def main(folder: Path) -> Iterator[str]:
         "parts": [[part.value for part in shard] for shard in log.parts],
         "events": log.changed,
         "rejections": log.rejected,
-        "positions": sorted(store.positions.items()),
+        "positions": [
+            (shard, each.applied, each.tail) for shard, each in sorted(store.positions.items())
+        ],
         "beliefs": [sorted(shard.items()) for _, shard in sorted(store.beliefs.items())],
         "rated": rated(folder).splitlines(),
     }
