@@ -134,8 +134,8 @@ def _expected_events(verdicts: Verdicts) -> dict[str, list[RecordedCorrection]]:
 
 
 def corrected_ladders(verdicts: Verdicts, cutoff: Cutoff) -> set[str]:
-    """The ladders whose beliefs may have values that corrections left: those with applied
-    corrections, and those with a correction in progress that has reached some players."""
+    """The ladders in whose beliefs corrections may have left values. They have applied corrections,
+    or a correction in progress that has reached some players."""
     return {*verdicts.edits, *(ladder for ladder, _ in cutoff.corrected)}
 
 
@@ -214,7 +214,7 @@ class CorrectionTraces:
 
     def _initial(self, ladder: str) -> LastPublished:
         terms = self._ladders.find(ladder)
-        assert terms is not None, "it has corrections"
+        assert terms is not None, "a correction of it was accepted"
         rule = stages.rule_of(terms.rating)
         return LastPublished(-1, rule.initial_mu, rule.initial_sigma)
 

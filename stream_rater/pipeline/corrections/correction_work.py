@@ -115,8 +115,8 @@ class Work:
         return False
 
     def ladder_events(self) -> list[RecordedCorrection]:
-        """The ladder events to write. Each `corrections-applied` has one, even if all that waited
-        for it was rejected: otherwise it would be validated again by the next one."""
+        """The ladder events to write. Each `corrections-applied` has one, even if it applies no
+        correction. Without it, the next `corrections-applied` would validate the same batch."""
         if self._refusal is not None:
             return []
         if self.waits:
