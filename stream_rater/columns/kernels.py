@@ -26,7 +26,7 @@ from stream_rater.columns import kernel_files, linking
 from stream_rater.columns.compiling import SharedCache
 from stream_rater.columns.light_numba import numba
 
-KERNEL_VERSION = 12
+KERNEL_VERSION = 13
 """The version of the kernels. It is raised by any change that can alter a bit of a rating. Parts
 carry it. Workers leave alone parts of newer kernels, and parts of kernels older than
 `pipeline.parts.schema.OLDEST_KERNEL`."""

@@ -92,6 +92,10 @@ class Variances(NamedTuple):
 
 NO_FIXED = np.zeros(0, np.bool_)
 """The `fixed` of a wave in which no player's rating is fixed."""
+NO_SHIFT = np.zeros(0)
+"""The `shift` of a wave in which no entry has a seat that counts."""
+NO_SCORE = np.zeros(0)
+"""The `score` of a wave whose ladder uses no scores."""
 
 
 class Wave(NamedTuple):
@@ -126,6 +130,10 @@ class Wave(NamedTuple):
     """(P,) the time of the player's last round; ignored if there was none."""
     fixed: Flags = NO_FIXED
     """(P,) whether the configuration fixes the player's rating; (0,) if it fixes no rating."""
+    shift: Floats = NO_SHIFT
+    """(E,) the points by which the seat raises the entry's performance; (0,) if no seat counts."""
+    score: Floats = NO_SCORE
+    """(E,) the score of the entry, NaN if it has none; (0,) if the ladder uses no scores."""
 
     def part(self, first: int, end: int) -> "Wave":
         """The rounds [first, end). All arrays except the two of starts are views."""
@@ -135,7 +143,7 @@ class Wave(NamedTuple):
             self.round_starts[first : end + 1] - a, self.weight[first:end], self.ceiling[first:end],
             self.time[first:end], self.place[a:b], self.entry_starts[a : b + 1] - i,
             self.share[i:j], self.mu[i:j], self.sigma[i:j], self.rounds[i:j], self.last_time[i:j],
-            self.fixed[i:j],
+            self.fixed[i:j], self.shift[a:b], self.score[a:b],
         )  # fmt: skip
 
 
