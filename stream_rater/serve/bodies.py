@@ -395,6 +395,11 @@ class EntryReport(msgspec.Struct, frozen=True, kw_only=True):
     """The rank, from 1, the best. Equal ranks are ties."""
     dnf: bool = False
     """Whether the entry did not finish. Then it needs no rank."""
+    seat: str | None = None
+    """The place from which the entry played, such as `home`: 1 to 8 printable characters of
+    ASCII."""
+    score: float | None = None
+    """What the entry scored. The rank decides the order."""
 
 
 class RoundReport(msgspec.Struct, frozen=True, kw_only=True):
