@@ -132,19 +132,25 @@ def scores_of(run: Run, factor: float = 1.0) -> Floats:
 
 
 def total_loss(scores: Floats, measure: str) -> float | None:
-    """The total loss of rounds with these (R, OF_PAIRS) scores. A round of n entries counts as
-    n / 2 pairs. So by `log_loss` the loss is in nats, and by a pair inversion it is a number of
-    pairs in the wrong order. It is None if nothing was scored."""
-    facts = FACTS_OF[measure]
-    weight = scores[:, FIELDS.index(facts.weight)]
-    if not weight.any():
+    """The total loss of rounds with these (R, OF_PAIRS) scores. It is None if nothing was
+    scored."""
+    if not scores[:, FIELDS.index(FACTS_OF[measure].weight)].any():
         return None
+    return float(losses_of(scores, measure).sum())
+
+
+def losses_of(scores: Floats, measure: str) -> Floats:
+    """(R,) what each round with these (R, OF_PAIRS) scores adds to the total loss. A round of n
+    entries counts as n / 2 pairs. So by `log_loss` the loss is in nats, and by a pair inversion it
+    is a number of pairs in the wrong order. It is 0 for a round that is not scored."""
+    facts = FACTS_OF[measure]
     loss = scores[:, FIELDS.index(measure)]
     if facts.in_per_cent:
         loss = loss / 100.0
     if facts.higher_is_better:
         loss = 1.0 - loss
-    return float(0.5 * (weight @ loss))
+    found: Floats = 0.5 * scores[:, FIELDS.index(facts.weight)] * loss
+    return found
 
 
 # --- pairs ----------------------------------------------------------------------------------------
