@@ -375,4 +375,4 @@ def test_notes_say_what_was_bounded_and_what_is_missing() -> None:
     assert [" 6 " in f" {said[0]}", "first 80 rounds" in said[1], "trueskill-package" in said[2]]
     assert len(said) == 3
     assert len(games_tables.notes(replace(QUICK, rounds=None), [])) == 1
-    assert set(peers.MODULES) == set(peers.SPACES)
+    assert set(peers.MODULES) < set(peers.SPACES)
