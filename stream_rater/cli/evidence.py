@@ -67,7 +67,8 @@ def evidence(
 ) -> None:  # fmt: skip
     """Redo the evidence of the Elo-MMR paper on your data, and compare games; write a report.
 
-    The part `games` compares all systems with openskill.py and trueskill where these are installed.
+    The part `games` compares all systems with plain Elo and Glicko-2, and with openskill.py and
+    trueskill where these are installed.
     The part `kerby` makes the tables of Kerby's note; it is done only when asked for.
     """
     if folder is None:

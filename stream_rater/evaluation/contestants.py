@@ -101,7 +101,7 @@ class PeerSystem:
 
     def config(self, values: Mapping[str, float]) -> Any:
         """The configuration with these values of the dimensions."""
-        return peers.PeerConfig(self.name, **values)
+        return peers.peer_config(self.name, values)
 
     def play(self, sessions: Sequence[Session], config: Any) -> Run:
         """Rate a season with this configuration."""

@@ -136,7 +136,7 @@ def test_tuning_sees_the_first_part() -> None:
     """Other rounds there, other parameters."""
     other = [*map(turned, SEASON[:3]), *SEASON[3:]]
     glicko = OwnSystem("glicko")
-    (mine, _), (theirs, _) = fit(glicko, game(), 12), fit(glicko, game(other), 12)
+    (mine, _), (theirs, _) = fit(glicko, game(), 30), fit(glicko, game(other), 30)
     assert mine.of(LOG_LOSS).config != theirs.of(LOG_LOSS).config
     assert mine.of(DEFAULT).config == theirs.of(DEFAULT).config
 
@@ -375,4 +375,4 @@ def test_notes_say_what_was_bounded_and_what_is_missing() -> None:
     assert [" 6 " in f" {said[0]}", "first 80 rounds" in said[1], "trueskill-package" in said[2]]
     assert len(said) == 3
     assert len(games_tables.notes(replace(QUICK, rounds=None), [])) == 1
-    assert set(peers.MODULES) == set(peers.SPACES)
+    assert set(peers.MODULES) < set(peers.SPACES)

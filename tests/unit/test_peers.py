@@ -23,7 +23,7 @@ INSTALLED = [
             peer in peers.missing(), reason=f"{peer} is not installed: `make bench` does it"
         ),
     )
-    for peer in peers.SPACES
+    for peer in peers.MODULES
 ]
 each_peer = pytest.mark.parametrize("peer", INSTALLED)
 
@@ -75,7 +75,7 @@ def test_chances_and_ratings_are_the_packages_own(peer: str, size: int) -> None:
         for rows in session.rows.reshape(-1, 2, size).tolist():
             teams = [[ratings.get(row) or model.newcomer() for row in team] for team in rows]
             assert below(float(z[at])) == pytest.approx(own_chance(peer, given, teams), abs=1e-6)
-            for team, rated in zip(rows, model.rate(teams, [1, 2]), strict=True):
+            for team, rated in zip(rows, model.rate(teams, [1, 2], 0.0), strict=True):
                 ratings.update(zip(team, rated, strict=True))
             at += 1
     assert at == 12 and np.abs(z).max() > 0.1
@@ -106,11 +106,11 @@ def test_what_a_package_cannot_rate_changes_nothing(
     """And is counted."""
 
     def broken(_: PeerConfig) -> peers.Model:
-        def rate(_: Any, __: Any) -> Any:
+        def rate(_: Any, __: Any, ___: float) -> Any:
             raise FloatingPointError
 
         model = model_of(config(peer))
-        return peers.Model(model.newcomer, rate, model.beta_of_members)
+        return peers.Model(model.newcomer, rate, model.side)
 
     monkeypatch.setattr(peers, "model_of", broken)
     run = peer_run(rounds_of(1), config(peer))
@@ -119,7 +119,8 @@ def test_what_a_package_cannot_rate_changes_nothing(
 
 def test_first_guesses_are_the_packages_defaults() -> None:
     """25, 25/3 and so on, in both."""
-    for space in peers.SPACES.values():
+    for peer in peers.MODULES:
+        space = peers.SPACES[peer]
         start = {each.name: each.start for each in space}
         assert start["beta"] == pytest.approx(peers.SIGMA / 2.0)
         assert start["tau"] == pytest.approx(peers.SIGMA / 100.0)
@@ -134,6 +135,7 @@ def test_missing_peers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(peers, "peer_module", absent)
     assert peers.missing() == ["trueskill-package"]
+    assert set(peers.SPACES) - set(peers.MODULES) == {"plain-elo", "plain-glicko2"}
 
 
 def test_a_peer_changes_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

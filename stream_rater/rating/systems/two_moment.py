@@ -9,7 +9,6 @@ from msgspec import Meta
 
 from stream_rater.rating.systems.common import (
     NEWER,
-    Chances,
     Finite,
     Later,
     NotNegative,
@@ -53,12 +52,6 @@ class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
             self.initial_mu, self.initial_sigma, self.beta, self.sigma_drift**2, self.drift_per_day
         )
         return two_moment.rate_rounds(wave, model)
-
-    @property
-    def chances(self) -> Chances:
-        """The system's own model, except that its noise is skewed and members of a team drift
-        less."""
-        return super().chances
 
     @property
     def drifts_by_time(self) -> bool:

@@ -1,0 +1,216 @@
+"""Elo and Glicko-2 as peers, against numbers that were published or computed by hand."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_rater.evaluation.peers import peer_config, peer_run
+from stream_rater.evaluation.plain import (
+    CLOSE,
+    DAY_S,
+    INITIAL,
+    NOISE,
+    PROVISIONAL,
+    SCALE,
+    Elo,
+    EloRating,
+    Glicko2,
+    Glicko2Rating,
+    _opponents,
+)
+from stream_rater.evaluation.sides import pairs_of
+from stream_rater.rating.systems.dimension import Dimension
+from tests.rounds import as_json
+from tests.unit.test_season import sessions
+
+SYSTEMS: list[Any] = [Elo(), Glicko2()]
+each_system = pytest.mark.parametrize("system", SYSTEMS, ids=["elo", "glicko2"])
+
+
+def test_the_authors_example_of_glicko_2() -> None:
+    """A player of 1500 (200) beats 1400 (30) and loses to 1550 (100) and 1700 (300) in one period:
+    1464.06 (151.52), with a volatility of 0.05999 (Glickman 2013)."""
+    system = Glicko2(tau=0.5)
+    player = Glicko2Rating(1500.0, 200.0, 0.06, None)
+    precision = surprise = 0.0
+    for mu, deviation, score in ((1400.0, 30.0, 1.0), (1550.0, 100.0, 0.0), (1700.0, 300.0, 0.0)):
+        g = 1.0 / math.sqrt(1.0 + 3.0 * (deviation / SCALE) ** 2 / math.pi**2)
+        chance = 1.0 / (1.0 + math.exp(-g * (1500.0 - mu) / SCALE))
+        precision += g * g * chance * (1.0 - chance)
+        surprise += g * (score - chance)
+    assert 1.0 / precision == pytest.approx(1.7785, abs=1e-3)
+    assert surprise / precision == pytest.approx(-0.4834, abs=1e-3)
+    rated = system._rated(player, precision, surprise, 0.0)
+    assert rated.mu == pytest.approx(1464.06, abs=0.01)
+    assert rated.deviation == pytest.approx(151.52, abs=0.01)
+    assert rated.volatility == pytest.approx(0.05999, abs=1e-5)
+
+
+def test_rating_a_duel_is_one_period_of_the_example() -> None:
+    """`rate` gives the formulas the numbers of the example's first game alone."""
+    ann, bob = Glicko2Rating(1500.0, 200.0, 0.06, 0.0), Glicko2Rating(1400.0, 30.0, 0.06, 0.0)
+    (won,), (lost,) = Glicko2(tau=0.5).rate([[ann], [bob]], [1, 2], 7.0)
+    g, chance = 0.9955, 0.639  # Glickman's table of the example
+    prior = (200.0 / SCALE) ** 2 + 0.06**2
+    variance = 1.0 / (1.0 / prior + g * g * chance * (1.0 - chance))
+    assert won.deviation == pytest.approx(SCALE * math.sqrt(variance), rel=1e-3)
+    assert won.mu == pytest.approx(1500.0 + SCALE * variance * g * (1.0 - chance), rel=1e-4)
+    assert lost.mu < 1400.0 and lost.deviation > 30.0 and won.time_s == 7.0
+
+
+@pytest.mark.parametrize(
+    ("gap", "scores"), [(0.0, (1.0,)), (300.0, (0.0,)), (-400.0, (1.0, 1.0, 1.0))]
+)
+def test_the_volatility_is_a_root_of_the_papers_function(
+    gap: float, scores: Sequence[float]
+) -> None:
+    """It solves step 5's f(x) = 0, after results that were expected and after surprises."""
+    tau, phi2 = 1.2, 0.3
+    chance = 1.0 / (1.0 + math.exp(-gap / SCALE))
+    v = 1.0 / (len(scores) * chance * (1.0 - chance))
+    delta = v * sum(score - chance for score in scores)
+    found = Glicko2(tau=tau)._volatility(0.06, phi2, v, delta)
+
+    def f(x: float) -> float:
+        e = math.exp(x)
+        drawn = e * (delta**2 - phi2 - v - e) / (2.0 * (phi2 + v + e) ** 2)
+        return drawn - (x - math.log(0.06**2)) / tau**2
+
+    x = math.log(found**2)
+    assert f(x - 2.0 * CLOSE) > 0.0 > f(x + 2.0 * CLOSE)
+
+
+def test_surprises_raise_the_volatility() -> None:
+    """And results as expected lower it."""
+    system = Glicko2(tau=1.0)
+    ann, bob = (Glicko2Rating(mu, 50.0, 0.06, 0.0) for mu in (1800.0, 1200.0))
+    expected = system.rate([[ann], [bob]], [1, 2], 0.0)
+    surprise = system.rate([[ann], [bob]], [2, 1], 0.0)
+    assert expected[0][0].volatility < 0.06 < surprise[0][0].volatility
+
+
+def test_elo_by_hand() -> None:
+    """With K = 40 for newcomers: 1600 beats 1500 and gains 40 (1 - .640065). A player who is no
+    longer provisional, with K = 20, loses half of that."""
+    ann, bob = EloRating(1600.0, 0), EloRating(1500.0, PROVISIONAL)
+    (won,), (lost,) = Elo(k=20.0, k_first=40.0).rate([[ann], [bob]], [1, 2], 0.0)
+    assert won.mu == pytest.approx(1600.0 + 40.0 * 0.359935, abs=1e-4) and won.rounds == 1
+    assert lost.mu == pytest.approx(1500.0 - 20.0 * 0.359935, abs=1e-4)
+
+
+def test_elos_k_falls_with_rounds() -> None:
+    """From the first to the last, and not further."""
+    system = Elo(k=10.0, k_first=40.0)
+    found = [system._k(rounds) for rounds in range(2 * PROVISIONAL)]
+    assert found[0] == 40.0 and found[PROVISIONAL // 2] == 25.0
+    assert all(a > b for a, b in pairwise(found[: PROVISIONAL + 1]))
+    assert set(found[PROVISIONAL:]) == {10.0}
+
+
+def test_rounds_of_many_are_averaged_over_opponents() -> None:
+    """Of four equals: 1 - .5 for the first, a third of that for the second, and so on."""
+    team = [EloRating(INITIAL, PROVISIONAL)]
+    after = Elo(k=30.0).rate([team] * 4, [1, 2, 2, 4], 0.0)
+    assert [each.mu - INITIAL for (each,) in after] == pytest.approx([15.0, 0.0, 0.0, -15.0])
+
+
+def test_a_draw_is_half() -> None:
+    """Of each opponent, and tied for the last place, too."""
+    assert list(_opponents([1, 1, 3])) == [
+        [(1, 0.5), (2, 1.0)], [(0, 0.5), (2, 1.0)], [(0, 0.0), (1, 0.0)],
+    ]  # fmt: skip
+
+
+@each_system
+def test_a_draw_of_equals_moves_nobody(system: Any) -> None:
+    """But Glicko-2 knows them better."""
+    after = system.rate([[system.newcomer()], [system.newcomer()]], [1, 1], 0.0)
+    assert [each.mu for (each,) in after] == [INITIAL, INITIAL]
+
+
+@each_system
+def test_members_gain_together(system: Any) -> None:
+    """Equal members of a team gain equally, and no team is stronger for its size alone."""
+    two, three = ([system.newcomer() for _ in range(size)] for size in (2, 3))
+    assert system.side(two).mu == system.side(three).mu
+    assert system.side(two).variance == pytest.approx(system.side(three).variance)
+    won, lost = system.rate([two, three], [1, 2], 0.0)
+    assert len(set(won)) == len(set(lost)) == 1 and won[0].mu > INITIAL > lost[0].mu
+
+
+def test_a_sides_mean_and_variance() -> None:
+    """Half of a logistic distribution's variance, and the deviation of Glicko-2."""
+    assert pytest.approx(2.0 * NOISE) == (400.0 / math.log(10.0)) ** 2 * math.pi**2 / 3.0
+    assert Elo().side([EloRating(1400.0, 3), EloRating(1700.0, 3)]) == (1550.0, NOISE)
+    team = [Glicko2Rating(1400.0, 30.0, 0.06, None), Glicko2Rating(1500.0, 50.0, 0.06, None)]
+    assert Glicko2().side(team) == (1450.0, pytest.approx(0.5 * (30**2 + 50**2) + NOISE))
+
+
+def test_deviations_grow_by_rounds_or_by_days() -> None:
+    """By one period a round, or by the days since the player's last round, up to a newcomer's."""
+
+    def rated(system: Glicko2, last_s: float | None, now_s: float) -> float:
+        away = Glicko2Rating(1500.0, 60.0, 0.06, last_s)
+        there = Glicko2Rating(1500.0, 60.0, 0.06, last_s)
+        return system.rate([[away], [there]], [1, 2], now_s)[0][0].deviation
+
+    by_days, by_rounds = Glicko2(period_days=30.0), Glicko2()
+    assert rated(by_days, 0.0, 30.0 * DAY_S) == pytest.approx(rated(by_rounds, 0.0, 1e9), rel=1e-9)
+    assert rated(by_days, 0.0, 0.0) == rated(by_days, None, 1e9) == rated(by_days, 5.0, 0.0)
+    assert rated(by_days, 0.0, 0.0) < rated(by_days, 0.0, 300.0 * DAY_S) < 350.0
+    newcomers = [[by_days.newcomer()], [by_days.newcomer()]]
+    most = by_days.rate(newcomers, [1, 2], 0.0)[0][0].deviation
+    g2 = 1.0 / (1.0 + 3.0 * (60.0 / SCALE) ** 2 / math.pi**2)
+    assert rated(by_days, 0.0, 1e12) == pytest.approx(
+        1.0 / math.sqrt(350.0**-2 + 0.25 * g2 / SCALE**2)
+    )
+    assert most > rated(by_days, 0.0, 1e12)
+
+
+@each_system
+def test_far_apart_is_no_overflow(system: Any) -> None:
+    """Whoever wins."""
+    ann, bob = (system.newcomer()._replace(mu=mu) for mu in (1e6, -1e6))
+    for ranks in ([1, 2], [2, 1]):
+        after = system.rate([[ann], [bob]], ranks, 0.0)
+        assert all(math.isfinite(each.mu) for (each,) in after)
+
+
+@pytest.mark.parametrize("peer", ["plain-elo", "plain-glicko2"])
+def test_a_season_is_rated_round_by_round(peer: str) -> None:
+    """Each round is predicted before it is rated, at its time, and those who did not finish tie."""
+    lines = [
+        as_json({"player": f"p{i % 3}", "rank": 1}, {"player": "bob", "dnf": True},
+                {"player": "cy", "dnf": True}, round_id=str(i),
+                completed_at=f"2026-11-{20 + i}T00:00:00Z")
+        for i in range(4)
+    ]  # fmt: skip
+    system: Any = peer_config(peer, {})
+    run = peer_run(sessions(*lines)[0], system)
+    ratings = {name: system.newcomer() for name in ("p0", "p1", "p2", "bob", "cy")}
+    wanted = []
+    for i in range(4):
+        names = [f"p{i % 3}", "bob", "cy"]
+        teams = [[ratings[name]] for name in names]
+        wanted += [system.side(team) for team in teams]
+        time_s = run.sides.number[i] * DAY_S
+        for name, (rated,) in zip(names, system.rate(teams, [1, 9, 9], time_s), strict=True):
+            ratings[name] = rated
+    assert run.sides.mu.tolist() == pytest.approx([side.mu for side in wanted])
+    assert run.sides.variance.tolist() == pytest.approx([side.variance for side in wanted])
+    assert run.sides.played.reshape(4, 3).tolist() == [[0, 0, 0], [0, 1, 1], [0, 2, 2], [1, 3, 3]]
+    assert np.isfinite(pairs_of(run)[0]).all()
+
+
+@each_system
+def test_the_textbooks_values_are_the_first_guesses(system: Any) -> None:
+    """Of all that is tuned."""
+    dimensions: tuple[Dimension, ...] = system.space
+    assert {each.name: each.start for each in dimensions} == {
+        each.name: getattr(system, each.name) for each in dimensions
+    }
+    assert peer_config(system.__struct_config__.tag, {}) == system
