@@ -150,14 +150,9 @@ class Contender:
         predicted probability to win of each side. Its round numbers are indices in the wave."""
         sigmas, noise = self.config.chances.times(self.variance_factor)
         pairs = accuracy.score(
-<<<<<<< HEAD
             wave.round_starts, wave.place, wave.entry_starts, wave.share,
             levels.measured(self.config, wave), wave.sigma, wave.rounds,
-            self.config.initial_mu, noise, sigmas, gaussian, self.margin,
-=======
-            wave.round_starts, wave.place, wave.entry_starts, wave.share, wave.mu, wave.sigma,
-            wave.rounds, self.config.initial_mu, noise, sigmas, self.margin,
->>>>>>> main
+            self.config.initial_mu, noise, sigmas, self.margin,
             displayed(self.config, wave) if self.by_display else np.empty(0),
         )  # fmt: skip
         won, win_predictions = self.score_winners(wave)

@@ -33,11 +33,7 @@ from stream_rater.evaluation.evaluation import Contender
 from stream_rater.evaluation.measures import FACTS_OF, FIELDS
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.variance_factor import most_probable
-<<<<<<< HEAD
 from stream_rater.rating import levels
-from stream_rater.rating.elo_mmr.performance import C
-=======
->>>>>>> main
 from stream_rater.rating.model import Places
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.wins import performances_of
