@@ -20,6 +20,7 @@ from stream_rater.evaluation.alike import count_unrated, rounds_before
 from stream_rater.evaluation.measures import FIELDS
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.winners import WinPredictions
+from stream_rater.rating import levels
 from stream_rater.rating.model import Wave
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.wins import ANY, of_rounds, performances_of
@@ -149,8 +150,9 @@ class Contender:
         predicted probability to win of each side. Its round numbers are indices in the wave."""
         sigmas, noise = self.config.chances.times(self.variance_factor)
         pairs = accuracy.score(
-            wave.round_starts, wave.place, wave.entry_starts, wave.share, wave.mu, wave.sigma,
-            wave.rounds, self.config.initial_mu, noise, sigmas, self.margin,
+            wave.round_starts, wave.place, wave.entry_starts, wave.share,
+            levels.measured(self.config, wave), wave.sigma, wave.rounds,
+            self.config.initial_mu, noise, sigmas, self.margin,
             displayed(self.config, wave) if self.by_display else np.empty(0),
         )  # fmt: skip
         won, win_predictions = self.score_winners(wave)
@@ -160,8 +162,9 @@ class Contender:
         """(R, 3) the scores of `winners` alone, and the predicted probability to win of each side,
         as in `score`."""
         sides = performances_of(
-            self.config, wave.entry_starts, wave.share, wave.mu, wave.sigma, self.variance_factor
-        )
+            self.config, wave.entry_starts, wave.share, levels.measured(self.config, wave),
+            wave.sigma, self.variance_factor,
+        )  # fmt: skip
         most = self.most_sides
         win = of_rounds(wave.round_starts, sides._replace(margin=self.margin), most)
         won = winners.score(wave.round_starts, wave.place, win, self.margin > 0.0, most)
@@ -171,10 +174,13 @@ class Contender:
 def displayed(config: RatingConfig, wave: Wave) -> Floats:
     """(E,) the displayed rating of each entry before its round. For a team, each member's distance
     from the displayed rating of a newcomer is multiplied by the member's share, and these distances
-    add up. The mu of a team is computed in the same way."""
+    add up. The mu of a team is computed in the same way, and so is the move of a side by the level
+    of those present and by its seat (`levels`)."""
     rule = rule_of(config)
     newcomer = rule.rating(config.initial_mu, config.initial_sigma)
-    lead = wave.share * (rule.rating(wave.mu, wave.sigma) - newcomer)
+    shown = rule.rating(wave.mu, wave.sigma)
+    moves = levels.moves_of(config, wave, shown, newcomer)
+    lead = wave.share * ((shown if moves is None else shown + moves.player) - newcomer)
     found: Floats = newcomer + np.add.reduceat(lead, wave.entry_starts[:-1])
     return found
 

@@ -33,6 +33,7 @@ from stream_rater.evaluation.evaluation import Contender
 from stream_rater.evaluation.measures import FACTS_OF, FIELDS
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.variance_factor import most_probable
+from stream_rater.rating import levels
 from stream_rater.rating.model import Places
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.wins import performances_of
@@ -106,7 +107,7 @@ def own_run(sessions: Iterable[Session], config: RatingConfig) -> Run:
         if wave is None:
             continue
         mu, sigma, _ = performances_of(
-            config, wave.entry_starts, wave.share, wave.mu, wave.sigma
+            config, wave.entry_starts, wave.share, levels.measured(config, wave), wave.sigma
         )  # fmt: skip
         played = np.minimum.reduceat(wave.rounds, wave.entry_starts[:-1])
         number = session.numbers[indices]

@@ -123,7 +123,10 @@ def for_fingerprint(config: RatingConfig) -> dict[str, Any]:
     """
     table: dict[str, Any] = msgspec.to_builtins(config, order="deterministic")
     for field in msgspec.structs.fields(config):
-        if field.name in config.newer and table[field.name] == field.default:
+        default = field.default
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        if field.name in config.newer and table[field.name] == default:
             del table[field.name]
     return table
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from msgspec import Meta
 
 from stream_rater.rating.systems.common import (
+    NEWER,
     Finite,
     Later,
     NotNegative,
@@ -34,7 +35,7 @@ class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
     newcomer_offset: Finite = -150.0
     newcomer_field: Annotated[float, Meta(ge=0, le=1)] = 0.8
 
-    newer: ClassVar[tuple[str, ...]] = ("dnf",)
+    newer: ClassVar[tuple[str, ...]] = NEWER
     space: ClassVar[tuple[Dimension, ...]] = (
         Dimension("beta", 30.0, 3000.0, 250.0, points=1),
         Dimension("sigma_drift", 1.0, 300.0, 20.0, points=1),
