@@ -260,7 +260,7 @@ def _seat(index: int, entry: Entry, rating: RatingConfig) -> str:
         return ""
     if isinstance(seat, str) and re.fullmatch(r"[ -~]{1,8}", seat):
         return seat
-    if getattr(rating, "seats", None):
+    if rating.seats:
         raise Invalid("bad-seat", f"standings[{index}].seat")
     return ""
 

@@ -180,7 +180,7 @@ class RoundBatch(Ragged, gc=False):
 
 def uses_seats(config: RatingConfig) -> bool:
     """Whether the seats of entries count by this configuration."""
-    return bool(getattr(config, "seats", None))
+    return bool(config.seats)
 
 
 def uses_scores(config: RatingConfig) -> bool:
@@ -192,7 +192,7 @@ def shift_of(config: RatingConfig | None, seat: SeatCodes) -> Floats:
     """The `shift` of a wave whose entries have these seats."""
     if config is None or not len(seat) or not uses_seats(config):
         return NO_SHIFT
-    return shifts_of(getattr(config, "seats"), seat)  # noqa: B009 - until all systems have it
+    return shifts_of(config.seats, seat)
 
 
 def score_of(config: RatingConfig | None, score: Floats) -> Floats:

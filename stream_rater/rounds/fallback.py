@@ -19,7 +19,7 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.contract import events
 from stream_rater.contract.events import MAX_RANK, UNDECODABLE, Entry, Round, RoundCompleted, shown
 from stream_rater.rating.model import DID_NOT_FINISH, Places
-from stream_rater.rating.seats import MOST_CHARACTERS, NO_SEAT, SeatCodes, is_seat, seat_code
+from stream_rater.rating.seats import NO_SEAT, SEAT_CURE, SeatCodes, is_seat, seat_code
 from stream_rater.rounds import depth
 from stream_rater.rounds.batch import (
     BAD_SCORE,
@@ -126,8 +126,7 @@ def seat_mistake(data: bytes, *, packed: bool) -> str:
     number = [_seat(entry, packed=packed) for entry in event.standings].index(BAD_SEAT)
     return (
         f"standings[{number}].seat: {_value(event.standings[number].seat, packed=packed)} is no "
-        f"name of a seat: give a text of 1 to {MOST_CHARACTERS} printable characters of ASCII, or "
-        "leave it out"
+        f"name of a seat: {SEAT_CURE}, or leave it out"
     )
 
 

@@ -23,7 +23,7 @@ from stream_rater.rounds.validation import Invalid
 from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack
 
 PLAIN = EloMMR(weight_limit=0.2, sigma_limit=80.0)
-SEATED = EloMMR(weight_limit=0.3, sigma_limit=80.0)
+SEATED = EloMMR(weight_limit=0.2, sigma_limit=80.0, seats={"home": 60.0, "away": -20.0})
 SCORED = EloMMR(weight_limit=0.4, sigma_limit=80.0)
 LADDERS = Ladders(
     ladders={
@@ -69,8 +69,7 @@ def scores(rounds: RoundBatch) -> list[float | None]:
 
 @pytest.fixture(autouse=True)
 def _used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One ladder uses seats, and one uses scores."""
-    monkeypatch.setattr(validation, "uses_seats", SEATED.__eq__)
+    """One ladder uses scores."""
     monkeypatch.setattr(validation, "uses_scores", SCORED.__eq__)
 
 
