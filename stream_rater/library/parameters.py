@@ -53,6 +53,7 @@ class Parameters(TypedDict, total=False):
     provisional_rounds: int
     skip_all_tied: bool
     dnf: Literal["tied-last", "not-compared"]
+    seats: Mapping[str, float]
 
 
 def rating_of(system: str, parameters: Mapping[str, Any]) -> RatingConfig:
@@ -71,7 +72,9 @@ def rating_of(system: str, parameters: Mapping[str, Any]) -> RatingConfig:
 
 
 def _plain(value: Any) -> Any:
-    """A value with NumPy scalars converted to Python numbers."""
+    """A value with NumPy scalars converted to Python numbers, also within a table."""
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -84,6 +84,12 @@ def test_rounds_in_python_are_those_of_a_file(file: tuple[str, str]) -> None:
     assert state(ladder(seats={})) != state(other)
 
 
+def test_points_of_numpy_are_numbers() -> None:
+    """Also in the table of seats."""
+    points = {name: np.float64(each) for name, each in SEATS.items()}
+    assert Ladder(SYSTEM, seats=points).parameters.seats == SEATS
+
+
 def test_predictions_know_the_seats(file: tuple[str, str]) -> None:
     """The same bits in Python, by the command and by the API. Swapped seats of equal players are a
     mirror, a seat without points is none, and so is any on a ladder without points."""
