@@ -84,6 +84,26 @@ def test_rounds_in_python_are_those_of_a_file(file: tuple[str, str]) -> None:
     assert state(ladder(seats={})) != state(other)
 
 
+def test_tables_say_who_is_at_home() -> None:
+    """By the names of their columns, or in a column of seats; and what the sides scored."""
+    wide = {
+        "home": ["ann", "cy"],
+        "away": ["bob", "dee"],
+        "home_score": [2, 0],
+        "away_score": [1, 3],
+    }
+    long = {
+        "match_id": ["1", "1", "2", "2"], "player": ["ann", "bob", "cy", "dee"],
+        "rank": [1, 2, 2, 1], "seat": ["home", "away"] * 2, "score": [2, 1, 0, 3],
+    }  # fmt: skip
+    tables, same = [Ladder(SYSTEM, seats=SEATS) for _ in range(2)], Ladder(SYSTEM, seats=SEATS)
+    for found, table in zip(tables, (wide, long), strict=True):
+        found.rate_table(table)
+    same.rate(["ann", "bob"], seats=["home", "away"], scores=[2, 1])
+    same.rate(["cy", "dee"], [2, 1], seats=["home", "away"], scores=[0, 3])
+    assert state(tables[0]) == state(tables[1]) == state(same)
+
+
 def test_points_of_numpy_are_numbers() -> None:
     """Also in the table of seats."""
     points = {name: np.float64(each) for name, each in SEATS.items()}
