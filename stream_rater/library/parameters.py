@@ -53,6 +53,9 @@ class Parameters(TypedDict, total=False):
     provisional_rounds: int
     skip_all_tied: bool
     dnf: Literal["tied-last", "not-compared"]
+    variance_factor: float
+    draw_width: float
+    upset: float
 
 
 def rating_of(system: str, parameters: Mapping[str, Any]) -> RatingConfig:
