@@ -54,6 +54,9 @@ class Parameters(TypedDict, total=False):
     skip_all_tied: bool
     dnf: Literal["tied-last", "not-compared"]
     seats: Mapping[str, float]
+    variance_factor: float
+    draw_width: float
+    upset: float
 
 
 def rating_of(system: str, parameters: Mapping[str, Any]) -> RatingConfig:

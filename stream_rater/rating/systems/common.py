@@ -128,6 +128,9 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     skip_all_tied: bool = False
     dnf: Unfinished = TIED_LAST
     seats: dict[str, Finite] = {}
+    variance_factor: Annotated[float, Meta(gt=0, le=1e6)] = 1.0
+    draw_width: NotNegative = 0.0
+    upset: Annotated[float, Meta(ge=0, le=0.2)] = 0.0
 
     more_space: ClassVar[tuple[Dimension, ...]] = ()
     """Dimensions that `tune` varies in addition to `space` for the rounds of a file."""
@@ -136,6 +139,9 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     newer: ClassVar[tuple[str, ...]] = NEWER
     """Parameters that are newer than the system's first release. The fingerprint omits them where
     they have their defaults, so that it equals the one that workers of older releases compute."""
+    predictive: ClassVar[tuple[str, ...]] = ("variance_factor", "draw_width", "upset")
+    """Parameters of predictions alone. They change no rating, so the fingerprint has none of them,
+    and they may be changed at any time (`evaluation.calibrating` fits them)."""
     season_growth: ClassVar[int] = KEEPS
     """The way in which a season raises the sigma of a belief."""
     takes_sigma: ClassVar[bool] = True
@@ -197,10 +203,11 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return ()
 
     @property
-    def draw_width(self) -> float:
-        """The largest difference between two performances that is a draw, in rating points; 0 if
-        the system has no draws."""
-        return 0.0
+    def drawn_within(self) -> float:
+        """The largest difference between two performances that is predicted to be a draw, in rating
+        points; 0 if no draws are predicted. It changes no rating: of all systems, only TrueSkill
+        has a margin for draws in its update."""
+        return self.draw_width
 
     @property
     def fixed_players(self) -> tuple[str, ...]:
