@@ -118,6 +118,17 @@ def test_rounds_of_many_are_averaged_over_opponents() -> None:
     assert [each.mu - INITIAL for (each,) in after] == pytest.approx([15.0, 0.0, 0.0, -15.0])
 
 
+def test_a_round_of_many_says_more_than_a_duel() -> None:
+    """In Glicko-2, five equals who all draw are worth sqrt(4) games to each of them."""
+
+    def precision(count: int) -> float:
+        after = Glicko2(initial_volatility=1e-6).rate([[newcomer]] * count, [1] * count, 0.0)
+        return float(after[0][0].deviation) ** -2 - 350.0**-2
+
+    newcomer = Glicko2(initial_volatility=1e-6).newcomer()
+    assert precision(5) == pytest.approx(2.0 * precision(2), rel=1e-6)
+
+
 def test_a_draw_is_half() -> None:
     """Of each opponent, and tied for the last place, too."""
     assert list(_opponents([1, 1, 3])) == [
@@ -180,8 +191,8 @@ def test_far_apart_is_no_overflow(system: Any) -> None:
         assert all(math.isfinite(each.mu) for (each,) in after)
 
 
-@pytest.mark.parametrize("peer", ["plain-elo", "plain-glicko2"])
-def test_a_season_is_rated_round_by_round(peer: str) -> None:
+@pytest.mark.parametrize("system", [*SYSTEMS, Glicko2(period_days=0.5)])
+def test_a_season_is_rated_round_by_round(system: Any) -> None:
     """Each round is predicted before it is rated, at its time, and those who did not finish tie."""
     lines = [
         as_json({"player": f"p{i % 3}", "rank": 1}, {"player": "bob", "dnf": True},
@@ -189,7 +200,6 @@ def test_a_season_is_rated_round_by_round(peer: str) -> None:
                 completed_at=f"2026-11-{20 + i}T00:00:00Z")
         for i in range(4)
     ]  # fmt: skip
-    system: Any = peer_config(peer, {})
     run = peer_run(sessions(*lines)[0], system)
     ratings = {name: system.newcomer() for name in ("p0", "p1", "p2", "bob", "cy")}
     wanted = []
