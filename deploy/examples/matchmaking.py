@@ -79,10 +79,8 @@ def win_probability(ours: Sequence[Rating], theirs: Sequence[Rating], beta: floa
 
         delta^2 = sum over all players of (sigma^2 + beta^2)
 
-    which for two players is sigma_a^2 + sigma_b^2 + 2 beta^2. Performances are taken as logistic,
-    as the rating system itself takes them: upsets are likelier than under a normal distribution.
-    The difference of two logistic variables is nearly logistic, so we use one of the same variance,
-    whose scale is delta sqrt(3) / pi. Sides of unequal size are compared by their deviations from
+    which for two players is sigma_a^2 + sigma_b^2 + 2 beta^2. It is taken as normal, as `predict`
+    takes it for every rating system. Sides of unequal size are compared by their deviations from
     the initial rating, as the service does.
 
     Dividing by all of delta is what makes it honest about newcomers: an unknown player is never a
@@ -90,7 +88,7 @@ def win_probability(ours: Sequence[Rating], theirs: Sequence[Rating], beta: floa
     """
     lead = sum(each.mu - INITIAL_MU for each in ours) - sum(each.mu - INITIAL_MU for each in theirs)
     delta = math.sqrt(sum(each.sigma**2 + beta**2 for each in (*ours, *theirs)))
-    return 0.5 * (1.0 + math.tanh(0.5 * math.pi / math.sqrt(3.0) * lead / delta))
+    return 0.5 * math.erfc(-lead / (math.sqrt(2.0) * delta))
 
 
 def beta_of(weight_limit: float, sigma_limit: float, drift_per_day: float = 0.0) -> float:

@@ -150,6 +150,7 @@ def show_tuning(found: "TunedFile") -> None:
     _on_stderr(tuning_table(report))
     if found.at_ends:
         _on_stderr(range_end_warning(found.at_ends))
+    _on_stderr(found.validated.sentence())
     _on_stderr(f"on the second part, {report.counted.sentence()}")
     losses = " to ".join("–" if each is None else f"{each:.4f}" for each in report.losses)
     _on_stderr(

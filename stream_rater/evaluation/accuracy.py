@@ -38,8 +38,8 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import giving, inlined, kernel
 from stream_rater.evaluation.measures import FIELDS, MEASURES, OF_PAIRS, WEIGHT_OF
 from stream_rater.evaluation.ranks import by_rating, inversions
-from stream_rater.rating.elementary import exp, log
-from stream_rater.rating.elo_mmr.performance import C, team
+from stream_rater.rating.elementary import log
+from stream_rater.rating.elo_mmr.performance import team
 from stream_rater.rating.kernels.places import tie_bounds
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.normal import below
@@ -138,7 +138,7 @@ def scored_distances(n: int) -> Ints:
 @inlined
 def _score_pairs(
     place: Places, mu: Floats, variance: Floats, other_place: Places, other_mu: Floats,
-    other_variance: Floats, gaussian: bool, product: Floats, square: Floats, scored: Ints,
+    other_variance: Floats, product: Floats, square: Floats, scored: Ints,
 ) -> None:  # fmt: skip
     """Score each entry against the later entry at the same index of the `other_` arrays. p is the
     probability that the earlier entry is better.
@@ -149,8 +149,7 @@ def _score_pairs(
     """
     for i in range(len(place)):
         z = (mu[i] - other_mu[i]) / np.sqrt(variance[i] + other_variance[i])
-        p = below(z) if gaussian else 1.0 / (1.0 + exp(-C * z))
-        p = min(max(p, LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY)
+        p = min(max(below(z), LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY)
         tied = place[i] == other_place[i]
         p = 1.0 if tied else p
         product[i] *= p
@@ -159,14 +158,12 @@ def _score_pairs(
 
 
 @kernel
-def pair_scores(
-    place: Places, mu: Floats, variance: Floats, gaussian: bool
-) -> tuple[float, float, int]:
+def pair_scores(place: Places, mu: Floats, variance: Floats) -> tuple[float, float, int]:
     """The mean log loss and the mean Brier score of P(better placed entry is better), and the
     number of pairs.
 
-    The probability is F((mu_i - mu_j) / sqrt(variance_i + variance_j)), where F is the normal or
-    the logistic distribution function of variance 1. Pairs tied in place are left out.
+    The probability is Phi((mu_i - mu_j) / sqrt(variance_i + variance_j)), as in
+    `rating.prediction.wins`. Pairs tied in place are left out.
     """
     n, surprise = len(place), 0.0
     product, square, scored = np.ones(n), np.zeros(n), np.zeros(n, np.int64)
@@ -175,7 +172,7 @@ def pair_scores(
         d = distances[k]
         _score_pairs(
             place[: n - d], mu[: n - d], variance[: n - d], place[d:], mu[d:], variance[d:],
-            gaussian, product[: n - d], square[: n - d], scored[: n - d],
+            product[: n - d], square[: n - d], scored[: n - d],
         )  # fmt: skip
         if (k + 1) % FACTORS_PER_LOG == 0 or k + 1 == len(distances):
             for i in range(n):
@@ -190,7 +187,7 @@ def pair_scores(
 
 @kernel
 def pair_scores_with_draws(
-    place: Places, mu: Floats, variance: Floats, gaussian: bool, margin: float
+    place: Places, mu: Floats, variance: Floats, margin: float
 ) -> tuple[float, float, int]:
     """The mean log loss and the mean Brier score over three outcomes, and the number of pairs.
 
@@ -206,8 +203,7 @@ def pair_scores_with_draws(
                 continue
             spread = np.sqrt(variance[i] + variance[j])
             better, worse = (mu[i] - mu[j] - margin) / spread, (mu[j] - mu[i] - margin) / spread
-            win = below(better) if gaussian else 1.0 / (1.0 + exp(-C * better))
-            loss = below(worse) if gaussian else 1.0 / (1.0 + exp(-C * worse))
+            win, loss = below(better), below(worse)
             draw = max(1.0 - win - loss, 0.0)
             p = draw if place[i] == place[j] else win
             surprise -= log(min(max(p, LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY))
@@ -253,8 +249,8 @@ def _experienced(rounds: Ints, order: Ints) -> tuple[Ints, Ints]:
 
 @giving
 def _score_round(
-    place: Places, mu: Floats, variance: Floats, rounds: Ints, order_by: Floats, gaussian: bool,
-    margin: float, out: Floats,
+    place: Places, mu: Floats, variance: Floats, rounds: Ints, order_by: Floats, margin: float,
+    out: Floats,
 ) -> None:  # fmt: skip
     n, order = len(place), by_rating(order_by)
     experienced, experienced_order = _experienced(rounds, order)
@@ -269,10 +265,10 @@ def _score_round(
     if untied > 0.0:
         out[ENTRIES], out[PAIR_INVERSION_ALL], out[RANK_DEVIATION_ALL] = n, inversion, deviation
         out[PAIRS], out[KENDALL_TAU] = untied, wrong
-        surprise, square, scored = pair_scores(place, mu, variance, gaussian)
+        surprise, square, scored = pair_scores(place, mu, variance)
     out[PAIRS_DRAWN], out[PAIRS_UNFINISHED] = _unscored_pairs(place, scored)
     if margin > 0.0:
-        surprise, square, scored = pair_scores_with_draws(place, mu, variance, gaussian, margin)
+        surprise, square, scored = pair_scores_with_draws(place, mu, variance, margin)
     if scored > 0:
         out[SCORED], out[LOG_LOSS], out[BRIER], out[PAIRS_SCORED] = n, surprise, square, scored
 
@@ -280,8 +276,8 @@ def _score_round(
 @kernel
 def score(
     round_starts: Ints, place: Places, entry_starts: Ints, share: Floats, mu: Floats,
-    sigma: Floats, rounds: Ints, initial_mu: float, noise: float, sigmas: float, gaussian: bool,
-    margin: float, shown: Floats,
+    sigma: Floats, rounds: Ints, initial_mu: float, noise: float, sigmas: float, margin: float,
+    shown: Floats,
 ) -> Floats:  # fmt: skip
     """(R, OF_PAIRS) the scores of a wave's rounds, from the beliefs of its players before the wave
     (`model.Wave`).
@@ -307,7 +303,5 @@ def score(
     for r in range(len(out)):
         a, b = round_starts[r], round_starts[r + 1]
         by = shown[a:b] if len(shown) else entry_mu[a:b]
-        _score_round(
-            place[a:b], entry_mu[a:b], variance[a:b], played[a:b], by, gaussian, margin, out[r]
-        )
+        _score_round(place[a:b], entry_mu[a:b], variance[a:b], played[a:b], by, margin, out[r])
     return out

@@ -147,10 +147,10 @@ class Contender:
     def score(self, wave: Wave) -> tuple[Floats, WinPredictions]:
         """(R, len(FIELDS)) the scores of the rounds of a wave by the ratings before them, and the
         predicted probability to win of each side. Its round numbers are indices in the wave."""
-        gaussian, sigmas, noise = self.config.chances.times(self.variance_factor)
+        sigmas, noise = self.config.chances.times(self.variance_factor)
         pairs = accuracy.score(
             wave.round_starts, wave.place, wave.entry_starts, wave.share, wave.mu, wave.sigma,
-            wave.rounds, self.config.initial_mu, noise, sigmas, gaussian, self.margin,
+            wave.rounds, self.config.initial_mu, noise, sigmas, self.margin,
             displayed(self.config, wave) if self.by_display else np.empty(0),
         )  # fmt: skip
         won, win_predictions = self.score_winners(wave)

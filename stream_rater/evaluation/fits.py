@@ -1,7 +1,7 @@
 """Tunes a system on the first part of a game, and scores it on the other rounds (see `games`)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,9 +13,16 @@ from stream_rater.evaluation import sides
 from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.contestants import PeerSystem, System
 from stream_rater.evaluation.game import Game
-from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.sides import Run, factors_of, scores_of, total_loss, variance_factor
-from stream_rater.evaluation.tuning import PRIOR, UNDEFINED, at_ends, penalty, search
+from stream_rater.evaluation.season import Session, before
+from stream_rater.evaluation.sides import (
+    Run,
+    factors_of,
+    losses_of,
+    scores_of,
+    total_loss,
+    variance_factor,
+)
+from stream_rater.evaluation.tuning import PRIOR, UNDEFINED, at_ends, middle_of, penalty, search
 from stream_rater.evaluation.warming import timed
 from stream_rater.rating.systems.dimension import Dimension, fraction_of
 
@@ -74,6 +81,27 @@ class Fit:
         if loss is None or not np.isfinite(loss):
             return UNDEFINED
         return loss + self._penalty(point)
+
+    def first_half(self) -> "Fit":
+        """The same problem on the first half of its rounds."""
+        return replace(self, first=before(self.first, middle_of(self.first)), runs=None)
+
+    def later_losses(self, point: Sequence[float]) -> Floats | None:
+        """(R,) the losses of the rounds of the second half at a point. Each round is predicted by
+        the rounds before it, and the variance factor is that of the first half. None if the system
+        raises one of OUT_OF_RANGE, or if a loss is not finite."""
+        middle = middle_of(self.first)
+        try:
+            run = self.system.play(self.first, self.config(point))
+            factor = variance_factor(run.before(middle)) if self.fits_factor else 1.0
+            scores = scores_of(run.after(middle), factor)
+        except OUT_OF_RANGE:
+            return None
+        aim = self.aim
+        if aim == ORDER and total_loss(scores, ORDER) is None:
+            aim = ORDER_OF_ALL
+        losses = losses_of(scores, aim)
+        return losses if np.isfinite(losses).all() else None
 
     def _scores(self, point: tuple[float, ...]) -> Floats:
         """(R, OF_PAIRS) the scores of the first part by the configuration at this point."""

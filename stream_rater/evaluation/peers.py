@@ -222,6 +222,4 @@ def peer_run(sessions: Iterable[Session], config: AnyPeer) -> Run:
     peer = PeerReplay(config)
     played = [each for session in sessions if (each := peer.play(session)) is not None]
     results = sum(count for _, count in played)
-    return Run(
-        Sides.concat([sides for sides, _ in played]), True, peer.seconds, results, peer.failed
-    )
+    return Run(Sides.concat([sides for sides, _ in played]), peer.seconds, results, peer.failed)

@@ -1,8 +1,9 @@
 """Proposes parameters for a ladder, and estimates what they gain.
 
 The parameters are tuned on the first part of the ladder's rounds: they are the most probable ones
-given that part (`fits`). They are compared with the present parameters on the other rounds, which
-the search has not seen. The paired bootstrap gives the interval of the gain.
+given that part (`fits`), or those that the search began with if these predict its second half no
+worse (`validation`). They are compared with the present parameters on the other rounds, which the
+search has not seen. The paired bootstrap gives the interval of the gain.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +23,8 @@ from stream_rater.evaluation.measures import FIELDS, WEIGHT_OF
 from stream_rater.evaluation.present import Present, system_of
 from stream_rater.evaluation.research.games import verdict
 from stream_rater.evaluation.season import Session, before
-from stream_rater.evaluation.tuning import at_ends, search
+from stream_rater.evaluation.tuning import at_ends
+from stream_rater.evaluation.validation import validated
 from stream_rater.rating.parameters import RatingConfig
 
 LEAST_ROUNDS = 20
@@ -100,7 +102,7 @@ def propose(
     first = trained(len(base), train)
     _check_enough(base, first)
     problem = Fit(own, before(sessions, first), aim)
-    point = search(problem, trials, executor, on_trial)
+    point = validated(problem, trials, executor, on_trial).point
     found: RatingConfig = problem.config(point)
     base, tuned = alike([base, _scores(sessions, found, draws=draws)])
     compared = list(_compared(base[first:], tuned[first:]))

@@ -1,11 +1,11 @@
 """The beliefs of a rating system about the sides of each round before it, and their scores.
 
 A system, our own or another package's, gives each side of a round a mean and a variance of its
-performance. It also declares whether differences of performances are normal or logistic. The scores
-depend on these alone (`accuracy`), so that every system is measured by the same code:
+performance. Differences of performances are normal. The scores depend on these alone (`accuracy`),
+so that every system is measured by the same code:
 
 - the predicted probability of a pair is
-  p = F((mu_i - mu_j) / sqrt(factor (variance_i + variance_j))). Pairs that drew are left out for
+  p = Phi((mu_i - mu_j) / sqrt(factor (variance_i + variance_j))). Pairs that drew are left out for
   every system, even for one with a draw margin;
 - the calibration error is computed over the pairs that are not tied in place. They are sorted by
   the favourite's p and cut into BINS bins of equal count. The error is the average distance between
@@ -33,7 +33,6 @@ from stream_rater.evaluation.evaluation import Contender
 from stream_rater.evaluation.measures import FACTS_OF, FIELDS
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.variance_factor import most_probable
-from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.model import Places
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.wins import performances_of
@@ -77,8 +76,6 @@ class Run(NamedTuple):
     """A system's beliefs and time during a season."""
 
     sides: Sides
-    gaussian: bool
-    """Whether differences of performances are normal. If not, they are logistic."""
     seconds: float
     """Seconds spent on rating."""
     results: int
@@ -103,7 +100,7 @@ class Run(NamedTuple):
 
 def own_run(sessions: Iterable[Session], config: RatingConfig) -> Run:
     """Rate a season with one of our systems."""
-    contender, chances = Contender(config), config.chances
+    contender = Contender(config)
     found, results = list[Sides](), 0
     for session, indices, wave in contender.rate(sessions):
         if wave is None:
@@ -115,7 +112,7 @@ def own_run(sessions: Iterable[Session], config: RatingConfig) -> Run:
         number = session.numbers[indices]
         found.append(Sides(number, np.diff(wave.round_starts), wave.place, mu, sigma**2, played))
         results += len(wave.mu)
-    return Run(Sides.concat(found), chances.gaussian, contender.rating_s, results)
+    return Run(Sides.concat(found), contender.rating_s, results)
 
 
 def scores_of(run: Run, factor: float = 1.0) -> Floats:
@@ -129,25 +126,31 @@ def scores_of(run: Run, factor: float = 1.0) -> Floats:
         sides.starts, sides.place, alone, np.ones(len(sides.mu)), sides.mu,
         np.sqrt(sides.variance), sides.played,
         0.0, 0.0, factor,  # initial_mu, noise, sigmas
-        run.gaussian, 0.0, np.empty(0),  # gaussian, margin, shown
+        0.0, np.empty(0),  # margin, shown
     )  # fmt: skip
     return found
 
 
 def total_loss(scores: Floats, measure: str) -> float | None:
-    """The total loss of rounds with these (R, OF_PAIRS) scores. A round of n entries counts as
-    n / 2 pairs. So by `log_loss` the loss is in nats, and by a pair inversion it is a number of
-    pairs in the wrong order. It is None if nothing was scored."""
-    facts = FACTS_OF[measure]
-    weight = scores[:, FIELDS.index(facts.weight)]
-    if not weight.any():
+    """The total loss of rounds with these (R, OF_PAIRS) scores. It is None if nothing was
+    scored."""
+    if not scores[:, FIELDS.index(FACTS_OF[measure].weight)].any():
         return None
+    return float(losses_of(scores, measure).sum())
+
+
+def losses_of(scores: Floats, measure: str) -> Floats:
+    """(R,) what each round with these (R, OF_PAIRS) scores adds to the total loss. A round of n
+    entries counts as n / 2 pairs. So by `log_loss` the loss is in nats, and by a pair inversion it
+    is a number of pairs in the wrong order. It is 0 for a round that is not scored."""
+    facts = FACTS_OF[measure]
     loss = scores[:, FIELDS.index(measure)]
     if facts.in_per_cent:
         loss = loss / 100.0
     if facts.higher_is_better:
         loss = 1.0 - loss
-    return float(0.5 * (weight @ loss))
+    found: Floats = 0.5 * scores[:, FIELDS.index(facts.weight)] * loss
+    return found
 
 
 # --- pairs ----------------------------------------------------------------------------------------
@@ -183,12 +186,12 @@ def pairs_of(run: Run) -> tuple[Floats, Ints]:
     return z, of_round
 
 
-def _log_below(z: Floats, *, gaussian: bool) -> Floats:
-    """The logarithm of the normal or logistic distribution function of variance 1 at z. The value
-    of the function is clipped as in `accuracy`. Raises MissingExtra without SciPy."""
+def _log_below(z: Floats) -> Floats:
+    """The logarithm of Phi(z), which is clipped as in `accuracy`. Raises MissingExtra without
+    SciPy."""
     with lab_extra():
         from scipy.special import log_ndtr
-    found: Floats = log_ndtr(z) if gaussian else -np.logaddexp(0.0, -C * z)
+    found: Floats = log_ndtr(z)
     return np.clip(found, np.log(LEAST_PROBABILITY), np.log1p(-LEAST_PROBABILITY))
 
 
@@ -200,9 +203,7 @@ def variance_factor(run: Run) -> float:
         return 1.0
     counts = np.bincount(of_round, minlength=len(run.sides.number))
     weight = (0.5 * run.sides.sizes / np.maximum(counts, 1))[of_round]
-    return most_probable(
-        lambda factor: -float(weight @ _log_below(z / np.sqrt(factor), gaussian=run.gaussian))
-    )
+    return most_probable(lambda factor: -float(weight @ _log_below(z / np.sqrt(factor))))
 
 
 def factors_of(run: Run, boundary: int) -> Floats:
@@ -226,7 +227,7 @@ def calibration_error(run: Run) -> float | None:
     z, _ = pairs_of(run)
     if not len(z):
         return None
-    predicted = np.exp(_log_below(np.abs(z), gaussian=run.gaussian))
+    predicted = np.exp(_log_below(np.abs(z)))
     won = np.where(z > 0.0, 1.0, np.where(z < 0.0, 0.0, 0.5))
     order = np.argsort(predicted, kind="stable")
     bins = [each for each in np.array_split(order, BINS) if len(each)]

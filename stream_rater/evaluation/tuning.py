@@ -9,19 +9,19 @@ the optimum.
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.extras import lab_extra
-from stream_rater.evaluation.accuracy import averages
+from stream_rater.evaluation.accuracy import averages, values_and_weights
 from stream_rater.evaluation.evaluation import MOST_SIDES, evaluate
 from stream_rater.evaluation.measures import FACTS_OF, FIELDS, better
-from stream_rater.evaluation.season import Session
+from stream_rater.evaluation.season import Session, before
 from stream_rater.evaluation.sharing import sharing
 from stream_rater.evaluation.spaces import configuration
 from stream_rater.rating.parameters import RatingConfig
@@ -37,6 +37,8 @@ PRIOR = 0.15
 END = 0.01
 """A parameter is at an end of its range if it is at most this far from it, as a fraction of the
 range."""
+
+NO_NUMBERS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,32 @@ class ProblemWithPrior:
         unit = 0.01 if FACTS_OF[self.problem.measure].in_per_cent else 1.0
         return self.count * unit * cost + penalty(point, self.start(), PRIOR)
 
+    def first_half(self) -> "ProblemWithPrior":
+        """The same problem on the first half of its rounds."""
+        sessions = self.problem.sessions
+        return ProblemWithPrior.of(
+            replace(self.problem, sessions=before(sessions, middle_of(sessions)))
+        )
+
+    def later_losses(self, point: Sequence[float]) -> Floats | None:
+        """(R,) the losses of the rounds of the second half at a point, each round predicted by the
+        rounds before it. None if a loss is not finite. Their unit is that of the measure times its
+        weight, and only their sign and their ratios have a meaning."""
+        measure, sessions = self.problem.measure, self.problem.sessions
+        most = MOST_SIDES if FACTS_OF[measure].is_of_winner else 0
+        scores = evaluate(sessions, self.problem.config(point), most_sides=most).scores
+        numbers = np.sort(np.concatenate([NO_NUMBERS, *(each.numbers for each in sessions)]))
+        values, weights = values_and_weights(scores[numbers >= middle_of(sessions)], measure)
+        losses: Floats = -better(measure) * values * weights
+        return losses if np.isfinite(losses).all() else None
+
+
+def middle_of(sessions: Sequence[Session]) -> int:
+    """The number of the first round of the second half. The parts of a round that was cut have the
+    same number, so they stay together."""
+    numbers = np.unique(np.concatenate([NO_NUMBERS, *(each.numbers for each in sessions)]))
+    return int(numbers[len(numbers) // 2]) if len(numbers) else 0
+
 
 def penalty(point: Sequence[float], start: Sequence[float], prior: float) -> float:
     """Minus the logarithm of the prior's density at a point, up to a constant. The prior is normal
@@ -149,12 +177,20 @@ Costs = Callable[[Iterable[Sequence[float]]], Iterable[float]]
 """Takes many points. Returns their costs in the same order."""
 
 
+class Trial(NamedTuple):
+    """A point that was tried."""
+
+    cost: float
+    point: list[float]
+
+
 class _Trials:
-    """Runs and reports trials, and remembers the best point."""
+    """Runs and reports trials, and remembers them."""
 
     def __init__(self, costs: Costs, on_trial: Callable[[], None]) -> None:
         self._costs, self._on_trial = costs, on_trial
-        self.best: tuple[float, list[float]] = (np.inf, [])
+        self.best = Trial(np.inf, [])
+        self.all_of_them = list[Trial]()
 
     def all(self, _: object, points: Iterable[Sequence[float]]) -> list[float]:
         """The costs of many points, evaluated in parallel."""
@@ -162,8 +198,9 @@ class _Trials:
         costs: list[float] = []
         for point, cost in zip(listed, self._costs(listed), strict=True):
             costs.append(cost)
-            if cost < self.best[0]:  # the first of equal ones, so that the first guess stays
-                self.best = cost, point
+            self.all_of_them.append(Trial(cost, point))
+            if cost < self.best.cost:  # the first of equal ones, so that the first guess stays
+                self.best = self.all_of_them[-1]
             self._on_trial()
         return costs
 
@@ -185,8 +222,17 @@ def search(
     problem: Searchable, trials: int, executor: Executor | None = None,
     on_trial: Callable[[], None] = lambda: None,
 ) -> list[float]:  # fmt: skip
-    """The best point of the unit cube that is found in about `trials` trials. It is never worse
-    than the point that the search begins with.
+    """The best point of `searched`. It is never worse than the point that the search begins
+    with."""
+    return searched(problem, trials, executor, on_trial)[0].point
+
+
+def searched(
+    problem: Searchable, trials: int, executor: Executor | None = None,
+    on_trial: Callable[[], None] = lambda: None, also: Sequence[Sequence[float]] = (),
+) -> list[Trial]:  # fmt: skip
+    """About `trials` points of the unit cube that were tried, the best one first. Of equal ones,
+    the one that was tried first comes first. The points `also` are tried, too.
 
     The workers of `executor` share the trials; None: this process does them. The result depends on
     the number of trials, not on the executor. `on_trial` is called after each trial. Raises
@@ -198,7 +244,8 @@ def search(
     dimensions = len(problem.space)
     size = generation_of(dimensions, trials)
     population = qmc.LatinHypercube(dimensions, rng=SEED).random(size)
-    population[0] = problem.start()
+    for i, point in enumerate([problem.start(), *also][:size]):
+        population[i] = point
     with sharing(problem, executor) as run:
         found = _Trials(partial(run, _cost), on_trial)
         generations = max(int(FOR_EVOLUTION * trials) // size - 1, 0)
@@ -207,13 +254,13 @@ def search(
             polish=False, updating="deferred", workers=found.all, rng=SEED,
         )  # fmt: skip
         optimize.minimize(
-            found.one, found.best[1], method="Nelder-Mead", bounds=[(0.0, 1.0)] * dimensions,
+            found.one, found.best.point, method="Nelder-Mead", bounds=[(0.0, 1.0)] * dimensions,
             options={
                 "maxfev": max(trials - size * (generations + 1), 1), "xatol": 1e-3, "fatol": 1e-6,
-                "initial_simplex": _simplex(np.array(found.best[1])),
+                "initial_simplex": _simplex(np.array(found.best.point)),
             },
         )  # fmt: skip
-    return found.best[1]
+    return sorted(found.all_of_them, key=lambda each: each.cost)
 
 
 def generation_of(dimensions: int, trials: int) -> int:

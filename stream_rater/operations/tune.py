@@ -34,9 +34,9 @@ from stream_rater.evaluation.tuning import (
     Problem,
     ProblemWithPrior,
     at_ends,
-    search,
     without_defaults,
 )
+from stream_rater.evaluation.validation import Validated, validated
 from stream_rater.evaluation.variance_factor import variance_factor
 from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.operations.input_file import check_writable, file_failures
@@ -89,6 +89,8 @@ class TunedFile(NamedTuple):
     """The parameters whose value is at an end of their range."""
     season: SeasonFile
     out: Path | None
+    validated: Validated
+    """How the tuned parameters compared with the first guess before they were taken."""
 
     def conclude(self) -> None:
         """Write the parameters to `out`, if it is given. Warn if rounds were out of order. Raises
@@ -127,12 +129,12 @@ def _tune_file(
         to_tune = sum(len(each.rounds) for each in first)
         raise Failed(f"{path}: {to_tune} rounds to tune on say nothing about {measure}")
     measured = ProblemWithPrior.of(problem)
-    point = search_with_progress(
-        system, trials, lambda advance: search(measured, trials, executor, advance)
+    tuned = search_with_progress(
+        system, trials, lambda advance: validated(measured, trials, executor, advance)
     )
-    found = problem.config(point)
+    found = problem.config(tuned.point)
     report = _report(sessions, train, first_guess, found, variance_factor(first, found))
-    return TunedFile(found, report, tuple(at_ends(problem.space, point)), season, out)
+    return TunedFile(found, report, at_ends(problem.space, tuned.point), season, out, tuned)
 
 
 def _report(

@@ -31,8 +31,8 @@ NOISE = 200.0**2
 
 
 def scored(
-    places: list[int], mu: list[float], rounds: list[int], *, gaussian: bool = False,
-    sigma: float = 80.0, margin: float = 0.0,
+    places: list[int], mu: list[float], rounds: list[int], *, sigma: float = 80.0,
+    margin: float = 0.0,
 ) -> dict[str, float]:  # fmt: skip
     """One round's scores by name; players in any order."""
     order = sorted(range(len(places)), key=lambda i: places[i] or math.inf)
@@ -40,7 +40,7 @@ def scored(
     (found,) = score(
         np.array([0, n]), np.array(places, np.int32)[order], np.arange(n + 1), np.ones(n),
         np.array(mu)[order], np.full(n, sigma), np.array(rounds)[order], 1500.0, NOISE, 1.0,
-        gaussian, margin, np.empty(0),
+        margin, np.empty(0),
     )  # fmt: skip
     return dict(zip(FIELDS[:OF_PAIRS], found.tolist(), strict=True))
 
@@ -112,11 +112,11 @@ def test_pair_inversion_and_rank_deviation_are_what_they_are_defined_as(drawn: A
             assert (found[inversion], found[deviation]) == pytest.approx(expected, abs=1e-9)
 
 
-@given(rounds(), st.booleans())
-def test_kendall_and_the_scores_are_what_they_are_defined_as(drawn: Any, gaussian: bool) -> None:
+@given(rounds())
+def test_kendall_and_the_scores_are_what_they_are_defined_as(drawn: Any) -> None:
     """Over all pairs not tied in place, of rounds small enough that all are taken."""
     places, mu, played = drawn
-    found = scored(places, mu, played, gaussian=gaussian)
+    found = scored(places, mu, played)
     ranks = [place or math.inf for place in places]
     discordant, losses, squares = [], [], []
     for i, j in combinations(range(len(mu)), 2):
@@ -125,8 +125,7 @@ def test_kendall_and_the_scores_are_what_they_are_defined_as(drawn: Any, gaussia
         lead = (mu[i] - mu[j]) * (1 if ranks[i] < ranks[j] else -1)
         discordant.append(1.0 if lead < 0.0 else 0.5 if lead == 0.0 else 0.0)
         z = lead / math.sqrt(2 * (80.0**2 + NOISE))
-        p = 0.5 * math.erfc(-z / math.sqrt(2)) if gaussian else _logistic(z)
-        p = min(max(p, accuracy.LEAST_PROBABILITY), 1.0 - accuracy.LEAST_PROBABILITY)
+        p = min(max(_below(z), accuracy.LEAST_PROBABILITY), 1.0 - accuracy.LEAST_PROBABILITY)
         losses.append(-math.log(p))
         squares.append((1.0 - p) ** 2)
     assert found["pairs"] == len(discordant)
@@ -140,8 +139,8 @@ def test_kendall_and_the_scores_are_what_they_are_defined_as(drawn: Any, gaussia
         assert found["scored"] == found["entries"] == 0
 
 
-def _logistic(z: float) -> float:
-    return 1.0 / (1.0 + math.exp(-math.pi / math.sqrt(3.0) * z))
+def _below(z: float) -> float:
+    return 0.5 * math.erfc(-z / math.sqrt(2.0))
 
 
 def crowd(n: int, seed: int = 1) -> tuple[Any, Floats, Floats]:
@@ -156,14 +155,15 @@ def crowd(n: int, seed: int = 1) -> tuple[Any, Floats, Floats]:
 def test_sampled_pairs_show_what_all_would(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a crowd, within one percent of the loss over every pair; and they are the same again."""
     place, mu, variance = crowd(3000)
-    some = accuracy.pair_scores(place, mu, variance, False)
+    some = accuracy.pair_scores(place, mu, variance)
     i, j = np.triu_indices(len(mu), 1)
     untied = place[i] != place[j]
-    p = 1.0 / (1.0 + np.exp(-C * (mu[i] - mu[j])[untied] / math.sqrt(2 * 200.0**2)))
+    z = (mu[i] - mu[j])[untied] / math.sqrt(2 * 200.0**2)
+    p = np.array([_below(each) for each in z.tolist()])
     assert some[2] < len(p) / 50
     assert some[0] == pytest.approx(-np.log(p).mean(), rel=0.01)
     assert some[1] == pytest.approx(((1 - p) ** 2).mean(), rel=0.01)
-    assert accuracy.pair_scores(place, mu, variance, False) == some
+    assert accuracy.pair_scores(place, mu, variance) == some
 
 
 def test_a_large_round_is_compared_exactly() -> None:
@@ -186,11 +186,11 @@ def test_a_team_is_predicted_by_the_sum_of_its_members() -> None:
     (row,) = score(
         np.array([0, 2]), np.array([1, 2], np.int32), np.array([0, 2, 3]),
         np.array([1.0, 0.5, 1.0]), np.array([1600.0, 1400.0, 1540.0]), np.array([90.0, 60.0, 30.0]),
-        np.array([9, 3, 7]), 1500.0, NOISE, 1.0, False, 0.0, np.empty(0),
+        np.array([9, 3, 7]), 1500.0, NOISE, 1.0, 0.0, np.empty(0),
     )  # fmt: skip
     found = dict(zip(FIELDS[:OF_PAIRS], row.tolist(), strict=True))
     variance = 90.0**2 + 0.25 * 60.0**2 + 30.0**2 + 2.25 * NOISE
-    assert found["log_loss"] == pytest.approx(-math.log(_logistic(10.0 / math.sqrt(variance))))
+    assert found["log_loss"] == pytest.approx(-math.log(_below(10.0 / math.sqrt(variance))))
     assert (found["experienced"], found["pair_inversion_all"]) == (0.0, 100.0)
 
 
@@ -211,36 +211,37 @@ LIMITS = {"weight_limit": 0.2, "sigma_limit": 80.0}
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        (EloMMR(**LIMITS), (False, 1.0, 6.0 * 6400.0 + 0.2 * 6400.0)),  # type: ignore[arg-type]
-        (EloMMX(**LIMITS), (True, 1.0, 6.0 * 6400.0 + 0.2 * 6400.0)),  # type: ignore[arg-type]
-        (Codeforces(beta=300.0, weight=0.2), (False, 0.0, 45_000.0)),
-        (Topcoder(), (True, 1.0, 0.0)),
-        (Glicko(beta=200.0, sigma_drift=30.0), (False, 1.0, 20_900.0)),
-        (Bar(beta=200.0, sigma_drift=30.0), (False, 1.0, 40_900.0)),
-        (TrueSkill(beta=200.0, sigma_drift=30.0, draw_margin=1.0), (True, 1.0, 40_900.0)),
-        (EloR(delta=100.0, sigma_limit=60.0), (False, 1.0, 10_000.0 + 2025.0)),
+        (EloMMR(**LIMITS), (1.0, 6.0 * 6400.0 + 0.2 * 6400.0)),  # type: ignore[arg-type]
+        (EloMMX(**LIMITS), (1.0, 6.0 * 6400.0 + 0.2 * 6400.0)),  # type: ignore[arg-type]
+        (Codeforces(beta=300.0, weight=0.2), (0.0, 45_000.0)),
+        (Topcoder(), (1.0, 0.0)),
+        (Glicko(beta=200.0, sigma_drift=30.0), (1.0, 20_900.0)),
+        (Bar(beta=200.0, sigma_drift=30.0), (1.0, 40_900.0)),
+        (TrueSkill(beta=200.0, sigma_drift=30.0, draw_margin=1.0), (1.0, 40_900.0)),
+        (EloR(delta=100.0, sigma_limit=60.0), (1.0, 10_000.0 + 2025.0)),
     ],
     ids=lambda case: getattr(type(case), "__name__", ""),
 )
 def test_each_system_has_a_model_of_a_match_of_two(config: Any, expected: Any) -> None:
-    """Its distribution, and the parts of its variance."""
+    """The parts of its variance."""
     assert config.chances == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("system", ["elo", "pairwise-elo", "plackett-luce", "thurstone"])
 @pytest.mark.parametrize("model", ["logistic", "gaussian"])
 def test_the_model_of_two_is_what_a_climbing_system_climbs(system: str, model: str) -> None:
-    """One game moves the winner by the derivative of ln P(win), times the learning rate."""
+    """One game moves the winner by the derivative of ln P(win), times the learning rate. P is the
+    system's own link, of the variance by which it is predicted."""
     table = {"system": system, "learning_rate": 1e-3, "scale": 150.0, "initial_mu": 0.0}
     if system in ("elo", "pairwise-elo"):
         table["model"] = model
     config: Any = from_builtins(table)
-    gaussian, sigmas, noise = config.chances
+    sigmas, noise = config.chances
     assert sigmas == 0.0
 
     def surprise(winner: float) -> float:
-        both = np.array([winner, 30.0]), np.full(2, noise)
-        return accuracy.pair_scores(np.array([1, 2], np.int32), *both, gaussian)[0]
+        z = (winner - 30.0) / math.sqrt(2.0 * noise)
+        return -math.log(_below(z) if config.likelihood.gaussian else 1 / (1 + math.exp(-C * z)))
 
     one = np.ones(1)
     wave = Wave(

@@ -53,11 +53,11 @@ def test_chances_of_both_sides_add_up_to_one() -> None:
     assert ours + win_probability([WEAK], [STRONG]) == pytest.approx(1.0, abs=1e-15)
 
 
-def test_a_lead_of_one_delta_wins_as_the_logistic_distribution_says() -> None:
-    """1 / (1 + exp(-pi / sqrt 3)) = 0.8598, the share of a logistic variable below one sigma."""
+def test_a_lead_of_one_delta_wins_as_the_normal_distribution_says() -> None:
+    """Phi(1) = 0.8413, the share of a normal variable below one sigma."""
     a, b = Rating(mu=1700.0, sigma=60.0), Rating(mu=1500.0, sigma=80.0)
     beta = math.sqrt((200.0**2 - 60.0**2 - 80.0**2) / 2.0)
-    expected = 1.0 / (1.0 + math.exp(-math.pi / math.sqrt(3.0)))
+    expected = 0.8413447460685429
     assert win_probability([a], [b], beta) == pytest.approx(expected, abs=1e-12)
 
 

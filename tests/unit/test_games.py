@@ -136,7 +136,7 @@ def test_tuning_sees_the_first_part() -> None:
     """Other rounds there, other parameters."""
     other = [*map(turned, SEASON[:3]), *SEASON[3:]]
     glicko = OwnSystem("glicko")
-    (mine, _), (theirs, _) = fit(glicko, game(), 12), fit(glicko, game(other), 12)
+    (mine, _), (theirs, _) = fit(glicko, game(), 30), fit(glicko, game(other), 30)
     assert mine.of(LOG_LOSS).config != theirs.of(LOG_LOSS).config
     assert mine.of(DEFAULT).config == theirs.of(DEFAULT).config
 

@@ -175,6 +175,7 @@ def test_the_laboratory_knows_who_is_fixed(tmp_path: Path) -> None:
         standing = reader.read(msgspec.json.encode(each))
         ratings = {name: float(header["mu"]) for name, header in pool}
         won, lost = (ratings.get(name, 1500.0) for name in standing.players)
-        due.append(math.log1p(math.exp((lost - won) / 174.0)))
+        z = (won - lost) / (174.0 * math.pi / math.sqrt(3.0))  # of the logistic's variance
+        due.append(-math.log(0.5 * math.erfc(-z / math.sqrt(2.0))))
         pool.rate(standing, offset)
     assert losses[0] == pytest.approx(sum(due) / len(due), rel=1e-6) != losses[1]

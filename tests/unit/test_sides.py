@@ -22,7 +22,6 @@ from stream_rater.evaluation.sides import (
     total_loss,
     variance_factor,
 )
-from stream_rater.rating.elo_mmr.performance import C
 from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, TrueSkill, TwoMoment
 from tests.rounds import as_json
 from tests.unit.test_season import sessions
@@ -47,7 +46,7 @@ def teams() -> list[Session]:
     return sessions(*lines)[0]
 
 
-def by_hand(z: list[float], *, gaussian: bool) -> Run:
+def by_hand(z: list[float]) -> Run:
     """Rounds of two with these standardised differences, the better placed side first."""
     count = len(z)
     mu = np.stack([np.array(z), np.zeros(count)], axis=1).ravel()
@@ -56,7 +55,7 @@ def by_hand(z: list[float], *, gaussian: bool) -> Run:
             np.arange(count), np.full(count, 2), np.tile(np.array([1, 2], np.int32), count),
             mu, np.full(2 * count, 0.5), np.full(2 * count, 9),
         ),
-        gaussian, 0.0, 2 * count,
+        0.0, 2 * count,
     )  # fmt: skip
 
 
@@ -81,13 +80,11 @@ def test_a_run_is_parted_by_numbers_of_rounds() -> None:
     assert both.tolist() == scores_of(run).tolist()
 
 
-@pytest.mark.parametrize("gaussian", [True, False])
-def test_the_total_loss_of_duels_is_the_sum_of_their_log_losses(gaussian: bool) -> None:
+def test_the_total_loss_of_duels_is_the_sum_of_their_log_losses() -> None:
     """And of wrong orders the number of these."""
     z = [1.0, -0.5, 2.0]
-    scores = scores_of(by_hand(z, gaussian=gaussian))
-    p = [0.5 * math.erfc(-x / math.sqrt(2.0)) if gaussian else 1 / (1 + math.exp(-C * x))
-         for x in z]  # fmt: skip
+    scores = scores_of(by_hand(z))
+    p = [0.5 * math.erfc(-x / math.sqrt(2.0)) for x in z]
     assert total_loss(scores, "log_loss") == pytest.approx(-sum(map(math.log, p)), rel=1e-6)
     assert total_loss(scores, "pair_inversion") == pytest.approx(1.0)
     assert total_loss(scores[:0], "log_loss") is None
@@ -117,11 +114,11 @@ def test_no_other_variance_factor_suits_better() -> None:
 
 def test_the_calibration_error_is_that_of_the_favourites() -> None:
     """Ten duels of the same probability, of which the favourite won six."""
-    run = by_hand([1.0] * 6 + [-1.0] * 4, gaussian=True)
+    run = by_hand([1.0] * 6 + [-1.0] * 4)
     p = 0.5 * math.erfc(-1.0 / math.sqrt(2.0))
     wins = [1.0] * 6 + [0.0] * 4  # a bin each
     assert calibration_error(run) == pytest.approx(sum(abs(p - won) for won in wins) / 10)
-    hundred = by_hand([1.0, -1.0] * 50, gaussian=True)
+    hundred = by_hand([1.0, -1.0] * 50)
     assert calibration_error(hundred) == pytest.approx(p - 0.5), "half of each bin"
     assert calibration_error(run.before(0)) is None
 
@@ -130,8 +127,8 @@ def test_right_chances_have_no_calibration_error() -> None:
     """The winners of duels are drawn by the predicted chances; twice the variance is wrong."""
     random = np.random.default_rng(1)
     z = random.normal(0.0, 1.0, 40_000)
-    happened = random.random(len(z)) < 1.0 / (1.0 + np.exp(-C * z))
-    run = by_hand(np.where(happened, z, -z).tolist(), gaussian=False)
+    happened = random.normal(0.0, 1.0, len(z)) < z
+    run = by_hand(np.where(happened, z, -z).tolist())
     right, unsure = (
         calibration_error(run.with_variance_factors(np.full(len(z), f))) for f in (1.0, 4.0)
     )
@@ -145,20 +142,20 @@ def test_no_round_has_a_part_in_its_own_factor() -> None:
     """Each part's factor is that of all rounds before it, whatever the rounds from it on are."""
     random = np.random.default_rng(4)
     z = np.abs(random.normal(0.0, 1.0, 400)) * np.where(random.random(400) < 0.7, 1.0, -1.0)
-    run, boundary = by_hand(z.tolist(), gaussian=True), 40
+    run, boundary = by_hand(z.tolist()), 40
     factors = factors_of(run, boundary)
     assert len(factors) == 360 and len(set(factors.tolist())) == REFITS
     first = [boundary + i * 360 // REFITS for i in range(REFITS)]
     assert factors[:: 360 // REFITS].tolist() == [variance_factor(run.before(n)) for n in first]
     for n in (first[1], first[5]):
-        other = by_hand([*z[:n], *-z[n:]], gaussian=True)
+        other = by_hand([*z[:n], *-z[n:]])
         changed = np.flatnonzero(factors_of(other, boundary) != factors)
         assert changed.min() == n - boundary + 360 // REFITS
 
 
 def test_a_factor_multiplies_the_variance_of_its_round() -> None:
     """And of no other; the scores are those of the factor."""
-    run = by_hand([1.0, -0.5, 2.0], gaussian=False)
+    run = by_hand([1.0, -0.5, 2.0])
     rescaled = run.with_variance_factors(np.array([1.0, 4.0, 1.0]))
     assert rescaled.sides.variance.tolist() == [0.5, 0.5, 2.0, 2.0, 0.5, 0.5]
     apart = np.stack([scores_of(run, 1.0)[0], scores_of(run, 4.0)[1], scores_of(run, 1.0)[2]])
@@ -167,4 +164,4 @@ def test_a_factor_multiplies_the_variance_of_its_round() -> None:
 
 def test_equal_ratings_have_no_favourite() -> None:
     """Half of each pair is right, so there is no error."""
-    assert calibration_error(by_hand([0.0] * 30, gaussian=True)) == pytest.approx(0.0)
+    assert calibration_error(by_hand([0.0] * 30)) == pytest.approx(0.0)

@@ -19,9 +19,10 @@ narrow. The first panel begins where the density of the best side begins. So the
 grows with the logarithm of the ratio of the greatest standard deviation to the least, and the time
 grows with the number of sides.
 
-Where a system's own performances are logistic, the normal ones have the same variance. For two
-sides, the probability then differs by at most 0.023 from the logistic one, by which pairs are
-scored.
+So for two sides the probability is Phi((mu_i - mu_j - m) / sqrt(variance_i + variance_j)). This one
+link serves all systems, for scoring (`evaluation.accuracy`), for predicting and on the page. Where
+a system's own performances are logistic, the normal ones have the same variance. For two sides the
+two probabilities then differ by at most 0.023.
 """
 
 from typing import NamedTuple

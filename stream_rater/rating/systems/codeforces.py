@@ -41,7 +41,7 @@ class Codeforces(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def chances(self) -> Chances:
-        return Chances(False, 0.0, 0.5 * self.beta**2)
+        return Chances(0.0, 0.5 * self.beta**2)
 
     @property
     def displays_mu(self) -> bool:

@@ -75,15 +75,15 @@ USUAL_SIGMA = 350.0
 
 
 class Chances(NamedTuple):
-    """The distribution of the difference between two performances, by a system's own model of a
-    match of two.
+    """The distribution of the difference between two performances in a match of two.
 
-    Its mean is the difference of the ratings. Its variance is the sum of `sigmas` sigma^2 + `noise`
-    over the two entries. It ignores round weights, newcomers' weights and drift by time.
+    It is normal for every system, so that all are scored, compared and shown by the same function
+    (`rating.prediction.wins`). Its mean is the difference of the ratings. Its variance is that of
+    the system's own model: the sum of `sigmas` sigma^2 + `noise` over the two entries. Where that
+    model is logistic, the normal distribution has its variance. It ignores round weights,
+    newcomers' weights and drift by time.
     """
 
-    gaussian: bool
-    """Whether the distribution is normal. Otherwise it is logistic."""
     sigmas: float
     """The factor of each entry's sigma^2."""
     noise: float
@@ -92,14 +92,14 @@ class Chances(NamedTuple):
     def times(self, variance_factor: float) -> "Chances":
         """The distribution with its variance multiplied. A factor of more than 1 makes predictions
         less sure. Ratings do not depend on it."""
-        return Chances(self.gaussian, variance_factor * self.sigmas, variance_factor * self.noise)
+        return Chances(variance_factor * self.sigmas, variance_factor * self.noise)
 
 
-def chances_of_limits(limits: tuple[float, float], *, gaussian: bool) -> Chances:
+def chances_of_limits(limits: tuple[float, float]) -> Chances:
     """The chances of a system with these limits (weight_limit, sigma_limit). The noise is beta^2 +
     gamma^2."""
     weight, sigma = limits
-    return Chances(gaussian, 1.0, (1.0 + 1.0 / weight + weight) * sigma**2)
+    return Chances(1.0, (1.0 + 1.0 / weight + weight) * sigma**2)
 
 
 class MinusSigma(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -228,8 +228,8 @@ class PlacingNewcomers(Ordering, frozen=True, forbid_unknown_fields=True, kw_onl
 
     @property
     def chances(self) -> Chances:
-        """A logistic distribution, unless the system says otherwise."""
-        return Chances(False, 1.0, self.beta**2 + self.sigma_drift**2)
+        """The variance of a performance is beta^2, and a round adds sigma_drift^2."""
+        return Chances(1.0, self.beta**2 + self.sigma_drift**2)
 
     @property
     def places_newcomers(self) -> bool:

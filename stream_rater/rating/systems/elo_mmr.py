@@ -184,7 +184,7 @@ class EloMMR(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, ta
 
     @property
     def chances(self) -> Chances:
-        return chances_of_limits(self.limits, gaussian=False)
+        return chances_of_limits(self.limits)
 
     def dimensions(self) -> dict[str, Any]:
         return {**super().dimensions(), "rho": self.momentum}

@@ -29,4 +29,4 @@ class EloMMX(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, ta
 
     @property
     def chances(self) -> Chances:
-        return chances_of_limits(self.limits, gaussian=True)
+        return chances_of_limits(self.limits)

@@ -71,7 +71,7 @@ class EloR(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
 
     @property
     def chances(self) -> Chances:
-        return chances_of_limits(self.limits, gaussian=False)
+        return chances_of_limits(self.limits)
 
     @classmethod
     def from_dimensions(cls, values: Mapping[str, float]) -> dict[str, Any]:

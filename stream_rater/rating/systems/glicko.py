@@ -32,5 +32,5 @@ class Glicko(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def chances(self) -> Chances:
-        """Glickman's distribution, which includes the uncertainties of both players."""
-        return Chances(False, 1.0, 0.5 * self.beta**2 + self.sigma_drift**2)
+        """Glickman's variance, which includes the uncertainties of both players."""
+        return Chances(1.0, 0.5 * self.beta**2 + self.sigma_drift**2)

@@ -118,9 +118,10 @@ class Climbing(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def chances(self) -> Chances:
-        """A difference of one `scale` means odds of e in a logistic model."""
+        """A difference of one `scale` means odds of e in a logistic model. The variance of such a
+        difference is scale^2 C^2."""
         gaussian = self.likelihood.gaussian
-        return Chances(gaussian, 0.0, self.scale**2 * (1.0 if gaussian else 0.5 * C**2))
+        return Chances(0.0, self.scale**2 * (1.0 if gaussian else 0.5 * C**2))
 
     @property
     def displays_mu(self) -> bool:

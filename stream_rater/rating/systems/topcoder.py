@@ -44,7 +44,7 @@ class Topcoder(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
     @property
     def chances(self) -> Chances:
         """Performances vary by the volatility alone."""
-        return Chances(True, 1.0, 0.0)
+        return Chances(1.0, 0.0)
 
     def cautions(self) -> list[str]:
         return [

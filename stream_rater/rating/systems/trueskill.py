@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import Meta
 
-from stream_rater.rating.systems.common import Chances, Later, PlacingNewcomers, Positive
+from stream_rater.rating.systems.common import Later, PlacingNewcomers, Positive
 from stream_rater.rating.systems.dimension import BETA, DRIFT, Dimension
 
 if TYPE_CHECKING:
@@ -41,10 +41,6 @@ class TrueSkill(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
                 self.tolerance,
             ),
         )  # fmt: skip
-
-    @property
-    def chances(self) -> Chances:
-        return Chances(True, 1.0, self.beta**2 + self.sigma_drift**2)
 
     @property
     def draw_width(self) -> float:

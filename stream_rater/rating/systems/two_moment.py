@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from msgspec import Meta
 
 from stream_rater.rating.systems.common import (
-    Chances,
     Finite,
     Later,
     NotNegative,
@@ -52,12 +51,6 @@ class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
             self.initial_mu, self.initial_sigma, self.beta, self.sigma_drift**2, self.drift_per_day
         )
         return two_moment.rate_rounds(wave, model)
-
-    @property
-    def chances(self) -> Chances:
-        """The system's own model, except that its noise is skewed and members of a team drift
-        less."""
-        return super().chances
 
     @property
     def drifts_by_time(self) -> bool:
