@@ -10,7 +10,6 @@ import pytest
 
 from stream_rater.evaluation.peers import peer_config, peer_run
 from stream_rater.evaluation.plain import (
-    CLOSE,
     DAY_S,
     INITIAL,
     NOISE,
@@ -81,7 +80,14 @@ def test_the_volatility_is_a_root_of_the_papers_function(
         return drawn - (x - math.log(0.06**2)) / tau**2
 
     x = math.log(found**2)
-    assert f(x - 2.0 * CLOSE) > 0.0 > f(x + 2.0 * CLOSE)
+    assert f(x - 1e-7) > 0.0 > f(x + 1e-7)
+
+
+def test_the_volatility_is_bounded() -> None:
+    """Where a surprise would make it grow without end."""
+    system = Glicko2(tau=3.0)
+    assert system._volatility(0.06, 0.05, 0.05, 3.0) == pytest.approx(0.6)
+    assert system._volatility(0.006, 9.0, 9.0, 0.0) == pytest.approx(0.006)
 
 
 def test_surprises_raise_the_volatility() -> None:
