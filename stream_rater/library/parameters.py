@@ -37,6 +37,8 @@ class Parameters(TypedDict, total=False):
     kappa: float
     draw_margin: float
     tolerance: float
+    volatility: float
+    tau: float
     newcomer_offset: float
     newcomer_field: float
     learning_rate: float | tuple[tuple[float, float], ...] | list[list[float]]

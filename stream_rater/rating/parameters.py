@@ -23,6 +23,7 @@ from stream_rater.rating.systems.elo_mmr import EloMMR, Evolving
 from stream_rater.rating.systems.elo_mmx import EloMMX
 from stream_rater.rating.systems.elo_r import EloR
 from stream_rater.rating.systems.glicko import Glicko
+from stream_rater.rating.systems.glicko2 import Glicko2
 from stream_rater.rating.systems.kerby import (
     Climbing,
     Elo,
@@ -51,6 +52,7 @@ __all__ = [
     "EloR",
     "Evolving",
     "Glicko",
+    "Glicko2",
     "Kerby",
     "MinusSigma",
     "Ordering",
@@ -70,7 +72,17 @@ __all__ = [
 ]  # fmt: skip
 
 RatingConfig = (
-    EloMMR | EloR | EloMMX | Codeforces | Topcoder | Glicko | Bar | TrueSkill | TwoMoment | Kerby
+    EloMMR
+    | EloR
+    | EloMMX
+    | Codeforces
+    | Topcoder
+    | Glicko
+    | Bar
+    | TrueSkill
+    | TwoMoment
+    | Kerby
+    | Glicko2
 )
 """The parameters of any system. A system is registered by its place in this list."""
 
