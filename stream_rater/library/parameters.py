@@ -39,6 +39,8 @@ class Parameters(TypedDict, total=False):
     tolerance: float
     newcomer_offset: float
     newcomer_field: float
+    inexperience: float
+    inexperience_rounds: float
     learning_rate: float | tuple[tuple[float, float], ...] | list[list[float]]
     scale: float
     anchor: float | None
