@@ -41,6 +41,8 @@ class Parameters(TypedDict, total=False):
     tau: float
     newcomer_offset: float
     newcomer_field: float
+    inexperience: float
+    inexperience_rounds: float
     learning_rate: float | tuple[tuple[float, float], ...] | list[list[float]]
     scale: float
     anchor: float | None

@@ -64,10 +64,6 @@ Unfinished = Literal["tied-last", "not-compared"]
 """The comparisons of entries that did not finish with each other: they all tie for last, or they
 are not compared. Either way they are worse than all entries that finished."""
 
-Experience = tuple[tuple[Annotated[int, Meta(ge=0, le=1_000_000)], Finite], ...]
-"""[[rounds, points], ...]: points of performance that are linear between these numbers of rounds
-played and constant outside."""
-
 NEWER = ("dnf", "seats")
 """The parameters of all systems that are newer than the systems."""
 
@@ -80,6 +76,15 @@ C = math.pi / math.sqrt(3.0)
 
 USUAL_SIGMA = 350.0
 """The sigma of a newcomer, in points, for which the search spaces are made."""
+
+
+class Inexperience(NamedTuple):
+    """By how much a player who has played n rounds performs below the rating: `points`
+    exp(-n / `rounds`)."""
+
+    points: float
+    """In rating points; 0 if experience does not count."""
+    rounds: float
 
 
 class Chances(NamedTuple):
@@ -198,9 +203,9 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return self.drifts_by_time
 
     @property
-    def experience(self) -> Experience:
-        """The points that a number of rounds played adds to a player's performance."""
-        return ()
+    def inexperience_of_newcomers(self) -> Inexperience:
+        """By how much players with few rounds perform below their ratings."""
+        return Inexperience(0.0, 1.0)
 
     @property
     def drawn_within(self) -> float:
