@@ -73,6 +73,18 @@ def log_below(x: Floats, side: Side, sign: float) -> Floats:
     return found
 
 
+def log_density(x: Floats, side: Side) -> Floats:
+    """The logarithm of the density of a side's performance at x."""
+    b = math.sqrt(side.noise)
+    parts = []
+    for pi, d, c in KINDS:
+        whole = side.variance + c * side.noise
+        z2 = (x - side.mean - d * b) ** 2 / whole
+        parts.append(math.log(pi) - 0.5 * math.log(2.0 * math.pi * whole) - 0.5 * z2)
+    found: Floats = np.logaddexp(*parts)
+    return found
+
+
 def rate_side(sides: Sequence[Side], own: int, ceiling: float) -> tuple[float, float, float]:
     """The mean of the side's performance, and the mean and the variance of its skill."""
     side = sides[own]
@@ -88,7 +100,7 @@ def rate_side(sides: Sequence[Side], own: int, ceiling: float) -> tuple[float, f
         if i == own:
             continue
         if other.place == side.place:
-            said -= 0.5 * (x - other.mean) ** 2 / (other.variance + other.noise)
+            said += log_density(x, other)
         else:
             said += log_below(x, other, 1.0 if other.place > side.place else -1.0)
     weights, means, skills, variances = [], [], [], []
