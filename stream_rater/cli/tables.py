@@ -124,11 +124,11 @@ def difference_table(file: str, rows: Sequence[Row]) -> Table:
 def calibration_table(row: Row) -> Table:
     """A table of how often sides won, by their predicted probability to win."""
     table = Table(title=f"{row.file}, {row.config}: sides by their probability to win")
-    for heading in ("probability", "sides", "foretold", "won", "95 % interval"):
+    for heading in ("probability", "sides", "predictive", "won", "95 % interval"):
         table.add_column(heading, justify="right", no_wrap=True)
     for each in row.calibration:
         table.add_row(
-            f"{each.low:.0%} to {each.high:.0%}", f"{each.sides:,}", f"{each.foretold:.2%}",
+            f"{each.low:.0%} to {each.high:.0%}", f"{each.sides:,}", f"{each.predictive:.2%}",
             f"{each.won:.2%}", f"{each.won_low:.2%} to {each.won_high:.2%}",
         )  # fmt: skip
     return table
@@ -147,18 +147,17 @@ def difference_text(found: Difference | None) -> str:
 
 def show_tuning(found: "TunedFile") -> None:
     """Print on standard error the accuracy of the first guess and of the tuned parameters on both
-    parts of a file, and the variance factor that suits the tuned ones."""
+    parts of a file, and the parameters of predictions that suit the tuned ones."""
     report = found.report
     _on_stderr(tuning_table(report))
     if found.at_ends:
         _on_stderr(range_end_warning(found.at_ends))
     _on_stderr(found.validated.sentence())
     _on_stderr(f"on the second part, {report.counted.sentence()}")
+    factor, width, upset = report.calibration
+    predictive = f"variance_factor = {factor:g}, draw_width = {width:g}, upset = {upset:g}"
     losses = " to ".join("–" if each is None else f"{each:.4f}" for each in report.losses)
-    _on_stderr(
-        f"--variance-factor {report.factor:.3f} suits it: log loss of the winner on the second "
-        f"part {losses}"
-    )
+    _on_stderr(f"{predictive} suit its predictions: log loss on the second part {losses}")
 
 
 def tuning_table(report: "Report") -> Table:

@@ -16,8 +16,6 @@ from stream_rater.evaluation.contestants import System
 from stream_rater.evaluation.fits import (
     DEFAULT,
     LOG_LOSS,
-    ORDER,
-    ORDER_OF_ALL,
     OUT_OF_RANGE,
     Fit,
 )
@@ -26,11 +24,12 @@ from stream_rater.evaluation.game import Game
 from stream_rater.evaluation.season import before
 from stream_rater.evaluation.sides import (
     Run,
-    Sides,
-    factors_of,
+    as_it_is,
+    calibrated,
+    calibration_of,
+    joined,
     losses_of,
     scores_of,
-    variance_factor,
 )
 from stream_rater.evaluation.tuning import UNDEFINED, Trial, at_ends, refined
 from stream_rater.evaluation.validation import Validated, validated
@@ -58,13 +57,13 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     """DEFAULT, or the measure that it is tuned for."""
     config: dict[str, Any]
     variance_factor: float
-    """The variance factor fitted on the rounds to tune on; 1 for the default configuration."""
+    """The variance factor learned on the rounds to tune on; 1 for the default configuration."""
     last_factor: float
-    """The variance factor of the last of `sides.REFITS` parts, fitted on all rounds before it."""
+    """The variance factor learned on all rounds; 1 for the default configuration."""
     first_log_loss: float | None
     """The log loss on the rounds to tune on."""
-    pair_inversion: float | None
-    pair_inversion_all: float | None
+    order: float | None
+    order_all: float | None
     log_loss: float | None
     brier: float | None
     calibration_error: float | None
@@ -73,6 +72,10 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     failed_rounds: int
     at_ends: tuple[str, ...] = ()
     """The parameters that ended at an end of their range."""
+    draw_width: float = 0.0
+    """The width of draws learned on all rounds, in the system's own points; 0 without draws."""
+    upset: float = 0.0
+    """The upset learned on all rounds; 0 for the default configuration."""
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +84,7 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
     default: float | None
     """By the first guess."""
     calibrated: float | None
-    """By the first guess, with the variance factor fitted as rounds come in, as in all that
+    """By the first guess, with the calibration that is learned as rounds come in, as in all that
     follow."""
     tuned: float | None
     """By the parameters tuned on the first part."""
@@ -119,14 +122,11 @@ class Played(NamedTuple):
 
     point: list[float]
     run: Run
+    """The model as it is."""
     cost: float
     """The total loss of the first part, and the prior's penalty."""
-    factor: float
-    """The variance factor fitted on the first part."""
-    factors: Floats
-    """(R,) the variance factors of the rounds that are scored."""
     rest: Run
-    """The rounds that are scored, in the order of the season, with these factors."""
+    """The calibrated rounds that are scored, in the order of the season."""
     scores: Floats
     """(R, OF_PAIRS) their scores."""
 
@@ -136,13 +136,13 @@ def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
     rounds, and score it on these. `trials` is the number of configurations to try for a system of
     USUAL_DIMENSIONS dimensions."""
     trials = trials_of(system, trials)
-    problem = Fit(system, game.first, LOG_LOSS, runs={}, fits_factor=True)
+    problem = Fit(system, game.first, LOG_LOSS, runs={}, calibrates=True)
     default = _play(problem, game, problem.start())
     found = validated(problem, trials)
     way = _Way(problem, game, default, found)
     way.search_again(max(int(AGAIN_TRIALS * trials), LEAST_TRIALS))
     chosen = way.chosen()
-    scores, uncalibrated = way.scores(chosen), _in_order(default.run.after(game.boundary))
+    scores, uncalibrated = way.scores(chosen), _in_order(as_it_is(default.run).after(game.boundary))
     raw = scores_of(uncalibrated)
     gain = Gain(
         default=average(raw, LOG_LOSS), calibrated=average(default.scores, LOG_LOSS),
@@ -153,7 +153,7 @@ def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
     by_default = _variant(problem, game, DEFAULT, default, uncalibrated, raw)
     last = way.played[chosen[-1]] if len(chosen) else way.of(found.point)
     variants = [
-        msgspec.structs.replace(by_default, variance_factor=1.0, last_factor=1.0),
+        msgspec.structs.replace(by_default, variance_factor=1.0, last_factor=1.0, upset=0.0),
         _variant(problem, game, LOG_LOSS, last, way.run(chosen), scores),
     ]
     fitted = Fitted(
@@ -222,10 +222,9 @@ class _Way:
 
     def run(self, chosen: Ints) -> Run:
         """The calibrated beliefs about the rounds, each by the chosen point."""
-        parts = [
-            each.rest.sides.take(np.flatnonzero(chosen == i)) for i, each in enumerate(self.played)
-        ]
-        return self.played[0].rest._replace(sides=Sides.concat(parts))
+        return joined(
+            [each.rest.take(np.flatnonzero(chosen == i)) for i, each in enumerate(self.played)]
+        )
 
 
 def _finite(trial: Trial) -> bool:
@@ -235,20 +234,13 @@ def _finite(trial: Trial) -> bool:
 def _play(problem: Fit, game: Game, point: list[float]) -> Played:
     """Rate a whole game by a point. Raises one of OUT_OF_RANGE if ratings diverge."""
     run = timed(partial(problem.system.play, game.sessions, problem.config(point)))
-    rest = run.after(game.boundary)
-    factors = factors_of(run, game.boundary)
-    order = np.argsort(rest.sides.number, kind="stable")
-    rest = _in_order(rest.with_variance_factors(factors))
-    return Played(
-        point, run, problem.cost(point), variance_factor(run.before(game.boundary)),
-        factors[order], rest, scores_of(rest),
-    )  # fmt: skip
+    rest = _in_order(calibrated(run).after(game.boundary))
+    return Played(point, run, problem.cost(point), rest, scores_of(rest))
 
 
 def _in_order(run: Run) -> Run:
     """A copy whose rounds are in the order of the season."""
-    order = np.argsort(run.sides.number, kind="stable")
-    return run._replace(sides=run.sides.take(order))
+    return run.take(np.argsort(run.sides.number, kind="stable"))
 
 
 def _variant(
@@ -256,14 +248,15 @@ def _variant(
 ) -> Variant:
     """A variant. `played` is the last point that was followed. `scored` and `scores` are the
     beliefs and the scores of the rounds that are scored."""
-    run, factor = played.run, played.factor if aim != DEFAULT else 1.0
-    last = float(played.factors[-1]) if len(played.factors) else factor
+    run, last = played.run, calibration_of(played.run)
+    early = run.before(game.boundary)
+    first = as_it_is(early) if aim == DEFAULT else calibrated(early)
     return Variant(
         tuned_for=aim, config=problem.system.described(problem.config(played.point)),
-        variance_factor=factor, last_factor=last,
-        first_log_loss=average(scores_of(run.before(game.boundary), factor), LOG_LOSS),
-        pair_inversion=average(scores, ORDER),
-        pair_inversion_all=average(scores, ORDER_OF_ALL),
+        variance_factor=calibration_of(early).factor, last_factor=last.factor,
+        draw_width=last.draw_width, upset=last.upset,
+        first_log_loss=average(scores_of(first), LOG_LOSS),
+        order=average(scores, "order"), order_all=average(scores, "order_all"),
         log_loss=average(scores, LOG_LOSS), brier=average(scores, "brier"),
         calibration_error=sides.calibration_error(scored),
         us_update=1e6 * run.seconds / max(run.results, 1), failed_rounds=run.failed,

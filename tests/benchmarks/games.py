@@ -25,9 +25,9 @@ from pathlib import Path
 import msgspec
 
 from stream_rater.evaluation.executors import Processes
-from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL
+from stream_rater.evaluation.fits import LOG_LOSS
 from stream_rater.evaluation.forward import Fitted
-from stream_rater.evaluation.research.games import REFERENCE
+from stream_rater.evaluation.research.games import ORDER, ORDER_OF_ALL, REFERENCE
 from stream_rater.evaluation.research.games import Result as Game
 from stream_rater.evaluation.spaces import SPACES
 from stream_rater.operations.evidence import evidence_report
@@ -84,7 +84,7 @@ def name_of(game: str) -> str:
 
 def rows(report: Report) -> Iterator[Result]:
     """One row a game. Its value is the log loss of ours; figures of systems have names such as
-    `elo-mmr log_loss`, and comparisons of ours such as `trueskill-package log_loss pair_inversion
+    `elo-mmr log_loss`, and comparisons of ours such as `trueskill-package log_loss order
     low`: the peer, what both are tuned for, the measure."""
     for game in report.games:
         systems = {each.system: each for each in game.systems}
@@ -112,7 +112,7 @@ def _figures(fitted: Fitted) -> Iterator[tuple[str, float]]:
     for key, value in (
         ("first", tuned.first_log_loss), (LOG_LOSS, tuned.log_loss), ("brier", tuned.brier),
         ("calibration_error", tuned.calibration_error), ("us_update", tuned.us_update),
-        (ORDER, tuned.pair_inversion), (ORDER_OF_ALL, tuned.pair_inversion_all),
+        (ORDER, tuned.order), (ORDER_OF_ALL, tuned.order_all),
         ("failed", float(tuned.failed_rounds) or None), ("last_factor", tuned.last_factor),
         ("default", gain.default), ("calibrated", gain.calibrated), ("tuned", gain.tuned),
         ("validated", gain.validated), ("changes", float(fitted.changes)),

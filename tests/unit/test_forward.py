@@ -10,7 +10,7 @@ import pytest
 from stream_rater.evaluation import forward, tuning
 from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.contestants import OwnSystem, PeerSystem
-from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, ORDER
+from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS
 from stream_rater.evaluation.forward import USUAL_DIMENSIONS, fit, trials_of
 from stream_rater.evaluation.game import Game, games_of
 from stream_rater.evaluation.research.synthetic import Kind, season
@@ -135,5 +135,5 @@ def test_effort_is_alike_for_each_dimension() -> None:
 def test_order_is_measured_beside() -> None:
     """Of the very predictions that have the log loss."""
     found, scored = fit(GLICKO, game(), 20)
-    assert found.of(LOG_LOSS).pair_inversion == average(scored[LOG_LOSS], ORDER)
+    assert found.of(LOG_LOSS).order == average(scored[LOG_LOSS], "order")
     assert len(scored[LOG_LOSS]) == 135

@@ -21,7 +21,7 @@ from stream_rater.evaluation.plain import (
     Glicko2Rating,
     _opponents,
 )
-from stream_rater.evaluation.sides import pairs_of
+from stream_rater.evaluation.sides import scores_of
 from stream_rater.rating.systems.dimension import Dimension
 from tests.rounds import as_json
 from tests.unit.test_season import sessions
@@ -219,7 +219,7 @@ def test_a_season_is_rated_round_by_round(system: Any) -> None:
     assert run.sides.mu.tolist() == pytest.approx([side.mu for side in wanted])
     assert run.sides.variance.tolist() == pytest.approx([side.variance for side in wanted])
     assert run.sides.played.reshape(4, 3).tolist() == [[0, 0, 0], [0, 1, 1], [0, 2, 2], [1, 3, 3]]
-    assert np.isfinite(pairs_of(run)[0]).all()
+    assert np.isfinite(scores_of(run)).all()
 
 
 @each_system

@@ -23,9 +23,12 @@ where x is a point of the unit cube of the parameters' ranges and x0 is the firs
 stay near the first guess unless the rounds are evidence against it. The report shows what each step
 gains on each game (`Gain`).
 
-Parameters determine both who is better and how confident a prediction is. The factor alone can
-determine the confidence. So each point that is tried has the factor that suits it best, and the
-parameters are chosen by how well they predict who is better.
+Parameters determine both who is better and how confident a prediction is. A calibration alone can
+determine the confidence. So each point that is tried is calibrated as rounds come in
+(`calibrating`), and the parameters are chosen by how well they predict who is better. The
+calibration has the draws, too: if a game has any, all systems are scored over three outcomes.
+
+`order` counts two sides of equal rating as half right, and leaves out pairs that share a place.
 
 *Ours* is the system that the report recommends: REFERENCE, on all games. If REFERENCE does not take
 part, it is our system with the least log loss on the first part. This second rule is worse, because
@@ -46,11 +49,11 @@ import msgspec
 import numpy as np
 
 from stream_rater.evaluation import peers
-from stream_rater.evaluation.alike import alike, counted
+from stream_rater.evaluation.alike import alike, counted, draws_in
 from stream_rater.evaluation.bootstrap import Difference, differences
 from stream_rater.evaluation.contestants import System
 from stream_rater.evaluation.deadline import Bounded, OutOfTime
-from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL
+from stream_rater.evaluation.fits import LOG_LOSS
 from stream_rater.evaluation.forward import Fitted, Scored, fit
 from stream_rater.evaluation.game import Game
 from stream_rater.evaluation.measures import better
@@ -63,6 +66,7 @@ games were used to choose this system, its noise and its first guesses."""
 
 VERDICTS = ("better", "no difference", "worse")
 
+ORDER, ORDER_OF_ALL = "order", "order_all"
 COMPARED = (LOG_LOSS, ORDER)
 """The measures by which tuned systems are compared."""
 
@@ -108,8 +112,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: list[Verdict]
     """The comparisons of all our systems with all peers."""
     pairs_scored: int = 0
-    """The number of pairs of sides that are scored, the same for every system. Pairs that drew and
-    pairs in which neither side finished are left out for all systems."""
+    """The number of pairs of sides that are scored, the same for every system. Pairs in which
+    neither side finished are left out for all systems."""
+    draws_scored: int = 0
+    """The draws among these pairs. If the game has draws, log loss and Brier score are over three
+    outcomes."""
     draws_left_out: int = 0
     unfinished_left_out: int = 0
     not_finished: list[Unfinished] = []
@@ -168,13 +175,15 @@ def result_of(game: Game, outcomes: Mapping[str, Outcome]) -> Result:
     numbers = np.concatenate([each.numbers for each in game.sessions])
     sizes = game.sizes()
     some = next((each for every in scored.values() for each in every.values()), None)
-    of = None if some is None else counted(some, draws=False)
+    draws = any(draws_in(each.rounds) for each in game.sessions)
+    of = None if some is None else counted(some, draws=draws)
     return Result(
         game=game.name, rounds=len(numbers), scored_rounds=int((numbers >= game.boundary).sum()),
         sides=sum(sizes) / max(len(sizes), 1), systems=[each for each, _ in fitted.values()],
         ours=choose(found), least_at_first=least_at_first(found),
         verdicts=list(verdicts(own, theirs)),
-        pairs_scored=of.pairs if of else 0, draws_left_out=of.drawn_left_out if of else 0,
+        pairs_scored=of.pairs if of else 0, draws_scored=of.drawn if of else 0,
+        draws_left_out=of.drawn_left_out if of else 0,
         unfinished_left_out=of.unfinished_left_out if of else 0,
         not_finished=[each for each in outcomes.values() if isinstance(each, Unfinished)],
     )  # fmt: skip

@@ -13,9 +13,9 @@ from stream_rater.evaluation.research.figures import CHOSEN, number, table
 from stream_rater.evaluation.research.games import REFERENCE, VERDICTS, Result, role_of
 
 AIM = {DEFAULT: "default", LOG_LOSS: "tuned"}
-MEASURE = {"log_loss": "log loss", "pair_inversion": "order, %",
-           "pair_inversion_all": "order of all, %"}  # fmt: skip
-DIGITS = {"log_loss": 4, "pair_inversion": 2, "pair_inversion_all": 2}
+MEASURE = {"log_loss": "log loss", "order": "order, %",
+           "order_all": "order of all, %"}  # fmt: skip
+DIGITS = {"log_loss": 4, "order": 2, "order_all": 2}
 
 
 FEW = 30
@@ -44,12 +44,11 @@ def _few(results: Sequence[Result]) -> list[str]:
 
 
 def _left_out(results: Sequence[Result]) -> list[str]:
-    """Sentences about the pairs that are left out for every system, so that all systems are scored
-    on the same pairs."""
+    """Sentences about the pairs that are scored and left out, the same for every system."""
     return [
-        f"{each.game}: {each.pairs_scored:,} pairs are scored; left out are {each.draws_left_out:,}"
-        f" that drew and {each.unfinished_left_out:,} of which neither finished."
-        for each in results if each.draws_left_out or each.unfinished_left_out
+        f"{each.game}: {each.pairs_scored:,} pairs are scored, {each.draws_scored:,} draws among "
+        f"them; left out are {each.unfinished_left_out:,} of which neither finished."
+        for each in results if each.draws_scored or each.unfinished_left_out
     ]  # fmt: skip
 
 
@@ -164,8 +163,8 @@ def systems(results: Sequence[Result]) -> list[str]:
             name = f"**{fitted.system}**" if fitted.system == each.ours else fitted.system
             for v in fitted.variants:
                 rows.append([
-                    each.game, name, AIM[v.tuned_for], number(v.pair_inversion, 2),
-                    number(v.pair_inversion_all, 2), number(v.log_loss, 4), number(v.brier, 4),
+                    each.game, name, AIM[v.tuned_for], number(v.order, 2),
+                    number(v.order_all, 2), number(v.log_loss, 4), number(v.brier, 4),
                     number(v.calibration_error, 4), number(v.us_update, 2),
                 ])  # fmt: skip
     return [

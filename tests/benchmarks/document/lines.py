@@ -7,10 +7,10 @@ from itertools import product
 from typing import Any
 
 from stream_rater.evaluation.bootstrap import Difference
-from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL
+from stream_rater.evaluation.fits import LOG_LOSS
 from stream_rater.evaluation.peers import SPACES
 from stream_rater.evaluation.research import games
-from stream_rater.evaluation.research.games import COMPARED, verdict
+from stream_rater.evaluation.research.games import COMPARED, ORDER, ORDER_OF_ALL, verdict
 from tests.benchmarks.document.rows import Figures, Row, figure
 from tests.simulation.faults import KINDS
 
