@@ -24,7 +24,12 @@ TARGETS |= {
     "winners": "bench",
     "serve": "bench-serve",
 }
-TARGETS |= {"tuning": "bench", "games": "bench-games", "standalone": "bench-standalone"}
+TARGETS |= {
+    "tuning": "bench",
+    "games": "bench-games",
+    "ablation": "bench-ablation",
+    "standalone": "bench-standalone",
+}
 """What measures the rows whose names begin so; all others are of `make bench-stream`."""
 
 
