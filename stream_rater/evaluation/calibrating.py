@@ -43,11 +43,11 @@ from stream_rater.columns.kernels import inlined, kernel
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.model import DID_NOT_FINISH, Places
-from stream_rater.rating.normal import below, density
+from stream_rater.rating.normal import density, mills
 
 HALF_LIFE = 1500.0
 """The number of pairs after which a pair's weight is halved."""
-HALF_LIVES = 8
+HALF_LIVES = 6
 """Pairs older than this many half-lives are dropped."""
 PRIOR_OF_FACTOR = 0.5
 """The prior standard deviation of ln factor around 0."""
@@ -63,17 +63,17 @@ MOST_UPSET = 0.2
 """The largest `upset`. Then two of five results are decided by chance alone."""
 MOST_OF_ROUND = 50.0
 """The most pairs that a round counts as."""
-ALL_PAIRS = 8
+ALL_PAIRS = 4
 """All pairs of a round of up to this many sides are looked at. In a larger round, MOST_COMPARED
 sides, spread evenly over the standings, are each compared with DISTANCES others, near and far."""
-DISTANCES, MOST_COMPARED = 4, 50
+DISTANCES, MOST_COMPARED = 2, 50
 LEAST_PART, MOST_PART, GROWTH = 20.0, 150.0, 0.05
 """A calibration is fitted again as soon as the pairs since the last fit are GROWTH of all pairs so
 far, but at least LEAST_PART and at most MOST_PART pairs."""
 
 LEAST_PROBABILITY = 1e-15
 """A smaller probability of what happened counts as this one."""
-ENOUGH = 1e-6
+ENOUGH = 1e-4
 """A fit ends when a step promises to gain less than this, in nats."""
 MOST_STEPS, MOST_HALVINGS = 50, 30
 WIDEST = 3.5
@@ -155,29 +155,35 @@ def _scale(pairs: Pairs) -> float:
     return float(np.sqrt(pairs.weight @ pairs.variance / total)) if total > 0.0 else 0.0
 
 
+WIN, LOSS, DRAW = range(3)
+
+
 @inlined
-def _add_pair(
-    gap: float, variance: float, drew: bool, weight: float, x: Floats, scale: float, width: float,
-    slope: Floats,
-) -> float:  # fmt: skip
-    """Minus the logarithm of the probability of a pair's outcome, times its weight. Its derivatives
-    by x, without the weight, are written to `slope`."""
+def _outcomes(
+    gap: float, variance: float, x: Floats, scale: float, width: float, p: Floats, slopes: Floats
+) -> None:
+    """Write the probabilities of the outcomes WIN, LOSS and DRAW of a pair into `p` (3,), and their
+    derivatives by x into `slopes` (3, 3), a row for each outcome."""
     z = gap / np.sqrt(exp(x[0]) * variance)
     reach, upset = width * scale / np.sqrt(variance), x[2]
     a, b = z - reach, -z - reach
-    win, loss, at_a, at_b = below(a), below(b), density(a), density(b)
-    if drew:
-        p = 1.0 - win - loss
-        slope[0], slope[1], slope[2] = 0.5 * z * (at_a - at_b), reach * (at_a + at_b), 0.0
-    else:
-        p = (1.0 - upset) * win + upset * loss
-        slope[0] = -0.5 * z * ((1.0 - upset) * at_a - upset * at_b)
-        slope[1] = -reach * ((1.0 - upset) * at_a + upset * at_b)
-        slope[2] = loss - win
-    p = max(p, LEAST_PROBABILITY)
+    at_a, at_b = density(a), density(b)
+    tail_a, tail_b = at_a * mills(abs(a)), at_b * mills(abs(b))  # as `below` does
+    above = tail_a if a < 0.0 else 1.0 - tail_a
+    under = tail_b if b < 0.0 else 1.0 - tail_b
+    p[WIN] = (1.0 - upset) * above + upset * under
+    p[LOSS] = (1.0 - upset) * under + upset * above
+    p[DRAW] = 1.0 - above - under
     for k in range(3):
-        slope[k] /= -p
-    return -weight * log(p)
+        p[k] = max(p[k], LEAST_PROBABILITY)
+    half = 0.5 * z
+    slopes[WIN, 0] = -half * ((1.0 - upset) * at_a - upset * at_b)
+    slopes[LOSS, 0] = half * ((1.0 - upset) * at_b - upset * at_a)
+    slopes[DRAW, 0] = half * (at_a - at_b)
+    slopes[WIN, 1] = -reach * ((1.0 - upset) * at_a + upset * at_b)
+    slopes[LOSS, 1] = -reach * ((1.0 - upset) * at_b + upset * at_a)
+    slopes[DRAW, 1] = reach * (at_a + at_b)
+    slopes[WIN, 2], slopes[LOSS, 2], slopes[DRAW, 2] = under - above, above - under, 0.0
 
 
 @kernel
@@ -185,19 +191,24 @@ def _cost(
     gap: Floats, variance: Floats, drew: Flags, weight: Floats, scale: float, x: Floats,
     draws: bool, gradient: Floats, curvature: Floats,
 ) -> float:  # fmt: skip
-    """The cost at x = (ln factor, ln v, upset). Its gradient (3,) is written to `gradient`, and the
-    sum of the products of the pairs' gradients (3, 3), which is near its second derivative, to
-    `curvature`."""
+    """The cost at x = (ln factor, ln v, upset). Its gradient (3,) is written to `gradient`, and its
+    expected second derivative (3, 3), by the model at x, to `curvature`."""
     gradient[:], curvature[:, :] = 0.0, 0.0
-    width, slope, cost = exp(x[1]) if draws else 0.0, np.empty(3), 0.0
+    width, cost = exp(x[1]) if draws else 0.0, 0.0
+    p, slopes = np.empty(3), np.empty((3, 3))
     for i in range(len(gap)):
         if drew[i] and not draws:
             continue
-        cost += _add_pair(gap[i], variance[i], drew[i], weight[i], x, scale, width, slope)
+        _outcomes(gap[i], variance[i], x, scale, width, p, slopes)
+        happened = DRAW if drew[i] else WIN
+        cost -= weight[i] * log(p[happened])
         for k in range(3):
-            gradient[k] += weight[i] * slope[k]
-            for m in range(3):
-                curvature[k, m] += weight[i] * slope[k] * slope[m]
+            gradient[k] -= weight[i] * slopes[happened, k] / p[happened]
+        for outcome in range(3 if draws else 2):
+            part = weight[i] / p[outcome]
+            for k in range(3):
+                for m in range(3):
+                    curvature[k, m] += part * slopes[outcome, k] * slopes[outcome, m]
     centre = np.array([0.0, log(USUAL_WIDTH), 0.0])
     wide = np.array([PRIOR_OF_FACTOR, PRIOR_OF_WIDTH, PRIOR_OF_UPSET])
     for k in range(3):

@@ -200,7 +200,7 @@ def test_rounds_of_one_number_learn_nothing_of_each_other() -> None:
     again = Learner(draws=True).follow(
         number[mixed], starts, place[mixed].ravel(), mu[mixed].ravel(), variance
     )
-    assert again == pytest.approx(found[mixed], rel=1e-4)
+    assert again == pytest.approx(found[mixed], rel=1e-3)
 
 
 def test_blocks_of_a_season_are_followed_alike() -> None:
@@ -245,9 +245,9 @@ def test_pairs_are_those_of_the_rounds() -> None:
 
 @pytest.mark.parametrize("n", [9, 100, 5000])
 def test_a_large_round_counts_as_a_bounded_number_of_pairs(n: int) -> None:
-    """And each side is compared with four others, near and far."""
+    """And a side is compared with two others, near and far."""
     place = np.arange(1, n + 1, dtype=np.int32)
     pairs, _ = pairs_of(np.array([0, n]), place, -np.arange(n) * 1.0, np.ones(n), draws=True)
     assert pairs.weight.sum() == pytest.approx(min(n / 2, calibrating.MOST_OF_ROUND))
-    assert len(pairs.gap) <= 4 * min(n, 100)
-    assert len(np.unique(pairs.gap)) == 4
+    assert len(pairs.gap) <= 2 * min(n, 100)
+    assert len(np.unique(pairs.gap)) == 2

@@ -22,6 +22,7 @@ TARGETS |= {
     "record": "bench",
     "offline": "bench",
     "winners": "bench",
+    "two-moment": "bench",
     "serve": "bench-serve",
 }
 TARGETS |= {
