@@ -9,14 +9,7 @@ import numpy as np
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation.contestants import System
 from stream_rater.evaluation.season import Session, before
-from stream_rater.evaluation.sides import (
-    Run,
-    as_it_is,
-    calibrated,
-    losses_of,
-    scores_of,
-    total_loss,
-)
+from stream_rater.evaluation.sides import Run, calibrated, losses_of, scores_of, total_loss
 from stream_rater.evaluation.tuning import PRIOR, UNDEFINED, middle_of, penalty
 from stream_rater.rating.systems.dimension import Dimension, fraction_of
 
@@ -44,9 +37,9 @@ class Fit:
     """The cached scores by point, or None for no cache. Two aims share the scores of the same
     points."""
     calibrates: bool = False
-    """Whether each point is scored with the calibration that is learned as rounds come in. Then
-    parameters are chosen by how well they predict who is better, and how sure predictions are is
-    learned separately."""
+    """Whether each point is scored with the calibration that suits the rounds so far. Then
+    parameters are chosen by how well they predict who is better. How confident predictions are, and
+    how likely draws, is learned separately (`calibrating`)."""
 
     @property
     def space(self) -> tuple[Dimension, ...]:
@@ -83,12 +76,11 @@ class Fit:
 
     def later_losses(self, point: Sequence[float]) -> Floats | None:
         """(R,) the losses of the rounds of the second half at a point. Each round is predicted by
-        the rounds before it. None if the system raises one of OUT_OF_RANGE, or if a loss is not
-        finite."""
-        middle = middle_of(self.first)
+        the rounds before it, and calibrated by them. None if the system raises one of OUT_OF_RANGE,
+        or if a loss is not finite."""
         try:
             run = self.system.play(self.first, self.config(point))
-            scores = scores_of(self._predicting(run).after(middle))
+            scores = scores_of(self._calibrated(run).after(middle_of(self.first)))
         except OUT_OF_RANGE:
             return None
         aim = self.aim
@@ -102,13 +94,13 @@ class Fit:
         found = self.runs.get(point) if self.runs is not None else None
         if found is None:
             run = self.system.play(self.first, self.config(point))
-            found = scores_of(self._predicting(run))
+            found = scores_of(self._calibrated(run))
             if self.runs is not None:
                 self.runs[point] = found
         return found
 
-    def _predicting(self, run: Run) -> Run:
-        return calibrated(run) if self.calibrates else as_it_is(run)
+    def _calibrated(self, run: Run) -> Run:
+        return calibrated(run) if self.calibrates else run
 
     def _penalty(self, point: Sequence[float]) -> float:
         return 0.0 if self.prior is None else penalty(point, self.start(), self.prior)

@@ -98,14 +98,14 @@ class Run(NamedTuple):
 
     def before(self, boundary: int) -> "Run":
         """A copy with only the rounds before the round numbered `boundary`."""
-        return self.take(np.flatnonzero(self.sides.number < boundary))
+        return self.of(np.flatnonzero(self.sides.number < boundary))
 
     def after(self, boundary: int) -> "Run":
         """A copy with only the round numbered `boundary` and later rounds."""
-        return self.take(np.flatnonzero(self.sides.number >= boundary))
+        return self.of(np.flatnonzero(self.sides.number >= boundary))
 
-    def take(self, chosen: Ints) -> "Run":
-        """A copy with only the rounds with these indices, in this order."""
+    def of(self, chosen: Ints) -> "Run":
+        """A copy with only the rounds of these indices, in this order."""
         found = None if self.calibrations is None else self.calibrations[chosen]
         return self._replace(sides=self.sides.take(chosen), calibrations=found)
 

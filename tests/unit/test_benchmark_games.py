@@ -10,8 +10,9 @@ import pytest
 
 from stream_rater.evaluation import peers
 from stream_rater.evaluation.bootstrap import Difference
+from stream_rater.evaluation.calibrating import Calibration
 from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS
-from stream_rater.evaluation.forward import Fitted, Gain, Variant
+from stream_rater.evaluation.forward import ORDER_OF_ALL, Fitted, Gain, Variant
 from stream_rater.evaluation.research import games_tables
 from stream_rater.evaluation.research.games import (
     ANOTHER,
@@ -40,7 +41,7 @@ THEN = Origin("2026-11-25 09:12", "abcdef1", "make bench-games", "one machine")
 def fitted(system: str, log_loss: float) -> Fitted:
     variants = [
         Variant(
-            tuned_for=aim, config={}, variance_factor=1.0, last_factor=1.0, first_log_loss=0.6,
+            tuned_for=aim, config={}, variance_factor=1.0, last=Calibration(), first_log_loss=0.6,
             order=70.0, order_all=None, log_loss=log_loss, brier=0.2,
             calibration_error=0.01,
             us_update=2.0, failed_rounds=7 * (system == "bar" and aim == LOG_LOSS),

@@ -11,10 +11,12 @@ from msgspec import structs
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import peers
 from stream_rater.evaluation.bootstrap import Difference
+from stream_rater.evaluation.calibrating import Calibration
 from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.executors import Processes, opened
-from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, ORDER, Fit
-from stream_rater.evaluation.forward import Fitted, Gain, Scored, Variant
+from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, Fit
+from stream_rater.evaluation.fits import ORDER as INVERSION
+from stream_rater.evaluation.forward import ORDER, ORDER_OF_ALL, Fitted, Gain, Scored, Variant
 from stream_rater.evaluation.game import Game, games_of
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
 from stream_rater.evaluation.research import games, games_tables
@@ -141,24 +143,22 @@ class Bragging:
         return {"variance": config}
 
 
-def test_how_sure_to_be_is_fitted_apart() -> None:
-    """Then it costs little to be too sure, since the factor has a prior; else it costs much."""
-    costs = [
-        [
-            Fit(Bragging(), SEASON, LOG_LOSS, None, calibrates=calibrates).cost([x])
-            for x in (0.4, 0.8)
-        ]
+def test_how_sure_to_be_is_learned_apart() -> None:
+    """Then it costs little to be too sure, until it is learned; else it costs much."""
+    long = list(season(Kind(players=30, rounds=400, per_round=12), 3))
+    near, far = (
+        [Fit(Bragging(), long, LOG_LOSS, None, calibrates=calibrates).cost([x]) for x in (0.4, 0.8)]
         for calibrates in (True, False)
-    ]
-    apart, together = (abs(one - other) for one, other in costs)
-    assert apart < 0.4 * together
+    )
+    assert near[0] == pytest.approx(near[1], rel=3e-2)
+    assert abs(far[0] - far[1]) > 0.05 * far[1]
 
 
 def test_tuning_for_order_takes_all_sides_where_nobody_is_experienced() -> None:
     """Three rounds are too few for experience."""
-    problem = Fit(MMR, SEASON[:3], ORDER)
+    problem = Fit(MMR, SEASON[:3], INVERSION)
     assert problem.cost(problem.start()) < UNDEFINED
-    assert Fit(MMR, [], ORDER).cost(problem.start()) == UNDEFINED
+    assert Fit(MMR, [], INVERSION).cost(problem.start()) == UNDEFINED
 
 
 # --- the choice and the verdicts ------------------------------------------------------------------
@@ -171,12 +171,13 @@ def scored(loss: Floats, order: Floats) -> Floats:
         found[:, FIELDS.index(name)] = 2.0
     found[:, FIELDS.index("log_loss")] = loss
     found[:, FIELDS.index("order")] = order
+    found[:, FIELDS.index("order_all")] = order
     return found
 
 
 def fitted(system: str, first_log_loss: float | None, log_loss: float = 0.6) -> Fitted:
     variant = Variant(
-        tuned_for=LOG_LOSS, config={}, variance_factor=1.0, last_factor=1.0,
+        tuned_for=LOG_LOSS, config={}, variance_factor=1.0, last=Calibration(),
         first_log_loss=first_log_loss,
         order=None, order_all=None, log_loss=log_loss, brier=None,
         calibration_error=None, us_update=1.0, failed_rounds=0,
@@ -197,7 +198,7 @@ def test_two_aims_share_the_runs_of_a_point(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(OwnSystem, "play", counted)
     for runs, due in (({}, 1), (None, 2)):
         plays.clear()
-        fits_of_both = [Fit(MMR, SEASON[:60], aim, runs=runs) for aim in (LOG_LOSS, ORDER)]
+        fits_of_both = [Fit(MMR, SEASON[:60], aim, runs=runs) for aim in (LOG_LOSS, INVERSION)]
         one, other = (each.cost(each.start()) for each in fits_of_both)
         assert (len(plays), one == other) == (due, False)
 

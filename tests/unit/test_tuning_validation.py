@@ -14,7 +14,7 @@ from stream_rater.evaluation.fits import LOG_LOSS, ORDER, Fit
 from stream_rater.evaluation.measures import FIELDS, MEASURES, WEIGHT_OF, better
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.sides import as_it_is, calibrated, scores_of, total_loss
+from stream_rater.evaluation.sides import calibrated, scores_of, total_loss
 from stream_rater.evaluation.spaces import SPACES
 from stream_rater.evaluation.tuning import Problem, ProblemWithPrior, middle_of, searched
 from stream_rater.evaluation.validation import LEAST_ROUNDS, MARGIN, Validated, validated
@@ -128,13 +128,13 @@ def test_the_first_search_sees_the_first_half_alone() -> None:
 @pytest.mark.parametrize("aim", [LOG_LOSS, ORDER])
 @pytest.mark.parametrize("calibrates", [True, False])
 def test_later_losses_are_those_of_a_whole_run(aim: str, calibrates: bool) -> None:
-    """Of the rounds of the second half, each predicted by all rounds before it, by which it is
-    learnt how sure to be, too."""
+    """Of the rounds of the second half, each predicted by all rounds before it. How sure to be is
+    learned from these, too."""
     problem = Fit(GLICKO, SEASON, aim, calibrates=calibrates)
     found = problem.later_losses([0.4, 0.6])
     run = GLICKO.play(SEASON, problem.config([0.4, 0.6]))
-    predicted = calibrated(run) if calibrates else as_it_is(run)
-    due = total_loss(scores_of(predicted.after(30)), aim)
+    run = calibrated(run) if calibrates else run
+    due = total_loss(scores_of(run.after(30)), aim)
     assert found is not None and len(found) == 30 and found.sum() == pytest.approx(due)
 
 
