@@ -61,6 +61,21 @@ def newcomers_means(config: TwoMoment, sides: Sequence[Side]) -> list[float]:
     return found
 
 
+def level_of(config: TwoMoment, sides: Sequence[Side]) -> float:
+    """The rating from which deviations are measured, once newcomers have their means: that of those
+    present, unless all sides have equally many."""
+    if len({round(sum(side.shares), 6) for side in sides}) == 1:
+        return config.initial_mu
+    found, present = 0.0, 0.0
+    for side in sides:
+        members = list(zip(side.players, side.shares, strict=True))
+        newcomers = sum(share for player, share in members if player.rounds == 0)
+        for player, share in members:
+            of_side = 0.0 if player.rounds else config.newcomer_offset / max(1.0, newcomers)
+            found, present = found + share * (player.mu - of_side), present + share
+    return found / present
+
+
 def log_below(x: Floats, side: Side, sign: float) -> Floats:
     """ln F of a side's performance at x, or of 1 - F where the sign is -1."""
     b = math.sqrt(side.noise)
@@ -124,10 +139,13 @@ def rate_round(
                 drift = (config.sigma_drift / len(side.players)) ** 2 + config.drift_per_day * days
                 variance = min(variance + drift, max(variance, config.initial_sigma**2))
             player.sigma = math.sqrt(variance)
-            side.mean += share * (player.mu - config.initial_mu)
             side.variance += share**2 * variance
             side.noise += share**2 * config.beta**2 / weight
-    above = ceiling - config.initial_mu
+    level = level_of(config, sides)
+    for side in sides:
+        for player, share in zip(side.players, side.shares, strict=True):
+            side.mean += share * (player.mu - level)
+    above = ceiling - level
     found = [rate_side(sides, i, above) for i in range(len(sides))]
     for side, (_, mean, variance) in zip(sides, found, strict=True):
         for player, share in zip(side.players, side.shares, strict=True):
@@ -137,6 +155,7 @@ def rate_round(
             player.time = time if player.rounds == 0 else max(player.time, time)
             player.rounds += 1
     return [
-        [config.initial_mu + performance] * len(side.players)
+        [config.initial_mu + performance + sum(side.shares) * (level - config.initial_mu)]
+        * len(side.players)
         for side, (performance, _, _) in zip(sides, found, strict=True)
     ]

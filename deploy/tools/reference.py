@@ -291,7 +291,13 @@ KERBYS: Final = "those of [Kerby's systems](#kerbys-systems)"
 
 def default_of(field: msgspec.structs.FieldInfo) -> str:
     """A parameter's default behind its name; nothing for a required one."""
-    return "" if field.required else f" {plain(field.default)}"
+    return "" if field.required else f" {plain(value_of(field))}"
+
+
+def value_of(field: msgspec.structs.FieldInfo) -> Any:
+    """A parameter's default, also where msgspec makes a new one for each struct."""
+    made = field.default_factory is not msgspec.NODEFAULT
+    return field.default_factory() if made else field.default
 
 
 def plain(default: Any) -> str:
@@ -309,13 +315,15 @@ def plain(default: Any) -> str:
             return f"{default:.6f}".rstrip("0").rstrip(".")
         case ():
             return "`[]`"
+        case {}:
+            return "`{}`"
     return str(default)
 
 
 def defaults(kind: type[msgspec.Struct], *without: str, **unlike: str | None) -> dict[str, Any]:
     """Each parameter with its default. `unlike`: cells that the struct does not have."""
     found: dict[str, str | None] = {
-        each.encode_name: "required" if each.required else plain(each.default)
+        each.encode_name: "required" if each.required else plain(value_of(each))
         for each in msgspec.structs.fields(kind)
         if each.encode_name not in without
     }

@@ -1,6 +1,6 @@
 """The systems that are compared on games: our own systems and those of other packages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,7 +27,7 @@ class System(Protocol):
     def config(self, values: Mapping[str, float]) -> Any:
         """The configuration with these values of the dimensions."""
 
-    def play(self, sessions: Sequence[Session], config: Any) -> Run:
+    def play(self, sessions: Iterable[Session], config: Any) -> Run:
         """Rate a season with this configuration."""
 
     def described(self, config: Any) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class OwnSystem:
         fixed = {"newcomer_field": LEVEL_PART} if self.placing else {}
         return spaces.configuration(self.system, {**fixed, **values})
 
-    def play(self, sessions: Sequence[Session], config: Any) -> Run:
+    def play(self, sessions: Iterable[Session], config: Any) -> Run:
         """Rate a season with this configuration."""
         return sides.own_run(sessions, config)
 
@@ -103,7 +103,7 @@ class PeerSystem:
         """The configuration with these values of the dimensions."""
         return peers.peer_config(self.name, values)
 
-    def play(self, sessions: Sequence[Session], config: Any) -> Run:
+    def play(self, sessions: Iterable[Session], config: Any) -> Run:
         """Rate a season with this configuration."""
         return peers.peer_run(sessions, config)
 

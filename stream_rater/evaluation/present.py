@@ -11,7 +11,7 @@ chess. Here they are scaled to the ladder's own points, and widened to include i
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,7 +64,7 @@ class Present:
             changed["learning_rate"] = tuple((at, x * factor) for at, x in self.rating.rates)
         return structs.replace(self.rating, **changed)
 
-    def play(self, sessions: Sequence[Session], config: Any) -> Run:
+    def play(self, sessions: Iterable[Session], config: Any) -> Run:
         """Rate a season with this configuration."""
         return sides.own_run(sessions, config)
 

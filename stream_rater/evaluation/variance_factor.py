@@ -20,6 +20,7 @@ from stream_rater.config.extras import lab_extra
 from stream_rater.evaluation import winners
 from stream_rater.evaluation.evaluation import Contender
 from stream_rater.evaluation.season import Session
+from stream_rater.rating import levels
 from stream_rater.rating.model import Places
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.wins import Performances, of_rounds, performances_of
@@ -45,7 +46,7 @@ def variance_factor(sessions: Iterable[Session], config: RatingConfig) -> float:
     """The most probable factor by the last of these rounds. Each round is predicted before it is
     rated. Raises MissingExtra without SciPy."""
     waves = _last(_waves(sessions, config))
-    draws = config.draw_width > 0.0
+    draws = config.drawn_within > 0.0
     return most_probable(lambda factor: sum(_loss(each, factor, draws=draws) for each in waves))
 
 
@@ -66,7 +67,8 @@ def most_probable(loss: Callable[[float], float]) -> float:
 def _waves(sessions: Iterable[Session], config: RatingConfig) -> Iterator[_Wave]:
     for _, _, wave in Contender(config).rate(sessions):
         if wave is not None:
-            sides = performances_of(config, wave.entry_starts, wave.share, wave.mu, wave.sigma)
+            mu = levels.measured(config, wave)
+            sides = performances_of(config, wave.entry_starts, wave.share, mu, wave.sigma)
             yield _Wave(wave.round_starts, wave.place, sides)
 
 

@@ -30,6 +30,8 @@ class Round(NamedTuple):
     """The relative weight of the round's evidence."""
     ceiling: float
     """The cap on performances; infinite for none."""
+    moved: Floats
+    """(n,) by how many points `mu` is above the entry's own rating, for this round (`levels`)."""
 
 
 def rate_each_round(wave: Wave, initial_mu: float, rate: Callable[[Round], Floats]) -> Evidence:
@@ -45,14 +47,15 @@ def rate_each_round(wave: Wave, initial_mu: float, rate: Callable[[Round], Float
         mu, sigma, rounds = wave.mu[a:b], wave.sigma[a:b], wave.rounds[a:b]
         place = wave.place[first:end]
         weight, ceiling = float(wave.weight[r]), float(wave.ceiling[r])
+        moved = wave.moved_side[first:end] if len(wave.moved) else np.zeros(len(place))
         if len(mu) == len(place):
-            out[a:b] = rate(Round(place, mu, sigma, rounds, weight, ceiling))
+            out[a:b] = rate(Round(place, mu, sigma, rounds, weight, ceiling, moved))
             continue
         share, own = wave.share[a:b], starts[:-1] - a
         team_mu = initial_mu + np.add.reduceat(share * (mu - initial_mu), own)
         team_sigma = np.sqrt(np.add.reduceat((share * sigma) ** 2, own))
         played = np.maximum.reduceat(rounds, own)
-        rated = rate(Round(place, team_mu, team_sigma, played, weight, ceiling))
+        rated = rate(Round(place, team_mu, team_sigma, played, weight, ceiling, moved))
         of = np.repeat(np.arange(len(place)), np.diff(starts))
         gain = share * (sigma / team_sigma[of]) ** 2
         shrink = (rated[of, 2] / team_sigma[of]) ** 2 - 1.0

@@ -97,6 +97,8 @@ NO_SHIFT = np.zeros(0)
 """The `shift` of a wave in which no entry has a seat that counts."""
 NO_SCORE = np.zeros(0)
 """The `score` of a wave whose ladder uses no scores."""
+NOT_MOVED = np.zeros(0)
+"""The `moved` of a wave whose ratings were not moved."""
 
 
 class Wave(NamedTuple):
@@ -135,6 +137,11 @@ class Wave(NamedTuple):
     """(E,) the points by which the seat raises the entry's performance; (0,) if no seat counts."""
     score: Floats = NO_SCORE
     """(E,) the score of the entry, NaN if it has none; (0,) if the ladder uses no scores."""
+    moved: Floats = NOT_MOVED
+    """(P,) the points by which `mu` is above the rating, for this round alone (`levels`); (0,) if
+    no mu was moved."""
+    moved_side: Floats = NOT_MOVED
+    """(E,) the points by which the mean performance of the entry was moved; (0,) as for `moved`."""
 
     def part(self, first: int, end: int) -> "Wave":
         """The rounds [first, end). All arrays except the two of starts are views."""
@@ -144,7 +151,8 @@ class Wave(NamedTuple):
             self.round_starts[first : end + 1] - a, self.weight[first:end], self.ceiling[first:end],
             self.time[first:end], self.place[a:b], self.entry_starts[a : b + 1] - i,
             self.share[i:j], self.mu[i:j], self.sigma[i:j], self.rounds[i:j], self.last_time[i:j],
-            self.fixed[i:j], self.shift[a:b], self.score[a:b],
+            self.fixed[i:j], self.shift[a:b], self.score[a:b], self.moved[i:j],
+            self.moved_side[a:b],
         )  # fmt: skip
 
 

@@ -131,12 +131,18 @@ def for_fingerprint(config: RatingConfig) -> dict[str, Any]:
     """The parameters that the fingerprint covers, by name.
 
     A parameter that is newer than the system's first release is omitted if it has its default, so
-    that workers of older releases compute the same fingerprint.
+    that workers of older releases compute the same fingerprint. Parameters of predictions alone are
+    always omitted, because ratings do not depend on them.
     """
     table: dict[str, Any] = msgspec.to_builtins(config, order="deterministic")
     for field in msgspec.structs.fields(config):
-        if field.name in config.newer and table[field.name] == field.default:
+        default = field.default
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        if field.name in config.newer and table[field.name] == default:
             del table[field.name]
+    for name in config.predictive:
+        del table[name]
     return table
 
 

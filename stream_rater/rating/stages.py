@@ -16,7 +16,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.rating import newcomer_level
+from stream_rater.rating import levels, newcomer_level
 from stream_rater.rating.elo_mmr import rate_waves as kernels
 from stream_rater.rating.elo_mmr.rate_waves import EloMMRModel, Posteriors, RoundStamps
 from stream_rater.rating.factor import single
@@ -157,9 +157,18 @@ def estimate(config: RatingConfig, wave: Wave) -> Evidence:
     """
     wave = compared(config, wave)
     if not (isinstance(config, PlacingNewcomers) and config.places_newcomers):
-        return _finite(config, wave)
+        return _measured(config, wave)
     newcomer_level.place(config, wave)
-    return newcomer_level.with_starts(wave, _finite(config, wave))
+    return newcomer_level.with_starts(wave, _measured(config, wave))
+
+
+def _measured(config: RatingConfig, wave: Wave) -> Evidence:
+    """The evidence (P, 3) of a wave whose sides are measured from the level of those present, and
+    moved by their seats."""
+    moves = levels.moves_of(config, wave)
+    if moves is None:
+        return _finite(config, wave)
+    return levels.moved_back(config, wave, moves, _finite(config, levels.moved(wave, moves)))
 
 
 def _finite(config: RatingConfig, wave: Wave) -> Evidence:
@@ -219,7 +228,7 @@ def rate_waves(
     each round. For newcomers whom the system places, mu is the one at which they begin the round.
     Returns the evidence (P, 3), and mu and sigma of each player after each round.
     """
-    if not isinstance(config, EloMMR):
+    if not isinstance(config, EloMMR) or levels.is_moved(config, wave):
         return rate_wave_by_wave(config, beliefs, rows, wave, waves, offset)
     stamps = _stamps_of(wave, offset)
     evidence, after = np.empty((len(rows), 3)), Posteriors(np.empty(len(rows)), np.empty(len(rows)))

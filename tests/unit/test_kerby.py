@@ -39,7 +39,7 @@ def rate(conf: RatingConfig, standings: list[Any], mu: dict[str, float], **field
     found = read(conf, *standings, **fields)
     header = newcomers(len(found.players), 0, conf.initial_mu, conf.initial_sigma).header
     header["mu"] = [mu.get(player, conf.initial_mu) for player in found.players]
-    evidence = stages.estimate(conf, wave_of([found], header, fixed=conf.fixed_players))
+    evidence = stages.estimate(conf, wave_of([found], header, config=conf))
     return dict(zip(found.players, evidence[:, 1].tolist(), strict=True))
 
 
@@ -189,10 +189,13 @@ def test_scale_is_points_per_unit(name: str) -> None:
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_member_climbs_by_the_share(name: str) -> None:
-    """A team rates as the sum of its members' shares of deviations, and so does the gradient."""
+    """A team rates as the sum of its members' shares of deviations from the mean of those present,
+    and so does the gradient."""
     standings = [{"team": ["a", "b"], "shares": [1, 0.5], "rank": 1}, {"player": "c", "rank": 2}]
     after = rate(config(name), standings, {"a": 0.4, "b": -0.2, "c": 0.7})
-    gain, loss = gains(config(name), [1, 2], [0.4 - 0.1, 0.7])
+    level = (0.4 + 0.5 * -0.2 + 0.7) / 2.5
+    team = (0.4 - level) + 0.5 * (-0.2 - level)
+    gain, loss = gains(config(name), [1, 2], [team, 0.7 - level])
     assert [0.4 + gain, -0.2 + 0.5 * gain, 0.7 + loss] == pytest.approx(
         [after[p] for p in "abc"], abs=1e-14
     )

@@ -1,165 +1,361 @@
-"""Validation: tuned parameters are taken only if they win on rounds that their search has not
-seen."""
+"""Every verdict of the contract on `round-completed`, in JSON and in MessagePack."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+import math
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
-from stream_rater.columns.arrays import Floats
-from stream_rater.evaluation.contestants import OwnSystem
-from stream_rater.evaluation.evaluation import evaluate
-from stream_rater.evaluation.fits import LOG_LOSS, ORDER, Fit
-from stream_rater.evaluation.measures import FIELDS, MEASURES, WEIGHT_OF, better
-from stream_rater.evaluation.research.synthetic import Kind, season
-from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.sides import scores_of, total_loss, variance_factor
-from stream_rater.evaluation.spaces import SPACES
-from stream_rater.evaluation.tuning import Problem, ProblemWithPrior, middle_of, searched
-from stream_rater.evaluation.validation import LEAST_ROUNDS, MARGIN, Validated, validated
-from stream_rater.rating.systems.dimension import Dimension
+from stream_rater.config.ladders import Ladder, Ladders, Limits
+from stream_rater.contract.events import JSON, MAX_RANK, MSGPACK, parse_time
+from stream_rater.rating.model import DID_NOT_FINISH, newcomers
+from stream_rater.rating.parameters import EloMMR
+from stream_rater.rounds.batch import OneRound, wave_of
+from stream_rater.rounds.validation import QUOTE_IT, Invalid, with_cure
+from tests.rounds import Reader, as_json, as_msgpack, event
 
-SEASON = list(season(Kind(players=30, rounds=60, per_round=8), 3))
-GLICKO = OwnSystem("glicko")
-
-
-@dataclass
-class Made:
-    """A problem of one dimension. Its first half is best at `early`, its whole at `whole`. The
-    losses of the later rounds are (x - `later`)^2 with a noise that both points share in part."""
-
-    later: float
-    early: float = 0.9
-    whole: float = 0.8
-    noise: float = 0.0
-    rounds: int = 50
-    best: float | None = None
-    searches: list[float] = field(default_factory=list)
-
-    @property
-    def space(self) -> tuple[Dimension, ...]:
-        return (Dimension("x", 0.1, 1.0, 0.2),)
-
-    def start(self) -> list[float]:
-        return [0.3]
-
-    def first_half(self) -> "Made":
-        return replace(self, best=self.early)
-
-    def cost(self, point: Sequence[float]) -> float:
-        best = self.whole if self.best is None else self.best
-        self.searches.append(best)
-        return (point[0] - best) ** 2
-
-    def later_losses(self, point: Sequence[float]) -> Floats | None:
-        noise = np.random.default_rng(int(1e6 * point[0])).normal(0.0, self.noise, self.rounds)
-        found: Floats = (point[0] - self.later) ** 2 + noise
-        return found
+LIMITS = Limits(max_entries=5)
+LADDERS = Ladders(
+    ladders={"ranked-eu": Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0), limits=LIMITS)}
+)
+READER = Reader(LADDERS)
+RECEIVED = parse_time("2026-11-20T20:15:06Z")
+ANN, BOB, CY = ({"player": name, "rank": i + 1} for i, name in enumerate(("ann", "bob", "cy")))
 
 
-def test_parameters_that_win_later_are_searched_again_on_all_rounds() -> None:
-    """What is found is the best of the whole, not that of the half."""
-    problem = Made(later=0.85)
-    found = validated(problem, 80)
-    assert found.won and found.gain > 0.0
-    assert found.point[0] == pytest.approx(0.8, abs=0.01)
-    assert set(problem.searches) == {0.9, 0.8}
+def read(data: bytes | None, content_type: str = JSON, received_s: float = math.inf) -> OneRound:
+    return READER.read(data, [("content-type", content_type.encode())], received_s)
 
 
-def test_parameters_that_lose_later_are_dropped() -> None:
-    """The first guess stays, and no second search is done."""
-    problem = Made(later=0.4)
-    found = validated(problem, 80)
-    assert (found.point, found.won) == ([0.3], False) and found.gain < 0.0
-    assert set(problem.searches) == {0.9}
+def verdict(data: bytes | None, content_type: str = JSON, received_s: float = math.inf) -> str:
+    """The code of a refusal, or "valid"."""
+    try:
+        read(data, content_type, received_s)
+    except Invalid as rejection:
+        assert "\n" not in str(rejection)
+        assert 0 < len(str(rejection)) < 400
+        return rejection.code
+    return "valid"
 
 
-def test_a_gain_within_the_margin_is_none() -> None:
-    """The same mean gain, less and more sure."""
-    by_noise = {noise: validated(Made(later=0.61, noise=noise), 80) for noise in (0.0, 1.0)}
-    assert by_noise[0.0].won and by_noise[0.0].gain > 0.0
-    noisy = by_noise[1.0]
-    assert noisy.won == (noisy.gain > MARGIN * noisy.error)
-    wide = [validated(Made(later=0.601, noise=0.2, rounds=n), 40) for n in range(4, 40)]
-    assert {each.won for each in wide} == {each.gain > MARGIN * each.error for each in wide}
-    assert all(each.won == (each.gain > MARGIN * each.error) for each in wide)
-    assert any(0.0 < each.gain <= MARGIN * each.error for each in wide), "the margin decides"
+def verdicts(*standings: Any, **fields: Any) -> set[str]:
+    """What JSON and MessagePack give for the same round: one verdict, it should be."""
+    return {
+        verdict(as_json(*standings, **fields), received_s=RECEIVED),
+        verdict(as_msgpack(*standings, **fields), MSGPACK, RECEIVED),
+    }
 
 
-def test_too_few_later_rounds_decide_nothing() -> None:
-    """One round fewer than are needed, and as many."""
-    won = [validated(Made(later=0.9, rounds=n), 40).won for n in (LEAST_ROUNDS - 1, LEAST_ROUNDS)]
-    assert won == [False, True]
+def test_a_valid_round() -> None:
+    """Entries come in order of place, equal ranks as given, unfinished last."""
+    dee, eve = {"player": "dee", "dnf": True}, {"player": "eve", "rank": 2}
+    found = read(as_json(dee, CY, BOB, eve, ANN, weight=2, performance_ceiling=1900))
+    assert found.players == ["ann", "bob", "eve", "cy", "dee"]
+    assert found.place.tolist() == [1, 2, 2, 3, DID_NOT_FINISH]
+    assert found.entry_starts.tolist() == [0, 1, 2, 3, 4, 5]
+    assert (found.round_id, found.ladder, found.weight, found.ceiling) == (
+        "r-1", "ranked-eu", 2.0, 1900.0,
+    )  # fmt: skip
+    assert (found.completed_at, found.time) == ("2026-11-20T20:15:05Z", RECEIVED - 1)
 
 
-def test_about_as_many_configurations_are_tried_as_asked_for() -> None:
-    """Both searches together."""
-    trials = list[None]()
-    validated(Made(later=0.85), 80, on_trial=lambda: trials.append(None))
-    assert 65 <= len(trials) <= 90
+def test_the_last_rank_is_before_the_unfinished() -> None:
+    """Whatever the rank, who did not finish comes after it."""
+    found = read(as_json({"player": "dee", "dnf": True}, {"player": "ann", "rank": MAX_RANK}))
+    assert found.players == ["ann", "dee"]
 
 
-def test_points_without_a_loss_never_win() -> None:
-    """And a first guess without one never stays."""
-
-    class Broken(Made):
-        def later_losses(self, point: Sequence[float]) -> Floats | None:
-            return None if (point == [0.3]) is self.of_start else super().later_losses(point)
-
-        of_start = False
-
-    class BrokenStart(Broken):
-        of_start = True
-
-    assert not validated(Broken(later=0.85), 40).won
-    assert validated(BrokenStart(later=0.3), 40).won
+def test_teams_keep_their_members_together() -> None:
+    """Players stand entry by entry, each with its share and its entry's place."""
+    pair = {"team": ["x", "y"], "rank": 2, "shares": [1, 0.5]}
+    found = read(as_json(pair, {"team": ["a", "b", "c"], "rank": 1}))
+    assert found.players == ["a", "b", "c", "x", "y"]
+    assert found.entry_starts.tolist() == [0, 3, 5]
+    assert found.share.tolist() == [1.0, 1.0, 1.0, 1.0, 0.5]
+    assert found.player_places().tolist() == [1, 1, 1, 2, 2]
 
 
-def test_the_first_search_sees_the_first_half_alone() -> None:
-    """Whatever comes later: the same points are tried, and have the same costs."""
-    other = [*SEASON[:30], *season(Kind(players=30, rounds=30, per_round=8), 9)]
-    other = [replace(each, numbers=np.array([i])) for i, each in enumerate(other)]
-    one, two = (searched(Fit(GLICKO, each, LOG_LOSS).first_half(), 20) for each in (SEASON, other))
-    assert one == two
-    assert searched(Fit(GLICKO, SEASON, LOG_LOSS), 20) != searched(Fit(GLICKO, other, LOG_LOSS), 20)
+def test_json_and_msgpack_read_alike() -> None:
+    """The encoding leaves no trace; JSON is the default."""
+    expected = read(as_json(BOB, ANN))
+    packed = read(as_msgpack(BOB, ANN), "Application/MsgPack; charset=utf-8")
+    assert expected.players == packed.players == READER.read(as_json(BOB, ANN)).players
+    assert expected.place.tolist() == packed.place.tolist()
 
 
-@pytest.mark.parametrize("aim", [LOG_LOSS, ORDER])
-@pytest.mark.parametrize("fits_factor", [True, False])
-def test_later_losses_are_those_of_a_whole_run(aim: str, fits_factor: bool) -> None:
-    """Of the rounds of the second half, each predicted by all rounds before it. How sure to be is
-    learnt from the first half alone."""
-    problem = Fit(GLICKO, SEASON, aim, fits_factor=fits_factor)
-    found = problem.later_losses([0.4, 0.6])
-    run = GLICKO.play(SEASON, problem.config([0.4, 0.6]))
-    factor = variance_factor(run.before(30)) if fits_factor else 1.0
-    due = total_loss(scores_of(run.after(30), factor), aim)
-    assert found is not None and len(found) == 30 and found.sum() == pytest.approx(due)
+VALID: list[dict[str, Any]] = [
+    {},
+    {"weight": 1e-300},
+    {"weight": 1000},
+    {"performance_ceiling": None},
+    {"performance_ceiling": -500},
+    {"standings": [ANN, {"player": "bob", "rank": MAX_RANK}]},
+    {"standings": [{"player": "ann", "rank": 1}, {"player": "bob", "rank": 1}]},
+    {"standings": [{"player": "ann", "dnf": True}, {"player": "bob", "dnf": True}]},
+    {"standings": [ANN, {"player": "bob", "rank": 7, "dnf": True}]},  # dnf overrules a rank
+    {"standings": [ANN, {"player": "bob", "rank": 2, "team": None, "shares": None}]},
+    {"standings": [ANN, {"team": ["x", "y"], "rank": 2, "shares": [1e-6, 1]}]},
+    {"standings": [ANN, {"player": "bob", "rank": 2, "mmr": 5}], "map": {"name": ["x"]}},
+    {"standings": [ANN, {"player": "Ω:%{}\x00\U0001f600", "rank": 2}]},
+    {"standings": [ANN, {"player": "x" * 128, "rank": 2}]},
+    {"standings": [ANN, {"player": "é" * 64, "rank": 2}]},
+    {"round_id": "\U0001f600" * 32},
+    {"completed_at": "2026-11-20T20:15:05.123456789+02:00"},
+    {"completed_at": "1900-01-01T00:00:00Z"},
+    {"completed_at": "2026-11-21T20:15:06Z"},  # a day ahead, exactly
+]
 
 
-@pytest.mark.parametrize("measure", MEASURES)
-def test_every_measure_of_tune_has_later_losses(measure: str) -> None:
-    """Less is better, whatever the measure; a round counts by its weight."""
-    problem = Problem("glicko", SPACES["glicko"], measure, SEASON)
-    found = ProblemWithPrior.of(problem).later_losses([0.4, 0.6])
-    scores = evaluate(SEASON, problem.config([0.4, 0.6])).scores[30:]
-    values = scores[:, FIELDS.index(measure)] * scores[:, FIELDS.index(WEIGHT_OF[measure])]
-    assert found is not None
-    assert found.tolist() == pytest.approx((-better(measure) * values).tolist())
+@pytest.mark.parametrize("fields", VALID)
+def test_valid(fields: dict[str, Any]) -> None:
+    """Odd but within the contract, in both encodings; unknown fields are let pass."""
+    assert verdicts(**fields) == {"valid"}
 
 
-def test_the_parts_of_a_cut_round_stay_together() -> None:
-    """The middle is between two numbers of rounds, however many parts they have."""
-    sessions: list[Session] = [
-        replace(each, numbers=np.array([number]))
-        for each, number in zip(SEASON[:6], (0, 0, 0, 1, 2, 3), strict=True)
+def second(**entry: Any) -> dict[str, Any]:
+    """The field of a round whose second entry is this."""
+    return {"standings": [ANN, entry]}
+
+
+REFUSED: list[tuple[str, dict[str, Any]]] = [
+    ("unknown-ladder", {"ladder": "ranked-us"}),
+    ("too-few-entries", {"standings": []}),
+    ("too-few-entries", {"standings": [ANN]}),
+    ("too-many-entries", {"standings": [{"player": str(i), "rank": 1} for i in range(6)]}),
+    ("duplicate-player", second(player="ann", rank=2)),
+    ("duplicate-player", second(player="ann", dnf=True)),
+    ("duplicate-player", second(team=["x", "x"], rank=2)),
+    ("duplicate-player", second(team=["x", "ann"], rank=2)),
+    ("bad-rank", second(player="bob")),
+    ("bad-rank", second(player="bob", dnf=False)),
+    ("bad-rank", second(player="bob", rank=None)),
+    ("bad-rank", second(player="bob", rank=0)),
+    ("bad-rank", second(player="bob", rank=-1)),
+    ("bad-rank", second(player="bob", rank=MAX_RANK + 1)),
+    ("bad-rank", second(player="bob", rank=2**31)),
+    ("bad-rank", second(player="bob", rank=2**64 - 1)),
+    ("bad-rank", second(player="bob", rank=2.0)),
+    ("bad-rank", second(player="bob", rank=2.5)),
+    ("bad-rank", second(player="bob", rank=True)),
+    ("bad-rank", second(player="bob", rank="2")),
+    ("bad-rank", second(player="bob", rank=[2])),
+    ("bad-weight", {"weight": 0}),
+    ("bad-weight", {"weight": -1.5}),
+    ("bad-weight", {"weight": 1000.001}),
+    ("bad-weight", {"weight": True}),
+    ("bad-weight", {"weight": "1"}),
+    ("bad-weight", {"weight": None}),
+    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1])),
+    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, 1, 1])),
+    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, 0])),
+    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, -1])),
+    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, 1.1])),
+    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, 1e-200])),
+    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, None])),
+    ("bad-shares", second(team=["x", "y"], rank=2, shares=[1, "1"])),
+    ("bad-shares", second(team=["x", "y"], rank=2, shares=1)),
+    ("bad-shares", second(player="bob", rank=2, shares=[])),
+    ("bad-id", second(player="", rank=2)),
+    ("bad-id", second(player="x" * 129, rank=2)),
+    ("bad-id", second(player="é" * 64 + "x", rank=2)),
+    ("bad-id", second(player="\U0001f600" * 33, rank=2)),
+    ("bad-id", second(player=7, rank=2)),
+    ("bad-id", second(team=["x", ""], rank=2)),
+    ("bad-id", second(team=["x", "y" * 129], rank=2)),
+    ("bad-id", second(team=["x", None], rank=2)),
+    ("bad-id", second(team="xy", rank=2)),
+    ("bad-id", {"round_id": ""}),
+    ("bad-id", {"round_id": "x" * 129}),
+    ("bad-id", {"round_id": 5}),
+    ("bad-id", {"round_id": None}),
+    ("bad-id", {"ladder": ""}),
+    ("bad-id", {"ladder": "é" * 65}),
+    ("bad-id", {"ladder": ["ranked-eu"]}),
+    ("bad-time", {"completed_at": ""}),
+    ("bad-time", {"completed_at": "yesterday"}),
+    ("bad-time", {"completed_at": 1_795_205_705}),
+    ("bad-time", {"completed_at": None}),
+    ("bad-time", {"completed_at": "2026-11-20"}),
+    ("bad-time", {"completed_at": "2026-11-20T20:15:05"}),
+    ("bad-time", {"completed_at": "2026-02-29T20:15:05Z"}),
+    ("bad-time", {"completed_at": "2016-12-31T23:59:60Z"}),  # no clock we read has leap seconds
+    ("bad-time", {"completed_at": "0000-01-01T00:00:00Z"}),
+    ("bad-time", {"completed_at": "0001-01-01T00:00:00+14:00"}),
+    ("bad-time", {"completed_at": "1899-12-31T23:59:59Z"}),
+    ("bad-time", {"completed_at": "2026-11-21T20:15:07Z"}),
+    ("bad-time", {"completed_at": "9999-12-31T23:59:59-14:00"}),
+    ("bad-time", {"completed_at": "2026-11-20T20:15:05." + "0" * 100 + "Z"}),
+    ("malformed", second(rank=2)),
+    ("malformed", second(team=[], rank=2)),
+    ("malformed", second(team=["x"], player="bob", rank=2)),
+    ("malformed", second(player="bob", rank=2, dnf=1)),
+    ("malformed", {"standings": None}),
+    ("malformed", {"standings": "ann"}),
+    ("malformed", {"standings": ["ann", "bob"]}),
+    ("malformed", {"standings": {"ann": 1}}),
+    ("malformed", {"performance_ceiling": "high"}),
+    ("malformed", {"performance_ceiling": -1e300}),
+]
+
+
+@pytest.mark.parametrize(("code", "fields"), REFUSED)
+def test_refused(code: str, fields: dict[str, Any]) -> None:
+    """Each mistake has its code, the same in both encodings."""
+    assert verdicts(**fields) == {code}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_numbers_that_are_none(value: float) -> None:
+    """NaN and infinities, which only MessagePack can say, are refused by field."""
+    assert verdict(as_msgpack(weight=value), MSGPACK) == "bad-weight"
+    assert verdict(as_msgpack(ANN, {"player": "b", "rank": value}), MSGPACK) == "bad-rank"
+    team = {"team": ["x", "y"], "rank": 2, "shares": [1.0, value]}
+    assert verdict(as_msgpack(ANN, team), MSGPACK) == "bad-shares"
+    expected = "valid" if value > 0.0 else "malformed"  # an infinite ceiling is none
+    assert verdict(as_msgpack(performance_ceiling=value), MSGPACK) == expected
+
+
+@pytest.mark.parametrize("missing", ["round_id", "ladder", "completed_at", "standings"])
+def test_a_missing_field(missing: str) -> None:
+    """A field left out has its code, too."""
+    table = event()
+    del table[missing]
+    codes = {"round_id": "bad-id", "ladder": "bad-id", "completed_at": "bad-time"}
+    assert verdict(msgspec.json.encode(table)) == codes.get(missing, "malformed")
+    assert verdict(msgspec.msgpack.encode(table), MSGPACK) == codes.get(missing, "malformed")
+
+
+GOOD, PACKED = as_json(), as_msgpack()
+
+BROKEN: list[tuple[str, bytes | None]] = [
+    ("malformed", None),
+    ("malformed", b""),
+    ("malformed", b" "),
+    ("malformed", b"null"),
+    ("malformed", b"[]"),
+    ("malformed", b'"ann"'),
+    ("malformed", GOOD[:-1]),
+    ("malformed", GOOD + b"{}"),
+    ("malformed", b"\xef\xbb\xbf" + GOOD),
+    ("malformed", GOOD.replace(b"ann", b"\xff")),
+    ("malformed", GOOD.replace(b"ann", b"\xed\xa0\x80")),  # a surrogate in UTF-8
+    ("malformed", GOOD.replace(b"ann", rb"\ud800")),
+    ("malformed", GOOD.replace(b"ann", rb"\udc00\ud800")),
+    ("malformed", GOOD.replace(b'"rank":1', b'"rank":NaN')),
+    ("malformed", GOOD.replace(b'"rank":1', b'"rank":01')),
+    ("valid", GOOD.replace(b"ann", rb"\ud83d\ude00")),  # a proper pair
+    ("bad-rank", GOOD.replace(b'"rank":1', b'"rank":1e400')),
+    ("bad-rank", GOOD.replace(b'"rank":1', b'"rank":1' + b"0" * 30)),
+    ("bad-rank", GOOD.replace(b'"rank":1', b'"rank":1' + b"0" * 400)),
+    ("bad-rank", GOOD.replace(b'"rank":1', b'"rank":' + b"9" * 5000)),
+    ("bad-weight", GOOD[:-1] + b',"weight":1e999}'),
+    ("bad-weight", GOOD[:-1] + b',"weight":' + b"9" * 5000 + b"}"),
+]
+
+
+@pytest.mark.parametrize(("code", "data"), BROKEN)
+def test_broken_json(code: str, data: bytes | None) -> None:
+    """Bytes that are no JSON, or JSON with numbers no float holds."""
+    assert verdict(data) == code
+
+
+UNPACKABLE = [
+    *(None, b"", b"\xc0", b"\xc1", b"\x90", b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff"),
+    *(PACKED[:-1], PACKED + b"\x00", GOOD, msgspec.msgpack.encode({**event(), 1: 2})),
+    PACKED.replace(b"\xa3ann", b"\xa3\xff\xff\xff"),
+    PACKED.replace(b"\xa3ann", b"\xa3\xed\xa0\x80"),
+]
+
+
+@pytest.mark.parametrize("data", UNPACKABLE)
+def test_broken_msgpack(data: bytes | None) -> None:
+    """Bytes that are no MessagePack, or whose strings are no UTF-8."""
+    assert verdict(data, MSGPACK) == "malformed"
+
+
+def nested(depth: int) -> Any:
+    """Lists within lists."""
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_depth() -> None:
+    """16 levels, the message's own map included, are let pass; 17 are not."""
+    assert verdicts(extra=nested(15)) == {"valid"}
+    assert verdicts(extra=nested(16)) == {"too-deep"}
+    assert verdict(b"[" * 1_000_000) == "too-deep"
+    assert verdict(b"\x91" * 1_000_000, MSGPACK) == "too-deep"
+    assert verdicts(extra=r"[[[[[[[[[[[[[[[[[[[[{{{{\"[") == {"valid"}
+
+
+def test_size() -> None:
+    """The limit's last byte is let pass; one more is too large, before anything is parsed."""
+    reader = Reader(Ladders(ladders=LADDERS.ladders, limits=Limits(max_bytes=len(GOOD))))
+    assert reader.read(GOOD).players == ["ann", "bob"]
+    with pytest.raises(Invalid, match="bytes") as rejection:
+        reader.read(GOOD + b" ")
+    assert rejection.value.code == "too-large"
+
+
+def test_limits_are_the_ladders_own() -> None:
+    """Entries, weight and skew are limited per ladder."""
+    strict = Limits(max_entries=2, max_weight=1.0, max_skew_s=0)
+    rating = LADDERS.ladders["ranked-eu"].rating
+    reader = Reader(Ladders(ladders={"*": Ladder(rating=rating, limits=strict)}))
+    for expected, data, received in (
+        ("too-many-entries", as_json(ANN, BOB, CY, ladder="any"), RECEIVED),
+        ("bad-weight", as_json(weight=1.5), RECEIVED),
+        ("bad-time", as_json(), RECEIVED - 2),
+    ):
+        with pytest.raises(Invalid) as rejection:
+            reader.read(data, received_s=received)
+        assert rejection.value.code == expected
+
+
+@pytest.mark.parametrize("header", [b"", b"\xff\xfe", b"text/plain", None])
+def test_any_other_content_type_is_json(header: Any) -> None:
+    """Only msgpack in `content-type` changes the decoder; Kafka has headers without a value."""
+    assert READER.read(GOOD, [("ce_id", b"1"), ("content-type", header)]).round_id == "r-1"
+
+
+def test_informative_rounds() -> None:
+    """A round is informative if somebody finished, and one big tie only if ties are not skipped."""
+    dnf = read(as_json({"player": "a", "dnf": True}, {"player": "b", "dnf": True}))
+    tied = read(as_json(ANN, {"player": "b", "rank": 1}))
+    mixed = read(as_json(ANN, {"player": "b", "dnf": True}))
+    actual = [
+        [r.is_informative(skip_all_tied=skip) for skip in (False, True)] for r in (dnf, tied, mixed)
     ]
-    assert middle_of(sessions) == 2
-    assert middle_of([]) == 0
+    assert actual == [[False, False], [True, False], [True, True]]
 
 
-def test_what_was_found_is_said() -> None:
-    """Both ways."""
-    won, lost = (Validated([0.1], each, 2.5, 1.0, []).sentence() for each in (True, False))
-    assert "+2.5" in won and "taken" in won and "first guess is kept" in lost
+def test_a_wave_joins_its_rounds() -> None:
+    """Rounds become columns, with starts that run on from round to round."""
+    team = {"team": ["x", "y"], "rank": 1, "shares": [1, 0.5]}
+    rounds = [read(as_json(ANN, BOB, weight=2)), read(as_json(team, CY, performance_ceiling=9))]
+    priors = newcomers(5, 1, 1500.0, 350.0).header
+    priors["mu"] = np.arange(5.0)
+    wave = wave_of(rounds, priors)
+    assert wave.round_starts.tolist() == [0, 2, 4]
+    assert wave.entry_starts.tolist() == [0, 1, 2, 4, 5]
+    assert wave.place.tolist() == [1, 2, 1, 3]
+    assert wave.share.tolist() == [1.0, 1.0, 1.0, 0.5, 1.0]
+    assert ([2.0, 1.0], [math.inf, 9.0]) == (wave.weight.tolist(), wave.ceiling.tolist())
+    assert wave.mu.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+def test_only_a_number_for_an_id_is_to_be_quoted() -> None:
+    """Not one that stands for a list or for another field, and no other value."""
+    for place in ("round_id", "standings[1].player", "players[7]", "sides[1].players[0]"):
+        mistake = f"Expected `str`, got `int` - at `$.{place}`"
+        assert with_cure(mistake) == f"{mistake}: {QUOTE_IT}"
+    for other in (
+        "Expected `array`, got `int` - at `$.players`",
+        "Expected `array | null`, got `int` - at `$.standings[0].team`",
+        "Expected `str`, got `int` - at `$.completed_at`",
+        "Expected `str`, got `bool` - at `$.round_id`",
+    ):
+        assert with_cure(other) == other

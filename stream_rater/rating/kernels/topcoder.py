@@ -24,10 +24,11 @@ def _chances(
 @kernel
 def rate(
     place: Places, mu: Floats, sigma: Floats, rounds: Ints, weight: float, ceiling: float,
-    newcomer_weight: float, weight_limit: float,
+    moved: Floats, newcomer_weight: float, weight_limit: float,
 ) -> Floats:  # fmt: skip
     """(n, 3) evidence of one round. `sigma` is the volatility; `rounds` (n,) is the number of
-    rounds that each player played before."""
+    rounds that each player played before. `moved` (n,) is by how much `mu` is above the rating,
+    by which results are weighed."""
     n = len(mu)
     mean = np.mean(mu)
     c = np.sqrt(np.mean(sigma * sigma) + np.sum((mu - mean) ** 2) / (n - 1))
@@ -46,9 +47,10 @@ def rate(
         u = weight_limit + (newcomer_weight - weight_limit) / k
         cap = (150.0 + 1500.0 / (k + 1.0)) * root * u / (0.18 + 0.42 / k)
         v = u * weight / (1.0 - u)
-        if mu[i] >= 2500.0:
+        rating = mu[i] - moved[i]
+        if rating >= 2500.0:
             v *= 0.8
-        elif mu[i] >= 2000.0:
+        elif rating >= 2000.0:
             v *= 0.9
         target = (mu[i] + v * performance) / (1.0 + v)
         out[i, 0] = performance

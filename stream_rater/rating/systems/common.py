@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Name
 import msgspec
 from msgspec import Meta, structs
 
+from stream_rater.rating.seats import MOST_CHARACTERS, is_seat
 from stream_rater.rating.systems.dimension import Dimension
 
 
@@ -63,6 +64,9 @@ Unfinished = Literal["tied-last", "not-compared"]
 """The comparisons of entries that did not finish with each other: they all tie for last, or they
 are not compared. Either way they are worse than all entries that finished."""
 
+NEWER = ("dnf", "seats")
+"""The parameters of all systems that are newer than the systems."""
+
 KEEPS, DIFFUSES, WIDENS = range(3)
 """The ways in which a season raises the sigma of a belief (see `seasons`): it changes sigma alone,
 diffuses the factors as Elo-MMR does before a round, or widens them as Elo-R does."""
@@ -72,6 +76,15 @@ C = math.pi / math.sqrt(3.0)
 
 USUAL_SIGMA = 350.0
 """The sigma of a newcomer, in points, for which the search spaces are made."""
+
+
+class Inexperience(NamedTuple):
+    """By how much a player who has played n rounds performs below the rating: `points`
+    exp(-n / `rounds`)."""
+
+    points: float
+    """In rating points; 0 if experience does not count."""
+    rounds: float
 
 
 class Chances(NamedTuple):
@@ -119,14 +132,21 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     provisional_rounds: Annotated[int, Meta(ge=0, le=1_000_000)] = 5
     skip_all_tied: bool = False
     dnf: Unfinished = TIED_LAST
+    seats: dict[str, Finite] = {}
+    variance_factor: Annotated[float, Meta(gt=0, le=1e6)] = 1.0
+    draw_width: NotNegative = 0.0
+    upset: Annotated[float, Meta(ge=0, le=0.2)] = 0.0
 
     more_space: ClassVar[tuple[Dimension, ...]] = ()
     """Dimensions that `tune` varies in addition to `space` for the rounds of a file."""
     replaced: ClassVar[tuple[str, ...]] = ()
     """Parameters that are another form of what `space` varies. They are None in a tuned system."""
-    newer: ClassVar[tuple[str, ...]] = ("dnf",)
+    newer: ClassVar[tuple[str, ...]] = NEWER
     """Parameters that are newer than the system's first release. The fingerprint omits them where
     they have their defaults, so that it equals the one that workers of older releases compute."""
+    predictive: ClassVar[tuple[str, ...]] = ("variance_factor", "draw_width", "upset")
+    """Parameters of predictions alone. They change no rating, so the fingerprint has none of them,
+    and they may be changed at any time (`evaluation.calibrating` fits them)."""
     season_growth: ClassVar[int] = KEEPS
     """The way in which a season raises the sigma of a belief."""
     takes_sigma: ClassVar[bool] = True
@@ -134,6 +154,24 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     is seeded or reset."""
     limits_mu: ClassVar[bool] = False
     """Whether `floor` limits mu itself, and not only the displayed rating."""
+    memoryless: ClassVar[bool] = True
+    """Whether the evidence has the new mu and sigma. If not, it has a performance, which stage 2
+    adds to the belief."""
+    performs_as_side: ClassVar[bool] = False
+    """Whether the performance in the evidence is that of the player's side. If not, it is the
+    player's own: the side's without the other members."""
+
+    def __post_init__(self) -> None:
+        for name in self.seats:
+            if not is_seat(name):
+                raise ValueError(
+                    f"seats: {name!r} is no name of a seat: give it 1 to {MOST_CHARACTERS} "
+                    "printable characters of ASCII"
+                )
+
+    def __hash__(self) -> int:
+        """msgspec's own would hash the table of seats, which a dict does not allow."""
+        return hash(msgspec.json.encode(self, order="deterministic"))
 
     @property
     def kept(self) -> int:
@@ -165,10 +203,16 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return self.drifts_by_time
 
     @property
-    def draw_width(self) -> float:
-        """The largest difference between two performances that is a draw, in rating points; 0 if
-        the system has no draws."""
-        return 0.0
+    def inexperience_of_newcomers(self) -> Inexperience:
+        """By how much players with few rounds perform below their ratings."""
+        return Inexperience(0.0, 1.0)
+
+    @property
+    def drawn_within(self) -> float:
+        """The largest difference between two performances that is predicted to be a draw, in rating
+        points; 0 if no draws are predicted. It changes no rating: of all systems, only TrueSkill
+        has a margin for draws in its update."""
+        return self.draw_width
 
     @property
     def fixed_players(self) -> tuple[str, ...]:
@@ -205,9 +249,13 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Ordering(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The parameters of systems in which entries that did not finish always tie for last."""
+    """The parameters of systems in which entries that did not finish always tie for last. Their
+    evidence has the performance of the side."""
+
+    performs_as_side: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.dnf != TIED_LAST:
             system = self.__struct_config__.tag
             raise ValueError(f"dnf: {system} has {TIED_LAST!r} only")
@@ -224,7 +272,7 @@ class PlacingNewcomers(Ordering, frozen=True, forbid_unknown_fields=True, kw_onl
     beta: Positive
     sigma_drift: NotNegative
 
-    newer: ClassVar[tuple[str, ...]] = ("dnf", "newcomer_offset", "newcomer_field")
+    newer: ClassVar[tuple[str, ...]] = (*NEWER, "newcomer_offset", "newcomer_field")
 
     @property
     def chances(self) -> Chances:

@@ -82,6 +82,7 @@ class Evolving(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
     replaced: ClassVar[tuple[str, ...]] = ("beta", "gamma")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         by_limit = self.weight_limit is not None and self.sigma_limit is not None
         by_spread = self.beta is not None and self.gamma is not None
         given = sum(x is not None for x in (self.weight_limit, self.sigma_limit))
@@ -153,6 +154,7 @@ class EloMMR(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, ta
 
     space: ClassVar[tuple[Dimension, ...]] = evolving_space(Dimension("rho", 0.001, 10.0, 1.0))
     season_growth: ClassVar[int] = DIFFUSES
+    memoryless: ClassVar[bool] = False
 
     @classmethod
     def sample(cls) -> "EloMMR":

@@ -94,6 +94,7 @@ class Climbing(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Parameters that `tune` fixes at these values."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         ratings = [rating for rating, _ in self.rates]
         if not ratings or any(a >= b for a, b in pairwise(ratings)):
             raise ValueError("learning_rate: its ratings must rise from pair to pair")

@@ -36,8 +36,8 @@ class Topcoder(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
         return memoryless.rate_each_round(
             wave, self.initial_mu,
             lambda r: topcoder.rate(
-                r.place, r.mu, r.sigma, r.rounds, r.weight, r.ceiling, self.newcomer_weight,
-                self.weight_limit,
+                r.place, r.mu, r.sigma, r.rounds, r.weight, r.ceiling, r.moved,
+                self.newcomer_weight, self.weight_limit,
             ),
         )  # fmt: skip
 
