@@ -158,3 +158,25 @@ def test_a_ceiling_caps_the_performance() -> None:
         gains.append((float(evidence[0, 0]), float(dict(pool)["ann"]["mu"])))
     (free, high), (capped, low) = gains
     assert free > 1600.0 and capped == pytest.approx(1600.0) and 1500.0 < low < high
+
+
+def test_the_level_of_the_pool_does_not_matter() -> None:
+    """One against two, at two levels: what all gain is the same, and so is the volatility. The
+    evidence has a performance and no new mu, so only the performance is moved back."""
+
+    def gains(level: float) -> list[tuple[float, ...]]:
+        pool = Pool(Ladder(rating=Glicko2(**FULL)))
+        names = ["ann", "bob", "cy"]
+        pool.rate(read(Glicko2(**FULL), *ranked([1, 2, 3], names)), 0)
+        rows = pool.headers(np.arange(3))
+        pool._beliefs.header["mu"][:3] += level
+        sides = {"team": ["bob", "cy"], "rank": 1}, {"player": "ann", "rank": 2}
+        pool.rate(read(Glicko2(**FULL), *sides, round_id="b"), 1)
+        found = dict(pool)
+        return [
+            (found[n]["mu"] - rows["mu"][i] - level, found[n]["sigma"], found[n]["volatility"])
+            for i, n in enumerate(names)
+        ]
+
+    for here, there in zip(gains(0.0), gains(700.0), strict=True):
+        assert here == pytest.approx(there, abs=1e-6)

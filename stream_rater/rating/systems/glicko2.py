@@ -39,6 +39,8 @@ class Glicko2(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
         Dimension("tau", 0.05, 3.0, 0.5),
         Dimension("drift_per_day", 0.0, 1600.0, 0.0, "square", points=2),
     )
+    memoryless: ClassVar[bool] = False
+    performs_as_side: ClassVar[bool] = False
 
     @classmethod
     def sample(cls) -> "Glicko2":
