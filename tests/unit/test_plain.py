@@ -125,7 +125,7 @@ def test_rounds_of_many_are_averaged_over_opponents() -> None:
 
 
 def test_a_round_of_many_says_more_than_a_duel() -> None:
-    """In Glicko-2, five equals who all draw are worth sqrt(4) games to each of them."""
+    """In Glicko-2, the four draws of five equals are worth two games to each of them."""
 
     def precision(count: int) -> float:
         after = Glicko2(initial_volatility=1e-6).rate([[newcomer]] * count, [1] * count, 0.0)
