@@ -124,11 +124,11 @@ def difference_table(file: str, rows: Sequence[Row]) -> Table:
 def calibration_table(row: Row) -> Table:
     """A table of how often sides won, by their predicted probability to win."""
     table = Table(title=f"{row.file}, {row.config}: sides by their probability to win")
-    for heading in ("probability", "sides", "predictive", "won", "95 % interval"):
+    for heading in ("probability", "sides", "foretold", "won", "95 % interval"):
         table.add_column(heading, justify="right", no_wrap=True)
     for each in row.calibration:
         table.add_row(
-            f"{each.low:.0%} to {each.high:.0%}", f"{each.sides:,}", f"{each.predictive:.2%}",
+            f"{each.low:.0%} to {each.high:.0%}", f"{each.sides:,}", f"{each.foretold:.2%}",
             f"{each.won:.2%}", f"{each.won_low:.2%} to {each.won_high:.2%}",
         )  # fmt: skip
     return table

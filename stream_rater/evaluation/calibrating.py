@@ -103,7 +103,7 @@ class Pairs(NamedTuple):
     weight: Floats
     """(P,) the number of pairs that a pair counts as."""
 
-    def of(self, chosen: slice) -> "Pairs":
+    def of(self, chosen: slice | Flags) -> "Pairs":
         """A copy with only these pairs."""
         gap, variance, drew, weight = self
         return Pairs(gap[chosen], variance[chosen], drew[chosen], weight[chosen])

@@ -17,7 +17,6 @@ from stream_rater.evaluation.research import games_tables
 from stream_rater.evaluation.research.games import (
     ANOTHER,
     CHOSE,
-    ORDER_OF_ALL,
     REFERENCE,
     REPORTED,
     VERDICTS,

@@ -16,7 +16,7 @@ from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.executors import Processes, opened
 from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, Fit
 from stream_rater.evaluation.fits import ORDER as INVERSION
-from stream_rater.evaluation.forward import ORDER, ORDER_OF_ALL, Fitted, Gain, Scored, Variant
+from stream_rater.evaluation.forward import ORDER_OF_ALL, Fitted, Gain, Scored, Variant
 from stream_rater.evaluation.game import Game, games_of
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
 from stream_rater.evaluation.research import games, games_tables
@@ -275,7 +275,7 @@ def test_order_is_that_of_all_where_nobody_is_experienced() -> None:
     for each in both.values():
         each[:, FIELDS.index("experienced")] = 0.0
     found = [v.measure for v in games.verdicts({"bar": both}, {"peer": both})]
-    assert found == [LOG_LOSS, games.ORDER_OF_ALL]
+    assert found == [LOG_LOSS, ORDER_OF_ALL]
 
 
 def test_who_chose_is_known_by_the_file() -> None:

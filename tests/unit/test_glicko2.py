@@ -174,7 +174,11 @@ def test_the_level_of_the_pool_does_not_matter() -> None:
         pool.rate(read(Glicko2(**FULL), *sides, round_id="b"), 1)
         found = dict(pool)
         return [
-            (found[n]["mu"] - rows["mu"][i] - level, found[n]["sigma"], found[n]["volatility"])
+            (
+                float(found[n]["mu"] - rows["mu"][i] - level),
+                float(found[n]["sigma"]),
+                float(found[n]["volatility"]),
+            )
             for i, n in enumerate(names)
         ]
 

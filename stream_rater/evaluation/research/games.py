@@ -64,7 +64,6 @@ games were used to choose this system, its noise and its first guesses."""
 
 VERDICTS = ("better", "no difference", "worse")
 
-ORDER, ORDER_OF_ALL = "order", "order_all"
 COMPARED = (LOG_LOSS, ORDER)
 """The measures by which tuned systems are compared."""
 

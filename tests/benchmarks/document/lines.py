@@ -11,7 +11,7 @@ from stream_rater.evaluation.fits import LOG_LOSS
 from stream_rater.evaluation.forward import ORDER, ORDER_OF_ALL
 from stream_rater.evaluation.peers import SPACES
 from stream_rater.evaluation.research import games
-from stream_rater.evaluation.research.games import COMPARED, ORDER, ORDER_OF_ALL, verdict
+from stream_rater.evaluation.research.games import COMPARED, verdict
 from tests.benchmarks.document.rows import Figures, Row, figure
 from tests.simulation.faults import KINDS
 
