@@ -194,7 +194,7 @@ def test_evaluate_shows_and_draws_calibration(write: Write, tmp_path: Path) -> N
     assert sum(each["sides"] for each in bins) == 54 * 6
     assert sum(each["sides"] * each["won"] for each in bins) == pytest.approx(54.0)
     for each in bins:
-        assert each["low"] <= each["predictive"] <= each["high"]
+        assert each["low"] <= each["foretold"] <= each["high"]
         assert f"{each['low']:.0%} to {each['high']:.0%}" in shown.stdout
     drawn = picture.read_text()
     assert "probability to win" in drawn and "one.json" in drawn
