@@ -16,6 +16,7 @@ names and values out of range, and names the field.
 import math
 from collections.abc import Mapping
 from importlib import import_module
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 import msgspec
@@ -252,15 +253,24 @@ class Ordering(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class PlacingNewcomers(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Newcomers begin at the level of the field that they play in, plus `newcomer_offset` points
     for all newcomers of a side together. `newcomer_field` is the part of that level that counts
-    (see `newcomer_level`). `beta` is the spread of performances, and sigma grows by `sigma_drift`
-    in a round."""
+    (see `newcomer_level`). `experience` is a table of points by rounds played, which add to the
+    performance. `beta` is the spread of performances, and sigma grows by `sigma_drift` in a
+    round."""
 
+    experience: Experience = ()
     newcomer_offset: Finite = 0.0
     newcomer_field: Annotated[float, Meta(ge=0, le=1)] = 0.0
     beta: Positive
     sigma_drift: NotNegative
 
-    newer: ClassVar[tuple[str, ...]] = (*NEWER, "newcomer_offset", "newcomer_field")
+    newer: ClassVar[tuple[str, ...]] = (
+        *NEWER, "experience", "newcomer_offset", "newcomer_field",
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if any(a >= b for (a, _), (b, _) in pairwise(self.experience)):
+            raise ValueError("experience: its numbers of rounds must rise from pair to pair")
 
     @property
     def chances(self) -> Chances:

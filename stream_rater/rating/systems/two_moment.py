@@ -35,7 +35,7 @@ class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
     newcomer_offset: Finite = -150.0
     newcomer_field: Annotated[float, Meta(ge=0, le=1)] = 0.8
 
-    newer: ClassVar[tuple[str, ...]] = NEWER
+    newer: ClassVar[tuple[str, ...]] = (*NEWER, "experience")
     space: ClassVar[tuple[Dimension, ...]] = (
         Dimension("beta", 30.0, 3000.0, 250.0, points=1),
         Dimension("sigma_drift", 1.0, 300.0, 20.0, points=1),
