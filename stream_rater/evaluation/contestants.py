@@ -1,7 +1,7 @@
 """The systems that are compared on games: our own systems and those of other packages."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import msgspec
@@ -23,6 +23,10 @@ class System(Protocol):
     @property
     def space(self) -> tuple[Dimension, ...]:
         """The dimensions that can be tuned."""
+
+    def on(self, sessions: Sequence[Session]) -> "System":
+        """The system with the dimensions that these rounds have in addition: the points of their
+        seats."""
 
     def config(self, values: Mapping[str, float]) -> Any:
         """The configuration with these values of the dimensions."""
@@ -47,6 +51,8 @@ class OwnSystem:
     placing: bool = False
     """Whether newcomers begin at the level of their field although the system's first guess does
     not place them."""
+    seats: tuple[str, ...] = ()
+    """The names of the seats whose points are tuned."""
 
     @property
     def name(self) -> str:
@@ -56,8 +62,12 @@ class OwnSystem:
     @property
     def space(self) -> tuple[Dimension, ...]:
         """The dimensions that can be tuned."""
-        own = spaces.SPACES[self.system]
+        own = (*spaces.SPACES[self.system], *spaces.seat_dimensions(self.seats))
         return (*own, NEWCOMERS) if self.placing else own
+
+    def on(self, sessions: Sequence[Session]) -> System:
+        """The system, with the points of the seats that these rounds name."""
+        return replace(self, seats=spaces.seats_to_tune(each.rounds for each in sessions))
 
     def config(self, values: Mapping[str, float]) -> Any:
         """The configuration with these values of the dimensions."""
@@ -98,6 +108,10 @@ class PeerSystem:
     def space(self) -> tuple[Dimension, ...]:
         """The dimensions that can be tuned."""
         return peers.SPACES[self.name]
+
+    def on(self, sessions: Sequence[Session]) -> System:
+        """The system itself: it knows of no seats."""
+        return self
 
     def config(self, values: Mapping[str, float]) -> Any:
         """The configuration with these values of the dimensions."""

@@ -175,6 +175,7 @@ for."""
 def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
     """Tune a system on the first part of a game, and score it on the other rounds."""
     first, runs = game.first, dict[tuple[float, ...], Floats]()
+    system = system.on(first)
     problem = Fit(system, first, LOG_LOSS, runs=runs, fits_factor=True)
     configs, ends = {DEFAULT: problem.config(problem.start())}, dict[str, tuple[str, ...]]()
     for aim in AIMS:

@@ -101,6 +101,7 @@ def propose(
     base = _scores(sessions, present, draws=draws)
     first = trained(len(base), train)
     _check_enough(base, first)
+    own = own.on(before(sessions, first))
     problem = Fit(own, before(sessions, first), aim)
     point = validated(problem, trials, executor, on_trial).point
     found: RatingConfig = problem.config(point)
