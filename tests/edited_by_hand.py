@@ -15,18 +15,23 @@ from typing import Any
 Line = dict[str, Any]
 
 PLAYERS = "abcdefgh"
+SEATS = {"a": "home", "b": "home", "c": "away", "d": "gone"}
+"""By player, the seat of the entries in which the player stands first."""
 LADDER = "l"
 BEGIN_S = 1_790_000_000
 HOUR_S = 3600
 
 SYSTEMS: list[tuple[Line, Line]] = [
     (
-        {"system": "two-moment"},
+        {"system": "two-moment", "seats": {"home": 90}},
         {"system": "two-moment", "beta": 400, "newcomer_field": 0.3, "initial_mu": 1400},
     ),
     (
         {"system": "elo-mmr", "weight_limit": 0.2, "sigma_limit": 80},
-        {"system": "elo-mmr", "weight_limit": 0.3, "sigma_limit": 60, "initial_mu": 1000},
+        {
+            "system": "elo-mmr", "weight_limit": 0.3, "sigma_limit": 60, "initial_mu": 1000,
+            "seats": {"home": 50, "away": -30.5},
+        },
     ),
     (
         {
@@ -47,7 +52,7 @@ SYSTEMS: list[tuple[Line, Line]] = [
         {"system": "trueskill", "beta": 250, "sigma_drift": 10, "draw_margin": 30},
     ),
     (
-        {"system": "elo", "learning_rate": 20},
+        {"system": "elo", "learning_rate": 20, "seats": {"away": -40}},
         {"system": "elo", "learning_rate": 40, "initial_mu": 1200},
     ),
 ]  # fmt: skip
@@ -74,6 +79,7 @@ def standings(rng: random.Random) -> list[Line]:
         if len(team) > 1 and rng.random() < 0.5:
             entry["shares"] = [rng.choice([1.0, 0.5, 0.25]) for _ in team]
         entry |= {"dnf": True} if rng.random() < 0.15 else {"rank": rng.randint(1, 4)}
+        entry |= {"seat": SEATS[team[0]], "score": len(found)} if team[0] in SEATS else {}
         found.append(entry)
     return found if len(found) > 1 else standings(rng)
 
@@ -328,6 +334,7 @@ class Editor:
             members = [(owners[name], share) for name, share in both if owners[name]]
             if members:
                 how = {"dnf": True} if entry.get("dnf") else {"rank": entry["rank"]}
+                how |= {name: entry[name] for name in ("seat", "score") if name in entry}
                 team, parts = zip(*members, strict=True)
                 left.append({"team": list(team), "shares": list(parts), **how})
         return {**line, "standings": left}

@@ -6,11 +6,14 @@ other code.
 
 import math
 import re
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from stream_rater.columns.sharding import ANYWHERE, partition_of
 from stream_rater.config.ladders import Ladders, Limits
@@ -43,6 +46,10 @@ class ReadRound:
     members: list[int]
     share: list[float]
     """By player, entry by entry."""
+    seat: list[str]
+    """By entry; empty for none."""
+    score: list[float | None]
+    """By entry."""
     players: list[str]
     rating: RatingConfig
     """By which it is rated at its offset."""
@@ -77,12 +84,40 @@ def _decoded(record: Record, limits: Limits) -> RoundCompleted:
     if (packed_depth(data) if packed else json_depth(data)) > limits.max_depth:
         raise Invalid("too-deep", f"nesting deeper than {limits.max_depth}")
     try:
-        return events.round_from_msgpack(data) if packed else events.round_from_json(data)
+        event = events.round_from_msgpack(data) if packed else events.round_from_json(data)
     except msgspec.ValidationError as error:
         codes = [code for pattern, code in _FIELD_CODES if pattern.search(str(error))]
         raise Invalid([*codes, "malformed"][0], str(error) + _advice(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid("malformed", str(error)) from None
+    decode = msgspec.msgpack.decode if packed else msgspec.json.decode
+    entries = [
+        structs.replace(
+            entry,
+            seat=_value(entry.seat, decode, str), score=_value(entry.score, decode, int | float),
+        )
+        for entry in event.standings
+    ]  # fmt: skip
+    return structs.replace(event, standings=entries)
+
+
+def _value(raw: Any, decode: Callable[..., Any], kind: Any) -> Any:
+    """What the message has under this name: None where it has nothing, and math.inf for what is not
+    of this kind."""
+    if raw == msgspec.Raw():
+        return None
+    try:
+        found = decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return math.inf
+    return found if found is None or _is(found, kind) else math.inf
+
+
+def _is(value: object, kind: Any) -> bool:
+    """Whether a value is of this kind. A whole number is too large if it is no float."""
+    if isinstance(value, bool) or not isinstance(value, kind):
+        return False
+    return not isinstance(value, int) or abs(value) <= sys.float_info.max
 
 
 def _advice(mistake: str) -> str:
@@ -142,6 +177,8 @@ def _valid(event: RoundCompleted, ladders: Ladders, record: Record, partitions: 
     places = [_place(i, entry) for i, entry in enumerate(entries)]
     members = [_members(i, entry) for i, entry in enumerate(entries)]
     shares = [_shares(i, entry, len(members[i])) for i, entry in enumerate(entries)]
+    seats = [_seat(i, entry, terms.rating) for i, entry in enumerate(entries)]
+    scores = [_score(i, entry, terms.rating) for i, entry in enumerate(entries)]
     order = sorted(range(len(entries)), key=lambda i: places[i] or MAX_RANK + 1)
     players = [player for i in order for player in members[i]]
     for player in players:
@@ -160,7 +197,8 @@ def _valid(event: RoundCompleted, ladders: Ladders, record: Record, partitions: 
     return ReadRound(
         event.round_id, event.ladder, event.completed_at, time, event.weight, ceiling,
         [places[i] for i in order], [len(members[i]) for i in order],
-        [share for i in order for share in shares[i]], players, terms.rating,
+        [share for i in order for share in shares[i]], [seats[i] for i in order],
+        [scores[i] for i in order], players, terms.rating,
     )  # fmt: skip
 
 
@@ -214,3 +252,23 @@ def _shares(index: int, entry: Entry, size: int) -> Sequence[float]:
                 "bad-shares", f"standings[{index}].shares: {share} is not in [{LEAST_SHARE}, 1]"
             )
     return entry.shares
+
+
+def _seat(index: int, entry: Entry, rating: RatingConfig) -> str:
+    seat = entry.seat
+    if seat is None:
+        return ""
+    if isinstance(seat, str) and re.fullmatch(r"[ -~]{1,8}", seat):
+        return seat
+    if rating.seats:
+        raise Invalid("bad-seat", f"standings[{index}].seat")
+    return ""
+
+
+def _score(index: int, entry: Entry, rating: RatingConfig) -> float | None:
+    score = entry.score
+    if score is None or math.isfinite(score):
+        return score if score is None else float(score)
+    if getattr(rating, "score", None) is not None:
+        raise Invalid("bad-score", f"standings[{index}].score")
+    return None

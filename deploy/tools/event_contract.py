@@ -26,6 +26,7 @@ from stream_rater.contract.season_ended import (
     Standing,
 )
 from stream_rater.contract.seeds import MOST_PLAYERS, SEEDS, PlayerReset, PlayersSeeded
+from stream_rater.rating.seats import MOST_CHARACTERS
 from stream_rater.rounds.batch import MAX_TIME_LENGTH
 from stream_rater.rounds.correction_records import LAST_SEASON, MOST_SIGMA
 from stream_rater.rounds.seed_records import MOST_SEEDED_ROUNDS
@@ -33,7 +34,7 @@ from stream_rater.rounds.validation import CODES, LEAST_CEILING, LEAST_SHARE, MI
 
 DOCUMENT: Final = ROOT / "deploy" / "asyncapi.yaml"
 SCHEMAS: Final = "#/components/schemas/"
-VERSION: Final = "1.3.0"
+VERSION: Final = "1.4.0"
 """Of the events: raised in the middle by an addition, and there is nothing else."""
 
 Json = dict[str, Any]
@@ -74,7 +75,13 @@ ENTRY: Final = {
         "description": "The part of the round that each member played.",
         "items": {"type": "number", "minimum": LEAST_SHARE, "maximum": 1},
     },
-}
+    "seat": {
+        "minLength": 1, "maxLength": MOST_CHARACTERS, "pattern": "^[ -~]+$",
+        "description": "From where it played, such as home, away or white: in printable ASCII. A "
+        "ladder that uses seats gives points for some.",
+    },
+    "score": {"description": "What it scored: goals, points. The rank decides the order."},
+}  # fmt: skip
 
 CORRECTION: Final = {
     "ladder": ID,

@@ -53,6 +53,11 @@ def _sizes(_: click.Context, param: click.Parameter, value: str | None) -> tuple
     "--teams", type=COUNT, metavar="N", help="Games: each file also cut into rounds of N against N."
 )
 @click.option(
+    "--seconds-per-peer", type=COUNT, metavar="N",
+    help="Games: leave a peer or system out of a game that it does not finish within N seconds. "
+         "The report says so.",
+)  # fmt: skip
+@click.option(
     "--season", type=COUNT, metavar="N",
     help="Kerby: the first N rounds of each file are one season, the later rounds another. Each "
          "season starts without ratings.",
@@ -69,6 +74,8 @@ def evidence(
 
     The part `games` compares all systems with plain Elo and Glicko-2, and with openskill.py and
     trueskill where these are installed.
+    Results on games are kept in the folder `saved` of the report: a second run with the same files
+    and options goes on where the first one was.
     The part `kerby` makes the tables of Kerby's note; it is done only when asked for.
     """
     if folder is None:

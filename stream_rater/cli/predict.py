@@ -42,6 +42,8 @@ MAX_PAIRED = 8
 )
 @click.option("--teams", type=COUNT, help="First deal all players into so many even teams.")
 @click.option("--ranks", help="What if: the sides' ranks, as in 2,1,2; - did not finish.")
+@click.option("--scores", help="With --ranks: the sides' scores, as in 4,1; - has none.")
+@click.option("--seats", help="The sides' seats, as in home,away; - has none.")
 @click.option(
     "--variance-factor",
     type=POSITIVE,
@@ -55,8 +57,8 @@ MAX_PAIRED = 8
 @one_line_errors
 def predict(
     sides: tuple[str, ...], ladder: str | None, file: Path | None, config: Path | None,
-    teams: int | None, ranks: str | None, variance_factor: float, form: str,
-    settings_path: Path | None,
+    teams: int | None, ranks: str | None, scores: str | None, seats: str | None,
+    variance_factor: float, form: str, settings_path: Path | None,
 ) -> None:  # fmt: skip
     """How likely each side is to win a round, and what a result would change; nothing is written.
 
@@ -69,7 +71,7 @@ def predict(
         raise BadConfiguration("give --ladder, or a file of rounds by --file")
     from stream_rater.operations import predict as operation
 
-    question = operation.question_of(sides, teams, ranks, variance_factor)
+    question = operation.question_of(sides, teams, ranks, variance_factor, seats, scores)
     settings = settings_of(settings_path)
     if file is None:
         assert ladder is not None
@@ -107,6 +109,7 @@ def table_of(answer: "Answer") -> "Table":
         table.add_column(heading, justify="right", no_wrap=True)
     for i, side in enumerate(answer.sides):
         names = ", ".join(shown(each.player) for each in side.players)
+        names += f" ({side.seat})" if side.seat else ""
         over = ("–" if i == j else f"{answer.pairwise[i][j]:.1%}" for j in pairs)
         table.add_row(Text(names), f"{side.win:.1%}", f"{side.expected_rank:.2f}", *over)
     return table

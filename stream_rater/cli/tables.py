@@ -31,8 +31,10 @@ if TYPE_CHECKING:  # `evaluate` does not need them, and they take long to load
 HEADINGS = {
     "pair_inversion": ("pairs in right order", "{:.3f} %"),
     "rank_deviation": ("rank deviation", "{:.3f} %"),
+    "order": ("order, equal ratings half", "{:.3f} %"),
     "pair_inversion_all": ("pairs in right order, all players", "{:.3f} %"),
     "rank_deviation_all": ("rank deviation, all players", "{:.3f} %"),
+    "order_all": ("order, all players", "{:.3f} %"),
     "kendall_tau": ("Kendall tau", "{:.4f}"),
     "log_loss": ("log loss", "{:.4f}"),
     "brier": ("Brier score", "{:.4f}"),

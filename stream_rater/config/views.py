@@ -24,6 +24,7 @@ from stream_rater.rating.parameters import (
     Codeforces,
     EloR,
     Evolving,
+    Glicko2,
     RatingConfig,
     Topcoder,
     TwoMoment,
@@ -132,8 +133,8 @@ NO_VIEWS = Views()
 
 def terms_of(config: RatingConfig, from_offset: int) -> TermsAt:
     """What the views need of a rating configuration that holds from an offset on."""
-    drift = config.drift_per_day if isinstance(config, Evolving | TwoMoment) else 0.0
-    most = config.initial_sigma if isinstance(config, TwoMoment) else math.inf
+    drift = config.drift_per_day if isinstance(config, Evolving | TwoMoment | Glicko2) else 0.0
+    most = config.initial_sigma if isinstance(config, TwoMoment | Glicko2) else math.inf
     return TermsAt(from_offset, drift, most, config.provisional_rounds)
 
 

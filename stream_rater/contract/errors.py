@@ -132,6 +132,9 @@ REJECTIONS: Mapping[str, str] = {
     "bad-rank": "an entry has neither a rank of at least 1 nor `dnf`",
     "bad-weight": "its weight is not greater than 0, or is over `max_weight`",
     "bad-shares": "there is not one share for each member, or a share is not in (0, 1]",
+    "bad-seat":
+        "its ladder uses seats, and a seat is not a text of 1 to 8 printable characters of ASCII",
+    "bad-score": "its ladder uses scores, and a score is not a finite number",
     "bad-id":
         "an id is empty, has the wrong type, or is over 128 bytes; or a player stands in a seed "
         "twice",

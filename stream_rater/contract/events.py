@@ -31,6 +31,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     dnf: bool = False
     team: tuple[str, ...] | None = None
     shares: tuple[float, ...] | None = None
+    seat: str | None = None
+    score: float | None = None
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,11 +52,7 @@ class RoundCompleted(Round, frozen=True, kw_only=True):
 
 
 class StrictEntry(Entry, frozen=True, gc=False, forbid_unknown_fields=True):
-    """An entry that rejects unknown fields. A score and a seat are known, but not used; in other
-    entries they may have any value."""
-
-    score: float | None = None
-    seat: str | None = None
+    """An entry that rejects unknown fields."""
 
 
 class StrictRound(RoundCompleted, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,6 +60,24 @@ class StrictRound(RoundCompleted, frozen=True, kw_only=True, forbid_unknown_fiel
     RoundCompleted does."""
 
     standings: list[StrictEntry]  # type: ignore[assignment]
+
+
+ABSENT = msgspec.Raw(b"")
+"""The value of a field that is not in the message."""
+
+
+class LenientEntry(Entry, frozen=True, gc=False):
+    """An entry whose seat and score may have any value, and are the bytes of the message: a game
+    may have used these names for something else before they had a meaning."""
+
+    seat: msgspec.Raw = ABSENT  # type: ignore[assignment]
+    score: msgspec.Raw = ABSENT  # type: ignore[assignment]
+
+
+class LenientRound(RoundCompleted, frozen=True, kw_only=True):
+    """A round that may have unknown fields."""
+
+    standings: list[LenientEntry]  # type: ignore[assignment]
 
 
 class EmptyRound(Round, frozen=True, kw_only=True, gc=False):
@@ -111,12 +127,16 @@ class RatingChanged(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_de
     """The correction that changed the rating. None after a round."""
 
 
-round_from_json = msgspec.json.Decoder(RoundCompleted).decode
-round_from_msgpack = msgspec.msgpack.Decoder(RoundCompleted).decode
+round_from_json = msgspec.json.Decoder(LenientRound).decode
+round_from_msgpack = msgspec.msgpack.Decoder(LenientRound).decode
 strict_round_from_json = msgspec.json.Decoder(StrictRound).decode
 strict_round_from_msgpack = msgspec.msgpack.Decoder(StrictRound).decode
 empty_round_from_json = msgspec.json.Decoder(EmptyRound).decode
 empty_rounds_from_lines = msgspec.json.Decoder(EmptyRound).decode_lines
+seat_from_json = msgspec.json.Decoder(str | None).decode
+seat_from_msgpack = msgspec.msgpack.Decoder(str | None).decode
+score_from_json = msgspec.json.Decoder(float | None).decode
+score_from_msgpack = msgspec.msgpack.Decoder(float | None).decode
 rating_changed_from_json = msgspec.json.Decoder(RatingChanged).decode
 to_json = msgspec.json.Encoder().encode
 

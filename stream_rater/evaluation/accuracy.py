@@ -1,26 +1,29 @@
 """Measures how well the ratings before a round predict it, round by round.
 
 The order of the entries by their ratings before the round is compared with their order by place.
-Entries that did not finish tie for the last place. The first two measures are computed twice: over
-the *experienced* entries, which are ranked again among themselves, and over all entries. A round is
-left out if all the entries that a measure considers tie. An entry is experienced if it played at
-least LEAST_ROUNDS rounds before. A team is experienced if every member is.
+Entries that did not finish tie for the last place. The first three measures are computed twice:
+over the *experienced* entries, which are ranked again among themselves, and over all entries. A
+round is left out if all the entries that a measure considers tie. An entry is experienced if it
+played at least LEAST_ROUNDS rounds before. A team is experienced if every member is.
 
 - pair inversion: 100 (1 - inversions / pairs), in %. Pairs that tie in place or in rating count as
   correct;
 - rank deviation: 100 sum |i - nearest place in the tie range of entry i| / (n (n - 1)), in %, where
   i is the position by rating. Entries of equal rating keep their order in the round, so they count
-  as correct, too.
+  as correct, too;
+- order: the share, in %, of the pairs not tied in place that the ratings put in the right order.
+  Pairs of equal rating count half. So unlike with the first two, a system that gives everybody the
+  same rating is right in half of the pairs, as one that guesses is.
 
 The other measures are computed over all pairs of entries that are not tied in place:
 
 - Kendall's tau as B. Kerby defines it: the share of pairs in which the lower rated entry was placed
   better. Pairs of equal rating count half;
 - log loss and Brier score of the predicted probability that the better placed entry is better
-  (`pair_scores`). Where draws are outcomes, two entries that share a place drew, and both scores
-  are computed over three outcomes (`pair_scores_with_draws`). Otherwise pairs that drew are left
-  out, and the draw margin is ignored: the prediction is only about which entry performed better. A
-  pair in which neither entry finished is not a draw and is always left out.
+  (`pair_scores`). Where draws are outcomes (`alike`), two entries that share a place drew, and both
+  scores are computed over three outcomes (`pair_scores_with_draws`). Otherwise pairs that drew are
+  left out, and the draw margin is ignored: the prediction is only about which entry performed
+  better. A pair in which neither entry finished is not a draw and is always left out.
 
 Averages over rounds weigh a round by its number of entries n. Kendall's tau weighs it by its number
 of pairs. Section 6.3 of the paper defines these measures, except Kendall's tau and the two scores.
@@ -44,9 +47,9 @@ from stream_rater.rating.kernels.places import tie_bounds
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.normal import below
 
-EXPERIENCED, PAIR_INVERSION, RANK_DEVIATION = range(3)
-ENTRIES, PAIR_INVERSION_ALL, RANK_DEVIATION_ALL, PAIRS, KENDALL_TAU = range(3, 8)
-SCORED, LOG_LOSS, BRIER, PAIRS_SCORED, PAIRS_DRAWN, PAIRS_UNFINISHED = range(8, 14)
+EXPERIENCED, PAIR_INVERSION, RANK_DEVIATION, ORDER = range(4)
+ENTRIES, PAIR_INVERSION_ALL, RANK_DEVIATION_ALL, ORDER_ALL, PAIRS, KENDALL_TAU = range(4, 10)
+SCORED, LOG_LOSS, BRIER, PAIRS_SCORED, PAIRS_DRAWN, PAIRS_UNFINISHED = range(10, 16)
 """The numbers of the columns of FIELDS. They stand here as numbers, because a change of this file
 compiles the kernels again, and a change of another file does not. A test compares them."""
 
@@ -138,7 +141,7 @@ def scored_distances(n: int) -> Ints:
 @inlined
 def _score_pairs(
     place: Places, mu: Floats, variance: Floats, other_place: Places, other_mu: Floats,
-    other_variance: Floats, product: Floats, square: Floats, scored: Ints,
+    other_variance: Floats, upset: float, product: Floats, square: Floats, scored: Ints,
 ) -> None:  # fmt: skip
     """Score each entry against the later entry at the same index of the `other_` arrays. p is the
     probability that the earlier entry is better.
@@ -149,7 +152,8 @@ def _score_pairs(
     """
     for i in range(len(place)):
         z = (mu[i] - other_mu[i]) / np.sqrt(variance[i] + other_variance[i])
-        p = min(max(below(z), LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY)
+        p = upset + (1.0 - 2.0 * upset) * below(z)
+        p = min(max(p, LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY)
         tied = place[i] == other_place[i]
         p = 1.0 if tied else p
         product[i] *= p
@@ -158,12 +162,14 @@ def _score_pairs(
 
 
 @kernel
-def pair_scores(place: Places, mu: Floats, variance: Floats) -> tuple[float, float, int]:
+def pair_scores(
+    place: Places, mu: Floats, variance: Floats, upset: float
+) -> tuple[float, float, int]:
     """The mean log loss and the mean Brier score of P(better placed entry is better), and the
     number of pairs.
 
-    The probability is Phi((mu_i - mu_j) / sqrt(variance_i + variance_j)), as in
-    `rating.prediction.wins`. Pairs tied in place are left out.
+    The probability is `upset` + (1 - 2 `upset`) Phi((mu_i - mu_j) / sqrt(variance_i + variance_j)),
+    as in `rating.prediction.wins`. Pairs tied in place are left out.
     """
     n, surprise = len(place), 0.0
     product, square, scored = np.ones(n), np.zeros(n), np.zeros(n, np.int64)
@@ -172,7 +178,7 @@ def pair_scores(place: Places, mu: Floats, variance: Floats) -> tuple[float, flo
         d = distances[k]
         _score_pairs(
             place[: n - d], mu[: n - d], variance[: n - d], place[d:], mu[d:], variance[d:],
-            product[: n - d], square[: n - d], scored[: n - d],
+            upset, product[: n - d], square[: n - d], scored[: n - d],
         )  # fmt: skip
         if (k + 1) % FACTORS_PER_LOG == 0 or k + 1 == len(distances):
             for i in range(n):
@@ -187,12 +193,13 @@ def pair_scores(place: Places, mu: Floats, variance: Floats) -> tuple[float, flo
 
 @kernel
 def pair_scores_with_draws(
-    place: Places, mu: Floats, variance: Floats, margin: float
+    place: Places, mu: Floats, variance: Floats, margin: float, upset: float
 ) -> tuple[float, float, int]:
     """The mean log loss and the mean Brier score over three outcomes, and the number of pairs.
 
     The outcomes are that one entry is better than the other by more than `margin`, that it is worse
-    by more than `margin`, and that they draw. The Brier score is half the sum of (p - happened)^2
+    by more than `margin`, and that they draw. Of those that do not draw, a part 2 `upset` is chance
+    alone. The Brier score is half the sum of (p - happened)^2
     over the outcomes. Pairs in which neither entry finished are left out.
     """
     n, surprise, square, pairs = len(place), 0.0, 0.0, 0
@@ -203,8 +210,10 @@ def pair_scores_with_draws(
                 continue
             spread = np.sqrt(variance[i] + variance[j])
             better, worse = (mu[i] - mu[j] - margin) / spread, (mu[j] - mu[i] - margin) / spread
-            win, loss = below(better), below(worse)
-            draw = max(1.0 - win - loss, 0.0)
+            above, under = below(better), below(worse)
+            draw = max(1.0 - above - under, 0.0)
+            win = (1.0 - upset) * above + upset * under
+            loss = (1.0 - upset) * under + upset * above
             p = draw if place[i] == place[j] else win
             surprise -= log(min(max(p, LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY))
             square += 0.5 * (win * win + loss * loss + draw * draw + 1.0) - p
@@ -249,26 +258,26 @@ def _experienced(rounds: Ints, order: Ints) -> tuple[Ints, Ints]:
 
 @giving
 def _score_round(
-    place: Places, mu: Floats, variance: Floats, rounds: Ints, order_by: Floats, margin: float,
-    out: Floats,
+    place: Places, mu: Floats, variance: Floats, rounds: Ints, order_by: Floats, draws: bool,
+    margin: float, upset: float, out: Floats,
 ) -> None:  # fmt: skip
     n, order = len(place), by_rating(order_by)
     experienced, experienced_order = _experienced(rounds, order)
-    inversion, deviation, untied, _ = compare(
+    inversion, deviation, untied, wrong = compare(
         place[experienced], order_by[experienced], experienced_order
     )
     if untied > 0.0:
         out[EXPERIENCED], out[PAIR_INVERSION] = len(experienced), inversion
-        out[RANK_DEVIATION] = deviation
+        out[RANK_DEVIATION], out[ORDER] = deviation, 100.0 * (1.0 - wrong)
     inversion, deviation, untied, wrong = compare(place, order_by, order)
     surprise, square, scored = 0.0, 0.0, 0
     if untied > 0.0:
         out[ENTRIES], out[PAIR_INVERSION_ALL], out[RANK_DEVIATION_ALL] = n, inversion, deviation
-        out[PAIRS], out[KENDALL_TAU] = untied, wrong
-        surprise, square, scored = pair_scores(place, mu, variance)
+        out[ORDER_ALL], out[PAIRS], out[KENDALL_TAU] = 100.0 * (1.0 - wrong), untied, wrong
+        surprise, square, scored = pair_scores(place, mu, variance, upset)
     out[PAIRS_DRAWN], out[PAIRS_UNFINISHED] = _unscored_pairs(place, scored)
-    if margin > 0.0:
-        surprise, square, scored = pair_scores_with_draws(place, mu, variance, margin)
+    if draws:
+        surprise, square, scored = pair_scores_with_draws(place, mu, variance, margin, upset)
     if scored > 0:
         out[SCORED], out[LOG_LOSS], out[BRIER], out[PAIRS_SCORED] = n, surprise, square, scored
 
@@ -276,14 +285,15 @@ def _score_round(
 @kernel
 def score(
     round_starts: Ints, place: Places, entry_starts: Ints, share: Floats, mu: Floats,
-    sigma: Floats, rounds: Ints, initial_mu: float, noise: float, sigmas: float, margin: float,
-    shown: Floats,
+    sigma: Floats, rounds: Ints, initial_mu: float, noise: float, sigmas: float, draws: bool,
+    margin: Floats, upset: Floats, shown: Floats,
 ) -> Floats:  # fmt: skip
     """(R, OF_PAIRS) the scores of a wave's rounds, from the beliefs of its players before the wave
     (`model.Wave`).
 
     The variance of an entry is the sum of share^2 (sigmas sigma^2 + noise) over its members. The
-    factor `sigmas` and `noise` are those of `Chances`. Draws are outcomes if `margin` is positive.
+    factor `sigmas` and `noise` are those of `Chances`. `draws` is whether draws are outcomes.
+    `margin` and `upset` (R,) are those of each round.
     Entries are ordered by their displayed ratings `shown` (E,), or by their mean performance if
     `shown` is empty.
     """
@@ -303,5 +313,8 @@ def score(
     for r in range(len(out)):
         a, b = round_starts[r], round_starts[r + 1]
         by = shown[a:b] if len(shown) else entry_mu[a:b]
-        _score_round(place[a:b], entry_mu[a:b], variance[a:b], played[a:b], by, margin, out[r])
+        _score_round(
+            place[a:b], entry_mu[a:b], variance[a:b], played[a:b], by, draws, margin[r], upset[r],
+            out[r],
+        )  # fmt: skip
     return out

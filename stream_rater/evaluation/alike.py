@@ -1,18 +1,20 @@
 """Restricts a comparison of configurations to the rounds and outcomes that all of them can score.
 
-Configurations may differ in what they can be scored on. For example, one predicts how likely a draw
-is and another does not, or one does not rate rounds in which all entries tie. A difference between
-scores of different rounds has no meaning. So three rules apply to every comparison:
+Configurations may differ in what they can be scored on. For example, one does not rate rounds in
+which all entries tie. A difference between scores of different rounds has no meaning. So three
+rules apply to every comparison:
 
-- draws are outcomes if all configurations predict how likely they are. Otherwise they are left out
-  for all configurations;
+- draws are outcomes, for all configurations, from the first block of rounds on that has one. A
+  configuration without a draw margin gets the width that suits the rounds before (`calibrating`),
+  so that it can be compared with one that has a margin. In rounds without draws there are two
+  outcomes, for all of them;
 - a round is scored only if each configuration has a score for it;
 - whether an entry is experienced depends on the rounds played, not on those that a system rates.
 
 `Counted` has the numbers of the pairs that are left out.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,8 +24,8 @@ from stream_rater.columns.ranges import bounds
 from stream_rater.evaluation.accuracy import scored_distances
 from stream_rater.evaluation.measures import FIELDS, WEIGHT_OF
 from stream_rater.evaluation.season import Session
-from stream_rater.rating.model import DID_NOT_FINISH
-from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.model import DID_NOT_FINISH, Places
+from stream_rater.rounds.batch import RoundBatch
 
 WEIGHTS = tuple(dict.fromkeys(WEIGHT_OF.values()))
 """The columns that are weights of measures."""
@@ -32,9 +34,17 @@ PAIRS_SCORED = FIELDS.index("pairs_scored")
 DRAWN, UNFINISHED = FIELDS.index("pairs_drawn"), FIELDS.index("pairs_unfinished")
 
 
-def draws_of(configs: Iterable[RatingConfig]) -> bool:
-    """Whether all of these configurations predict how likely a draw is."""
-    return all(each.draw_width > 0.0 for each in configs)
+def draws_in(rounds: RoundBatch) -> bool:
+    """Whether two entries of a round share a place. Entries that did not finish do not."""
+    return have_draws(rounds.entries, rounds.place)
+
+
+def have_draws(sizes: Ints, place: Places) -> bool:
+    """The same for rounds with these (R,) numbers of entries. `place` (E,) is in order in each
+    round."""
+    shared = (place[1:] == place[:-1]) & (place[1:] != DID_NOT_FINISH)
+    shared[bounds(sizes)[1:-1] - 1] = False
+    return bool(shared.any())
 
 
 def rounds_before(rows: Ints, before: Ints) -> Ints:

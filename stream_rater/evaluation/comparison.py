@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from stream_rater.evaluation.accuracy import averages
-from stream_rater.evaluation.alike import alike, counted, draws_of
+from stream_rater.evaluation.alike import alike, counted
 from stream_rater.evaluation.bootstrap import Difference, differences
 from stream_rater.evaluation.evaluation import MOST_SIDES, Outcome, evaluate
 from stream_rater.evaluation.measures import FIELDS, MEASURES
@@ -66,6 +66,8 @@ class Row(msgspec.Struct, kw_only=True):
     rank_deviation: float | None
     pair_inversion_all: float | None
     rank_deviation_all: float | None
+    order: float | None
+    order_all: float | None
     kendall_tau: float | None
     log_loss: float | None
     brier: float | None
@@ -99,18 +101,19 @@ def compare(
     listed: Sequence[Session] | None = None if alone else list(sessions)
     if not alone:
         reading_s = perf_counter() - began_s
-    draws = draws_of(config for _, config in configs)
     outcomes: list[Outcome] = []
     if alone:
         peeked, sessions = _peeked(sessions)
         reading_s = perf_counter() - began_s
     for name, config in configs:
-        warm(config, peeked if listed is None else listed, most_sides=most_sides, draws=draws,
-             by_display=by_display)  # fmt: skip
+        warm(
+            config, peeked if listed is None else listed, most_sides=most_sides,
+            by_display=by_display,
+        )  # fmt: skip
         played = sessions if listed is None else progress(name, listed)
         outcomes.append(evaluate(
             played, config, threads=True, variance_factor=variance_factor, most_sides=most_sides,
-            draws=draws, by_display=by_display,
+            by_display=by_display,
         ))  # fmt: skip
     outcomes = outcomes_alike(outcomes)
     rows = [

@@ -1,6 +1,6 @@
 """The systems that are compared on games: our own systems and those of other packages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -24,14 +24,10 @@ class System(Protocol):
     def space(self) -> tuple[Dimension, ...]:
         """The dimensions that can be tuned."""
 
-    def on(self, sessions: Sequence[Session]) -> "System":
-        """The system with the dimensions that these rounds have in addition: the points of their
-        seats."""
-
     def config(self, values: Mapping[str, float]) -> Any:
         """The configuration with these values of the dimensions."""
 
-    def play(self, sessions: Sequence[Session], config: Any) -> Run:
+    def play(self, sessions: Iterable[Session], config: Any) -> Run:
         """Rate a season with this configuration."""
 
     def described(self, config: Any) -> dict[str, Any]:
@@ -65,7 +61,7 @@ class OwnSystem:
         own = (*spaces.SPACES[self.system], *spaces.seat_dimensions(self.seats))
         return (*own, NEWCOMERS) if self.placing else own
 
-    def on(self, sessions: Sequence[Session]) -> System:
+    def on(self, sessions: Iterable[Session]) -> "OwnSystem":
         """The system, with the points of the seats that these rounds name."""
         return replace(self, seats=spaces.seats_to_tune(each.rounds for each in sessions))
 
@@ -74,7 +70,7 @@ class OwnSystem:
         fixed = {"newcomer_field": LEVEL_PART} if self.placing else {}
         return spaces.configuration(self.system, {**fixed, **values})
 
-    def play(self, sessions: Sequence[Session], config: Any) -> Run:
+    def play(self, sessions: Iterable[Session], config: Any) -> Run:
         """Rate a season with this configuration."""
         return sides.own_run(sessions, config)
 
@@ -109,15 +105,11 @@ class PeerSystem:
         """The dimensions that can be tuned."""
         return peers.SPACES[self.name]
 
-    def on(self, sessions: Sequence[Session]) -> System:
-        """The system itself: it knows of no seats."""
-        return self
-
     def config(self, values: Mapping[str, float]) -> Any:
         """The configuration with these values of the dimensions."""
         return peers.peer_config(self.name, values)
 
-    def play(self, sessions: Sequence[Session], config: Any) -> Run:
+    def play(self, sessions: Iterable[Session], config: Any) -> Run:
         """Rate a season with this configuration."""
         return peers.peer_run(sessions, config)
 

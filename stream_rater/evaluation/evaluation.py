@@ -16,18 +16,20 @@ from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.config.ladders import Ladder
 from stream_rater.evaluation import accuracy, winners
-from stream_rater.evaluation.alike import count_unrated, rounds_before
+from stream_rater.evaluation.alike import count_unrated, draws_in, rounds_before
+from stream_rater.evaluation.calibrating import ONLY_WIDTH, Calibration, Learner
 from stream_rater.evaluation.measures import FIELDS
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.winners import WinPredictions
 from stream_rater.rating import levels
 from stream_rater.rating.model import Wave
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.prediction.wins import ANY, of_rounds, performances_of
+from stream_rater.rating.prediction.wins import ANY, Performances, of_rounds, performances_of
 from stream_rater.rating.stages import rule_of
 from stream_rater.replay.pool import Pool
 from stream_rater.replay.read_ahead import prefetched
 
+NONE = np.empty(0)
 MOST_SIDES = 200
 """The winner of a round with more sides is not scored by default. Scoring the winners of larger
 rounds takes up to a third of the time, and shows little."""
@@ -77,22 +79,22 @@ class Contender:
     """The variance factor of the predictions. Ratings do not depend on it."""
     most_sides: int = MOST_SIDES
     """The most sides of a round whose winner is scored. With 0, no winner is scored."""
-    draws: bool | None = None
-    """Whether draws are outcomes. With False they are left out and the draw margin is ignored. With
-    True or None they are outcomes if the configuration predicts how likely they are."""
+    draws: bool = True
+    """Whether draws are outcomes, from the first session on that has one. If the configuration has
+    no draw margin, each round is then scored with the width that suits the rounds before it
+    (`calibrating`). With False draws are left out, and the draw margin is ignored."""
     by_display: bool = False
     """Whether entries are ordered by their displayed ratings. If not, they are ordered by mu."""
     rating_s: float = 0.0
     """Seconds spent on rating so far."""
+    scores_draws: bool = False
+    """Whether the next rounds are scored over three outcomes."""
+    _learner: Learner | None = None
+    """Learns the width of draws, if draws are outcomes and the configuration has no margin."""
     _pools: dict[str, Pool] = field(default_factory=dict)
     _played: dict[str, Ints] = field(default_factory=dict)
     """For each ladder, the number of rounds of each player so far. It is kept only if the
     configuration skips rounds in which all entries tie."""
-
-    @property
-    def margin(self) -> float:
-        """The most by which two performances differ in a draw, or 0 if draws are no outcomes."""
-        return 0.0 if self.draws is False else self.config.draw_width
 
     def rate(self, sessions: Iterable[Session]) -> Iterator[tuple[Session, Ints, Wave | None]]:
         """Rate each session. Yields the session, the indices of its rounds that were rated, and the
@@ -145,29 +147,59 @@ class Contender:
             return None
         return wave._replace(rounds=played[spread(starts[indices], session.rounds.sizes[indices])])
 
-    def score(self, wave: Wave) -> tuple[Floats, WinPredictions]:
+    def watch(self, session: Session) -> None:
+        """Note whether a session, whose rounds are to be scored next, has draws. It does not depend
+        on which rounds the system rates."""
+        self.scores_draws = self.scores_draws or (self.draws and draws_in(session.rounds))
+
+    def score(self, wave: Wave, number: Ints) -> tuple[Floats, WinPredictions]:
         """(R, len(FIELDS)) the scores of the rounds of a wave by the ratings before them, and the
-        predicted probability to win of each side. Its round numbers are indices in the wave."""
-        sigmas, noise = self.config.chances.times(self.variance_factor)
+        predicted probability to win of each side. Its round numbers are indices in the wave.
+        `number` (R,) has the numbers of the rounds in the season."""
+        config, rounds = self.config, len(number)
+        sides = self._sides(wave)
+        margins = self._margins(wave, number, sides)
+        sigmas, noise = config.chances.times(config.variance_factor * self.variance_factor)
         pairs = accuracy.score(
             wave.round_starts, wave.place, wave.entry_starts, wave.share,
-            levels.measured(self.config, wave), wave.sigma, wave.rounds,
-            self.config.initial_mu, noise, sigmas, self.margin,
-            displayed(self.config, wave) if self.by_display else np.empty(0),
+            levels.measured(config, wave), wave.sigma, wave.rounds, config.initial_mu, noise,
+            sigmas, self.scores_draws, margins, np.full(rounds, config.upset),
+            displayed(config, wave) if self.by_display else NONE,
         )  # fmt: skip
-        won, win_predictions = self.score_winners(wave)
+        won, win_predictions = self._winners(wave, sides, margins)
         return np.concatenate([pairs, won], axis=1), win_predictions
 
-    def score_winners(self, wave: Wave) -> tuple[Floats, WinPredictions]:
+    def score_winners(self, wave: Wave, number: Ints) -> tuple[Floats, WinPredictions]:
         """(R, 3) the scores of `winners` alone, and the predicted probability to win of each side,
         as in `score`."""
-        sides = performances_of(
+        sides = self._sides(wave)
+        return self._winners(wave, sides, self._margins(wave, number, sides))
+
+    def _sides(self, wave: Wave) -> Performances:
+        return performances_of(
             self.config, wave.entry_starts, wave.share, levels.measured(self.config, wave),
             wave.sigma, self.variance_factor,
         )  # fmt: skip
-        most = self.most_sides
-        win = of_rounds(wave.round_starts, sides._replace(margin=self.margin), most)
-        won = winners.score(wave.round_starts, wave.place, win, self.margin > 0.0, most)
+
+    def _margins(self, wave: Wave, number: Ints, sides: Performances) -> Floats:
+        """(R,) the most by which two performances differ in a draw, in each round of a wave. It is
+        0 if draws are no outcomes."""
+        if not self.scores_draws:
+            return np.zeros(len(number))
+        if sides.margin > 0.0:
+            return np.full(len(number), sides.margin)
+        if self._learner is None:
+            start = Calibration(upset=self.config.upset)
+            self._learner = Learner(draws=True, start=start, learned=ONLY_WIDTH)
+        variance: Floats = sides.sigma**2
+        found = self._learner.follow(number, wave.round_starts, wave.place, sides.mu, variance)
+        return found[:, Calibration._fields.index("draw_width")]
+
+    def _winners(
+        self, wave: Wave, sides: Performances, margins: Floats
+    ) -> tuple[Floats, WinPredictions]:
+        win = of_rounds(wave.round_starts, sides, self.most_sides, margins)
+        won = winners.score(wave.round_starts, wave.place, win, self.scores_draws, self.most_sides)
         return won, winners.win_predictions(wave.round_starts, wave.place, win, won[:, 0] > 0.0)
 
 
@@ -187,7 +219,7 @@ def displayed(config: RatingConfig, wave: Wave) -> Floats:
 
 def evaluate(
     sessions: Iterable[Session], config: RatingConfig, *, threads: bool = False,
-    variance_factor: float = 1.0, most_sides: int = MOST_SIDES, draws: bool | None = None,
+    variance_factor: float = 1.0, most_sides: int = MOST_SIDES, draws: bool = True,
     by_display: bool = False,
 ) -> Outcome:  # fmt: skip
     """Rate and score a season with one configuration. With `threads`, reading, rating and scoring
@@ -207,8 +239,9 @@ def evaluate(
             count_unrated(session, indices, scores[-1])
         players.append(session.rounds.sizes)
         numbers.append(session.numbers)
+        contender.watch(session)
         if wave is not None:
-            scores[-1][indices], found = contender.score(wave)
+            scores[-1][indices], found = contender.score(wave, session.numbers[indices])
             predictions.append(found._replace(round=session.numbers[indices[found.round]]))
     number = np.concatenate(numbers)
     order = np.argsort(number, kind="stable")
@@ -217,7 +250,7 @@ def evaluate(
         config, np.concatenate(scores)[order], np.concatenate(players)[order], contender.rating_s,
         perf_counter() - began_s,
         win_predictions._replace(round=np.searchsorted(number[order], win_predictions.round)),
-        contender.margin > 0.0,
+        contender.scores_draws,
     )  # fmt: skip
 
 
@@ -234,8 +267,9 @@ def predicted_wins(
     rounds, found = 0, [WinPredictions(empty, np.empty(0), np.empty(0, bool))]
     for session, indices, wave in contender.rate(sessions):
         rounds += len(session.rounds)
+        contender.watch(session)
         if wave is not None:
-            _, part = contender.score_winners(wave)
+            _, part = contender.score_winners(wave, session.numbers[indices])
             found.append(part._replace(round=session.numbers[indices[part.round]]))
     predictions = WinPredictions(*map(np.concatenate, zip(*found, strict=True)))
     return predictions.from_round(trained(rounds, train))

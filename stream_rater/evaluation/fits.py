@@ -1,29 +1,16 @@
-"""Tunes a system on the first part of a game, and scores it on the other rounds (see `games`)."""
+"""The problem of tuning a system, our own or another package's, on the first part of a game."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.evaluation import sides
-from stream_rater.evaluation.accuracy import average
-from stream_rater.evaluation.contestants import PeerSystem, System
-from stream_rater.evaluation.game import Game
+from stream_rater.evaluation.contestants import System
 from stream_rater.evaluation.season import Session, before
-from stream_rater.evaluation.sides import (
-    Run,
-    factors_of,
-    losses_of,
-    scores_of,
-    total_loss,
-    variance_factor,
-)
-from stream_rater.evaluation.tuning import PRIOR, UNDEFINED, at_ends, middle_of, penalty, search
-from stream_rater.evaluation.warming import timed
+from stream_rater.evaluation.sides import losses_of, scores_of, total_loss, variance_factor
+from stream_rater.evaluation.tuning import PRIOR, UNDEFINED, middle_of, penalty
 from stream_rater.rating.systems.dimension import Dimension, fraction_of
 
 LOG_LOSS, ORDER, ORDER_OF_ALL = "log_loss", "pair_inversion", "pair_inversion_all"
@@ -115,124 +102,3 @@ class Fit:
 
     def _penalty(self, point: Sequence[float]) -> float:
         return 0.0 if self.prior is None else penalty(point, self.start(), self.prior)
-
-
-class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """One configuration of a system on a game. Its measures are those of the rounds after the first
-    part, or None if nothing was scored."""
-
-    tuned_for: str
-    config: dict[str, Any]
-    variance_factor: float
-    """The variance factor fitted on the rounds to tune on; 1 for the default configuration."""
-    last_factor: float
-    """The variance factor of the last of `sides.REFITS` parts, fitted on all rounds before it."""
-    first_log_loss: float | None
-    """The log loss on the rounds to tune on."""
-    pair_inversion: float | None
-    pair_inversion_all: float | None
-    log_loss: float | None
-    brier: float | None
-    calibration_error: float | None
-    us_update: float
-    """Microseconds to rate one player in one round."""
-    failed_rounds: int
-    at_ends: tuple[str, ...] = ()
-    """The parameters that ended at an end of their range."""
-
-
-class Gain(msgspec.Struct, frozen=True, kw_only=True):
-    """The log loss of the rounds after the first part, for each step of tuning for log loss."""
-
-    default: float | None
-    default_with_factor: float | None
-    without_prior: float | None
-    """The log loss by the parameters of maximum likelihood, with their variance factor. None for
-    peers."""
-    with_factor: float | None
-    """The log loss by the parameters tuned with the prior, with their variance factor."""
-    refitted: float | None
-    """The log loss with the variance factor refitted as rounds come in, which is the one scored."""
-
-
-class Fitted(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of a system on a game."""
-
-    system: str
-    variants: list[Variant]
-    gain: Gain
-
-    def of(self, aim: str) -> Variant:
-        """The variant tuned for `aim`. Raises StopIteration if there is none."""
-        return next(each for each in self.variants if each.tuned_for == aim)
-
-
-Scored = dict[str, Floats]
-"""(R, OF_PAIRS) the scores of the rounds after the first part, by the aim that the system was tuned
-for."""
-
-
-def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
-    """Tune a system on the first part of a game, and score it on the other rounds."""
-    first, runs = game.first, dict[tuple[float, ...], Floats]()
-    system = system.on(first)
-    problem = Fit(system, first, LOG_LOSS, runs=runs, fits_factor=True)
-    configs, ends = {DEFAULT: problem.config(problem.start())}, dict[str, tuple[str, ...]]()
-    for aim in AIMS:
-        problem = Fit(system, first, aim, runs=runs, fits_factor=True)
-        point = search(problem, trials)
-        configs[aim], ends[aim] = problem.config(point), at_ends(problem.space, point)
-    variants, gains = list[Variant](), dict[str, float | None]()
-    scored: Scored = {}
-    for aim, config in configs.items():
-        run = timed(partial(system.play, game.sessions, config))
-        early, rest = run.before(game.boundary), run.after(game.boundary)
-        factor = variance_factor(early)
-        gains[aim] = average(scores_of(rest), LOG_LOSS)
-        gains[f"{aim} with factor"] = average(scores_of(rest, factor), LOG_LOSS)
-        factors = np.ones(len(rest.sides.number))
-        if aim == DEFAULT:
-            factor = 1.0
-        else:
-            factors = factors_of(run, game.boundary)
-        rescaled = rest.with_variance_factors(factors)
-        scored[aim] = scores_of(rescaled)
-        gains[f"{aim} refitted"] = average(scored[aim], LOG_LOSS)
-        last = float(factors[np.argmax(rest.sides.number)]) if len(factors) else factor
-        made = _variant(system, aim, config, (factor, last), early, run, rescaled, scored[aim])
-        variants.append(msgspec.structs.replace(made, at_ends=ends.get(aim, ())))
-    gain = Gain(
-        default=gains[DEFAULT], default_with_factor=gains[f"{DEFAULT} with factor"],
-        without_prior=_without_prior(system, game, trials, runs),
-        with_factor=gains[f"{LOG_LOSS} with factor"],
-        refitted=gains[f"{LOG_LOSS} refitted"],
-    )  # fmt: skip
-    return Fitted(system=system.name, variants=variants, gain=gain), scored
-
-
-def _variant(
-    system: System, aim: str, config: Any, factors: tuple[float, float], early: Run, run: Run,
-    rescaled: Run, scores: Floats,
-) -> Variant:  # fmt: skip
-    factor, last = factors
-    return Variant(
-        tuned_for=aim, config=system.described(config), variance_factor=factor, last_factor=last,
-        first_log_loss=average(scores_of(early, factor), LOG_LOSS),
-        pair_inversion=average(scores, ORDER),
-        pair_inversion_all=average(scores, ORDER_OF_ALL),
-        log_loss=average(scores, LOG_LOSS), brier=average(scores, "brier"),
-        calibration_error=sides.calibration_error(rescaled),
-        us_update=1e6 * run.seconds / max(run.results, 1), failed_rounds=run.failed,
-    )  # fmt: skip
-
-
-def _without_prior(
-    system: System, game: Game, trials: int, runs: dict[tuple[float, ...], Floats]
-) -> float | None:
-    if isinstance(system, PeerSystem):
-        return None
-    problem = Fit(system, game.first, LOG_LOSS, None, runs, fits_factor=True)
-    config = problem.config(search(problem, trials))
-    run = system.play(game.sessions, config)
-    early, rest = run.before(game.boundary), run.after(game.boundary)
-    return average(scores_of(rest, variance_factor(early)), LOG_LOSS)

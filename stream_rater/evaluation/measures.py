@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 FIELDS = (
-    "experienced", "pair_inversion", "rank_deviation",
-    "entries", "pair_inversion_all", "rank_deviation_all",
+    "experienced", "pair_inversion", "rank_deviation", "order",
+    "entries", "pair_inversion_all", "rank_deviation_all", "order_all",
     "pairs", "kendall_tau",
     "scored", "log_loss", "brier",
     "pairs_scored", "pairs_drawn", "pairs_unfinished",
@@ -41,8 +41,10 @@ class Facts(NamedTuple):
 FACTS_OF = {
     "pair_inversion": Facts("experienced", higher_is_better=True, in_per_cent=True),
     "rank_deviation": Facts("experienced", in_per_cent=True),
+    "order": Facts("experienced", higher_is_better=True, in_per_cent=True),
     "pair_inversion_all": Facts("entries", higher_is_better=True, in_per_cent=True),
     "rank_deviation_all": Facts("entries", in_per_cent=True),
+    "order_all": Facts("entries", higher_is_better=True, in_per_cent=True),
     "kendall_tau": Facts("pairs"),
     "log_loss": Facts("scored"),
     "brier": Facts("scored"),

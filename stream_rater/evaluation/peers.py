@@ -31,7 +31,7 @@ import numpy as np
 
 from stream_rater.evaluation.plain import PLAIN, PlainSystem, Side
 from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.sides import Run, Sides
+from stream_rater.evaluation.sides import Run, Sides, run_of
 from stream_rater.rating.model import DID_NOT_FINISH, LAST
 from stream_rater.rating.systems.dimension import Dimension
 
@@ -222,4 +222,5 @@ def peer_run(sessions: Iterable[Session], config: AnyPeer) -> Run:
     peer = PeerReplay(config)
     played = [each for session in sessions if (each := peer.play(session)) is not None]
     results = sum(count for _, count in played)
-    return Run(Sides.concat([sides for sides, _ in played]), peer.seconds, results, peer.failed)
+    sides = Sides.concat([sides for sides, _ in played])
+    return run_of(sides, peer.seconds, results, peer.failed)

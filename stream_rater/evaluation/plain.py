@@ -38,9 +38,12 @@ NOISE = 0.5 * (math.pi * SCALE) ** 2 / 3.0
 """The variance of the performance of one side, in points^2: half of that distribution's."""
 PROVISIONAL = 30
 """The number of rounds in which Elo's K falls."""
-CLOSE = 1e-6
-"""The error of the logarithm of a variance, as in the source's step 5."""
+CLOSE = 1e-9
+"""The error of the logarithm of a variance in step 5. The source has 1e-6."""
 MOST_STEPS = 200
+TIMES = 10.0
+"""A volatility lies between the initial one divided and multiplied by this. The source has no such
+bounds, and its volatilities grow without end in rounds of many sides and little skill."""
 DAY_S = 86_400.0
 
 
@@ -176,10 +179,9 @@ class Glicko2(msgspec.Struct, frozen=True, tag="plain-glicko2", tag_field="peer"
         volatility = player.volatility
         if precision > 0.0:
             volatility = self._volatility(volatility, phi2, 1.0 / precision, surprise / precision)
-        prior = min(
-            phi2 + volatility**2 * self._periods(player, time_s),
-            (self.initial_deviation / SCALE) ** 2,
-        )
+        prior = phi2 + volatility**2 * self._periods(player, time_s)
+        if self.period_days is not None:  # a long absence makes nobody less known than a newcomer
+            prior = min(prior, max((self.initial_deviation / SCALE) ** 2, phi2))
         variance = 1.0 / (1.0 / prior + precision)
         mu = player.mu + SCALE * variance * surprise
         return Glicko2Rating(mu, SCALE * math.sqrt(variance), volatility, time_s)
@@ -217,7 +219,8 @@ class Glicko2(msgspec.Struct, frozen=True, tag="plain-glicko2", tag_field="peer"
             else:
                 at_low /= 2.0
             high, at_high = x, at_x
-        return math.exp(low / 2.0)
+        most, least = self.initial_volatility * TIMES, self.initial_volatility / TIMES
+        return min(max(math.exp(low / 2.0), least), most)
 
 
 PlainSystem = Elo | Glicko2

@@ -11,7 +11,7 @@ chess. Here they are scaled to the ladder's own points, and widened to include i
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,7 +56,7 @@ class Present:
             _around(each, values.get(each.name), point**each.points) for each in (*own, *seats)
         )
 
-    def on(self, sessions: Sequence[Session]) -> "Present":
+    def on(self, sessions: Iterable[Session]) -> "Present":
         """The system, with the points of the seats that these rounds name."""
         return replace(self, seats=spaces.seats_to_tune(each.rounds for each in sessions))
 
@@ -75,7 +75,7 @@ class Present:
             changed["learning_rate"] = tuple((at, x * factor) for at, x in self.rating.rates)
         return structs.replace(self.rating, **changed)
 
-    def play(self, sessions: Sequence[Session], config: Any) -> Run:
+    def play(self, sessions: Iterable[Session], config: Any) -> Run:
         """Rate a season with this configuration."""
         return sides.own_run(sessions, config)
 

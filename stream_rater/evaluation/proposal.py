@@ -14,10 +14,10 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation.accuracy import average
-from stream_rater.evaluation.alike import Counted, alike, counted, draws_of
+from stream_rater.evaluation.alike import Counted, alike, counted
 from stream_rater.evaluation.bootstrap import Difference, differences
-from stream_rater.evaluation.contestants import OwnSystem, System
-from stream_rater.evaluation.evaluation import evaluate, trained
+from stream_rater.evaluation.contestants import OwnSystem
+from stream_rater.evaluation.evaluation import Outcome, evaluate, trained
 from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, Fit
 from stream_rater.evaluation.measures import FIELDS, WEIGHT_OF
 from stream_rater.evaluation.present import Present, system_of
@@ -95,26 +95,27 @@ def propose(
 
     Raises TooFewRounds, MissingExtra without SciPy, or TrialsFailed if the executor fails.
     """
-    own: System = Present(present) if system == system_of(present) else OwnSystem(system)
-    guess = own.config({each.name: each.start for each in own.space})
-    draws = draws_of([present, guess])
-    base = _scores(sessions, present, draws=draws)
+    own: OwnSystem | Present = (
+        Present(present) if system == system_of(present) else OwnSystem(system)
+    )
+    now = _played(sessions, present)
+    base = now.scores
     first = trained(len(base), train)
     _check_enough(base, first)
     own = own.on(before(sessions, first))
     problem = Fit(own, before(sessions, first), aim)
     point = validated(problem, trials, executor, on_trial).point
     found: RatingConfig = problem.config(point)
-    base, tuned = alike([base, _scores(sessions, found, draws=draws)])
+    base, tuned = alike([base, _played(sessions, found).scores])
     compared = list(_compared(base[first:], tuned[first:]))
-    of = counted(base[first:], draws=draws)
+    of = counted(base[first:], draws=now.draws)
     ends = at_ends(own.space, point)
     return Proposal(found, first, len(base) - first, compared, of, ends)
 
 
-def _scores(sessions: Sequence[Session], config: RatingConfig, *, draws: bool) -> Floats:
-    """(R, len(FIELDS)) the scores of all rounds. The columns for winners are 0."""
-    return evaluate(sessions, config, most_sides=0, draws=draws).scores
+def _played(sessions: Sequence[Session], config: RatingConfig) -> Outcome:
+    """The scores of all rounds. Their columns for winners are 0."""
+    return evaluate(sessions, config, most_sides=0)
 
 
 def _check_enough(scores: Floats, first: int) -> None:

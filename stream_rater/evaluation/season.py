@@ -25,7 +25,7 @@ from stream_rater.replay.edited_log import EditedLog, RecordValidator, Verdicts
 from stream_rater.replay.edits import indices_by
 from stream_rater.replay.player_index import PlayerIndex
 from stream_rater.replay.pool import Pool, waves_of
-from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.batch import NO_SCORES, NO_SEATS, RoundBatch, of_entries
 from stream_rater.rounds.seed_records import Seed
 from stream_rater.rounds.validation import Invalid
 
@@ -283,11 +283,12 @@ def _doubled_ranks(place: Places) -> Ints:
 
 
 def _of_two_teams(whole: RoundBatch, place: Places, entries: Ints) -> RoundBatch:
-    """One round, without names, between two teams of the same size. `entries` has the players of
-    the better team, then those of the other one."""
+    """One round, without names, seats and scores, between two teams of the same size. `entries` has
+    the players of the better team, then those of the other one."""
     return structs.replace(
         whole, entries=np.array([2]), sizes=np.array([len(entries)]), place=place,
         members=np.full(2, len(entries) // 2), share=whole.share[entries],
+        seat=NO_SEATS, score=NO_SCORES,
     )  # fmt: skip
 
 
@@ -310,4 +311,5 @@ def _with_entries(whole: RoundBatch, entries: Ints) -> RoundBatch:
     return structs.replace(
         whole, entries=size, sizes=size, place=whole.place[entries],
         members=whole.members[entries], share=whole.share[entries],
+        seat=of_entries(whole.seat, entries), score=of_entries(whole.score, entries),
     )  # fmt: skip

@@ -4,13 +4,16 @@ A system, our own or another package's, gives each side of a round a mean and a 
 performance. Differences of performances are normal. The scores depend on these alone (`accuracy`),
 so that every system is measured by the same code:
 
-- the predicted probability of a pair is
-  p = Phi((mu_i - mu_j) / sqrt(factor (variance_i + variance_j))). Pairs that drew are left out for
-  every system, even for one with a draw margin;
-- the calibration error is computed over the pairs that are not tied in place. They are sorted by
-  the favourite's p and cut into BINS bins of equal count. The error is the average distance between
-  the mean p of a bin and the share of its pairs that the favourites won. In rounds of more than
-  `accuracy.EXACT` sides the pairs are those that `accuracy` scores.
+- the predicted probability of a pair is that of `calibrating`, with the calibration of its round.
+  If the season has draws, every system predicts them by the width of its calibration, and log loss
+  and Brier score are over three outcomes;
+- the calibration error is computed over the pairs that are scored. They are sorted by the
+  favourite's probability to win and cut into BINS bins of equal count. The error is the average
+  distance between the mean probability of a bin and the share of its pairs that the favourites won.
+  In rounds of more than `accuracy.EXACT` sides the pairs are those that `accuracy` scores.
+
+A run is *calibrated* if each of its rounds has the calibration that was fitted on the rounds before
+it. Systems are compared by their calibrated runs.
 
 The *total loss* is the sum over rounds of n / 2 times the mean loss of the round's pairs, where n
 is the number of its sides: n / 2 pairs of a round can be chosen so that none share a side. The
@@ -29,12 +32,15 @@ from stream_rater.columns.ranges import bounds
 from stream_rater.config.extras import lab_extra
 from stream_rater.evaluation import accuracy
 from stream_rater.evaluation.accuracy import LEAST_PROBABILITY, distances_of
+from stream_rater.evaluation.alike import have_draws
+from stream_rater.evaluation.calibrating import EVERYTHING, Calibration, Learned, Learner
 from stream_rater.evaluation.evaluation import Contender
 from stream_rater.evaluation.measures import FACTS_OF, FIELDS
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.variance_factor import most_probable
 from stream_rater.rating import levels
-from stream_rater.rating.model import Places
+from stream_rater.rating.model import DID_NOT_FINISH, Places
+from stream_rater.rating.normal import below
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.wins import performances_of
 from stream_rater.rounds.ragged import Ragged
@@ -83,14 +89,33 @@ class Run(NamedTuple):
     """The number of results of the rated rounds: one for each player of each round."""
     failed: int = 0
     """The number of rounds that the system could not rate. They changed no rating."""
+    draws: bool = False
+    """Whether the season has draws. They are scored in a run that has calibrations."""
+    calibrations: Floats | None = None
+    """(R, 3) the calibration of each round, in the order of `Calibration`. None: the model as it
+    is, by which draws are left out."""
 
     def before(self, boundary: int) -> "Run":
         """A copy with only the rounds before the round numbered `boundary`."""
-        return self._replace(sides=self.sides.take(np.flatnonzero(self.sides.number < boundary)))
+        return self._of(np.flatnonzero(self.sides.number < boundary))
 
     def after(self, boundary: int) -> "Run":
         """A copy with only the round numbered `boundary` and later rounds."""
-        return self._replace(sides=self.sides.take(np.flatnonzero(self.sides.number >= boundary)))
+        return self._of(np.flatnonzero(self.sides.number >= boundary))
+
+    def _of(self, chosen: Ints) -> "Run":
+        found = None if self.calibrations is None else self.calibrations[chosen]
+        return self._replace(sides=self.sides.take(chosen), calibrations=found)
+
+    @property
+    def scores_draws(self) -> bool:
+        """Whether draws are outcomes."""
+        return self.draws and self.calibrations is not None
+
+    def calibrated_by(self, calibration: Calibration) -> "Run":
+        """A copy in which every round has this calibration."""
+        count = len(self.sides.number)
+        return self._replace(calibrations=np.tile(np.array(calibration), (count, 1)))
 
     def with_variance_factors(self, factors: Floats) -> "Run":
         """A copy in which the variances of each round's sides are multiplied by the round's factor.
@@ -106,28 +131,70 @@ def own_run(sessions: Iterable[Session], config: RatingConfig) -> Run:
     for session, indices, wave in contender.rate(sessions):
         if wave is None:
             continue
-        mu, sigma, _ = performances_of(
+        own = performances_of(
             config, wave.entry_starts, wave.share, levels.measured(config, wave), wave.sigma
-        )  # fmt: skip
+        )
         played = np.minimum.reduceat(wave.rounds, wave.entry_starts[:-1])
         number = session.numbers[indices]
-        found.append(Sides(number, np.diff(wave.round_starts), wave.place, mu, sigma**2, played))
+        variance: Floats = own.sigma**2
+        sizes = np.diff(wave.round_starts)
+        found.append(Sides(number, sizes, wave.place, own.mu, variance, played))
         results += len(wave.mu)
-    return Run(Sides.concat(found), contender.rating_s, results)
+    return run_of(Sides.concat(found), contender.rating_s, results)
+
+
+def run_of(sides: Sides, seconds: float, results: int, failed: int = 0) -> Run:
+    """A run of these beliefs, with the model as it is."""
+    return Run(sides, seconds, results, failed, have_draws(sides.sizes, sides.place))
+
+
+def calibrated(run: Run, learned: Learned = EVERYTHING) -> Run:
+    """The run with the calibration of each round that suits the rounds before it. Raises
+    ArithmeticError if a mean or a variance is not finite."""
+    return run._replace(calibrations=_followed(run, Learner(run.draws, learned=learned)))
+
+
+def calibration_of(run: Run, learned: Learned = EVERYTHING) -> Calibration:
+    """The calibration for the next round after those of a run. Raises ArithmeticError as
+    `calibrated` does."""
+    learner = Learner(run.draws, learned=learned)
+    _followed(run, learner)
+    return learner.now
+
+
+def _followed(run: Run, learner: Learner) -> Floats:
+    sides = run.sides
+    _check_finite(sides)
+    return learner.follow(sides.number, sides.starts, sides.place, sides.mu, sides.variance)
+
+
+def _check_finite(sides: Sides) -> None:
+    if not (np.isfinite(sides.mu).all() and np.isfinite(sides.variance).all()):
+        raise ArithmeticError("beliefs are no numbers")
+
+
+def _by_round(run: Run) -> tuple[Floats, Floats, Floats]:
+    """(E,) the variance of each side by its round's calibration, and (R,) the width and the upset
+    of each round."""
+    sides, count = run.sides, len(run.sides.number)
+    if run.calibrations is None:
+        return sides.variance, np.zeros(count), np.zeros(count)
+    factor, width, upset = run.calibrations.T
+    return sides.variance * np.repeat(factor, sides.sizes), width.copy(), upset.copy()
 
 
 def scores_of(run: Run, factor: float = 1.0) -> Floats:
-    """(R, OF_PAIRS) the scores of the rounds, with this variance factor. Raises ArithmeticError if
-    a mean or a variance is not finite."""
+    """(R, OF_PAIRS) the scores of the rounds, by their calibrations and with this variance factor.
+    Raises ArithmeticError if a mean or a variance is not finite."""
     sides = run.sides
-    if not (np.isfinite(sides.mu).all() and np.isfinite(sides.variance).all()):
-        raise ArithmeticError("beliefs are no numbers")
+    _check_finite(sides)
+    variance, width, upset = _by_round(run)
     alone = np.arange(len(sides.mu) + 1)
     found: Floats = accuracy.score(
         sides.starts, sides.place, alone, np.ones(len(sides.mu)), sides.mu,
-        np.sqrt(sides.variance), sides.played,
+        np.sqrt(variance), sides.played,
         0.0, 0.0, factor,  # initial_mu, noise, sigmas
-        0.0, np.empty(0),  # margin, shown
+        run.scores_draws, width, upset, np.empty(0),  # no displayed ratings
     )  # fmt: skip
     return found
 
@@ -222,15 +289,49 @@ def factors_of(run: Run, boundary: int) -> Floats:
     return factors
 
 
+@kernel
+def _favourites(
+    starts: Ints, place: Places, mu: Floats, variance: Floats, draws: bool, width: Floats,
+    upset: Floats,
+) -> tuple[Floats, Floats]:  # fmt: skip
+    """(P,) the favourite's probability to win each scored pair, and (P,) whether the favourite won;
+    of equals that did not draw, half of each did."""
+    total = 0
+    for r in range(len(starts) - 1):
+        n = starts[r + 1] - starts[r]
+        for d in distances_of(n):
+            total += n - d
+    win, won, at = np.empty(total), np.empty(total), 0
+    for r in range(len(starts) - 1):
+        a, b = starts[r], starts[r + 1]
+        margin, chance = width[r] if draws else 0.0, upset[r]
+        for d in distances_of(b - a):
+            for i in range(a, b - d):
+                j = i + d
+                tied = place[i] == place[j]
+                if tied and (not draws or place[i] == DID_NOT_FINISH):
+                    continue
+                spread = np.sqrt(variance[i] + variance[j])
+                gap = abs(mu[i] - mu[j])
+                above, under = below((gap - margin) / spread), below((-gap - margin) / spread)
+                win[at] = (1.0 - chance) * above + chance * under
+                won[at] = 1.0 if mu[i] > mu[j] else 0.0
+                if tied or gap == 0.0:
+                    won[at] = 0.0 if tied else 0.5
+                at += 1
+    return win[:at], won[:at]
+
+
 def calibration_error(run: Run) -> float | None:
-    """The calibration error, from 0 to 1, or None if there are no pairs. Raises MissingExtra
-    without SciPy."""
-    z, _ = pairs_of(run)
-    if not len(z):
+    """The calibration error, from 0 to 1, or None if there are no pairs."""
+    sides = run.sides
+    variance, width, upset = _by_round(run)
+    predicted, won = _favourites(
+        sides.starts, sides.place, sides.mu, variance, run.scores_draws, width, upset
+    )
+    if not len(predicted):
         return None
-    predicted = np.exp(_log_below(np.abs(z)))
-    won = np.where(z > 0.0, 1.0, np.where(z < 0.0, 0.0, 0.5))
     order = np.argsort(predicted, kind="stable")
     bins = [each for each in np.array_split(order, BINS) if len(each)]
     gaps = [len(each) * abs(float(predicted[each].mean() - won[each].mean())) for each in bins]
-    return sum(gaps) / len(z)
+    return sum(gaps) / len(predicted)

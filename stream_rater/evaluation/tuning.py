@@ -253,14 +253,28 @@ def searched(
             _never_called, [(0.0, 1.0)] * dimensions, init=population, maxiter=generations, tol=0.0,
             polish=False, updating="deferred", workers=found.all, rng=SEED,
         )  # fmt: skip
-        optimize.minimize(
-            found.one, found.best.point, method="Nelder-Mead", bounds=[(0.0, 1.0)] * dimensions,
-            options={
-                "maxfev": max(trials - size * (generations + 1), 1), "xatol": 1e-3, "fatol": 1e-6,
-                "initial_simplex": _simplex(np.array(found.best.point)),
-            },
-        )  # fmt: skip
+        _refine(found, found.best.point, max(trials - size * (generations + 1), 1))
     return sorted(found.all_of_them, key=lambda each: each.cost)
+
+
+def refined(problem: Searchable, point: Sequence[float], trials: int) -> list[Trial]:
+    """About `trials` points near a point that were tried by the simplex method alone, the best one
+    first. Raises MissingExtra without SciPy."""
+    found = _Trials(lambda points: map(problem.cost, points), lambda: None)
+    _refine(found, point, trials)
+    return sorted(found.all_of_them, key=lambda each: each.cost)
+
+
+def _refine(found: "_Trials", point: Sequence[float], trials: int) -> None:
+    with lab_extra():
+        from scipy import optimize
+    optimize.minimize(
+        found.one, list(point), method="Nelder-Mead", bounds=[(0.0, 1.0)] * len(point),
+        options={
+            "maxfev": trials, "xatol": 1e-3, "fatol": 1e-6,
+            "initial_simplex": _simplex(np.array(point)),
+        },
+    )  # fmt: skip
 
 
 def generation_of(dimensions: int, trials: int) -> int:

@@ -46,7 +46,7 @@ def variance_factor(sessions: Iterable[Session], config: RatingConfig) -> float:
     """The most probable factor by the last of these rounds. Each round is predicted before it is
     rated. Raises MissingExtra without SciPy."""
     waves = _last(_waves(sessions, config))
-    draws = config.draw_width > 0.0
+    draws = config.drawn_within > 0.0
     return most_probable(lambda factor: sum(_loss(each, factor, draws=draws) for each in waves))
 
 

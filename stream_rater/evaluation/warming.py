@@ -50,13 +50,16 @@ def _of_teams(session: Session) -> Ints:
 
 
 def warm(
-    config: RatingConfig, sessions: Sequence[Session], *, most_sides: int, draws: bool,
+    config: RatingConfig,
+    sessions: Sequence[Session],
+    *,
+    most_sides: int,
     by_display: bool = False,
-) -> None:  # fmt: skip
+) -> None:
     """Evaluate a few of these rounds twice, so that all kernels are compiled and loaded. The result
     is dropped."""
     some = samples(sessions)
-    evaluate([*some, *some], config, most_sides=most_sides, draws=draws, by_display=by_display)
+    evaluate([*some, *some], config, most_sides=most_sides, by_display=by_display)
 
 
 class _Compiled(Watcher):

@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Flags, Floats, Ints
 from stream_rater.columns.ranges import bounds
-from stream_rater.contract.events import EPOCH
+from stream_rater.contract.events import EPOCH, Entry
 from stream_rater.library.messages import Sides
 from stream_rater.library.results import (
     Belief,
@@ -21,7 +21,7 @@ from stream_rater.library.results import (
 from stream_rater.library.tables import objects
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.balance import even_teams
-from stream_rater.rating.prediction.forecast import deviations, of_round
+from stream_rater.rating.prediction.forecast import deviations, of_round, shift_of_sides
 from stream_rater.rating.seasons import seen
 from stream_rater.rating.stages import ratings
 from stream_rater.replay.edits import Edits
@@ -170,18 +170,19 @@ def leaderboard(pool: Pool, most: int | None) -> Leaderboard:
 
 
 def prediction(
-    config: RatingConfig, pool: Pool, sides: Sequence[tuple[str, ...]],
-    shares: Sequence[tuple[float, ...] | None], variance_factor: float,
-) -> Prediction:  # fmt: skip
-    """The prediction for a round with these sides. Newcomers have the initial belief. `shares`: by
-    side, the part of the round that each member plays; None: the whole round."""
+    config: RatingConfig, pool: Pool, standings: Sequence[Entry], variance_factor: float
+) -> Prediction:
+    """The prediction for a round with these sides, whatever their ranks and scores. Newcomers have
+    the initial belief."""
+    sides = [side.team or (side.player or "",) for side in standings]
     players = believed(pool, [player for side in sides for player in side])
     share = np.concatenate([
-        np.ones(len(side)) if parts is None else np.array(parts)
-        for side, parts in zip(sides, shares, strict=True)
+        np.ones(len(side)) if each.shares is None else np.array(each.shares)
+        for side, each in zip(sides, standings, strict=True)
     ])  # fmt: skip
     starts = bounds(np.array([len(side) for side in sides], np.int64))
-    found = of_round(config, starts, share, players, variance_factor)
+    shift = shift_of_sides(config, [each.seat for each in standings])
+    found = of_round(config, starts, share, players, variance_factor, shift)
     return Prediction(players=objects(list(sides)), **found._asdict())
 
 

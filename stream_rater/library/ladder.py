@@ -39,6 +39,12 @@ if TYPE_CHECKING:
     from stream_rater.rating.parameters import RatingConfig
     from stream_rater.replay.sequential import Rated
 
+Columns = tuple[
+    Sequence[int | None] | None, Sequence[Shares] | None, Sequence[str | None] | None,
+    Sequence[float | None] | None,
+]  # fmt: skip
+"""By side: the ranks, the shares, the seats and the scores, as `Ladder.rate` takes them."""
+
 SHOWN_PLAYERS = 10
 """The number of players that a notebook shows of a ladder."""
 
@@ -111,6 +117,8 @@ class Ladder:
         performance_ceiling: float | None = None,
         completed_at: datetime | str | None = None,
         round_id: str | None = None,
+        seats: Sequence[str | None] | None = None,
+        scores: Sequence[float | None] | None = None,
     ) -> RoundResult:
         """Rate one round.
 
@@ -128,6 +136,10 @@ class Ladder:
                 passes, and 1970-01-01T00:00:00Z for the first round. The clock is never read.
             round_id: The id of the round. An id that was used before is rejected. Without an id,
                 the ladder makes one by counting.
+            seats: By side, the place from which it played, such as `"home"`; None for a side
+                without one. They count if the ladder's `seats` has points for them.
+            scores: By side, what it scored; None for a side without a score. They count if the
+                ladder uses scores, and the ranks decide the order.
 
         Returns:
             The changes of each player, in the order of the sides.
@@ -137,18 +149,19 @@ class Ladder:
         """
         given = f"notebook-{self._rater.end}" if round_id is None else round_id
         return self._result(
-            self._rater.rate, given, sides, ranks, shares, weight, performance_ceiling, completed_at
-        )
+            self._rater.rate, given, sides, (ranks, shares, seats, scores), weight,
+            performance_ceiling, completed_at,
+        )  # fmt: skip
 
     def _result(
         self, rate: Callable[[bytes], "Rated | None"], round_id: str, sides: Sequence[Side],
-        ranks: Sequence[int | None] | None, shares: Sequence[Shares] | None, weight: float,
-        performance_ceiling: float | None, completed_at: datetime | str | None,
+        of_sides: Columns, weight: float, performance_ceiling: float | None,
+        completed_at: datetime | str | None,
     ) -> RoundResult:  # fmt: skip
         """The result of a round whose message is given to `rate`. Raises InvalidRound."""
         messages, rater = self._messages, self._rater
         given_sides = messages.sides_of(sides)
-        standings = messages.standings_of(given_sides, ranks, shares)
+        standings = messages.standings_of(given_sides, *of_sides)
         if completed_at is None:
             completed_at = self._answers.text_of(rater.latest_s)
         at = messages.time_of(completed_at)
@@ -358,6 +371,7 @@ class Ladder:
         *,
         shares: Sequence[Shares] | None = None,
         variance_factor: float = 1.0,
+        seats: Sequence[str | None] | None = None,
     ) -> Prediction:
         """Predict a round: the probability of each side to win, and its mean rank.
 
@@ -367,18 +381,18 @@ class Ladder:
             variance_factor: The factor by which the variance of a side's performance is multiplied.
                 A factor above 1 corrects predictions that are too confident. `stream-rater tune`
                 finds it.
+            seats: The seats, as in `rate`.
 
         Raises:
-            InvalidRound: The sides, the shares or the factor are invalid.
+            InvalidRound: The sides, the shares, the seats or the factor are invalid.
         """
         messages, rater = self._messages, self._rater
         given_sides = messages.sides_of(sides)
-        standings = messages.standings_of(given_sides, None, shares)
+        standings = messages.standings_of(given_sides, None, shares, seats)
         now = self._answers.text_of(rater.latest_s)
         rater.check(messages.message_of(rater.ladder, "prediction", now, standings))
-        parts, factor = [each.shares for each in standings], messages.factor_of(variance_factor)
         return self._answers.prediction(
-            self.parameters, rater.pool, given_sides.players, parts, factor
+            self.parameters, rater.pool, standings, messages.factor_of(variance_factor)
         )
 
     def what_if(
@@ -390,6 +404,8 @@ class Ladder:
         weight: float = 1.0,
         performance_ceiling: float | None = None,
         completed_at: datetime | str | None = None,
+        seats: Sequence[str | None] | None = None,
+        scores: Sequence[float | None] | None = None,
     ) -> RoundResult:
         """The result that `rate` would give for the same arguments. The ladder does not change.
 
@@ -398,8 +414,9 @@ class Ladder:
         """
         rate = self._rater.what_if
         return self._result(
-            rate, "what-if", sides, ranks, shares, weight, performance_ceiling, completed_at
-        )
+            rate, "what-if", sides, (ranks, shares, seats, scores), weight, performance_ceiling,
+            completed_at,
+        )  # fmt: skip
 
     # --- look back ---
 

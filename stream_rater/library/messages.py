@@ -20,6 +20,7 @@ from stream_rater.contract.corrections import EVENT_TYPE, kind_of_line
 from stream_rater.contract.events import MAX_RANK, MSGPACK, Entry, RoundCompleted, to_json
 from stream_rater.contract.record import Record
 from stream_rater.library.results import InvalidRound, Shares, Side
+from stream_rater.rating.seats import SEAT_CURE, is_seat
 from stream_rater.rounds.validation import QUOTE_IT, Invalid, id_mistake
 
 HEADERS = (("content-type", MSGPACK.encode()),)
@@ -30,6 +31,8 @@ _decode = msgspec.msgpack.Decoder(RoundCompleted).decode
 _PLACES = (
     (r"^standings\[(\d+)\]\.rank\b", r"ranks[\1]"),
     (r"^standings\[(\d+)\]\.shares\b", r"shares[\1]"),
+    (r"^standings\[(\d+)\]\.seat\b", r"seats[\1]"),
+    (r"^standings\[(\d+)\]\.score\b", r"scores[\1]"),
     (r"^standings\b", "sides"),
 )
 """Patterns of places in a message, each with the name of this place in the arguments."""
@@ -158,6 +161,38 @@ def _parts(place: str, parts: Any) -> tuple[float, ...]:
     return tuple(number("bad-shares", f"{place}[{k}]", part) for k, part in listed)
 
 
+def seats_of(seats: Sequence[str | None] | None, sides: int) -> list[str | None]:
+    """The seat of each side, None for a side without one. Raises InvalidRound."""
+    if seats is None:
+        return [None] * sides
+    if isinstance(seats, str):
+        _reject("bad-seat", f"seats: {seats!r} is a text, not a list of seats")
+    given = _as_list("seats", seats)
+    if len(given) != sides:
+        _reject("bad-seat", f"seats: {len(given)} for {sides} sides; None: no seat")
+    for i, seat in enumerate(given):
+        if seat is not None and not (isinstance(seat, str) and is_seat(seat)):
+            _reject("bad-seat", f"seats[{i}]: {seat!r} is no name of a seat: {SEAT_CURE}")
+    return given
+
+
+def scores_of(scores: Sequence[float | None] | None, sides: int) -> list[float | None]:
+    """The score of each side, None for a side without one. Raises InvalidRound."""
+    if scores is None:
+        return [None] * sides
+    given = _as_list("scores", scores)
+    if len(given) != sides:
+        _reject("bad-score", f"scores: {len(given)} for {sides} sides; None: no score")
+    found = [
+        None if score is None else number("bad-score", f"scores[{i}]", score)
+        for i, score in enumerate(given)
+    ]
+    for i, score in enumerate(found):
+        if score is not None and not math.isfinite(score):
+            _reject("bad-score", f"scores[{i}]: {score} is not finite; None: no score")
+    return found
+
+
 def number(code: str, place: str, value: Any) -> float:
     """A number as a float. Raises InvalidRound with this code if the value is not a number."""
     if not isinstance(value, Real):
@@ -181,17 +216,22 @@ def time_of(completed_at: datetime | str, place: str = "completed_at") -> str:
 
 
 def standings_of(
-    sides: Sides, ranks: Sequence[int | None] | None, shares: Sequence[Shares] | None
-) -> list[Entry]:
+    sides: Sides, ranks: Sequence[int | None] | None, shares: Sequence[Shares] | None,
+    seats: Sequence[str | None] | None = None, scores: Sequence[float | None] | None = None,
+) -> list[Entry]:  # fmt: skip
     """The standings, in the order of the sides. Raises InvalidRound."""
-    columns = sides.players, ranks_of(ranks, len(sides.players)), shares_of(shares, sides.players)
+    n = len(sides.players)
+    columns = (
+        sides.players, ranks_of(ranks, n), shares_of(shares, sides.players), seats_of(seats, n),
+        scores_of(scores, n),
+    )  # fmt: skip
     return [
         Entry(
             player=players[0] if len(players) == 1 else None,
             team=players if len(players) > 1 else None,
-            rank=rank, dnf=rank is None, shares=parts,
+            rank=rank, dnf=rank is None, shares=parts, seat=seat, score=score,
         )
-        for players, rank, parts in zip(*columns, strict=True)
+        for players, rank, parts, seat, score in zip(*columns, strict=True)
     ]  # fmt: skip
 
 

@@ -37,8 +37,12 @@ class Parameters(TypedDict, total=False):
     kappa: float
     draw_margin: float
     tolerance: float
+    volatility: float
+    tau: float
     newcomer_offset: float
     newcomer_field: float
+    inexperience: float
+    inexperience_rounds: float
     learning_rate: float | tuple[tuple[float, float], ...] | list[list[float]]
     scale: float
     anchor: float | None
@@ -53,6 +57,10 @@ class Parameters(TypedDict, total=False):
     provisional_rounds: int
     skip_all_tied: bool
     dnf: Literal["tied-last", "not-compared"]
+    seats: Mapping[str, float]
+    variance_factor: float
+    draw_width: float
+    upset: float
 
 
 def rating_of(system: str, parameters: Mapping[str, Any]) -> RatingConfig:
@@ -71,7 +79,9 @@ def rating_of(system: str, parameters: Mapping[str, Any]) -> RatingConfig:
 
 
 def _plain(value: Any) -> Any:
-    """A value with NumPy scalars converted to Python numbers."""
+    """A value with NumPy scalars converted to Python numbers, also within a table."""
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -113,7 +113,7 @@ class BulkReplay(BeliefTable):
         rows, header = wave.rows, self._beliefs.header
         new = rows[header["rounds"][rows] == 0]
         header[new] = newcomers(1, 0, rule.initial_mu, rule.initial_sigma).header
-        rounds = wave.rounds.wave()
+        rounds = wave.rounds.wave(rating)
         if isinstance(rating, EloMMR) and not started:
             offsets = wave.rounds.offset
             return rate_waves(

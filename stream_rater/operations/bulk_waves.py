@@ -16,9 +16,11 @@ from stream_rater.columns.player_column import LadderColumn, PlayerColumn
 from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
 from stream_rater.rating.model import NO_FIXED, Places, Wave
-from stream_rater.rating.parameters import Season
+from stream_rater.rating.parameters import RatingConfig, Season
+from stream_rater.rating.seats import SeatCodes
 from stream_rater.replay.edited_log import LoggedRounds
 from stream_rater.replay.pool import depths
+from stream_rater.rounds.batch import NO_SCORES, NO_SEATS, RoundBatch, score_of, shift_of
 from stream_rater.rounds.ragged import Ragged
 from stream_rater.rounds.seed_records import Seed
 
@@ -27,8 +29,9 @@ class BulkRounds(Ragged, gc=False):
     """R rounds with E entries and P players in all, as they are rated: without texts, and with the
     rows of their players."""
 
-    per_entry: ClassVar = ("place", "members")
+    per_entry: ClassVar = ("place", "members", "seat", "score")
     per_player: ClassVar = ("share", "rows", "fixed", "late")
+    optional: ClassVar = RoundBatch.optional
 
     time: Ints
     """(R,) as in RoundBatch, as are all columns that are not explained here."""
@@ -53,6 +56,8 @@ class BulkRounds(Ragged, gc=False):
     """(P,) whether the configuration fixes the player's rating."""
     late: Flags
     """(P,) whether the round is after the player's cut-off."""
+    seat: SeatCodes = NO_SEATS
+    score: Floats = NO_SCORES
 
     @classmethod
     def of(
@@ -63,15 +68,18 @@ class BulkRounds(Ragged, gc=False):
         return cls(
             own.time, own.weight, own.ceiling, kind, ladder, logged.partition, logged.offset,
             own.entries, own.sizes, own.place, own.members, own.share, rows, fixed, late,
+            own.seat, own.score,
         )  # fmt: skip
 
-    def wave(self) -> Wave:
-        """The rounds as stage 1 takes them, without beliefs. They may share players."""
+    def wave(self, config: RatingConfig) -> Wave:
+        """The rounds as stage 1 takes them, without beliefs, by this configuration. They may share
+        players."""
         n = len(self.share)
         return Wave(
             bounds(self.entries), self.weight, self.ceiling, self.time, self.place,
             bounds(self.members), self.share, np.empty(n), np.empty(n), np.empty(n, np.int64),
             np.empty(n, np.int64), self.fixed if self.fixed.any() else NO_FIXED,
+            shift_of(config, self.seat), score_of(config, self.score),
         )  # fmt: skip
 
 

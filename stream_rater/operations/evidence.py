@@ -18,6 +18,7 @@ from stream_rater.evaluation.game import games_of
 from stream_rater.evaluation.research import evidence, figures, games, games_tables, kerby
 from stream_rater.evaluation.research.evidence import DataSet, Effort, Entry
 from stream_rater.evaluation.research.farming import THRESHOLD
+from stream_rater.evaluation.research.saved import Saved
 from stream_rater.evaluation.season import sessions_of
 from stream_rater.operations.input_file import RoundsFile, file_failures
 from stream_rater.operations.trials import trials_on
@@ -31,6 +32,9 @@ SUFFIXES = (".jsonl", ".jsonl.gz", *TABLES)
 FARMER = "tourist"
 """The player who farms in the paper. He is in the data set `codeforces`."""
 
+SAVED = "saved"
+"""The folder, in that of the report, of the results on games."""
+
 Loaded = tuple[DataSet, dict[str, PlayerIndex]]
 """A data set, and its players by ladder."""
 
@@ -39,10 +43,12 @@ def evidence_report(
     data: Path, out: Path, parts: Collection[str], systems: Sequence[str], *,
     rounds: int | None, trials: int | None, quick: bool, where: Where,
     cut: Sequence[int] = (), teams: int | None = None, season: int | None = None,
-    reading: Reading = AS_FOUND,
+    reading: Reading = AS_FOUND, seconds_per_peer: int | None = None,
 ) -> None:  # fmt: skip
     """Make the parts of the report on the files in `data`, and write them to the folder `out`.
-    `where`: where the trials run. `reading`: how tables are to be read.
+    `where`: where the trials run. `reading`: how tables are to be read. `seconds_per_peer`: the
+    time that each peer and each system of ours may take on a game. The results on games are kept in
+    `out`/saved, where a later call with the same rounds and effort finds them.
 
     Raises BadConfiguration or Failed.
     """
@@ -61,7 +67,8 @@ def evidence_report(
         files = [
             load(path, source, effort.rounds) for path, source in zip(paths, sources, strict=True)
         ]
-        _Report(effort, systems, executor, out, cut, teams, season).write_parts(parts, files)
+        report = _Report(effort, systems, executor, out, cut, teams, season, seconds_per_peer)
+        report.write_parts(parts, files)
     for source in sources:
         source.mistakes.conclude()
 
@@ -87,8 +94,9 @@ class _Report:
     def __init__(
         self, effort: Effort, systems: Sequence[str], executor: Executor | None, out: Path,
         cut: Sequence[int] = (), teams: int | None = None, season: int | None = None,
+        seconds: float | None = None,
     ) -> None:  # fmt: skip
-        self._season = season
+        self._season, self._seconds = season, seconds
         self._effort, self._systems, self._executor, self._out = effort, systems, executor, out
         self._cut, self._teams = cut, teams
         self._console = Console(file=sys.stderr)
@@ -160,8 +168,12 @@ class _Report:
         notes = games_tables.notes(self._effort, absent)
         done: list[games.Result] = []
         before = list(self._lines)
-        trials = self._effort.trials
-        work = games.compare(listed, systems, trials, self._executor, self._console.log)
+        bounds = games.Bounds(self._effort.trials, self._seconds)
+        folder = self._out / SAVED
+        folder.mkdir(exist_ok=True)
+        work = games.compare(
+            listed, systems, bounds, self._executor, self._console.log, Saved(folder)
+        )
         for each in work:
             done.append(each)
             self._lines = list(before)

@@ -22,7 +22,8 @@ from stream_rater.contract.events import Entry
 from stream_rater.operations.input_file import file_failures
 from stream_rater.operations.rate import RatedFile, rate_file
 from stream_rater.rating.prediction.balance import even_teams
-from stream_rater.rating.prediction.forecast import deviations, of_round
+from stream_rater.rating.prediction.forecast import deviations, of_round, shift_of_sides
+from stream_rater.rating.seats import SEAT_CURE, is_seat
 from stream_rater.replay.edits import NO_EDITS
 from stream_rater.replay.rating_changes import numbers_of
 from stream_rater.replay.what_if import (
@@ -35,8 +36,9 @@ from stream_rater.replay.what_if import (
 from stream_rater.rounds.validation import Invalid, id_mistake
 from stream_rater.runtime.progress import unknown_ladder
 
-DID_NOT_FINISH = "-"
+DID_NOT_FINISH = NO_SEAT = NO_SCORE = "-"
 RANK = re.compile("[1-9][0-9]{0,8}", re.ASCII)
+SCORE = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", re.ASCII)
 
 
 class Question(NamedTuple):
@@ -51,6 +53,10 @@ class Question(NamedTuple):
     result."""
     variance_factor: float
     """The factor by which the variance of a side's performance is multiplied."""
+    seats: list[str | None]
+    """The seat of each side, None for a side without one."""
+    scores: list[float | None]
+    """The score of each side, None for a side without one."""
 
     @property
     def players(self) -> list[str]:
@@ -68,12 +74,13 @@ class Player(msgspec.Struct):
     rounds: int
 
 
-class Side(msgspec.Struct):
-    """A side, its probability to win, and its mean rank."""
+class Side(msgspec.Struct, omit_defaults=True):
+    """A side, its probability to win, its mean rank, and its seat if it has one."""
 
     players: list[Player]
     win: float
     expected_rank: float
+    seat: str | None = None
 
 
 class Change(msgspec.Struct):
@@ -165,36 +172,42 @@ def _answer(question: Question, known: KnownBeliefs) -> Answer:
     names = [playing[player] for side in sides for player in side]
     beliefs = believed(pool, names)
     mu, sigma, rounds = (column.tolist() for column in beliefs)
-    found = of_round(pool.rating, starts, np.ones(len(names)), beliefs, question.variance_factor)
+    found = of_round(
+        pool.rating, starts, np.ones(len(names)), beliefs, question.variance_factor,
+        shift_of_sides(pool.rating, question.seats),
+    )  # fmt: skip
     rating = pool.rule.rating(beliefs.mu, beliefs.sigma).tolist()
     players = [
         Player(player, *row)
         for player, *row in zip(chain(*sides), mu, sigma, rating, rounds, strict=True)
     ]
     chances = zip(
-        pairwise(starts.tolist()), found.win.tolist(), found.expected_rank.tolist(), strict=True
-    )
+        pairwise(starts.tolist()), found.win.tolist(), found.expected_rank.tolist(), question.seats,
+        strict=True,
+    )  # fmt: skip
     answer = Answer(
         known.ladder,
-        [Side(players[first:end], win, rank) for (first, end), win, rank in chances],
+        [Side(players[first:end], win, rank, seat) for (first, end), win, rank, seat in chances],
         found.draw, found.quality, found.pairwise.tolist(),
     )  # fmt: skip
     if question.ranks is not None:
-        answer.changes = list(_changes(known, sides, question.ranks))
+        answer.changes = list(_changes(known, sides, question))
     return answer
 
 
 def _changes(
-    known: KnownBeliefs, sides: Sequence[tuple[str, ...]], ranks: Sequence[int | None]
+    known: KnownBeliefs, sides: Sequence[tuple[str, ...]], question: Question
 ) -> Iterator[Change]:
     """Yield the new ratings of the players whose ratings the result would change. Raises Failed for
     an invalid round."""
     standings = [
         Entry(
             player=side[0] if len(side) == 1 else None, team=side if len(side) > 1 else None,
-            rank=rank, dnf=rank is None,
+            rank=rank, dnf=rank is None, seat=seat, score=score,
         )
-        for side, rank in zip(sides, ranks, strict=True)
+        for side, rank, seat, score in zip(
+            sides, question.ranks or (), question.seats, question.scores, strict=True
+        )
     ]  # fmt: skip
     try:
         rated = rate_future_round(known, standings)
@@ -211,8 +224,9 @@ def _changes(
 
 
 def question_of(
-    sides: Sequence[str], teams: int | None, ranks: str | None, variance_factor: float
-) -> Question:
+    sides: Sequence[str], teams: int | None, ranks: str | None, variance_factor: float,
+    seats: str | None = None, scores: str | None = None,
+) -> Question:  # fmt: skip
     """The question in these arguments of the command. Raises BadConfiguration."""
     found = [_side(f"side {i}", text) for i, text in enumerate(sides, 1)]
     places: dict[str, int] = {}
@@ -230,7 +244,12 @@ def question_of(
         raise BadConfiguration(
             "one side alone: name two at least, as in ann,bob cy,dee, or deal it by --teams 2"
         )
-    return Question(found, teams, _ranks(ranks, count), variance_factor)
+    if scores is not None and ranks is None:
+        raise BadConfiguration("--scores is for --ranks: add the ranks that the scores led to")
+    return Question(
+        found, teams, _ranks(ranks, count), variance_factor, _seats(seats, count),
+        _scores(scores, count),
+    )  # fmt: skip
 
 
 def _side(place: str, text: str) -> tuple[str, ...]:
@@ -267,3 +286,34 @@ def _ranks(text: str | None, sides: int) -> list[int | None] | None:
                 f"{DID_NOT_FINISH} for who did not finish"
             )
     return [None if word == DID_NOT_FINISH else int(word) for word in words]
+
+
+def _seats(text: str | None, sides: int) -> list[str | None]:
+    if text is None:
+        return [None] * sides
+    words = text.split(",")
+    if len(words) != sides:
+        raise BadConfiguration(f"--seats {text}: {len(words)} for {sides} sides: give one for each")
+    for word in words:
+        if not is_seat(word):
+            raise BadConfiguration(
+                f"--seats {text}: {word!r} is no name of a seat: {SEAT_CURE}, or {NO_SEAT} for none"
+            )
+    return [None if word == NO_SEAT else word for word in words]
+
+
+def _scores(text: str | None, sides: int) -> list[float | None]:
+    if text is None:
+        return [None] * sides
+    words = text.split(",")
+    if len(words) != sides:
+        raise BadConfiguration(
+            f"--scores {text}: {len(words)} for {sides} sides: give one for each"
+        )
+    for word in words:
+        if word != NO_SCORE and not SCORE.fullmatch(word):
+            raise BadConfiguration(
+                f"--scores {text}: {word!r} is no score: give numbers such as 4 or -0.5, or "
+                f"{NO_SCORE} for none"
+            )
+    return [None if word == NO_SCORE else float(word) for word in words]

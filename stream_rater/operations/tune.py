@@ -20,7 +20,7 @@ from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
 from stream_rater.evaluation.accuracy import averages
-from stream_rater.evaluation.alike import Counted, counted, draws_of
+from stream_rater.evaluation.alike import Counted, counted
 from stream_rater.evaluation.bootstrap import Difference, differences
 from stream_rater.evaluation.comparison import outcomes_alike
 from stream_rater.evaluation.evaluation import evaluate, trained
@@ -142,10 +142,7 @@ def _report(
     sessions: Sequence[Session], train: float, first_guess: RatingConfig, found: RatingConfig,
     factor: float,
 ) -> Report:  # fmt: skip
-    draws = draws_of((first_guess, found))
-    outcomes = outcomes_alike(
-        [evaluate(sessions, each, draws=draws) for each in (first_guess, found)]
-    )
+    outcomes = outcomes_alike([evaluate(sessions, each) for each in (first_guess, found)])
     rounds = len(outcomes[0].scores)
     first = trained(rounds, train)
     measures = {
@@ -160,7 +157,9 @@ def _report(
         for each in (1.0, factor)
     )
     losses = usual["winner_log_loss"], wide["winner_log_loss"]
-    return Report(rounds, first, measures, gaps, counted(tuned, draws=draws), factor, losses)
+    return Report(
+        rounds, first, measures, gaps, counted(tuned, draws=outcomes[0].draws), factor, losses
+    )
 
 
 def search_with_progress(system: str, trials: int, run: Callable[[Callable[[], None]], T]) -> T:

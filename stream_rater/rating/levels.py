@@ -15,17 +15,21 @@ round stays as it is, to the bit.
 
 A seat adds its points to the performance of its side: performance = skill + points + noise. Only
 differences between sides matter, so the mean of the round's points is taken off. A round of sides
-with the same points equals one without seats, to the bit. `experience`, a table of points by rounds
-played, adds to the performance of each player in the same way.
+with the same points equals one without seats, to the bit.
+
+A player who has played few rounds performs below the rating (`Inexperience`): by a number of points
+that falls with the rounds played. So the rating says how well the player will perform with more
+experience. These points are taken off the performance of each player, times the share.
 
 No system needs to know of this. The players' mu are moved for the round, so that each side's sum
 has the deviations and the points, and the system rates the round. Then the result is moved back:
-the performance, and the new mu if the evidence has one. A player's performance is moved
-back as the player was, and a side's as its sum was. Ceilings move with the level. Where a system
-has constants on the scale of the ladder, it compares them with the players' own ratings: the
-learning rates and the floor of Kerby's systems, and Topcoder's thresholds. Kerby's anchor is a side
-of one player, and is measured from the level as others are. So an anchored round has sides of
-different total shares unless all of them are 1. The anchor does not count in L.
+the performance, and the new mu if the evidence has one. A player's performance is moved back as the
+player was, and a side's as its sum was. Ceilings move with the level: they limit the performance in
+the round, with the points of seats and experience. Where a system has constants on the scale of the
+ladder, it compares them with the players' own ratings: the learning rates and the floor of Kerby's
+systems, and Topcoder's thresholds. Kerby's anchor is a side of one player, and is measured from the
+level as others are. So an anchored round has sides of different total shares unless all of them are
+1. The anchor does not count in L.
 """
 
 from typing import NamedTuple
@@ -34,6 +38,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import kernel
+from stream_rater.rating.elementary import exp
 from stream_rater.rating.model import NO_SHIFT, PERFORMANCE, Evidence, Wave
 from stream_rater.rating.parameters import Climbing, PlacingNewcomers, RatingConfig
 
@@ -133,9 +138,18 @@ def _moves(
     return player, side, ceiling
 
 
+@kernel
+def _of_experience(played: Ints, points: float, rounds: float) -> Floats:
+    """(P,) the points that experience adds to each player's performance: none are above 0."""
+    found = np.empty(len(played))
+    for p in range(len(played)):
+        found[p] = -points * exp(-played[p] / rounds)
+    return found
+
+
 def is_moved(config: RatingConfig, wave: Wave) -> bool:
     """Whether any round of a wave has ratings to move."""
-    return bool(config.experience) or bool(
+    return config.inexperience_of_newcomers.points > 0.0 or bool(
         _is_moved(wave.round_starts, wave.entry_starts, wave.share, wave.shift, _anchored(config))
     )
 
@@ -155,10 +169,9 @@ def moves_of(
     """
     if not is_moved(config, wave):
         return None
-    points = np.empty(0)
-    if config.experience:
-        rounds, added = zip(*config.experience, strict=True)
-        points = np.interp(wave.rounds, rounds, added)
+    points, less = np.empty(0), config.inexperience_of_newcomers
+    if less.points > 0.0:
+        points = _of_experience(wave.rounds, less.points, less.rounds)
     return Moves(*_moves(
         wave.round_starts, wave.entry_starts, wave.share, wave.mu if values is None else values,
         wave.rounds, points, wave.shift, config.initial_mu if initial is None else initial,

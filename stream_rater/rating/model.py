@@ -55,6 +55,7 @@ HEADER = np.dtype(
         ("precision", "<f8"),  # its weight w_0, in points^-2
         ("scale", "<f8"),  # unit of the logistic factors' weights
         ("width", "<f8"),  # standard deviation of the narrowest factor, if rounded; 0: a = o
+        ("volatility", "<f8"),  # relative to the initial one of Glicko-2, without unit; 0: none yet
     ]
 )
 """The header of a belief, without its logistic factors.

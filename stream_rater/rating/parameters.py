@@ -23,6 +23,7 @@ from stream_rater.rating.systems.elo_mmr import EloMMR, Evolving
 from stream_rater.rating.systems.elo_mmx import EloMMX
 from stream_rater.rating.systems.elo_r import EloR
 from stream_rater.rating.systems.glicko import Glicko
+from stream_rater.rating.systems.glicko2 import Glicko2
 from stream_rater.rating.systems.kerby import (
     Climbing,
     Elo,
@@ -51,6 +52,7 @@ __all__ = [
     "EloR",
     "Evolving",
     "Glicko",
+    "Glicko2",
     "Kerby",
     "MinusSigma",
     "Ordering",
@@ -71,7 +73,17 @@ __all__ = [
 ]  # fmt: skip
 
 RatingConfig = (
-    EloMMR | EloR | EloMMX | Codeforces | Topcoder | Glicko | Bar | TrueSkill | TwoMoment | Kerby
+    EloMMR
+    | EloR
+    | EloMMX
+    | Codeforces
+    | Topcoder
+    | Glicko
+    | Bar
+    | TrueSkill
+    | TwoMoment
+    | Kerby
+    | Glicko2
 )
 """The parameters of any system. A system is registered by its place in this list."""
 
@@ -126,12 +138,15 @@ def for_fingerprint(config: RatingConfig) -> dict[str, Any]:
     """The parameters that the fingerprint covers, by name.
 
     A parameter that is newer than the system's first release is omitted if it has its default, so
-    that workers of older releases compute the same fingerprint.
+    that workers of older releases compute the same fingerprint. Parameters of predictions alone are
+    always omitted, because ratings do not depend on them.
     """
     table: dict[str, Any] = msgspec.to_builtins(config, order="deterministic")
     for field in msgspec.structs.fields(config):
         if field.name in config.newer and table[field.name] == default_of(field):
             del table[field.name]
+    for name in config.predictive:
+        del table[name]
     return table
 
 

@@ -6,11 +6,13 @@ The layout is fixed and little-endian. It has no checksum, which is the store's 
     1  grid i8         6  last offset i40     21  mu, sigma and those before the round: 4 float32
     2  count u8       11  time i40            37  season and that before the last round: 2 u16
 
-   41  flags u8: bit 0 is untold              42  end of the header
+   41  flags u8: bit 0 is untold,             42  end of the header
+       bit 1 says that a volatility follows
 
-The flag `untold` says that no event has published the present values. If there are logistic
-factors, center, precision, scale and width follow (4 float32), then the 40 bits of each factor's
-code (see `factor`).
+The flag `untold` says that no event has published the present values. Behind the header comes the
+relative volatility of Glicko-2 (float32), if the belief has one. If there are logistic factors,
+center, precision, scale and width follow (4 float32), then the 40 bits of each factor's code (see
+`factor`).
 
 Beliefs are rounded to these formats after each round (see `factor`), so encoding and decoding
 change nothing. A record of an unknown version, or of a length that does not match its count, is
@@ -39,6 +41,11 @@ FACTOR_SIZE = 5
 MOST_FACTORS = 64
 UNANNOUNCED = 1
 """The bit of the flags for `untold`: no event has published the present values."""
+VOLATILE = 2
+"""The bit of the flags which says that a volatility follows the header. A record of a release that
+does not know it is too long for its count, and is refused."""
+VOLATILITY_SIZE = 4
+"""The size in bytes of a volatility."""
 
 ROUNDS_SIZE, OFFSET_SIZE, TIME_SIZE, SEASON_SIZE = 3, 5, 5, 2
 MOST_ROUNDS = 2 ** (8 * ROUNDS_SIZE) - 1
@@ -105,7 +112,10 @@ def _pack(header: Table, factors: Codes, starts: Ints, out: Bytes) -> None:
         at = _put_single(out, at, belief.previous_sigma)
         at = _put(out, at, SEASON_SIZE, belief.season)
         at = _put(out, at, SEASON_SIZE, belief.previous_season)
-        at = _put(out, at, 1, belief.untold)
+        volatile = belief.volatility > 0.0
+        at = _put(out, at, 1, (belief.untold + 0) | (VOLATILE if volatile else 0))
+        if volatile:
+            at = _put_single(out, at, belief.volatility)
         if belief.count == 0:
             continue
         at = _put_single(out, at, belief.center)
@@ -162,11 +172,14 @@ def _unpack(data: Bytes, starts: Ints, rows: Ints, header: Table, factors: Codes
     for i in range(len(rows)):
         at, row = starts[i], rows[i]
         _unpack_header(data, at, header, row)
-        belief = header[row]
+        belief, volatile = header[row], data[at + HEADER_SIZE - 1] & VOLATILE
+        at += HEADER_SIZE
+        if volatile:
+            belief.volatility = _get_single(data, at)
+            at += VOLATILITY_SIZE
         if belief.count == 0:
             belief.center, belief.precision = belief.mu, 1.0 / (belief.sigma * belief.sigma)
             continue
-        at += HEADER_SIZE
         belief.center, belief.precision = _get_single(data, at), _get_single(data, at + 4)
         belief.scale, belief.width = _get_single(data, at + 8), _get_single(data, at + 12)
         at += HISTORY_SIZE
@@ -188,15 +201,18 @@ def encode_all(beliefs: Beliefs) -> tuple[Bytes, Ints]:
     header = beliefs.header
     _check(beliefs)
     starts = np.zeros(len(header) + 1, np.int64)
-    np.cumsum(_size(header["count"].astype(np.int64)), out=starts[1:])
+    sizes = _size(header["count"].astype(np.int64), header["volatility"] > 0.0)
+    np.cumsum(sizes, out=starts[1:])
     out = np.empty(starts[-1], np.uint8)
     _pack(header, beliefs.factors, starts, out)
     return out, starts
 
 
-def _size(count: Any) -> Any:
-    """The bytes of a record with this many factors (an integer or an array)."""
-    return HEADER_SIZE + (count > 0) * HISTORY_SIZE + FACTOR_SIZE * count
+def _size(count: Any, volatile: Any) -> Any:
+    """The bytes of a record with this many factors (an integer or an array). `volatile`: whether it
+    has a volatility."""
+    history = (count > 0) * HISTORY_SIZE + FACTOR_SIZE * count
+    return HEADER_SIZE + volatile * VOLATILITY_SIZE + history
 
 
 def _check(beliefs: Beliefs) -> None:
@@ -220,7 +236,8 @@ def _counts(data: Bytes, starts: Ints, sizes: Ints) -> Ints:
         if sizes[i] >= HEADER_SIZE and data[at] == VERSION and data[at + 2] <= MOST_FACTORS:
             count = np.int64(data[at + 2])
             history = HISTORY_SIZE + FACTOR_SIZE * count if count > 0 else 0
-            if sizes[i] == HEADER_SIZE + history:
+            volatile = data[at + HEADER_SIZE - 1] & VOLATILE
+            if sizes[i] == HEADER_SIZE + history + (VOLATILITY_SIZE if volatile else 0):
                 counts[i] = count
     return counts
 

@@ -5,7 +5,7 @@ name has 1 to 8 characters of ASCII, so a column of rounds stores it as one numb
 little-endian order, filled with zeros. An entry without a seat has the number 0.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ SeatCodes = npt.NDArray[np.uint64]
 
 NO_SEAT = 0
 MOST_CHARACTERS = 8
+SEAT_CURE = f"give a text of 1 to {MOST_CHARACTERS} printable characters of ASCII"
+"""The advice in a message about a name that is not that of a seat."""
 
 
 def is_seat(name: str) -> bool:
@@ -32,6 +34,11 @@ def seat_code(name: str) -> int:
 def seat_name(code: int) -> str:
     """The name of the seat with this number; the empty text for 0."""
     return int(code).to_bytes(MOST_CHARACTERS, "little").rstrip(b"\0").decode("ascii")
+
+
+def codes_of(names: Iterable[str | None]) -> SeatCodes:
+    """(E,) the numbers of the seats with these names; None is an entry without a seat."""
+    return np.array([seat_code(name or "") for name in names], np.uint64)
 
 
 def shifts_of(points: Mapping[str, float], seats: SeatCodes) -> Floats:

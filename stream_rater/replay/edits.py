@@ -21,17 +21,18 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_rater.columns.arrays import Flags, Ints
 from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
 from stream_rater.rating.parameters import Season
 from stream_rater.replay.entry_edits import NO_ENTRY_EDITS, EntryEdits, EntryEditsAt
-from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.batch import RoundBatch, of_entries
 from stream_rater.rounds.correction_records import Span
 from stream_rater.rounds.seed_records import Seed
 from stream_rater.rounds.validation import MIN_ENTRIES
@@ -210,7 +211,8 @@ def _with_owners(round_: RoundBatch, players: Sequence[str | None]) -> RoundBatc
     return msgspec.structs.replace(
         round_, entries=np.array([len(entries)]), sizes=np.array([len(names)]),
         place=round_.place[entries], members=members[entries], share=round_.share[stays],
-        names=names,
+        names=names, seat=of_entries(round_.seat, entries),
+        score=of_entries(round_.score, entries),
     )  # fmt: skip
 
 
@@ -218,7 +220,10 @@ def _content(round_: RoundBatch | None) -> tuple[object, ...]:
     """All fields of a round except its id, in a form that can be compared."""
     if round_ is None:
         return ()
-    columns = round_.time, round_.weight, round_.ceiling, round_.place, round_.members, round_.share
+    columns: Sequence[NDArray[Any]] = (
+        round_.time, round_.weight, round_.ceiling, round_.place, round_.members, round_.share,
+        round_.seat, round_.score,
+    )  # fmt: skip
     return (*(each.tobytes() for each in columns), *round_.names.texts())
 
 

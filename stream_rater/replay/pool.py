@@ -250,7 +250,7 @@ class Pool(BeliefTable):
             capacity = self._beliefs.factors.shape[1]
             if factors >= capacity:
                 self.lengthen(max(factors, 2 * capacity - 1))
-        wave, drawn = rounds.wave_without_beliefs(self.rating.fixed_players), self._draw(rows)
+        wave, drawn = rounds.wave_without_beliefs(self.rating), self._draw(rows)
         evidence, after = rate_waves(cores, self.rating, self._beliefs, rows, wave, waves, offset)
         published = Posteriors(wave.mu, wave.sigma)
         if drawn is not None:

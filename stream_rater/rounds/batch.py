@@ -7,10 +7,11 @@ not depend on the number of rounds.
 import math
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
-from typing import ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_rater.columns import timestamps
 from stream_rater.columns.arrays import Flags, Floats, Hashes, Ints
@@ -20,7 +21,18 @@ from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract import events
 from stream_rater.contract.events import Round
-from stream_rater.rating.model import DID_NOT_FINISH, NO_FIXED, Places, Table, Wave, look_up
+from stream_rater.rating.model import (
+    DID_NOT_FINISH,
+    NO_FIXED,
+    NO_SCORE,
+    NO_SHIFT,
+    Places,
+    Table,
+    Wave,
+    look_up,
+)
+from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.seats import NO_SEAT, SeatCodes, shifts_of
 from stream_rater.rounds.ragged import Ragged, functions_of
 
 MAX_TIME_LENGTH = 64
@@ -28,6 +40,14 @@ MAX_TIME_LENGTH = 64
 of the round."""
 MOST_INSERTED = 32
 """The most entries that are sorted by insertion."""
+
+NO_SEATS: SeatCodes = np.empty(0, np.uint64)
+NO_SCORES = np.empty(0)
+"""The columns of rounds in which no entry has a seat, or a score."""
+BAD_SEAT, BAD_SCORE = 2**64 - 1, math.inf
+"""What the columns of a reported round have where the message has a seat or a score that is not
+valid. Its bytes are no ASCII, so this number is that of no seat. `validation` rejects the round if
+its ladder uses the field; if not, `forget_invalid` makes the value absent."""
 
 
 class RoundHead(Protocol):
@@ -53,8 +73,9 @@ class RoundBatch(Ragged, gc=False):
     did not finish come last. Rounds as they were reported (`validation`) have neither property.
     """
 
-    per_entry: ClassVar = ("place", "members")
+    per_entry: ClassVar = ("place", "members", "seat", "score")
     per_player: ClassVar = ("share", "names")
+    optional: ClassVar = {"seat": NO_SEAT, "score": math.nan}
 
     heads: Sequence[RoundHead]
     """(R,) the id, the ladder and the reported time of each round."""
@@ -82,6 +103,12 @@ class RoundBatch(Ragged, gc=False):
     names: StringColumn
     """(P,) the ids of the players; empty in `evaluation`, which identifies players by their
     rows."""
+    seat: SeatCodes = NO_SEATS
+    """(E,) the number of the seat of each entry (`seats`); NO_SEAT if it has none. (0,) if no entry
+    of these rounds has one."""
+    score: Floats = NO_SCORES
+    """(E,) the score of each entry, NaN if it has none. (0,) if no entry of these rounds has
+    one."""
 
     def __getitem__(self, i: int) -> "OneRound":
         if i >= len(self):
@@ -94,25 +121,30 @@ class RoundBatch(Ragged, gc=False):
         for i, (own, its) in enumerate(zip(pairwise(players), pairwise(entries), strict=True)):
             yield OneRound(cut(self, i, i + 1, *own, *its))
 
-    def wave(self, header: Table, rows: Ints | None = None, fixed: Collection[str] = ()) -> Wave:
+    def wave(
+        self, header: Table, rows: Ints | None = None, config: RatingConfig | None = None
+    ) -> Wave:
         """The wave of these rounds, as stage 1 takes it. They share no player.
 
         `header` has the beliefs of the rounds' players, in order or, if `rows` is given, in these
-        rows. `fixed` are the players whose ratings do not change.
+        rows. `config` says whose ratings are fixed, what seats count, and whether scores do; None:
+        nobody's, and none.
         """
         known = look_up(header, np.arange(len(header)) if rows is None else rows)
-        return self._wave(*known, fixed)
+        return self._wave(*known, config)
 
-    def wave_without_beliefs(self, fixed: Collection[str] = ()) -> Wave:
+    def wave_without_beliefs(self, config: RatingConfig | None = None) -> Wave:
         """The wave of these rounds without their players' beliefs: the caller must write its
-        columns mu, sigma, rounds and last_time. The rounds may share players."""
+        columns mu, sigma, rounds and last_time. The rounds may share players. `config` is that of
+        `wave`."""
         n = len(self.share)
         blank = np.empty(n), np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64)
-        return self._wave(*blank, fixed)
+        return self._wave(*blank, config)
 
     def _wave(
-        self, mu: Floats, sigma: Floats, played: Ints, last_time: Ints, fixed: Collection[str]
+        self, mu: Floats, sigma: Floats, played: Ints, last_time: Ints, config: RatingConfig | None
     ) -> Wave:
+        fixed = config.fixed_players if config is not None else ()
         return Wave(
             round_starts=bounds(self.entries),
             weight=self.weight,
@@ -126,6 +158,8 @@ class RoundBatch(Ragged, gc=False):
             rounds=played,
             last_time=last_time,
             fixed=is_among(self.names, fixed) if fixed else NO_FIXED,
+            shift=shift_of(config, self.seat),
+            score=score_of(config, self.score),
         )
 
     def players(self) -> PlayerColumn:
@@ -142,6 +176,36 @@ class RoundBatch(Ragged, gc=False):
         best, worst = self.place[ends[:-1]], self.place[ends[1:] - 1]
         found: Flags = (best != DID_NOT_FINISH) & ~(skip_all_tied & (best == worst))
         return found
+
+
+def uses_seats(config: RatingConfig) -> bool:
+    """Whether the seats of entries count by this configuration."""
+    return bool(config.seats)
+
+
+def uses_scores(config: RatingConfig) -> bool:
+    """Whether the scores of entries count by this configuration."""
+    return getattr(config, "score", None) is not None
+
+
+def shift_of(config: RatingConfig | None, seat: SeatCodes) -> Floats:
+    """The `shift` of a wave whose entries have these seats."""
+    if config is None or not len(seat) or not uses_seats(config):
+        return NO_SHIFT
+    return shifts_of(config.seats, seat)
+
+
+def score_of(config: RatingConfig | None, score: Floats) -> Floats:
+    """The `score` of a wave whose entries have these scores."""
+    return score if config is not None and uses_scores(config) else NO_SCORE
+
+
+C = TypeVar("C", bound=NDArray[Any])
+
+
+def of_entries(column: C, entries: Ints) -> C:
+    """The values of these entries in a column that is (0,) if no entry has a value."""
+    return cast(C, column[entries]) if len(column) else column
 
 
 def is_among(names: StringColumn, players: Collection[str]) -> Flags:
@@ -230,10 +294,10 @@ RoundBatch.empty = NO_ROUNDS
 
 def wave_of(
     rounds: Sequence[OneRound], header: Table, rows: Ints | None = None,
-    fixed: Collection[str] = (),
+    config: RatingConfig | None = None,
 ) -> Wave:  # fmt: skip
     """The wave of these rounds. The parameters are those of `RoundBatch.wave`."""
-    return RoundBatch.concat([each.batch for each in rounds]).wave(header, rows, fixed)
+    return RoundBatch.concat([each.batch for each in rounds]).wave(header, rows, config)
 
 
 # --- rounds as they were reported ----------------------------------------------------------------
@@ -241,13 +305,23 @@ def wave_of(
 
 def reported_batch(
     heads: Sequence[RoundHead], unknown: Flags, entries: Ints, sizes: Ints, place: Places,
-    members: Ints, share: Floats, names: StringColumn,
+    members: Ints, share: Floats, names: StringColumn, seat: SeatCodes, score: Floats,
 ) -> RoundBatch:  # fmt: skip
     """A batch of rounds as they were reported. Their time, weight and ceiling are blank until
     `fill_from_heads` writes them, and so is their rule until the decoder writes it."""
     n = len(heads)
     blank = np.empty(n, np.int64), np.empty(n), np.empty(n), np.zeros(n, np.int64)
-    return RoundBatch(heads, *blank, unknown, entries, sizes, place, members, share, names)
+    return RoundBatch(
+        heads, *blank, unknown, entries, sizes, place, members, share, names, seat, score
+    )
+
+
+def forget_invalid(rounds: RoundBatch) -> None:
+    """Make the seats and the scores absent that are not valid."""
+    if len(rounds.seat):
+        rounds.seat[rounds.seat == BAD_SEAT] = NO_SEAT
+    if len(rounds.score):
+        rounds.score[rounds.score == BAD_SCORE] = math.nan
 
 
 def fill_from_heads(rounds: RoundBatch) -> None:
@@ -343,10 +417,27 @@ def _players_of(entries: Ints, members: Ints, players: int) -> Ints:
 def sort_entries(rounds: RoundBatch) -> None:
     """Put the entries of each round, and their players with them, in order of place."""
     names = rounds.names
+    if len(rounds.seat) or len(rounds.score):
+        order = _order_of(rounds.entries, rounds.place)
+        rounds.seat = of_entries(rounds.seat, order)
+        rounds.score = of_entries(rounds.score, order)
     _sort_entries(
         rounds.entries, rounds.sizes, rounds.place, rounds.members, rounds.share, names.starts,
         names.ends, names.hashes,
     )  # fmt: skip
+
+
+@kernel
+def _order_of(entries: Ints, place: Places) -> Ints:
+    """(E,) the entries of all rounds in the order in which `_sort_entries` puts them. `entries` has
+    the number of entries of each round."""
+    order = np.arange(len(place))
+    first = 0
+    for size in entries:
+        if not _are_in_order(place, first, first + size):
+            order[first : first + size] = first + by_place(place[first : first + size])
+        first += size
+    return order
 
 
 @kernel

@@ -181,9 +181,11 @@ def amended_message(
 
 
 def _entry(entry: events.Entry) -> dict[str, object]:
-    """The fields of an entry that are set."""
+    """The fields of an entry that are set. A score of 0 is one of them."""
     fields = msgspec.structs.asdict(entry)
-    return {name: value for name, value in fields.items() if value not in (None, False)}
+    return {
+        name: value for name, value in fields.items() if value is not None and value is not False
+    }
 
 
 def names_in(correction: Correction) -> tuple[str, ...]:

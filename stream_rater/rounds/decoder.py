@@ -18,7 +18,13 @@ from stream_rater.contract.corrections import EVENT_TYPE, ROUND
 from stream_rater.contract.record import Record, header
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rounds import fallback, fastjson
-from stream_rater.rounds.batch import OneRound, RoundBatch, fill_from_heads, sort_entries
+from stream_rater.rounds.batch import (
+    OneRound,
+    RoundBatch,
+    fill_from_heads,
+    forget_invalid,
+    sort_entries,
+)
 from stream_rater.rounds.lines import Arrivals, PlainRecords, arrivals_of, values_of
 from stream_rater.rounds.validation import Candidates, Invalid, LadderTerms, check
 
@@ -143,8 +149,11 @@ class RoundDecoder:
             partitions=self._partitions,
             unknown_field=lambda i: _reread(fallback.unknown_field, records[indices[i]]),
             shares_mistake=lambda i: _reread(fallback.shares_mistake, records[indices[i]]),
+            seat_mistake=lambda i: _reread(fallback.seat_mistake, records[indices[i]]),
+            score_mistake=lambda i: _reread(fallback.score_mistake, records[indices[i]]),
         )
         found = check(candidates)
+        forget_invalid(rounds)
         sort_entries(rounds)
         if not any(found):
             return indices, rounds

@@ -7,6 +7,7 @@ JSON or MessagePack, or a field has a value of the wrong type.
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple, cast
 
 import msgspec
@@ -18,8 +19,16 @@ from stream_rater.columns.strings import StringColumn
 from stream_rater.contract import events
 from stream_rater.contract.events import MAX_RANK, UNDECODABLE, Entry, Round, RoundCompleted, shown
 from stream_rater.rating.model import DID_NOT_FINISH, Places
+from stream_rater.rating.seats import NO_SEAT, SEAT_CURE, SeatCodes, is_seat, seat_code
 from stream_rater.rounds import depth
-from stream_rater.rounds.batch import RoundBatch, reported_batch
+from stream_rater.rounds.batch import (
+    BAD_SCORE,
+    BAD_SEAT,
+    NO_SCORES,
+    NO_SEATS,
+    RoundBatch,
+    reported_batch,
+)
 from stream_rater.rounds.validation import (
     LEAST_SHARE,
     NO_RANK,
@@ -48,7 +57,10 @@ class Decoded(NamedTuple):
     """A round, and whether its message has unknown fields."""
 
     event: RoundCompleted
+    """If there are unknown fields, its entries are `LenientEntry`."""
     unknown: bool
+    packed: bool
+    """Whether the message is in MessagePack."""
 
 
 def decode(data: bytes, max_depth: int, *, packed: bool) -> Decoded:
@@ -58,12 +70,12 @@ def decode(data: bytes, max_depth: int, *, packed: bool) -> Decoded:
     if depth_of(data, max_depth) > max_depth:
         raise Invalid("too-deep", f"nesting deeper than {max_depth}")
     try:
-        return Decoded(_decode_strictly(data, packed=packed), unknown=False)
+        return Decoded(_decode_strictly(data, packed=packed), unknown=False, packed=packed)
     except UNDECODABLE:  # the second decoder finds the reason
         pass
     try:
         event = events.round_from_msgpack(data) if packed else events.round_from_json(data)
-        return Decoded(event, unknown=True)
+        return Decoded(event, unknown=True, packed=packed)
     except msgspec.ValidationError as error:
         codes = [code for pattern, code in _FIELD_CODES if pattern.search(str(error))]
         raise Invalid([*codes, "malformed"][0], with_cure(str(error))) from None
@@ -107,6 +119,37 @@ def shares_mistake(data: bytes, *, packed: bool) -> str:
     raise AssertionError("the round has good shares")
 
 
+def seat_mistake(data: bytes, *, packed: bool) -> str:
+    """Describe the first seat of a round's message that is not valid, with its place. There must be
+    one."""
+    event = events.round_from_msgpack(data) if packed else events.round_from_json(data)
+    number = [_seat(entry, packed=packed) for entry in event.standings].index(BAD_SEAT)
+    return (
+        f"standings[{number}].seat: {_value(event.standings[number].seat, packed=packed)} is no "
+        f"name of a seat: {SEAT_CURE}, or leave it out"
+    )
+
+
+def score_mistake(data: bytes, *, packed: bool) -> str:
+    """Describe the first score of a round's message that is not valid, with its place. There must
+    be one."""
+    event = events.round_from_msgpack(data) if packed else events.round_from_json(data)
+    number = [_score(entry, packed=packed) for entry in event.standings].index(BAD_SCORE)
+    return (
+        f"standings[{number}].score: {_value(event.standings[number].score, packed=packed)} is no "
+        "finite number: give one, without quotes, or leave it out"
+    )
+
+
+def _value(raw: object, *, packed: bool) -> str:
+    """The text of a value that a message has, cut to LONGEST_TEXT characters."""
+    data = bytes(cast(msgspec.Raw, raw))
+    with suppress(*UNDECODABLE):
+        text = repr(msgspec.msgpack.decode(data)) if packed else data.decode()
+        return shown(text[:LONGEST_TEXT])
+    return "the value"
+
+
 def columns_of(decoded: Sequence[Decoded]) -> RoundBatch:
     """Convert rounds to columns, with their entries in the order of the messages."""
     rounds = [each.event for each in decoded]
@@ -118,8 +161,50 @@ def columns_of(decoded: Sequence[Decoded]) -> RoundBatch:
     sizes = np.diff(bounds(members)[bounds(counts)])
     return reported_batch(
         [_head(each) for each in rounds], unknown, counts, sizes, _places(entries), members, share,
-        StringColumn.of(players),
+        StringColumn.of(players), *_seats_and_scores(decoded),
     )  # fmt: skip
+
+
+def _seats_and_scores(decoded: Sequence[Decoded]) -> tuple[SeatCodes, Floats]:
+    """The columns `seat` and `score` of these rounds: BAD_SEAT and BAD_SCORE where a value is not
+    valid. Either is empty if no entry has one."""
+    both = [(entry, each.packed) for each in decoded for entry in each.event.standings]
+    seats = np.array([_seat(entry, packed=packed) for entry, packed in both], np.uint64)
+    scores = np.array([_score(entry, packed=packed) for entry, packed in both], np.float64)
+    return (
+        seats if (seats != NO_SEAT).any() else NO_SEATS,
+        scores if not np.isnan(scores).all() else NO_SCORES,
+    )
+
+
+def _seat(entry: Entry, *, packed: bool) -> int:
+    """The number of the entry's seat."""
+    seat = entry.seat
+    if isinstance(seat, msgspec.Raw):
+        if len(bytes(seat)) == 0:
+            return NO_SEAT
+        try:
+            seat = events.seat_from_msgpack(seat) if packed else events.seat_from_json(seat)
+        except UNDECODABLE:
+            return BAD_SEAT
+    if seat is None:
+        return NO_SEAT
+    return seat_code(seat) if is_seat(seat) else BAD_SEAT
+
+
+def _score(entry: Entry, *, packed: bool) -> float:
+    """The entry's score; NaN if it has none. Minus zero becomes zero."""
+    score = entry.score
+    if isinstance(score, msgspec.Raw):
+        if len(bytes(score)) == 0:
+            return math.nan
+        try:
+            score = events.score_from_msgpack(score) if packed else events.score_from_json(score)
+        except UNDECODABLE:
+            return BAD_SCORE
+    if score is None:
+        return math.nan
+    return score + 0.0 if math.isfinite(score) else BAD_SCORE
 
 
 def _head(event: RoundCompleted) -> Round:

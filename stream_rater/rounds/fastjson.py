@@ -3,9 +3,10 @@ one pass.
 
     {"round_id": ..., ..., "standings": [{"player": "ann", "rank": 1}, ...], ...}
 
-An entry is a player or a team, followed by its rank or `"dnf":true`. It may have shares before or
-after the rank. The kernel finds the entries of many rounds in one call, and makes no Python
-objects. msgspec decodes each message's fields outside `standings`, with an empty list in its place.
+An entry is a player or a team, followed by its rank or `"dnf":true`. It may have shares, a seat and
+a score before or after the rank. The kernel finds the entries of many rounds in one call, and makes
+no Python objects. msgspec decodes each message's fields outside `standings`, with an empty list in
+its place.
 
 A message in another form (with an escape, another key, another order of keys, or a number in
 another form) is left to `fallback`. The kernel rejects no round, and checks only the form: it
@@ -37,7 +38,8 @@ from stream_rater.contract.events import (
     empty_rounds_from_lines,
 )
 from stream_rater.rating.model import DID_NOT_FINISH, Places
-from stream_rater.rounds.batch import RoundBatch, reported_batch
+from stream_rater.rating.seats import MOST_CHARACTERS, NO_SEAT, SeatCodes
+from stream_rater.rounds.batch import BAD_SEAT, NO_SCORES, NO_SEATS, RoundBatch, reported_batch
 
 LEAST_ENTRY = len('{"player":"a","rank":1}')
 """The fewest bytes that an entry takes."""
@@ -45,18 +47,22 @@ BYTES_PER_PLAYER = 8
 """The columns have room for one player in this many bytes. Large teams with shorter names are left
 to msgspec."""
 RANK_DIGITS = 10
-SHARE_DIGITS = 15
-"""The most decimals of a share. With these a share is a quotient of integers below 2**53, which is
-rounded correctly."""
+SHARE_DIGITS = SCORE_DIGITS = 15
+"""The most decimals of a share, and the most digits of a score. With these either is a quotient of
+integers below 2**53, which is rounded correctly."""
 TEAM_DEPTH = 4
 """The nesting depth of a round with a team. A round without teams has one level less."""
 
-SPACE, QUOTE, COMMA, ZERO, ONE, POINT, BACKSLASH, COLON = b' ",01.\\:'
+SPACE, QUOTE, COMMA, ZERO, ONE, POINT, BACKSLASH, COLON, MINUS, TILDE = b' ",01.\\:-~'
 OPEN_LIST, CLOSE_LIST, OPEN, CLOSE = b"[]{}"
-PLAYER, TEAM, SHARES, RANK, DNF, TRUE = (
+PLAYER, TEAM, SHARES, SEAT, SCORE, RANK, DNF, TRUE = (
     np.frombuffer(word, np.uint8)
-    for word in (b'"player"', b'"team"', b'"shares"', b'"rank"', b'"dnf"', b"true")
-)
+    for word in (
+        b'"player"', b'"team"', b'"shares"', b'"seat"', b'"score"', b'"rank"', b'"dnf"', b"true",
+    )
+)  # fmt: skip
+HAS_SHARES, HAS_SEAT, HAS_SCORE = 1, 2, 4
+"""The bits of the details that were read of an entry."""
 STANDINGS, ROUND_ID, LADDER, COMPLETED_AT, WEIGHT, CEILING = (
     np.frombuffer(b'"%b"' % word, np.uint8)
     for word in (
@@ -75,6 +81,12 @@ class Scanned(NamedTuple):
     """The place of each entry."""
     members: Ints
     """The number of players of each entry."""
+    seat: SeatCodes
+    """The number of the seat of each entry, BAD_SEAT if its name is not valid."""
+    score: Floats
+    """The score of each entry, NaN if it has none."""
+    details: Ints
+    """(1,) the bits of the details that any entry has."""
     starts: Ints
     """The position where the name of each player starts. The columns below have a value for each
     player, too."""
@@ -108,6 +120,8 @@ def scan(messages: Sequence[bytes], max_depth: int) -> tuple[RoundBatch, Flags]:
     rounds = reported_batch(
         cast(Sequence[Round], heads), unknown > 0, entries, sizes, found.place[:e].copy(),
         found.members[:e].copy(), found.share[:p].copy(), column,
+        found.seat[:e].copy() if found.details[0] & HAS_SEAT else NO_SEATS,
+        found.score[:e].copy() if found.details[0] & HAS_SCORE else NO_SCORES,
     )  # fmt: skip
     return (rounds if taken.all() else rounds.take(np.flatnonzero(taken))), taken
 
@@ -115,7 +129,8 @@ def scan(messages: Sequence[bytes], max_depth: int) -> tuple[RoundBatch, Flags]:
 def _room_for(data: bytes) -> Scanned:
     entries, players = len(data) // LEAST_ENTRY, len(data) // BYTES_PER_PLAYER
     return Scanned(
-        np.empty(entries, np.int32), np.empty(entries, np.int64), np.empty(players, np.int64),
+        np.empty(entries, np.int32), np.empty(entries, np.int64), np.empty(entries, np.uint64),
+        np.empty(entries), np.zeros(1, np.int64), np.empty(players, np.int64),
         np.empty(players, np.int64), np.empty(players, np.uint64), np.empty(players),
     )  # fmt: skip
 
@@ -270,6 +285,86 @@ def _shares(data: Bytes, i: int, share: Floats, first: int, last: int) -> int:
 
 
 @inlined
+def _seat(data: Bytes, i: int) -> tuple[np.uint64, int]:
+    """The number of the seat whose name begins with the quote at i, and the position after the
+    name."""
+    end = _text_end(data, i)
+    if end < 0 or end >= len(data) or data[end] != QUOTE:
+        return np.uint64(NO_SEAT), NOWHERE
+    code = np.uint64(NO_SEAT)
+    if i + 1 < end <= i + 1 + MOST_CHARACTERS:
+        for k in range(end - i - 1):
+            c = data[i + 1 + k]
+            code |= np.uint64(c) << np.uint64(8 * k)
+            if c > TILDE:
+                return np.uint64(BAD_SEAT), end + 1
+        return code, end + 1
+    return np.uint64(BAD_SEAT), end + 1
+
+
+@inlined
+def _score(data: Bytes, i: int) -> tuple[float, int]:
+    """The number at i, which may have decimals but no exponent, and the position after it."""
+    minus = 0 <= i < len(data) and data[i] == MINUS
+    first = i = i + 1 if minus else i
+    value, scale = np.int64(0), np.int64(1)
+    while 0 <= i < min(len(data), first + SCORE_DIGITS) and ZERO <= data[i] < ZERO + 10:
+        value = 10 * value + (data[i] - ZERO)
+        i += 1
+    whole = i - first
+    if i < 0 or whole == 0 or (whole > 1 and data[first] == ZERO):
+        return 0.0, NOWHERE
+    if i < len(data) and data[i] == POINT:
+        i += 1
+        last = min(len(data), first + 1 + SCORE_DIGITS)
+        while i < last and ZERO <= data[i] < ZERO + 10:
+            value, scale = 10 * value + (data[i] - ZERO), 10 * scale
+            i += 1
+        if scale == 1:
+            return 0.0, NOWHERE
+    return float(-value if minus else value) / float(scale), i
+
+
+@inlined
+def _detail(
+    data: Bytes, i: int, max_depth: int, found: Scanned, e: int, first: int, last: int
+) -> tuple[int, int]:
+    """The bit of the detail of entry e at i, and the position after its value. The players of the
+    entry are those from `first` to before `last`."""
+    value = _after_key(data, i, SEAT)
+    if value >= 0:
+        found.seat[e], i = _seat(data, value)
+        return HAS_SEAT, i
+    value = _after_key(data, i, SCORE)
+    if value >= 0:
+        found.score[e], i = _score(data, value)
+        return HAS_SCORE, i
+    value = _after_key(data, i, SHARES) if max_depth >= TEAM_DEPTH else NOWHERE
+    return HAS_SHARES, _shares(data, value, found.share, first, last)
+
+
+@inlined
+def _details(
+    data: Bytes, i: int, max_depth: int, found: Scanned, e: int, first: int, last: int, before: int
+) -> tuple[int, int, bool]:
+    """Read all details of entry e from i on. Returns the bits of `before` and of these, the
+    position after the comma or brace after the last of them, and whether it is a brace. `before`
+    has the bits of those that the entry had already. The players of the entry are those from
+    `first` to before `last`."""
+    closed = False
+    while not closed and 0 <= i < len(data) - 1 and data[i] == QUOTE and data[i + 1] == SEAT[1]:
+        bit, i = _detail(data, i, max_depth, found, e, first, last)
+        if before & bit:
+            return before, NOWHERE, False
+        before |= bit
+        if i >= 0:
+            i = _skip(data, i)
+            closed = i < len(data) and data[i] == CLOSE
+            i = _after(data, i, CLOSE if closed else COMMA)
+    return before, i, closed
+
+
+@inlined
 def _name(data: Bytes, quote: int, found: Scanned, p: int, key: Key) -> int:
     """Write the name that begins with this quote as that of player p. Returns the position after
     the name."""
@@ -318,16 +413,17 @@ def _entry(
     else:
         list_ = _after_key(data, i, TEAM) if max_depth >= TEAM_DEPTH else NOWHERE
         last, i = _team(data, list_, found, first, key)
+    found.seat[e], found.score[e] = NO_SEAT, np.nan
     i = _after(data, i, COMMA)
-    before = _after_key(data, i, SHARES) if max_depth >= TEAM_DEPTH else NOWHERE
-    if before >= 0:
-        i = _after(data, _shares(data, before, found.share, first, last), COMMA)
-    found.place[e], i = _outcome(data, i)
+    bits, i, closed = _details(data, i, max_depth, found, e, first, last, 0)
+    found.place[e], i = _outcome(data, NOWHERE if closed else i)
     found.members[e] = last - first
     end = _after(data, i, CLOSE)
-    if end < 0 and before < 0 and max_depth >= TEAM_DEPTH:
-        key_after = _after_key(data, _after(data, i, COMMA), SHARES)
-        end = _after(data, _shares(data, key_after, found.share, first, last), CLOSE)
+    if end < 0:
+        i = _after(data, i, COMMA)
+        bits, end, closed = _details(data, i, max_depth, found, e, first, last, bits)
+        end = end if closed else NOWHERE
+    found.details[0] |= bits
     return last, end
 
 

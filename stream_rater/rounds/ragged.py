@@ -9,7 +9,7 @@ This module is not in `columns`, because it has no kernel, and an edit in `colum
 kernels to be compiled again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple, Self, get_origin
@@ -30,7 +30,8 @@ class Ragged(msgspec.Struct, gc=False):
 
     A column is an array, a StringColumn, another Ragged with the same rounds, or else a list. It
     has a value for each entry if `per_entry` names it, for each player if `per_player` names it,
-    and otherwise for each round. A StringColumn may be empty if its values are not needed.
+    and otherwise for each round. A StringColumn may be empty if its values are not needed. An array
+    that `optional` names is empty if all of its values would be the one that stands there.
 
     A subclass has a column `sizes` or a property of that name: (R,) the number of players of each
     round. If it has columns by entry, it also has `entries`: (R,) the number of entries of each
@@ -39,6 +40,8 @@ class Ragged(msgspec.Struct, gc=False):
 
     per_entry: ClassVar[tuple[str, ...]] = ()
     per_player: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[Mapping[str, Any]] = {}
+    """The columns that may be empty, and the value that stands for each row of an empty one."""
     empty: ClassVar[Any] = None
     """The object of the subclass that has no rounds."""
 
@@ -97,6 +100,11 @@ def concat(some):
 
 _LIST = "[*map(self.{0}.__getitem__, {1}.tolist())]", "self.{0}[{1}0:{1}1]", "[*chain(*{2})]"
 _ARRAY = "self.{0}[{1}]", "self.{0}[{1}0:{1}1]", "join({2})"
+_OPTIONAL = (
+    "self.{0}[{1}] if len(self.{0}) else self.{0}",
+    "self.{0}[{1}0:{1}1] if len(self.{0}) else self.{0}",
+    "filled({2}, [len(x.{3}) for x in some], cls.optional['{0}'])",
+)
 _STRINGS = (
     "self.{0}.take({1}, compact=True) if len(self.{0}) else self.{0}",
     "self.{0}.slice({1}0, {1}1) if len(self.{0}) else self.{0}",
@@ -104,23 +112,26 @@ _STRINGS = (
 )
 _NESTED = "self.{0}.take({1})", "self.{0}.slice({1}0, {1}1)", "type(some[0].{0}).concat({2})"
 """For a column of each kind, the expressions that take, cut and join it. {0} is the column's name,
-{1} the letter of its rows (r, e or p), and {2} the columns to join."""
+{1} the letter of its rows (r, e or p), {2} the columns to join, and {3} a column that always has a
+value for each of these rows."""
 
 
 @cache
 def functions_of(cls: type[Ragged]) -> Functions:
     """The compiled functions of a class. A loop over single rounds calls them directly."""
     rows = dict.fromkeys(cls.per_entry, "e") | dict.fromkeys(cls.per_player, "p")
-    expressions = [
-        [expression.format(each.name, rows.get(each.name, "r"), f"[x.{each.name} for x in some]")
-         for expression in _expressions(each.type)]
-        for each in msgspec.structs.fields(cls)
-    ]  # fmt: skip
+    whole = {"r": "sizes", "e": cls.per_entry[:1], "p": cls.per_player[:1]}
+    expressions = []
+    for each in msgspec.structs.fields(cls):
+        letter = rows.get(each.name, "r")
+        values = each.name, letter, f"[x.{each.name} for x in some]", "".join(whole[letter])
+        kinds = _OPTIONAL if each.name in cls.optional else _expressions(each.type)
+        expressions.append([expression.format(*values) for expression in kinds])
     take, cut, concat = map(", ".join, zip(*expressions, strict=True))
     entries = "e = rows_of(self.entries, r)" if cls.per_entry else ""
     known: dict[str, Any] = {
         "cls": cls, "rows_of": rows_of, "chain": chain, "join": np.concatenate,
-        "strings": StringColumn.concat,
+        "strings": StringColumn.concat, "filled": _filled,
     }  # fmt: skip
     exec(_SOURCE.format(entries=entries, take=take, cut=cut, concat=concat), known)
     return Functions(known["take"], known["cut"], known["concat"])
@@ -132,6 +143,17 @@ def _expressions(kind: Any) -> tuple[str, str, str]:
     if kind is StringColumn:
         return _STRINGS
     return _NESTED if isinstance(kind, type) and issubclass(kind, Ragged) else _LIST
+
+
+def _filled(columns: Sequence[Any], sizes: Sequence[int], value: Any) -> Any:
+    """Join arrays. If some of them, but not all, are empty, such a one gets its size in copies of
+    the value."""
+    if not any(map(len, columns)):
+        return columns[0]
+    return np.concatenate([
+        column if len(column) else np.full(size, value, column.dtype)
+        for column, size in zip(columns, sizes, strict=True)
+    ])  # fmt: skip
 
 
 def rows_of(sizes: Ints, rounds: Ints) -> Ints:

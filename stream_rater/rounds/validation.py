@@ -28,7 +28,16 @@ from stream_rater.contract.errors import REJECTIONS
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.rating.model import DID_NOT_FINISH
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rounds.batch import RoundBatch, RoundHead, by_place, time_mistake
+from stream_rater.rounds.batch import (
+    BAD_SCORE,
+    BAD_SEAT,
+    RoundBatch,
+    RoundHead,
+    by_place,
+    time_mistake,
+    uses_scores,
+    uses_seats,
+)
 
 OUT_OF_RANGE, NO_RANK = -1, -2
 """The places of entries whose rank is out of range, and of entries with neither rank nor dnf."""
@@ -50,6 +59,9 @@ is that of a ladder."""
 
 QUOTE_IT = "ids are texts, so quote it"
 """The advice in a message about an id that is a number."""
+
+NO_ROUND = np.empty(0, np.bool_)
+"""What a rule returns if it is quick to see that no round breaks it."""
 
 CODES = tuple(REJECTIONS)
 """The error codes of rejected records."""
@@ -99,6 +111,10 @@ class Bounds(NamedTuple):
     most_ahead_s: Floats
     strict: Floats
     """Whether unknown fields are rejected."""
+    seats: Floats
+    """Whether the ladder uses the seats of entries."""
+    scores: Floats
+    """Whether the ladder uses the scores of entries."""
     home: Floats
     """The partition to which the ladder's rounds belong, or ANYWHERE if they may be in any
     partition."""
@@ -123,6 +139,10 @@ class Candidates(NamedTuple):
     shares_mistake: Callable[[int], str]
     """A function that describes the first mistake in the shares of a round, and its place. The
     round must have one."""
+    seat_mistake: Callable[[int], str]
+    """The same of the seats of a round."""
+    score_mistake: Callable[[int], str]
+    """The same of the scores of a round."""
 
 
 def rounds_with(broken: npt.ArrayLike, sizes: Ints) -> Flags:
@@ -138,7 +158,7 @@ class ValidationRule(NamedTuple):
 
     code: str
     broken: Callable[[Candidates], Flags]
-    """A function that returns (R,) whether each round breaks the rule."""
+    """A function that returns (R,) whether each round breaks the rule, or NO_ROUND."""
     message: Callable[[Candidates, int], str]
     """A function that describes the mistake in a round that breaks the rule."""
 
@@ -264,6 +284,24 @@ def _bad_shares(c: Candidates) -> Flags:
     return rounds_with(bad, c.rounds.sizes)
 
 
+def _bad_seats(c: Candidates) -> Flags:
+    """(R,) whether each round has a seat that is not valid, and a ladder that uses seats."""
+    if not len(c.rounds.seat) or not c.bounds.seats.any():
+        return NO_ROUND
+    broken = rounds_with(c.rounds.seat == BAD_SEAT, c.rounds.entries)
+    broken &= c.bounds.seats != 0
+    return broken
+
+
+def _bad_scores(c: Candidates) -> Flags:
+    """(R,) whether each round has a score that is not valid, and a ladder that uses scores."""
+    if not len(c.rounds.score) or not c.bounds.scores.any():
+        return NO_ROUND
+    broken = rounds_with(c.rounds.score == BAD_SCORE, c.rounds.entries)
+    broken &= c.bounds.scores != 0
+    return broken
+
+
 # --- players -------------------------------------------------------------------------------------
 
 
@@ -347,6 +385,8 @@ RULES = (
         "malformed", lambda c: rounds_with(_no_players(c), c.rounds.entries), _no_players_message
     ),
     ValidationRule("bad-shares", _bad_shares, lambda c, i: c.shares_mistake(i)),
+    ValidationRule("bad-seat", _bad_seats, lambda c, i: c.seat_mistake(i)),
+    ValidationRule("bad-score", _bad_scores, lambda c, i: c.score_mistake(i)),
     ValidationRule("bad-id", _no_player, _player_message),
     ValidationRule("duplicate-player", _repeated_player, _repeated_player_message),
     ValidationRule(
@@ -381,7 +421,7 @@ def check(candidates: Candidates) -> list[Invalid | None]:
 
 
 class _Terms(NamedTuple):
-    """The rating configuration and the limits of a ladder's rounds. The last seven fields are those
+    """The rating configuration and the limits of a ladder's rounds. The last nine fields are those
     of Bounds."""
 
     is_steady: bool = True
@@ -394,6 +434,8 @@ class _Terms(NamedTuple):
     most_weight: float = 0.0
     most_ahead_s: int = 0
     strict: bool = False
+    seats: bool = False
+    scores: bool = False
     home: int = ANYWHERE
 
 
@@ -448,7 +490,8 @@ class LadderTerms:
         home = partition_of(ladder, self._partitions) if self._partitions else ANYWHERE
         return _Terms(
             True, self._index_of(terms.rating), True, True, limits.max_entries, limits.max_weight,
-            limits.max_skew_s, limits.unknown_fields == "reject", home,
+            limits.max_skew_s, limits.unknown_fields == "reject", uses_seats(terms.rating),
+            uses_scores(terms.rating), home,
         )  # fmt: skip
 
     def _index_of(self, rating: RatingConfig) -> int:

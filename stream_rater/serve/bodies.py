@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 from stream_rater.config.views import Listing, Rule, Tier
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
 from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.seats import MOST_CHARACTERS
 
 MOST_PLAYERS = 1000
 """The most ids in a lookup, and the most players in a prediction."""
@@ -257,6 +258,8 @@ Share = Annotated[float, Meta(ge=1e-6, le=1.0)]
 
 Rank = Annotated[int, Meta(ge=1, le=MAX_RANK)]
 
+Seat = Annotated[str, Meta(min_length=1, max_length=MOST_CHARACTERS, pattern="^[ -~]*$")]
+
 
 class SideQuestion(Question, frozen=True, kw_only=True):
     """A player, or the members of a team."""
@@ -265,6 +268,9 @@ class SideQuestion(Question, frozen=True, kw_only=True):
     shares: list[Share] | None = None
     """The part of the round that each player will play, from 1e-6 to 1. Without it, each plays the
     whole round."""
+    seat: Seat | None = None
+    """The place from which the side plays, such as `home`. It counts if the ladder has points for
+    it."""
 
 
 class PredictQuestion(Question, frozen=True, kw_only=True):
@@ -316,6 +322,8 @@ class WhatIfQuestion(Question, frozen=True, kw_only=True):
     sides: Annotated[list[SideQuestion], Meta(min_length=2, max_length=MOST_PLAYERS)]
     ranks: Annotated[list[Rank | None], Meta(min_length=2, max_length=MOST_PLAYERS)]
     """The rank of each side; null for a side that did not finish."""
+    scores: list[float | None] | None = None
+    """The score of each side; null for a side without one. They count if the ladder uses scores."""
     weight: Annotated[float, Meta(gt=0.0, le=1000.0)] = 1.0
     performance_ceiling: float | None = None
     completed_at: str | None = None
@@ -395,6 +403,11 @@ class EntryReport(msgspec.Struct, frozen=True, kw_only=True):
     """The rank, from 1, the best. Equal ranks are ties."""
     dnf: bool = False
     """Whether the entry did not finish. Then it needs no rank."""
+    seat: str | None = None
+    """The place from which the entry played, such as `home`: 1 to 8 printable characters of
+    ASCII."""
+    score: float | None = None
+    """What the entry scored. The rank decides the order."""
 
 
 class RoundReport(msgspec.Struct, frozen=True, kw_only=True):

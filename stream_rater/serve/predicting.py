@@ -7,7 +7,12 @@ import numpy as np
 from stream_rater.columns.ranges import bounds
 from stream_rater.rating.parameters import RatingConfig
 from stream_rater.rating.prediction.balance import even_teams
-from stream_rater.rating.prediction.forecast import Believed, deviations, of_round
+from stream_rater.rating.prediction.forecast import (
+    Believed,
+    deviations,
+    of_round,
+    shift_of_sides,
+)
 from stream_rater.serve.bodies import (
     MOST_PAIRED,
     PlayerAnswer,
@@ -54,7 +59,8 @@ def prediction(
     """Predict a round. `players` are the players of the sides, in their order."""
     share = np.concatenate([side.shares or [1.0] * len(side.players) for side in sides])
     starts = bounds(np.array([len(side.players) for side in sides], np.int64))
-    forecast = of_round(config, starts, share, _believed(players), variance_factor)
+    shift = shift_of_sides(config, [side.seat for side in sides])
+    forecast = of_round(config, starts, share, _believed(players), variance_factor, shift)
     return PredictAnswer(
         sides=[
             SideAnswer(players=side.players, win=win, expected_rank=rank)

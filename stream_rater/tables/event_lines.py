@@ -12,8 +12,7 @@ from stream_rater.tables.times import Moment
 
 
 class Entry(msgspec.Struct, omit_defaults=True, gc=False):
-    """An entry of an event. A round of entries with a player or a team, a rank or `dnf`, and no
-    other field is read by the fast reader."""
+    """An entry of an event. The fast reader takes fields in this order."""
 
     player: str | None = None
     team: tuple[str, ...] | None = None

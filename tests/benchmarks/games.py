@@ -1,26 +1,33 @@
 """`python -m tests.benchmarks.games`: all systems and peers on real games, by `evidence --only
 games`. A JSON object for each game on standard output.
 
-Without arguments the shared files are played. The rounds of `codeforces` have thousands of players:
-only its first rounds are played, as they are and cut. With reports (games.json) their games are
-printed instead.
+Without arguments the shared files are played (PLANS), each within bounds that let the whole end in
+about an hour on two cores. `--file PATH...` plays any other files in the same way, within the
+bounds of OTHER. With reports (games.json) their games are printed instead.
+
+The tables say whether a game's file had a part in choosing our systems, their constants and the
+priors (`research.games.CHOOSING`).
 
 Exit code 0: all was played; 1: a file was skipped, the reason is on standard error.
 """
 
 import argparse
+import gzip
 import re
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 
 from stream_rater.evaluation.executors import Processes
-from stream_rater.evaluation.fits import AIMS, LOG_LOSS, ORDER, ORDER_OF_ALL, Fitted
+from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL
+from stream_rater.evaluation.forward import Fitted
+from stream_rater.evaluation.research.games import REFERENCE
 from stream_rater.evaluation.research.games import Result as Game
 from stream_rater.evaluation.spaces import SPACES
 from stream_rater.operations.evidence import evidence_report
@@ -33,17 +40,33 @@ from tests.benchmarks.offline import shared
 class Plan:
     """Files to play alike, and within which bounds."""
 
-    files: Sequence[str]
-    trials: int
+    files: Sequence[str | Path]
+    """Names of shared files, or paths of others."""
+    trials: int = 100
     rounds: int | None = None
     cut: Sequence[int] = ()
     teams: int | None = None
+    systems: Sequence[str] = (REFERENCE,)
+    """Those of ours that are compared with the peers."""
+    skip: int = 0
+    """The number of lines that are skipped at the start of the file."""
+    seconds: int = 1200
+    """The time that a peer or a system may take on a game."""
 
 
+ALL = tuple(SPACES)
 PLANS = (
-    Plan(("cwl", "formula-one", "map-rando"), 100),
-    Plan(("codeforces",), 30, 80, (2, 5, 10, 20, 50), 5),
+    Plan(("cwl", "map-rando"), systems=ALL),
+    Plan(("map-rando",), cut=(2, 5)),
+    Plan(("codeforces",), rounds=80, cut=(2, 5, 10, 20, 50), teams=5),
+    Plan(("formula-one",), systems=ALL),
+    Plan(("formula-one",), cut=(2, 5, 10)),
+    Plan(("clubs",), rounds=12_000, skip=43_863, systems=ALL),
+    Plan(("frc",), rounds=12_000, systems=ALL),
 )
+"""The second half of `clubs` reports, because the first half chose what is known of seats and
+scores."""
+OTHER = Plan((), rounds=12_000)
 QUICK = (Plan(("map-rando",), 3, 60),)
 
 
@@ -74,8 +97,9 @@ def rows(report: Report) -> Iterator[Result]:
             figures[f"{system} {verdict.replace(' ', '_')}"] = float(count)
         for v in game.of_chosen():
             for edge in ("mean", "low", "high"):
-                key = f"{v.peer} {v.tuned_for} {v.measure} {edge}"
+                key = f"{v.peer} {LOG_LOSS} {v.measure} {edge}"
                 figures[key] = getattr(v.difference, edge)
+        figures |= {f"{each.system} not_finished": each.seconds for each in game.not_finished}
         value = systems[game.ours].of(LOG_LOSS).log_loss
         assert value is not None
         note = f"ours: {game.ours}; {' '.join(report.notes)}"
@@ -83,37 +107,44 @@ def rows(report: Report) -> Iterator[Result]:
 
 
 def _figures(fitted: Fitted) -> Iterator[tuple[str, float]]:
-    """Of one system: those tuned for log loss, and the order where it is tuned for order."""
-    by_loss, by_order = (fitted.of(aim) for aim in AIMS)
-    default = fitted.gain.default
+    """The figures of one system, tuned and followed, and what each step gained."""
+    tuned, gain = fitted.of(LOG_LOSS), fitted.gain
     for key, value in (
-        ("first", by_loss.first_log_loss), ("default", default), (LOG_LOSS, by_loss.log_loss),
-        ("brier", by_loss.brier),
-        ("calibration_error", by_loss.calibration_error), ("us_update", by_loss.us_update),
-        (ORDER, by_loss.pair_inversion), (ORDER_OF_ALL, by_loss.pair_inversion_all),
-        ("tuned_order", by_order.pair_inversion),
-        ("failed", float(by_loss.failed_rounds) or None),
-        ("failed_order", float(by_order.failed_rounds) or None),
-        ("no_prior", fitted.gain.without_prior),
-        ("with_factor", fitted.gain.with_factor), ("last_factor", by_loss.last_factor),
+        ("first", tuned.first_log_loss), (LOG_LOSS, tuned.log_loss), ("brier", tuned.brier),
+        ("calibration_error", tuned.calibration_error), ("us_update", tuned.us_update),
+        (ORDER, tuned.pair_inversion), (ORDER_OF_ALL, tuned.pair_inversion_all),
+        ("failed", float(tuned.failed_rounds) or None), ("last_factor", tuned.last_factor),
+        ("default", gain.default), ("calibrated", gain.calibrated), ("tuned", gain.tuned),
+        ("validated", gain.validated), ("changes", float(fitted.changes)),
     ):  # fmt: skip
         if value is not None:
             yield key, value
 
 
-def play(plan: Plan) -> Report:
-    """Play a plan's files. Raises Skipped where one is not to be had."""
-    paths = [shared(name) for name in plan.files]
+def play(plan: Plan, keep: Path | None = None) -> Report:
+    """Play a plan's files. Raises Skipped where one is not to be had. Results are kept in the
+    folder `keep`, if there is one, where a later run finds them."""
+    paths = [each if isinstance(each, Path) else shared(each) for each in plan.files]
     with tempfile.TemporaryDirectory() as folder:
-        data, out = Path(folder, "data"), Path(folder, "out")
+        data, out = Path(folder, "data"), keep or Path(folder, "out")
         data.mkdir()
         for path in paths:
-            (data / path.name).symlink_to(path)
+            if plan.skip:
+                _without_first(path, plan.skip, data / path.name)
+            else:
+                (data / path.name).symlink_to(path.resolve())
         evidence_report(
-            data, out, ["games"], tuple(SPACES), rounds=plan.rounds, trials=plan.trials,
+            data, out, ["games"], plan.systems, rounds=plan.rounds, trials=plan.trials,
             quick=False, where=Processes(2), cut=plan.cut, teams=plan.teams,
+            seconds_per_peer=plan.seconds,
         )  # fmt: skip
         return read(out / "games.json")
+
+
+def _without_first(path: Path, lines: int, out: Path) -> None:
+    """A copy of a compressed file without so many first lines."""
+    with gzip.open(path) as source, gzip.open(out, "wb", 1) as target:
+        target.writelines(islice(source, lines, None))
 
 
 def read(path: Path) -> Report:
@@ -121,18 +152,29 @@ def read(path: Path) -> Report:
     return msgspec.json.decode(path.read_bytes(), type=Report)
 
 
+def _plans(files: Sequence[Path], *, quick: bool) -> Sequence[Plan]:
+    if not files:
+        return QUICK if quick else PLANS
+    bounds = replace(QUICK[0], systems=(REFERENCE,)) if quick else OTHER
+    return [replace(bounds, files=(each,)) for each in files]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the rows of all games."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.games", description=__doc__)
     parser.add_argument("reports", nargs="*", type=Path, metavar="REPORT", help="a games.json")
+    parser.add_argument("--file", dest="files", nargs="+", type=Path, default=[], metavar="PATH",
+                        help="files of rounds to play in place of the shared ones")  # fmt: skip
+    parser.add_argument("--keep", type=Path, metavar="FOLDER",
+                        help="keep results here, for a second run to go on")  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="a little: does it run?")
     writing.add_option(parser)
     asked = parser.parse_args(arguments)
     writing.check(parser, write=asked.write, unlike={"--quick": asked.quick})
     done, skipped = list[Result](), False
-    for each in asked.reports or (QUICK if asked.quick else PLANS):
+    for each in asked.reports or _plans(asked.files, quick=asked.quick):
         try:
-            report = play(each) if isinstance(each, Plan) else read(each)
+            report = play(each, asked.keep) if isinstance(each, Plan) else read(each)
         except Skipped as reason:
             print(f"games: skipped: {reason}", file=sys.stderr)
             skipped = True

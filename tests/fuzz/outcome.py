@@ -8,6 +8,7 @@ import numpy as np
 from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.events import parse_time
 from stream_rater.rating.model import DID_NOT_FINISH
+from stream_rater.rating.seats import NO_SEAT, is_seat, seat_name
 from stream_rater.rounds.validation import Invalid
 from tests.rounds import Reader
 
@@ -38,6 +39,10 @@ def check_outcome(data: bytes, content_type: str, reader: Reader = READER) -> st
     ranked = found.place[found.place != DID_NOT_FINISH]
     assert (np.diff(ranked) >= 0).all() and (found.place[len(ranked) :] == DID_NOT_FINISH).all()
     assert (np.diff(found.entry_starts) > 0).all() and len(found.place) >= 2
+    seat, score = found.batch.seat, found.batch.score
+    assert len(seat) in (0, len(found.place)) and len(score) in (0, len(found.place))
+    assert all(code == NO_SEAT or is_seat(seat_name(code)) for code in seat.tolist())
+    assert not np.isinf(score).any()
     return ""
 
 

@@ -29,7 +29,7 @@ INTERESTING = [
 
 FIELDS = (
     "round_id", "ladder", "completed_at", "standings", "weight", "performance_ceiling", "player",
-    "rank", "dnf", "team", "shares", "x",
+    "rank", "dnf", "team", "shares", "seat", "score", "x",
 )  # fmt: skip
 
 scalars = (
@@ -48,6 +48,8 @@ damage = st.fixed_dictionaries(
         "dnf": st.booleans() | anything,
         "team": st.lists(st.sampled_from(("u", "v", "w")), max_size=3) | anything,
         "shares": st.lists(st.floats(0.0, 1.0), max_size=3) | anything,
+        "seat": st.sampled_from(("home", "away", "")) | anything,
+        "score": st.integers(-9, 9) | st.floats() | anything,
     },
 )
 

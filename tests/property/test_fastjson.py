@@ -14,7 +14,9 @@ from stream_rater.columns.ranges import bounds
 from stream_rater.columns.strings import StringColumn
 from stream_rater.contract import events
 from stream_rater.contract.events import MAX_ID_BYTES, MAX_RANK
+from stream_rater.rating.seats import is_seat, seat_code, seat_name
 from stream_rater.rounds import fallback
+from stream_rater.rounds.batch import BAD_SEAT
 from stream_rater.rounds.fastjson import runs, scan
 from stream_rater.rounds.validation import Invalid
 from tests.rounds import as_json, ranked
@@ -23,6 +25,9 @@ DEPTH = 16
 TEAM = {"team": ["x", "y"], "rank": 2}
 USUAL = as_json(
     *ranked([1, 2, 0]), {**TEAM, "shares": [1, 0.5]}, {"team": ["z"], "shares": [1], "dnf": True}
+)
+USUAL_IN_SEATS = as_json(
+    {"player": "a", "rank": 1, "seat": "home", "score": 3}, {"player": "b", "rank": 2, "score": 0.5}
 )
 GOOD_NAMES = ["ann", "ä", "p" * (MAX_ID_BYTES + 1), ""]
 NAMES = st.sampled_from([*GOOD_NAMES, 'a"', "a\n", "a\\"])
@@ -39,14 +44,22 @@ WHEN = st.one_of(
 PARTS_PLAYED = st.fixed_dictionaries({"shares": st.lists(SHARES, max_size=3)})
 NOTHING = st.just(dict[str, Any]())
 OTHER = st.one_of(NOTHING, NOTHING, st.fixed_dictionaries({"x": st.none()}))
-ENTRIES = st.tuples(WHO, NOTHING | PARTS_PLAYED, WHEN, NOTHING | PARTS_PLAYED, OTHER).map(
-    lambda some: {key: value for each in some for key, value in each.items()}
+DETAILS = NOTHING | st.fixed_dictionaries(
+    {},
+    optional={
+        "score": st.sampled_from([4, -2.5, 0, 1e300, 10**15, 10**15 - 1, 0.1, "4", None, True]),
+        "seat": st.sampled_from(["home", "a b", "123456789", "", "ä", 'a"', 7, None]),
+    },
 )
+ENTRIES = st.tuples(
+    WHO, NOTHING | PARTS_PLAYED, DETAILS, WHEN, NOTHING | PARTS_PLAYED, DETAILS, OTHER
+).map(lambda some: {key: value for each in some for key, value in each.items()})
 PARTS = [
     b"{", b"}", b"[", b"]", b",", b":", b" ", b"\\", b'"', b"\n", b"0", b"7", b"e1", b"-", b"\xff",
     b'"standings":[', b'"standings":[]', b'{"player":"x","rank":3}', b',"weight":2', b"null",
     b"ann", b'"x":{', b'"st\\u0061ndings":[]', b'{"standings":[{"player":"a","rank":1}]}', b"true",
-    b'"dnf":true', b',"shares":[1]', b"0.5", b".", b'"team":["u","v"]', b'"",',
+    b'"dnf":true', b',"shares":[1]', b"0.5", b".", b'"team":["u","v"]', b'"",', b',"seat":"home"',
+    b',"score":4', b'"seat":"x",', b'"score":-0.50,', b"12345678",
 ]  # fmt: skip
 
 
@@ -68,6 +81,8 @@ def check(data: bytes, depth: int = DEPTH) -> bool:
     assert found.place.tolist() == wanted.place.tolist()
     assert found.members.tolist() == wanted.members.tolist()
     assert found.share.tolist() == wanted.share.tolist()
+    assert found.seat.tobytes() == wanted.seat.tobytes()
+    assert found.score.tobytes() == wanted.score.tobytes()
     assert found.names.texts() == wanted.names.texts()
     assert found.names.hashes.tolist() == wanted.names.hashes.tolist()
     assert found.entries.tolist() == [len(wanted.place)]
@@ -86,6 +101,12 @@ def rounds(entries: list[Any], **others: Any) -> dict[str, Any]:
     return {"round_id": "r", "ladder": "l", "completed_at": "t", "standings": entries, **others}
 
 
+def is_short(score: Any) -> bool:
+    """Whether a score is a number without an exponent and with at most 15 digits."""
+    digits = json.dumps(score).removeprefix("-").replace(".", "", 1)
+    return digits.isdecimal() and len(digits) <= 15
+
+
 def is_plain(entry: dict[str, Any]) -> bool:
     """Whether an entry is written as the scan takes it."""
     keys = list(entry)
@@ -93,7 +114,9 @@ def is_plain(entry: dict[str, Any]) -> bool:
     shares = entry.get("shares", [1] * len(names))
     rank = entry.get("rank", 1)
     return (
-        [key for key in keys[1:] if key != "shares"] in (["rank"], ["dnf"])
+        [key for key in keys[1:] if key not in ("shares", "seat", "score")] in (["rank"], ["dnf"])
+        and type(entry.get("seat", "")) is str and '"' not in entry.get("seat", "")
+        and is_short(entry.get("score", 0))
         and bool(names) and all(name in GOOD_NAMES for name in names)
         and type(rank) is int and 0 < rank <= MAX_RANK and entry.get("dnf", True)
         and len(shares) == len(names) and all(share in GOOD_SHARES for share in shares)
@@ -111,15 +134,19 @@ def test_entries_are_those_that_msgspec_finds(entries: list[Any], dense: bool) -
     assert check(data.encode()) == (bool(entries) and all(map(is_plain, entries)))
 
 
-@given(st.lists(st.tuples(st.integers(0, len(USUAL)), st.sampled_from(PARTS), st.integers(0, 40))))
-@example([(len(USUAL) - 1, b',"standings":[]', 0)])
-@example([(USUAL.index(b"standings") - 2, b',"x":{"standings":[]}', 0)])
-@example([(USUAL.index(b"standings") - 2, b"", 1)])
+@given(
+    st.lists(st.tuples(st.integers(0, len(USUAL)), st.sampled_from(PARTS), st.integers(0, 40))),
+    st.booleans(),
+)
+@example([(len(USUAL) - 1, b',"standings":[]', 0)], False)
+@example([(USUAL.index(b"standings") - 2, b',"x":{"standings":[]}', 0)], False)
+@example([(USUAL.index(b"standings") - 2, b"", 1)], False)
+@example([], True)
 def test_no_bytes_are_read_otherwise_than_by_msgspec(
-    changes: list[tuple[int, bytes, int]],
+    changes: list[tuple[int, bytes, int]], in_seats: bool
 ) -> None:
     """Whatever is put into a usual round, in place of some of its bytes."""
-    data = USUAL
+    data = USUAL_IN_SEATS if in_seats else USUAL
     for at, part, gone in changes:
         data = data[:at] + part + data[at + gone :]
     try:
@@ -153,6 +180,20 @@ def second(entry: str) -> bytes:
         '{"team":["b"],"shares":[1],"rank":2,"shares":[1]}', '{"player":"b","rank":2,"team":null}',
         '{"team":["b"],"shares":null,"rank":2}',
         '{"team":["b"],"shares":[0.1234567890123456],"rank":2}', '{"team":"b","rank":2}',
+        '{"player":"b","rank":2,"seat":null}', '{"player":"b","rank":2,"seat":1}',
+        '{"player":"b","rank":2,"seat":"h\\u006fme"}', '{"player":"b","rank":2,"seat":"home}',
+        '{"player":"b","seat":"home"}', '{"player":"b","seat":"home"},"rank":2}',
+        '{"player":"b","seat":"home" "rank":2}', '{"player":"b","rank":2,"seat":"a","seat":"a"}',
+        '{"player":"b","seat":"a","rank":2,"seat":"a"}', '{"player":"b","rank":2,"side":"a"}',
+        '{"player":"b","rank":2,"seat":"a",}', '{"player":"b","rank":2,"seat":"a"',
+        '{"player":"b","rank":2,"score":null}', '{"player":"b","rank":2,"score":"4"}',
+        '{"player":"b","rank":2,"score":04}', '{"player":"b","rank":2,"score":4.}',
+        '{"player":"b","rank":2,"score":.5}', '{"player":"b","rank":2,"score":+4}',
+        '{"player":"b","rank":2,"score":-}', '{"player":"b","rank":2,"score":-01}',
+        '{"player":"b","rank":2,"score":4e1}', '{"player":"b","rank":2,"score":4.5.5}',
+        '{"player":"b","rank":2,"score":1234567890123456}', '{"player":"b","rank":2,"score":}',
+        '{"player":"b","rank":2,"score":12345678.12345678}', '{"player":"b","rank":2,"score":true}',
+        '{"player":"b","rank":2,"score":1,"score":1}', '{"player":"b","rank":2,"score":4',
     ],
 )  # fmt: skip
 def test_every_other_entry_is_left_to_msgspec(entry: str) -> None:
@@ -160,7 +201,42 @@ def test_every_other_entry_is_left_to_msgspec(entry: str) -> None:
     assert check(second('{"player":"b","rank":2147483646}'))
     assert check(second('{"team":["b","c"],"shares":[1,0.25],"rank":2}'))
     assert check(second('{ "team" : [ "b" , "c" ] , "dnf" : true , "shares" : [ 1 , 0.25 ] } '))
+    assert check(second('{"player":"b","seat":"home","rank":2,"score":-4.25,"shares":[1]}'))
+    assert check(second('{ "player" : "b" , "score" : 0 , "rank" : 2 , "seat" : "a b" } '))
     assert not check(second(entry))
+
+
+@given(st.text("abcé\x7f~ \u20ac", max_size=10))
+@example("")
+@example("\x7f" * 8)
+@example("12345678")
+@example("123456789")
+@example("~ !")
+def test_seats_are_those_that_msgspec_finds(seat: str) -> None:
+    """By their number if they have 1 to 8 printable characters of ASCII, and BAD_SEAT if not."""
+    data = second(json.dumps({"player": "b", "rank": 2, "seat": seat}, ensure_ascii=False))
+    assert check(data)
+    found, _ = scan([data], DEPTH)
+    at = int(np.flatnonzero(found.seat)[0])
+    assert found.seat[at] == (seat_code(seat) if is_seat(seat) else BAD_SEAT)
+    assert not is_seat(seat) or seat_name(int(found.seat[at])) == seat
+
+
+@given(st.integers(-(10**16), 10**16), st.integers(0, 16))
+@example(0, 0)
+@example(-0, 5)
+@example(999_999_999_999_999, 15)
+@example(9_007_199_254_740_993, 0)
+def test_scores_are_rounded_as_by_msgspec(digits: int, decimals: int) -> None:
+    """Up to 15 digits, and minus zero is zero."""
+    text = f"{abs(digits):0{decimals + 1}}"
+    text = f"{text[:-decimals]}.{text[-decimals:]}" if decimals else text
+    for sign in ("", "-"):
+        data = second(f'{{"player":"b","rank":2,"score":{sign}{text}}}')
+        assert check(data) == (len(text.replace(".", "")) <= 15)
+        decoded = fallback.decode(data, DEPTH, packed=False)
+        assert np.nansum(fallback.columns_of([decoded]).score) == float(sign + text)
+    assert not np.signbit(scan([second('{"player":"b","rank":2,"score":-0.0}')], DEPTH)[0].score[1])
 
 
 OTHERS = {
@@ -214,6 +290,8 @@ def test_rounds_scanned_together_are_as_alone(
     for ranks, whole, name in reported:
         entries: list[Any] = [{"player": f"{name}{i % 3}", "rank": r} for i, r in enumerate(ranks)]
         entries[1:2] = [{**TEAM, "team": [name, "z"]}]
+        if len(ranks) > 3:
+            entries[3] |= {"seat": "home", "score": ranks[3]}
         each = json.dumps(rounds(entries), ensure_ascii=False).encode()
         data.append(each if whole else each[: each.rindex(b"}") - 2])
     for some in runs(data, at_once):
@@ -228,6 +306,8 @@ def test_rounds_scanned_together_are_as_alone(
             assert alone.place.tolist() == together.place[entries_].tolist()
             assert alone.members.tolist() == together.members[entries_].tolist()
             assert alone.share.tolist() == together.share[players].tolist()
+            for one, many in ((alone.seat, together.seat), (alone.score, together.score)):
+                assert not len(one) or one.tobytes() == many[entries_].tobytes()
             names = together.names.slice(players.start, players.stop)
             assert alone.names.texts() == names.texts()
             assert names.hashes.tolist() == StringColumn.of(names.texts()).hashes.tolist()

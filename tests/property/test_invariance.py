@@ -21,6 +21,7 @@ from stream_rater.rating.parameters import (
     EloMMR,
     EloMMX,
     Glicko,
+    Glicko2,
     RatingConfig,
     Topcoder,
     TrueSkill,
@@ -50,12 +51,13 @@ SYSTEMS: list[RatingConfig] = [
     Bar(beta=200.0, sigma_drift=35.0, history="full"),
     TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=1.0, tolerance=1e-9, history="full"),
     TwoMoment(history="full"),
+    Glicko2(drift_per_day=3.0, history="full"),
 ]
 """All but Topcoder, whose rule has constants in points; unrounded, as rounding has a unit."""
 
 PLAYERS = [f"p{i}" for i in range(6)]
 LENGTHS = ("initial_mu", "initial_sigma", "sigma_limit", "beta", "gamma", "sigma_drift",
-           "draw_margin", "tolerance", "newcomer_offset")  # fmt: skip
+           "draw_margin", "tolerance", "newcomer_offset", "scale")  # fmt: skip
 """Parameters in points; those in points^2 are AREAS."""
 AREAS = ("drift_per_day",)
 

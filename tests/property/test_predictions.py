@@ -8,12 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.rating.parameters import RatingConfig, TrueSkill
+from stream_rater.rating.parameters import EloMMR, RatingConfig, TrueSkill, TwoMoment
 from stream_rater.rating.prediction.forecast import Forecast, forecast
 from stream_rater.rating.prediction.wins import Performances, performances_of, win_probabilities
 from stream_rater.runtime.selfcheck import SYSTEMS
 
-MARGIN = TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=60.0)
+CONFIGS: list[RatingConfig] = [
+    *SYSTEMS,
+    TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=60.0),
+    TwoMoment(draw_width=80.0),
+    TwoMoment(draw_width=30.0, upset=0.1),
+    EloMMR(weight_limit=0.2, sigma_limit=80.0, upset=0.2),
+]
+"""The systems as they are, and with draws, with upsets, and with both."""
 ROUNDING = 1e-9
 
 
@@ -42,7 +49,7 @@ def lineups(draw: st.DrawFn) -> Lineup:
         return np.array(draw(st.lists(values, min_size=players, max_size=players)))
 
     return Lineup(
-        draw(st.sampled_from([*SYSTEMS, MARGIN])), sizes,
+        draw(st.sampled_from(CONFIGS)), sizes,
         column(st.sampled_from([1.0, 1.0, 0.5, 0.01])),
         column(st.floats(1000.0, 2000.0) | st.floats(-1e4, 1e4)),
         column(st.floats(40.0, 350.0) | st.floats(1e-3, 1e4)),
@@ -58,15 +65,15 @@ def close(found: Forecast, wanted: Forecast) -> None:
 @given(lineups())
 def test_probabilities_are_probabilities(some: Lineup) -> None:
     """Of each side, of a draw and of each pair: from 0 to 1. All sides' add up to 1, with a draw's.
-    Only a system with a draw margin has draws."""
+    Only a system with a width of draws has any."""
     found = forecast(some.performances)
     assert found.win.min() >= 0.0 and found.win.max() <= 1.0 and 0.0 <= found.draw <= 1.0
     assert found.win.sum() + found.draw == pytest.approx(1.0, abs=ROUNDING)
-    assert found.draw == 0.0 or isinstance(some.config, TrueSkill)
+    assert found.draw == 0.0 or some.config.drawn_within > 0.0
     both = found.pairwise + found.pairwise.T
     others = ~np.eye(len(some.sizes), dtype=bool)
     assert found.pairwise.min() >= 0.0 and both.max() <= 1.0 + 1e-12
-    if not isinstance(some.config, TrueSkill):
+    if some.config.drawn_within == 0.0:
         assert both[others] == pytest.approx(1.0, abs=1e-12)
     assert 0.0 <= found.quality <= 1.0
 
@@ -79,7 +86,7 @@ def test_ranks_add_up(some: Lineup) -> None:
     assert found.expected_rank.sum() == pytest.approx(sides * (sides + 1) / 2.0)
     assert found.expected_rank.min() >= 1.0 - ROUNDING
     assert found.expected_rank.max() <= sides + ROUNDING
-    certain = found.win > 1.0 - 1e-12
+    certain = found.win > 1.0 - 1e-12  # never with upsets
     assert found.expected_rank[certain] == pytest.approx(1.0, abs=1e-6)
 
 
@@ -89,9 +96,9 @@ def test_the_order_of_sides_means_nothing(some: Lineup, random: object) -> None:
     """The same sides in another order have the same prediction in that order."""
     order = np.arange(len(some.sizes))
     random.shuffle(order)  # type: ignore[attr-defined]
-    mu, sigma, margin = some.performances
+    mu, sigma, margin, upset = some.performances
     one = forecast(some.performances)
-    other = forecast(Performances(mu[order], sigma[order], margin))
+    other = forecast(Performances(mu[order], sigma[order], margin, upset))
     close(
         other,
         Forecast(
@@ -104,17 +111,20 @@ def test_the_order_of_sides_means_nothing(some: Lineup, random: object) -> None:
 @settings(max_examples=200)
 @given(lineups(), st.floats(1.0, 500.0), st.randoms(use_true_random=False))
 def test_who_is_better_wins_more(some: Lineup, more: float, random: object) -> None:
-    """A greater mu of one member makes the side's chances no worse, and no other's better."""
+    """A greater mu of one member makes the side's chances no worse, and no other's better. Where
+    there are draws and upsets, the others may share in the upsets of rounds that are no longer
+    drawn."""
     player = random.randrange(len(some.mu))  # type: ignore[attr-defined]
     side = int(np.repeat(np.arange(len(some.sizes)), some.sizes)[player])
     mu = some.mu.copy()
     mu[player] += more
     before, after = forecast(some.performances), forecast(some._replace(mu=mu).performances)
     gain = after.win - before.win
-    assert gain[side] >= -ROUNDING
-    assert np.delete(gain, side).max() <= ROUNDING
+    assert gain[side] >= -2.0 * ROUNDING
+    fewer_draws = before.draw - after.draw if some.config.upset else 0.0
+    assert np.delete(gain, side).max() <= max(fewer_draws, 0.0) + 2.0 * ROUNDING
     assert after.expected_rank[side] <= before.expected_rank[side] + ROUNDING
-    if 0.01 < before.win[side] < 0.99:
+    if some.config.upset == 0.0 and 0.01 < before.win[side] < 0.99:
         assert gain[side] > 0.0
 
 
@@ -127,7 +137,9 @@ def test_each_player_counts(some: Lineup, sigma: float) -> None:
         share=np.insert(some.share, 0, 1.0), sigma=np.insert(some.sigma, 0, sigma),
         mu=np.insert(some.mu, 0, some.config.initial_mu + 300.0),
     )  # fmt: skip
-    before, after = win_probabilities(some.performances), win_probabilities(joined.performances)
+    before, after = (
+        win_probabilities(each.performances._replace(upset=0.0)) for each in (some, joined)
+    )
     if 0.01 < before[0] < 0.99:
         assert abs(after[0] - before[0]) > 1e-6
 
@@ -136,8 +148,8 @@ def test_each_player_counts(some: Lineup, sigma: float) -> None:
 @given(lineups())
 def test_of_two_sides_the_pair_is_all(some: Lineup) -> None:
     """The integral and the distribution of the difference agree."""
-    mu, sigma, margin = some.performances
-    found = forecast(Performances(mu[:2], sigma[:2], margin))
+    mu, sigma, margin, upset = some.performances
+    found = forecast(Performances(mu[:2], sigma[:2], margin, upset))
     pair = [found.pairwise[0, 1], found.pairwise[1, 0]]
     assert found.win == pytest.approx(pair, abs=ROUNDING)
 

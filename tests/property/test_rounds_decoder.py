@@ -1,6 +1,7 @@
 """Records decoded together are what the oracle finds in each: the same rounds and refusals."""
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from stream_rater.config.ladders import ANY_LADDER, Change, Ladder, Ladders, Lim
 from stream_rater.contract.events import JSON, parse_time
 from stream_rater.contract.record import Record
 from stream_rater.rating.parameters import Elo, EloMMR
+from stream_rater.rating.seats import NO_SEAT, seat_name
 from stream_rater.rounds import decoder as decoder_module
 from stream_rater.rounds import validation
 from stream_rater.rounds.batch import RoundBatch
@@ -70,6 +72,11 @@ LINES = st.one_of(
     st.just(ranked(range(1, 80))),
 )
 IDS = st.sampled_from(["ann", "bob", "", "ä" * 64, "ä" * 65, "x" * 33, 'a"', 7, None])
+DETAILS: dict[str, st.SearchStrategy[Any]] = {
+    "seat": st.sampled_from(["home", "12345678", "123456789", "", "ä", 7, None, ["home"]]),
+    "score": st.sampled_from([4, -2.5, 0, -0.0, 1e300, 2**70, 0.1, "4", None, True, {"a": 1}]),
+}
+"""Of an entry, valid and not."""
 ENTRIES = st.fixed_dictionaries(
     {},
     optional={
@@ -79,10 +86,17 @@ ENTRIES = st.fixed_dictionaries(
         "dnf": st.booleans(),
         "shares": st.none()
         | st.lists(st.sampled_from([1, 0.5, 1e-6, 0, 1.1, 1e-9, "1"]), max_size=3),
+        **DETAILS,
     },
 )
-GOOD = st.integers(0, 9).map(lambda i: {"player": f"p{i}", "rank": 1 + i % 4})
-TEAMS = st.integers(0, 9).map(lambda i: {"team": [f"t{i}", f"u{i}"], "rank": 1 + i % 4})
+GOOD = st.builds(
+    lambda i, details: {"player": f"p{i}", "rank": 1 + i % 4, **details},
+    st.integers(0, 9), st.fixed_dictionaries({}, optional=DETAILS),
+)  # fmt: skip
+TEAMS = st.builds(
+    lambda i, details: {**details, "team": [f"t{i}", f"u{i}"], "rank": 1 + i % 4},
+    st.integers(0, 9), st.fixed_dictionaries({}, optional=DETAILS),
+)  # fmt: skip
 MIXED = st.lists(GOOD | TEAMS | GOOD | TEAMS | ENTRIES, min_size=2, max_size=4)
 ROUNDS = st.tuples(
     st.one_of(st.just(USUAL), FIELDS), st.one_of(LINES, MIXED),
@@ -159,11 +173,15 @@ def columns(rounds: RoundBatch) -> list[Any]:
     reported = [(each.round_id, each.ladder, each.completed_at) for each in rounds.heads]
     arrays: list[Any] = [
         rounds.time, rounds.weight, rounds.ceiling, rounds.entries, rounds.sizes, rounds.place,
-        rounds.members, rounds.share,
+        rounds.members, rounds.share, rounds.seat, rounds.score,
     ]  # fmt: skip
     kinds = [np.int64, np.float64, np.float64, np.int64, np.int64, np.int32, np.int64, np.float64]
-    assert [each.dtype for each in arrays] == kinds
-    return [reported, rounds.names.texts(), *(each.tolist() for each in arrays)]
+    assert [each.dtype for each in arrays] == [*kinds, np.uint64, np.float64]
+    found: list[Any] = [each.tolist() for each in arrays]
+    count = len(rounds.place)
+    found[-2] = [seat_name(each) for each in found[-2] or [NO_SEAT] * count]
+    found[-1] = [None if math.isnan(each) else each for each in found[-1] or [math.nan] * count]
+    return [reported, rounds.names.texts(), *found]
 
 
 def columns_of(rounds: list[ReadRound]) -> list[Any]:
@@ -179,6 +197,8 @@ def columns_of(rounds: list[ReadRound]) -> list[Any]:
         [place for each in rounds for place in each.place],
         [count for each in rounds for count in each.members],
         [share for each in rounds for share in each.share],
+        [seat for each in rounds for seat in each.seat],
+        [score for each in rounds for score in each.score],
     ]
 
 

@@ -21,7 +21,7 @@ from tests import edited_by_hand
 
 from .test_corrections import WINDOW, Line, as_lines
 
-CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0)
+CONFIG = EloMMR(weight_limit=0.2, sigma_limit=80.0, seats={"home": 45.0})
 LADDER = edited_by_hand.LADDER
 
 

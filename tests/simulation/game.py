@@ -22,6 +22,7 @@ LADDERS = Ladders(
             rating=EloMMR(
                 weight_limit=0.3, sigma_limit=60.0, rho="inf", drift_per_day=5.0,
                 newcomer_weights=(0.5,), initial_mu=1000.0, history=4,
+                seats={"home": 60.0, "away": -25.0},
             )
         ),
         "f": Ladder(
@@ -247,12 +248,15 @@ def traced(number: int) -> Headers:
 
 def _standings(rng: random.Random, pool: list[str]) -> list[dict[str, object]]:
     players = rng.sample(pool, rng.choice([2, 2, 3, 4, 6]))
-    return [
+    found: list[dict[str, object]] = [
         {"player": player, "dnf": True}
         if rng.random() < 0.1
         else {"player": player, "rank": rng.randint(1, len(players))}
         for player in players
     ]
+    for entry, seat in zip(found[: len(found) // 2], ("home", "away", "gone"), strict=False):
+        entry["seat"] = seat
+    return found
 
 
 def _correction(rng: random.Random, number: int, pool: list[str]) -> Submission:

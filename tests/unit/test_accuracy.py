@@ -32,7 +32,7 @@ NOISE = 200.0**2
 
 def scored(
     places: list[int], mu: list[float], rounds: list[int], *, sigma: float = 80.0,
-    margin: float = 0.0,
+    margin: float = 0.0, upset: float = 0.0,
 ) -> dict[str, float]:  # fmt: skip
     """One round's scores by name; players in any order."""
     order = sorted(range(len(places)), key=lambda i: places[i] or math.inf)
@@ -40,7 +40,7 @@ def scored(
     (found,) = score(
         np.array([0, n]), np.array(places, np.int32)[order], np.arange(n + 1), np.ones(n),
         np.array(mu)[order], np.full(n, sigma), np.array(rounds)[order], 1500.0, NOISE, 1.0,
-        margin, np.empty(0),
+        margin > 0.0, np.array([margin]), np.array([upset]), np.empty(0),
     )  # fmt: skip
     return dict(zip(FIELDS[:OF_PAIRS], found.tolist(), strict=True))
 
@@ -118,25 +118,36 @@ def test_kendall_and_the_scores_are_what_they_are_defined_as(drawn: Any) -> None
     places, mu, played = drawn
     found = scored(places, mu, played)
     ranks = [place or math.inf for place in places]
-    discordant, losses, squares = [], [], []
+    discordant, losses, squares, right = [], [], [], list[float]()
     for i, j in combinations(range(len(mu)), 2):
         if ranks[i] == ranks[j]:
             continue
         lead = (mu[i] - mu[j]) * (1 if ranks[i] < ranks[j] else -1)
         discordant.append(1.0 if lead < 0.0 else 0.5 if lead == 0.0 else 0.0)
+        if min(played[i], played[j]) >= 5:
+            right.append(100.0 * (1.0 - discordant[-1]))
         z = lead / math.sqrt(2 * (80.0**2 + NOISE))
         p = min(max(_below(z), accuracy.LEAST_PROBABILITY), 1.0 - accuracy.LEAST_PROBABILITY)
         losses.append(-math.log(p))
         squares.append((1.0 - p) ** 2)
     assert found["pairs"] == len(discordant)
+    assert found["order"] == pytest.approx(np.mean(right) if right else 0.0, abs=1e-9)
     if discordant:
         assert found["kendall_tau"] == pytest.approx(np.mean(discordant), abs=1e-12)
+        assert found["order_all"] == pytest.approx(100.0 - 100.0 * np.mean(discordant), abs=1e-9)
         assert found["scored"] == len(mu)
         # abs: of the normal distribution's far upper tail only 1 - p is exact
         assert found["log_loss"] == pytest.approx(np.mean(losses), rel=1e-9, abs=1e-9)
         assert found["brier"] == pytest.approx(np.mean(squares), abs=1e-9)
     else:
         assert found["scored"] == found["entries"] == 0
+
+
+def test_equal_ratings_are_half_right_in_order() -> None:
+    """Pair inversion, which the paper defines, counts them as right."""
+    found = scored([1, 2, 3, 3], [1500.0] * 4, [9, 9, 9, 0])
+    assert (found["order"], found["order_all"]) == (50.0, 50.0)
+    assert found["pair_inversion"] == found["pair_inversion_all"] == 100.0
 
 
 def _below(z: float) -> float:
@@ -155,7 +166,7 @@ def crowd(n: int, seed: int = 1) -> tuple[Any, Floats, Floats]:
 def test_sampled_pairs_show_what_all_would(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a crowd, within one percent of the loss over every pair; and they are the same again."""
     place, mu, variance = crowd(3000)
-    some = accuracy.pair_scores(place, mu, variance)
+    some = accuracy.pair_scores(place, mu, variance, 0.0)
     i, j = np.triu_indices(len(mu), 1)
     untied = place[i] != place[j]
     z = (mu[i] - mu[j])[untied] / math.sqrt(2 * 200.0**2)
@@ -163,7 +174,7 @@ def test_sampled_pairs_show_what_all_would(monkeypatch: pytest.MonkeyPatch) -> N
     assert some[2] < len(p) / 50
     assert some[0] == pytest.approx(-np.log(p).mean(), rel=0.01)
     assert some[1] == pytest.approx(((1 - p) ** 2).mean(), rel=0.01)
-    assert accuracy.pair_scores(place, mu, variance) == some
+    assert accuracy.pair_scores(place, mu, variance, 0.0) == some
 
 
 def test_a_large_round_is_compared_exactly() -> None:
@@ -186,7 +197,7 @@ def test_a_team_is_predicted_by_the_sum_of_its_members() -> None:
     (row,) = score(
         np.array([0, 2]), np.array([1, 2], np.int32), np.array([0, 2, 3]),
         np.array([1.0, 0.5, 1.0]), np.array([1600.0, 1400.0, 1540.0]), np.array([90.0, 60.0, 30.0]),
-        np.array([9, 3, 7]), 1500.0, NOISE, 1.0, 0.0, np.empty(0),
+        np.array([9, 3, 7]), 1500.0, NOISE, 1.0, False, np.zeros(1), np.zeros(1), np.empty(0),
     )  # fmt: skip
     found = dict(zip(FIELDS[:OF_PAIRS], row.tolist(), strict=True))
     variance = 90.0**2 + 0.25 * 60.0**2 + 30.0**2 + 2.25 * NOISE
@@ -197,12 +208,12 @@ def test_a_team_is_predicted_by_the_sum_of_its_members() -> None:
 def test_averages_weigh_each_round_by_its_entries() -> None:
     """And are None where nothing was scored."""
     scores = np.zeros((3, len(FIELDS)))
-    scores[0, :3] = 10, 80.0, 20.0
-    scores[1, :3] = 30, 60.0, 40.0
+    scores[0, :4] = 10, 80.0, 20.0, 60.0
+    scores[1, :4] = 30, 60.0, 40.0, 60.0
     found = averages(scores)
     assert found["pair_inversion"] == 65.0 and found["rank_deviation"] == 35.0
     assert set(found) == set(MEASURES)
-    assert [name for name, value in found.items() if value is None] == list(MEASURES[2:])
+    assert [name for name, value in found.items() if value is None] == list(MEASURES[3:])
 
 
 LIMITS = {"weight_limit": 0.2, "sigma_limit": 80.0}

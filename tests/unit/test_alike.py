@@ -16,13 +16,13 @@ from stream_rater.cli import app
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import accuracy
 from stream_rater.evaluation.accuracy import average
-from stream_rater.evaluation.alike import WEIGHTS, alike, counted, draws_of, rounds_before
+from stream_rater.evaluation.alike import WEIGHTS, alike, counted, draws_in, rounds_before
 from stream_rater.evaluation.comparison import Row, compare
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.measures import FIELDS
 from stream_rater.evaluation.proposal import propose
-from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.sides import own_run, scores_of
+from stream_rater.evaluation.season import Session, singly
+from stream_rater.evaluation.sides import calibrated, own_run, scores_of
 from stream_rater.rating.model import DID_NOT_FINISH
 from stream_rater.rating.parameters import (
     Elo,
@@ -69,27 +69,81 @@ def compared(standings: list[list[dict[str, Any]]], *configs: RatingConfig) -> l
 OF_WINS = ("log_loss", "brier", "winner_log_loss", "winner_brier")
 
 
-def test_a_draw_is_no_outcome_for_one_and_left_out_for_another() -> None:
-    """Beside a system that knows no draws, TrueSkill is scored on the games that were decided; and
-    the table says how many were not."""
+@pytest.mark.parametrize("config", [MMR, TRUESKILL, structs.replace(MMR, draw_width=150.0)])
+def test_draws_are_an_outcome_for_all_systems(config: RatingConfig) -> None:
+    """For one that has no width of its own, too. The table says how many were scored."""
     assert 20 < DRAWS < 60
-    rows = compared(DUELS, MMR, TRUESKILL)
-    decided = [each for each in DUELS if each[0]["rank"] != each[1]["rank"]]
-    for row in rows:
-        assert (row.rounds_scored, row.pairs_scored) == (len(decided), len(decided))
-        assert (row.draws_scored, row.draws_left_out) == (0, DRAWS)
-        assert row.winners_scored == len(decided)
+    for row in compared(DUELS, MMR, config):
+        assert (row.rounds_scored, row.pairs_scored) == (len(DUELS), len(DUELS))
+        assert (row.draws_scored, row.draws_left_out) == (DRAWS, 0)
+        assert row.winners_scored == len(DUELS)
         assert row.log_loss == pytest.approx(row.winner_log_loss, rel=1e-9)  # one link
-    assert sum(each.sides for each in rows[1].calibration) == 2 * len(decided)
+        assert row.log_loss is not None
+        assert row.log_loss < math.log(3.0), "better than a guess"
+        assert sum(each.sides for each in row.calibration) == 2 * len(DUELS)
+
+
+def test_the_width_of_a_system_without_one_is_learned_from_earlier_rounds() -> None:
+    """It ends near the one that suits the whole season best. Later rounds have no part in it."""
+    (row,) = compared(DUELS * 5, MMR)
+    widths = np.linspace(20.0, 400.0, 39)
+    by_width = [
+        compared(DUELS * 5, structs.replace(MMR, draw_width=float(width)))[0].log_loss
+        for width in widths
+    ]
+    assert row.log_loss is not None
+    assert row.log_loss == pytest.approx(min(each for each in by_width if each), abs=0.01)
+    scores = evaluate(rounds(*DUELS), MMR).scores
+    other = evaluate(rounds(*DUELS[:80], *(ranked([1, 1], ["p0", "p1"]) for _ in range(40))), MMR)
+    assert scores[:80].tolist() == other.scores[:80].tolist()
+
+
+def test_without_draws_there_are_two_outcomes() -> None:
+    """For a system with a margin, too. A single draw makes three outcomes of all."""
+    decided = [each for each in DUELS if each[0]["rank"] != each[1]["rank"]]
+    alone = compared(decided, TRUESKILL)[0]
+    (_, beside) = compared(decided, MMR, TRUESKILL)
+    for row in (alone, beside):
+        assert (row.draws_scored, row.draws_left_out) == (0, 0)
+        two = evaluate(rounds(*decided), TRUESKILL, draws=False)
+        assert row.log_loss == average(two.scores, "log_loss")
+    drawn = ranked([1, 1], ["p0", "p1"])
+    assert compared([*decided, drawn], TRUESKILL)[0].log_loss != alone.log_loss
+
+
+def test_before_the_first_draw_there_are_two_outcomes() -> None:
+    """In a file of several blocks of rounds. It does not depend on the system."""
+    decided = [each for each in DUELS if each[0]["rank"] != each[1]["rank"]]
+    blocks = [*singly(rounds(*decided[:20], *DUELS[:50]))]
+    first = next(i for i, each in enumerate(blocks) if draws_in(each.rounds))
+    assert first >= 20
+    for config in (MMR, TRUESKILL):
+        outcome = evaluate(blocks, config)
+        two = evaluate(blocks, config, draws=False)
+        assert outcome.draws
+        assert outcome.scores[:first].tolist() == two.scores[:first].tolist()
+        assert outcome.scores[first, FIELDS.index("pairs_scored")] == 1.0
+        assert two.scores[first, FIELDS.index("pairs_scored")] == 0.0
+
+
+def test_a_draw_is_a_shared_place_of_two_who_finished() -> None:
+    """In a round, not at the border of two rounds."""
+    cases = (
+        ([[1, 2], [1, 2]], False), ([[1, 0, 0]], False), ([[0, 0]], False), ([[1, 2, 2]], True),
+        ([[1, 2, 3], [2, 2]], True), ([[1, 1]], True),
+    )  # fmt: skip
+    for places, due in cases:
+        (session,) = rounds(*(ranked(each) for each in places))
+        assert draws_in(session.rounds) == due, places
 
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_the_difference_is_that_of_the_games_that_both_have(order: int) -> None:
     """Whichever comes first: the mean of the differences over these games, not more."""
-    first, second = (MMR, TRUESKILL)[::order]
+    first, second = (MMR, structs.replace(TRUESKILL, skip_all_tied=True))[::order]
     (_, row) = compared(DUELS, first, second)
-    found = [evaluate(rounds(*DUELS), each, draws=False).scores for each in (second, first)]
-    common = found[0][:, FIELDS.index("decided")] > 0.0
+    found = [evaluate(rounds(*DUELS), each).scores for each in (second, first)]
+    common = (np.stack(found)[:, :, FIELDS.index("decided")] > 0.0).all(axis=0)
     assert row.differences is not None
     for measure in OF_WINS:
         gaps = (found[0] - found[1])[common, FIELDS.index(measure)]
@@ -122,7 +176,7 @@ def test_three_outcomes_are_scored_by_hand() -> None:
     for places, p, others in (([1, 2], win, (loss, draw)), ([1, 1], draw, (win, loss))):
         surprise, square, pairs = accuracy.pair_scores_with_draws(
             np.array(places, np.int32), np.array([1600.0, 1500.0]), np.full(2, 0.5 * variance),
-            120.0,
+            120.0, 0.0,
         )  # fmt: skip
         assert pairs == 1 and surprise == pytest.approx(-math.log(p), rel=1e-6)
         due = 0.5 * ((1.0 - p) ** 2 + sum(q * q for q in others))
@@ -138,6 +192,7 @@ def test_who_did_not_finish_drew_with_nobody() -> None:
         assert row.unfinished_left_out == 3 + 1 + 10, config
         assert row.draws_scored + row.draws_left_out == 1
     rows = compared(standings, Elo(learning_rate=30.0), structs.replace(MMR, dnf="not-compared"))
+    assert rows[0].draws_scored == 1
     assert len({(row.pairs_scored, row.rounds_scored, row.draws_left_out) for row in rows}) == 1
 
 
@@ -171,11 +226,6 @@ def test_rounds_before_are_counted_in_order() -> None:
     assert found.tolist() == [5, 10, 6, 7, 0, 11]
 
 
-def test_draws_are_outcomes_if_all_say_how_likely_they_are() -> None:
-    """One who does not is enough."""
-    assert draws_of([TRUESKILL, TRUESKILL]) and not draws_of([TRUESKILL, MMR])
-
-
 def test_scores_are_alike_in_every_column() -> None:
     """Where one has no weight none has; what differs in weight is no comparison."""
     random = np.random.default_rng(1)
@@ -195,31 +245,37 @@ def test_scores_are_alike_in_every_column() -> None:
         alike([one, other])
 
 
-def test_games_leave_draws_out_for_everybody() -> None:
-    """What is believed of sides has no draw margin."""
-    of = [
-        counted(scores_of(own_run(rounds(*DUELS), each)), draws=False) for each in (MMR, TRUESKILL)
-    ]
-    assert of[0] == of[1] and of[0].drawn_left_out == DRAWS
+def test_games_score_draws_for_everybody() -> None:
+    """By the width of each round's calibration. The model as it is has none, and leaves them
+    out."""
+    for way, draws in ((calibrated, True), (lambda run: run, False)):
+        of = [
+            counted(scores_of(way(own_run(rounds(*DUELS), each))), draws=draws)
+            for each in (MMR, TRUESKILL)
+        ]
+        assert of[0] == of[1]
+        assert (of[0].drawn, of[0].drawn_left_out) == ((DRAWS, 0) if draws else (0, DRAWS))
 
 
 def test_a_ladder_is_offered_another_system_on_the_same_games() -> None:
     """TrueSkill's draws are no reason to keep it or to leave it."""
     found = propose(TRUESKILL, "elo-mmr", rounds(*DUELS), train=0.5, trials=6)
-    base = evaluate(rounds(*DUELS), TRUESKILL, draws=False).scores[60:]
+    base = evaluate(rounds(*DUELS), TRUESKILL).scores[60:]
     assert found.compared[0].now == average(base, "log_loss")
-    assert found.of is not None and found.of.drawn == 0 < found.of.drawn_left_out
-    assert f"{found.of.drawn_left_out} draws were left out" in found.of.sentence()
+    assert found.of is not None and found.of.drawn_left_out == 0 < found.of.drawn
+    assert f"{found.of.drawn} draws among them" in found.of.sentence()
 
 
 def test_the_table_says_what_was_left_out(tmp_path: Path) -> None:
-    """As the JSON does: the case of the review, TrueSkill beside Elo-MMR where there are draws."""
+    """As the JSON does: the case of the review, TrueSkill beside Elo-MMR where there are draws. A
+    system that rates no draws leaves them out for both."""
     file = tmp_path / "draws.jsonl"
     file.write_bytes(b"".join(
         msgspec.json.encode(event(*each, round_id=f"r{i}", completed_at=day(i))) + b"\n"
         for i, each in enumerate(DUELS)
     ))  # fmt: skip
-    for name, config in (("mmr", MMR), ("ts", TRUESKILL)):
+    skipping = structs.replace(TRUESKILL, skip_all_tied=True)
+    for name, config in (("mmr", MMR), ("ts", skipping)):
         (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(config))
     words = ["evaluate", str(file), "--train", "0", "--config", str(tmp_path / "mmr.json")]
     both = [*words, "--config", str(tmp_path / "ts.json")]

@@ -1,5 +1,6 @@
 """`make bench-games`: what a report of games becomes in the documents."""
 
+import gzip
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,19 @@ import pytest
 
 from stream_rater.evaluation import peers
 from stream_rater.evaluation.bootstrap import Difference
-from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, ORDER, Fitted, Gain, Variant
+from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, ORDER_OF_ALL
+from stream_rater.evaluation.forward import Fitted, Gain, Variant
 from stream_rater.evaluation.research import games_tables
-from stream_rater.evaluation.research.games import COMPARED, REFERENCE, VERDICTS, Result, Verdict
+from stream_rater.evaluation.research.games import (
+    ANOTHER,
+    CHOSE,
+    REFERENCE,
+    REPORTED,
+    VERDICTS,
+    Result,
+    Verdict,
+    role_of,
+)
 from stream_rater.evaluation.spaces import SPACES
 from tests.benchmarks import games as bench
 from tests.benchmarks.document import lines as lines_of
@@ -31,25 +42,30 @@ def fitted(system: str, log_loss: float) -> Fitted:
             tuned_for=aim, config={}, variance_factor=1.0, last_factor=1.0, first_log_loss=0.6,
             pair_inversion=70.0, pair_inversion_all=None, log_loss=log_loss, brier=0.2,
             calibration_error=0.01,
-            us_update=2.0, failed_rounds=7 * (system == "bar" and aim == ORDER),
+            us_update=2.0, failed_rounds=7 * (system == "bar" and aim == LOG_LOSS),
         )
-        for aim in (DEFAULT, LOG_LOSS, ORDER)
+        for aim in (DEFAULT, LOG_LOSS)
     ]  # fmt: skip
-    gain = Gain(default=0.7, default_with_factor=0.69, without_prior=None,
-                with_factor=log_loss, refitted=log_loss)  # fmt: skip
+    gain = Gain(default=0.7, calibrated=0.69, tuned=0.68, validated=0.67, followed=log_loss)
     return Fitted(system=system, variants=variants, gain=gain)
 
 
 def report(path: Path) -> Path:
-    """A game with two of ours and a peer: the chosen one is worse in log loss."""
-    gaps = (Difference(0.02, 0.01, 0.03), Difference(1.0, 0.5, 1.5), Difference(0.1, -0.5, 0.7))
+    """A game with two of ours and two peers: the chosen one is worse in log loss than one."""
+    worse, better, same = (
+        Difference(0.02, 0.01, 0.03),
+        Difference(1, 0.5, 1.5),
+        Difference(1, -1, 3),
+    )
     verdicts = [
-        Verdict(ours=ours, peer="trueskill-package", measure=measure, tuned_for=aim,
-                difference=gap, verdict=said)
+        Verdict(ours=ours, peer=peer, measure=measure, difference=gap, verdict=said)
         for ours in ("bar", "elo-mmr")
-        for (measure, aim), gap, said in zip(
-            COMPARED, gaps, ("worse", "better", "no difference"), strict=True)
-    ]  # fmt: skip
+        for peer, measure, gap, said in (
+            ("trueskill-package", LOG_LOSS, worse, "worse"),
+            ("trueskill-package", ORDER_OF_ALL, better, "better"),
+            ("plain-elo", LOG_LOSS, same, "no difference"),
+        )
+    ]
     systems = [fitted("elo-mmr", 0.65), fitted("bar", 0.64), fitted("trueskill-package", 0.63)]
     game = Result(game="codeforces, 5 against 5", rounds=90, scored_rounds=81, sides=2.0,
                   systems=systems, ours="elo-mmr", least_at_first="bar",
@@ -79,20 +95,78 @@ def test_a_game_is_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_the_tables_show_verdicts_and_systems(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Those of the chosen system, by their intervals; ours first, the chosen one in bold."""
+    """A line a game, with the differences to each peer, worse ones in bold; all systems, ours
+    first, the chosen one in bold."""
     row = game_row(report(tmp_path / "games.json"), capsys)
-    lines = [line for line in BY_SECTION["games"].markdown([row]).splitlines() if "`" in line]
-    start = "| `codeforces`, 5 against 5 | elo-mmr | trueskill-package"
-    assert lines[-3:] == [
-        f"{start} | log loss | log loss | +0.02 [+0.01, +0.03] | worse |",
-        f"{start} | order | log loss | +1 [+0.5, +1.5] | better |",
-        f"{start} | order | order | +0.1 [-0.5, +0.7] | no difference |",
+    (line,) = lines_of.verdicts(row)
+    assert line.figures["game"] == "`codeforces`, 5 against 5"
+    assert (line.figures["part"], line.figures["counts"]) == ("chose", "+1 =1 -1")
+    assert line.figures["log_loss"] == 0.65 and line.figures["calibration_error"] == 0.01
+    gaps = {key: text for key, text in line.figures.items() if "[" in str(text)}
+    assert gaps == {
+        "log_loss trueskill-package": "**+0.02 [+0.01, +0.03]**",
+        "pair_inversion trueskill-package": "+1 [+0.5, +1.5]",
+        "log_loss plain-elo": "*+1 [-1, +3]*",
+    }
+    (shown,) = [
+        line for line in BY_SECTION["games"].markdown([row]).splitlines() if "| `codef" in line
     ]
+    for text in ("chose", "0.6500", "0.0100", "+1 =1 -1", "*+1 [-1, +3]*"):
+        assert f"| {text} |" in shown
+    assert "| +1 [+0.5, +1.5] |" in BY_SECTION["games-order"].markdown([row])
     systems = BY_SECTION["games-systems"].markdown([row])
     lines = [line for line in systems.splitlines() if "| `codef" in line]
     assert [line.split(" | ")[1] for line in lines] == ["**elo-mmr**", "bar", "trueskill-package"]
-    assert "0.6300 | 0.2000 | 0.0100 | 70.00 | 70.00 | – | – | 0.6000 | 2 | 0.7000" in lines[2]
-    assert "| +1 =1 -1 | 0, 7 |" in lines[1]
+    assert "0.6300 | 0.2000 | 0.0100 | 70.00 | – | – | 0.6000 | 2 | 0.7000" in lines[2]
+    assert "| +1 =1 -1 | 7 |" in lines[1]
+
+
+def test_every_game_in_the_plans_says_who_chose() -> None:
+    """The shared files either chose or report; other files did neither."""
+    roles = {file: role_of(str(file)) for plan in bench.PLANS for file in plan.files}
+    assert roles == {
+        "cwl": CHOSE, "map-rando": CHOSE, "codeforces": CHOSE, "formula-one": REPORTED,
+        "clubs": REPORTED, "frc": REPORTED,
+    }  # fmt: skip
+
+
+def test_other_files_are_played_by_the_same_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each within the same bounds, and says that it had no part in choosing."""
+    asked: list[Any] = []
+
+    def played(data: Path, out: Path, *_: Any, **options: Any) -> None:
+        asked.append(([each.name for each in data.iterdir()], options))
+        out.mkdir()
+        report(out / "games.json")
+
+    monkeypatch.setattr(bench, "evidence_report", played)
+    files = [tmp_path / name for name in ("tennis.jsonl", "darts.csv")]
+    for each in files:
+        each.write_text("{}\n")
+    assert bench.main(["--file", *map(str, files)]) == 0
+    assert [names for names, _ in asked] == [["tennis.jsonl"], ["darts.csv"]]
+    assert all(options["rounds"] == bench.OTHER.rounds for _, options in asked)
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert role_of("tennis") == ANOTHER
+
+
+def test_the_first_lines_of_a_file_are_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the first rounds had a part in choosing and the later ones report."""
+    path, kept = tmp_path / "a.jsonl.gz", list[bytes]()
+    path.write_bytes(gzip.compress(b"".join(b"%d\n" % i for i in range(9))))
+
+    def played(data: Path, out: Path, *_: Any, **__: Any) -> None:
+        kept.extend(gzip.decompress((data / "a.jsonl.gz").read_bytes()).split())
+        out.mkdir()
+        report(out / "games.json")
+
+    monkeypatch.setattr(bench, "evidence_report", played)
+    bench.play(bench.Plan((path,), skip=6))
+    assert kept == [b"6", b"7", b"8"]
 
 
 def test_the_reference_is_the_one_that_peers_beat_least_often() -> None:
@@ -118,10 +192,10 @@ def test_without_the_shared_files_nothing_is_played(
     assert out == "" and error.count("\n") == 1 and "map-rando" in error
 
 
-def test_every_peer_has_its_lines() -> None:
-    """In the order in which they are tuned."""
-    figures = {f"{peer} {aim} {measure} {edge}": 1.0 for peer in peers.SPACES
-               for measure, aim in COMPARED for edge in ("mean", "low", "high")}  # fmt: skip
-    row = Row("games/a", THEN, {"note": "ours: bar; x", "ratio": figures})
-    found = [each.figures["peer"] for each in lines_of.verdicts(row)]
-    assert found == [peer for peer in peers.SPACES for _ in COMPARED]
+def test_every_peer_has_its_column() -> None:
+    """In the table of each measure."""
+    for section, measure in (("games", "log_loss"), ("games-order", "pair_inversion")):
+        cells = [each.cell for each in BY_SECTION[section].columns]
+        assert [cell for cell in cells if cell.startswith(f"{measure} ")] == [
+            f"{measure} {peer}" for peer in peers.SPACES
+        ]

@@ -210,12 +210,15 @@ def test_each_figure_names_its_machine() -> None:
 
 
 def test_the_verdicts_of_all_games_are_added() -> None:
-    """Those of the chosen system alone."""
+    """Those of the chosen system alone, apart for the files that chose it."""
     counts = {"a better": 2, "a no_difference": 1, "a worse": 3, "b better": 90}
     games = [Row(f"games/{name}", THEN, {"note": "ours: a; 6 configurations", "ratio": counts})
-             for name in ("one", "one/5", "two")]  # fmt: skip
+             for name in ("frc", "clubs", "clubs/5", "cwl")]  # fmt: skip
     (line,) = (each for each in summary(games).splitlines() if "predicting" in each)
-    assert "`a`: better in 6 comparisons, no difference in 3, worse in 9, on 2 files" in line
+    reported, chose = line.split("; ")[1:]
+    assert "on 3 games of files that had no part in choosing it" in reported
+    assert "better in 6 comparisons, no difference in 3, worse in 9" in reported
+    assert "on 1 games of files that chose it, better in 2 comparisons" in chose
 
 
 def test_the_sum_of_faults_has_the_oldest_date() -> None:

@@ -30,6 +30,7 @@ LADDERS = Ladders(
     ladders={
         "a": Ladder(rating=CONFIG, changes=(Change(from_offset=150, rating=OTHER),)),
         "b": Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0, skip_all_tied=True)),
+        "c": Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0, seats={"home": 70.0})),
         "*": Ladder(rating=Elo(learning_rate=32.0, scale=174.0)),
     }
 )
@@ -43,8 +44,11 @@ def a_round(offset: int, rng: random.Random) -> Record:
     if rng.random() < 0.1:
         places = [rng.choice([0, 1])] * len(names)
     team = {"team": ["t0", f"t{rng.randint(1, 5)}"], "shares": [1, 0.5], "rank": 2}
+    standings = ranked(places, names)
+    for entry in standings[: offset % 3]:
+        entry["seat"] = "home"
     value = as_json(
-        *ranked(places, names), *([team] if rng.random() < 0.3 else []),
+        *standings, *([team] if rng.random() < 0.3 else []),
         round_id=f"r{offset}", ladder=rng.choice("abcd"), completed_at=day(rng.randint(0, 99)),
     )  # fmt: skip
     return Record(0, offset, value, received_s=4e9)

@@ -99,7 +99,9 @@ def test_the_rules_differ() -> None:
     assert all(new[player] > old[player] for player in ("dee", "eve"))
 
 
-@pytest.mark.parametrize("system", ["glicko", "bar", "trueskill", "codeforces", "topcoder"])
+@pytest.mark.parametrize(
+    "system", ["glicko", "glicko2", "bar", "trueskill", "codeforces", "topcoder"]
+)
 def test_some_systems_only_tie(tmp_path: Path, system: str) -> None:
     """They compare all entries by their places; the other rule is refused in one line."""
     (config,) = (each for each in SYSTEMS if each.__struct_config__.tag == system)
@@ -149,6 +151,7 @@ FINGERPRINTS = {
     "codeforces": ("24f67f73a8f1fc44", "0:d7b36ed177b3d795"),
     "topcoder": ("667807d2c4155741", "0:7cb88d22919f333e"),
     "glicko": ("fbeb30ae98e0df1a", "0:765d0f0252ff1751"),
+    "glicko2": ("7fce1ec64d51d49e", "0:024ddd1088a59204"),
     "bar": ("c08501794bf911f5", "0:f264389cfda72005"),
     "trueskill": ("5af2b09a9e624d93", "0:60a387dec1fc3be5"),
     "two-moment": ("479fcfac1306fa66", "0:6687f856c821d86c"),

@@ -367,7 +367,7 @@ def test_games_by_a_cluster(cluster: Any) -> None:
     figures = []
     for where in (Processes(1), dask_of(cluster)):
         with opened(where) as executor:
-            found = games.compare(listed, systems, 6, executor, lambda _: None)
+            found = games.compare(listed, systems, games.Bounds(6), executor, lambda _: None)
             figures.append([
                 [(v.config, v.log_loss, v.pair_inversion) for each in game.systems
                  for v in each.variants]

@@ -1,6 +1,6 @@
 """Games: how seasons are cut, tuned on their first part alone, chosen and compared."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,18 +13,8 @@ from stream_rater.evaluation import peers
 from stream_rater.evaluation.bootstrap import Difference
 from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.executors import Processes, opened
-from stream_rater.evaluation.fits import (
-    DEFAULT,
-    LOG_LOSS,
-    ORDER,
-    ORDER_OF_ALL,
-    Fit,
-    Fitted,
-    Gain,
-    Scored,
-    Variant,
-    fit,
-)
+from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, ORDER, ORDER_OF_ALL, Fit
+from stream_rater.evaluation.forward import Fitted, Gain, Scored, Variant
 from stream_rater.evaluation.game import Game, games_of
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
 from stream_rater.evaluation.research import games, games_tables
@@ -120,45 +110,6 @@ def _rank(value: float, among: list[float]) -> float:
 # --- tuning ---------------------------------------------------------------------------------------
 
 
-def test_tuning_sees_no_round_that_is_scored() -> None:
-    """Whatever happens in these, the parameters and the factor are the same."""
-    other = [*SEASON[:6], *map(turned, SEASON[6:])]
-    glicko = OwnSystem("glicko")
-    (mine, _), (theirs, _) = fit(glicko, game(), 40), fit(glicko, game(other), 40)
-    assert mine.of(DEFAULT).config != mine.of(LOG_LOSS).config, "it was tuned"
-    for one, another in zip(mine.variants, theirs.variants, strict=True):
-        assert (one.config, one.variance_factor) == (another.config, another.variance_factor)
-        assert one.first_log_loss == another.first_log_loss
-        assert one.log_loss != another.log_loss
-
-
-def test_tuning_sees_the_first_part() -> None:
-    """Other rounds there, other parameters."""
-    other = [*map(turned, SEASON[:3]), *SEASON[3:]]
-    glicko = OwnSystem("glicko")
-    (mine, _), (theirs, _) = fit(glicko, game(), 30), fit(glicko, game(other), 30)
-    assert mine.of(LOG_LOSS).config != theirs.of(LOG_LOSS).config
-    assert mine.of(DEFAULT).config == theirs.of(DEFAULT).config
-
-
-def test_the_rounds_to_tune_on_and_those_to_score_make_all(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """By their numbers, as the system is given them."""
-    given = []
-    play = OwnSystem.play
-
-    def recorded(self: OwnSystem, rounds: Any, config: Any) -> Run:
-        given.append({int(n) for session in rounds for n in session.numbers})
-        return play(self, rounds, config)
-
-    monkeypatch.setattr(OwnSystem, "play", recorded)
-    _, scored = fit(MMR, game(), 6)
-    whole = set(range(60))
-    assert {frozenset(each) for each in given} == {frozenset(range(6)), frozenset(whole)}
-    assert all(len(each) == 54 for each in scored.values())
-
-
 def test_the_prior_holds_parameters_near_the_first_guess() -> None:
     """Six rounds say little: the most probable point is nearer than the likeliest one, and it
     costs more of the loss alone."""
@@ -180,7 +131,7 @@ class Bragging:
     def config(self, values: Mapping[str, float]) -> Any:
         return values["variance"]
 
-    def play(self, sessions: Sequence[Session], config: Any) -> Run:
+    def play(self, sessions: Iterable[Session], config: Any) -> Run:
         glicko = OwnSystem("glicko")
         run = glicko.play(sessions, glicko.config({"beta": 300.0, "sigma_drift": 9.0}))
         return run.with_variance_factors(np.full(len(run.sides.number), config))
@@ -230,8 +181,7 @@ def fitted(system: str, first_log_loss: float | None, log_loss: float = 0.6) -> 
         calibration_error=None, us_update=1.0, failed_rounds=0,
     )  # fmt: skip
     by_default = structs.replace(variant, tuned_for=DEFAULT, first_log_loss=0.1)
-    gain = Gain(default=None, default_with_factor=None, without_prior=None,
-                with_factor=None, refitted=None)  # fmt: skip
+    gain = Gain(default=None, calibrated=None, tuned=None, validated=None, followed=None)
     return Fitted(system=system, variants=[by_default, variant], gain=gain)
 
 
@@ -281,10 +231,9 @@ def test_verdicts_have_the_right_sign() -> None:
     }  # fmt: skip
     found = list(games.verdicts({"glicko": of_both(loss, order)}, theirs))
     wanted = {"worse peer": "better", "better peer": "worse", "equal peer": "no difference"}
-    assert [(v.peer, v.measure, v.tuned_for, v.verdict) for v in found] == [
-        (peer, measure, aim, said) for peer, said in wanted.items() for measure, aim in (
-            (LOG_LOSS, LOG_LOSS), (ORDER, LOG_LOSS), (ORDER, ORDER))
-    ]  # fmt: skip
+    assert [(v.peer, v.measure, v.verdict) for v in found] == [
+        (peer, measure, said) for peer, said in wanted.items() for measure in (LOG_LOSS, ORDER)
+    ]
     assert found[0].difference.mean == pytest.approx(-0.1)
     assert {v.ours for v in found} == {"glicko"}
 
@@ -295,8 +244,7 @@ def test_verdicts_are_counted() -> None:
 
     def said(ours: str, *verdicts: str) -> list[games.Verdict]:
         return [
-            games.Verdict(ours=ours, peer="peer", measure=LOG_LOSS, tuned_for=LOG_LOSS,
-                          difference=gap, verdict=each)
+            games.Verdict(ours=ours, peer="peer", measure=LOG_LOSS, difference=gap, verdict=each)
             for each in verdicts
         ]  # fmt: skip
 
@@ -315,8 +263,8 @@ def test_verdicts_are_counted() -> None:
 
 
 def of_both(loss: Floats, order: Floats) -> Scored:
-    """The same, whatever a system was tuned for."""
-    return dict.fromkeys((LOG_LOSS, ORDER), scored(loss, order))
+    """The same by the first guess and tuned."""
+    return dict.fromkeys((DEFAULT, LOG_LOSS), scored(loss, order))
 
 
 def test_order_is_that_of_all_where_nobody_is_experienced() -> None:
@@ -325,7 +273,13 @@ def test_order_is_that_of_all_where_nobody_is_experienced() -> None:
     for each in both.values():
         each[:, FIELDS.index("experienced")] = 0.0
     found = [v.measure for v in games.verdicts({"bar": both}, {"peer": both})]
-    assert found == [LOG_LOSS, ORDER_OF_ALL, ORDER_OF_ALL]
+    assert found == [LOG_LOSS, ORDER_OF_ALL]
+
+
+def test_who_chose_is_known_by_the_file() -> None:
+    """However it is cut; of another file nothing was chosen here."""
+    found = {name: games.role_of(name) for name in ("codeforces, 5 against 5", "frc", "tennis")}
+    assert list(found.values()) == [games.CHOSE, games.REPORTED, games.ANOTHER] == [*games.ROLES]
 
 
 def test_an_interval_that_holds_zero_is_no_difference() -> None:
@@ -349,7 +303,9 @@ def test_results_do_not_depend_on_the_number_of_processes() -> None:
                 (each.game, each.ours, each.rounds, each.scored_rounds,
                  [[(v.config, v.log_loss, v.pair_inversion) for v in s.variants]
                   for s in each.systems])
-                for each in games.compare(listed, systems, 6, executor, lambda _: None)
+                for each in games.compare(
+                    listed, systems, games.Bounds(6), executor, lambda _: None
+                )
             ]  # fmt: skip
 
     assert said(1) == said(2)
@@ -365,7 +321,7 @@ def test_rounds_that_a_package_could_not_rate_are_reported() -> None:
         systems=[structs.replace(broken, variants=variants), fitted("bar", 0.6)], verdicts=[],
     )  # fmt: skip
     said = games_tables._failed([result])
-    assert said == ["a: trueskill-package (log loss) failed on 61 of 80 rounds. They changed none "
+    assert said == ["a: trueskill-package (tuned) failed on 61 of 80 rounds. They changed none "
                     "of its ratings."]  # fmt: skip
 
 

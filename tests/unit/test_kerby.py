@@ -39,7 +39,7 @@ def rate(conf: RatingConfig, standings: list[Any], mu: dict[str, float], **field
     found = read(conf, *standings, **fields)
     header = newcomers(len(found.players), 0, conf.initial_mu, conf.initial_sigma).header
     header["mu"] = [mu.get(player, conf.initial_mu) for player in found.players]
-    evidence = stages.estimate(conf, wave_of([found], header, fixed=conf.fixed_players))
+    evidence = stages.estimate(conf, wave_of([found], header, config=conf))
     return dict(zip(found.players, evidence[:, 1].tolist(), strict=True))
 
 

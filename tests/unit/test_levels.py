@@ -1,5 +1,5 @@
-"""The level of those present, seats and experience: their parameters, and what systems with
-constants on the ladder's scale make of a moved round."""
+"""The level of those present, and seats: their parameters, and what systems with constants on the
+ladder's scale make of a moved round."""
 
 import math
 from typing import Any
@@ -24,7 +24,7 @@ from stream_rater.rating.parameters import (
     from_builtins,
 )
 from stream_rater.rating.prediction.balance import even_teams
-from stream_rater.rating.prediction.forecast import Believed, deviations, of_round
+from stream_rater.rating.prediction.forecast import Believed, deviations
 from stream_rater.rating.systems.kerby import Climbing
 from stream_rater.replay.pool import Pool
 from tests.rounds import read
@@ -79,39 +79,6 @@ def test_a_bad_name_of_a_seat(name: str) -> None:
         from_builtins({"system": "two-moment", "seats": {name: 1.0}})
 
 
-def test_experience_is_a_rising_table() -> None:
-    table = [[0, -120], [5, -40], [20, 0]]
-    found = from_builtins({"system": "two-moment", "experience": table})
-    assert found.experience == ((0, -120.0), (5, -40.0), (20, 0.0))
-    assert fingerprint(found) != fingerprint(TwoMoment()) == "479fcfac1306fa66"
-    for bad in ([[5, 1], [5, 2]], [[0]], [[-1, 2]], [[0.5, 1]]):
-        with pytest.raises(BadParameters, match="experience"):
-            from_builtins({"system": "two-moment", "experience": bad})
-    with pytest.raises(BadParameters, match="experience"):
-        from_builtins({"system": "elo", "learning_rate": 32, "experience": table})
-
-
-# --- experience ----------------------------------------------------------------------------------
-
-
-def test_experience_shifts_the_performance_and_not_the_belief() -> None:
-    """Somebody with half of the way to no points counts as somebody 60 points weaker: in the
-    forecast, and in what the round changes."""
-    config = TwoMoment(experience=((0, -120.0), (10, 0.0)))
-    columns = np.array([1500.0, 1440.0]), np.full(2, 80.0)
-    starts, share = np.arange(3), np.ones(2)
-    new = of_round(config, starts, share, Believed(*columns, np.array([5, 15])))
-    weaker = of_round(
-        TwoMoment(), starts, share, Believed(columns[0] - [60.0, 0.0], columns[1], np.array([5, 5]))
-    )
-    assert new.win == pytest.approx(weaker.win, abs=1e-12)
-    assert new.win[0] == pytest.approx(0.5, abs=1e-12)
-    some = wave([1, 1], [1500.0, 1440.0])._replace(rounds=np.array([5, 15]))
-    other = wave([1, 1], [1440.0, 1440.0])
-    assert gains(config, some) == pytest.approx(gains(TwoMoment(), other), abs=1e-6)
-    assert some.mu.tolist() == [1500.0, 1440.0]  # it is not moved in the caller's wave
-
-
 # --- even teams ----------------------------------------------------------------------------------
 
 
@@ -119,7 +86,7 @@ def test_even_teams_of_five_at_another_level() -> None:
     """The team of two has the best: one more player of the level is worth nothing. From 1500, the
     third would be worth 400 points, and the two best would be too few."""
     mu = np.array([1950.0, 1920.0, 1890.0, 1880.0, 1860.0])
-    config = TwoMoment()
+    config = TwoMoment(inexperience=0.0)
     found = deviations(config, Believed(mu, np.full(5, 80.0), np.full(5, 9)), 2)
     assert found == pytest.approx(mu - 1900.0, abs=1e-9)
     larger, smaller = even_teams(list("abcde"), found, 2)
@@ -200,8 +167,11 @@ def test_topcoder_weighs_by_the_rating_itself() -> None:
 def test_a_ceiling_is_on_the_ladders_scale(name: str) -> None:
     """The one who wins against two performs at the ceiling at most, though the round is moved."""
     some = wave([1, 2], [1900.0] * 3, ceiling=1910.0)
-    found = stages.estimate(SYSTEMS[name].sample(), some)[0, 0]
-    free = stages.estimate(SYSTEMS[name].sample(), some._replace(ceiling=np.full(1, np.inf)))[0, 0]
+    config: RatingConfig = SYSTEMS[name].sample()
+    if isinstance(config, TwoMoment):  # a ceiling limits what was performed, experience apart
+        config = TwoMoment(inexperience=0.0)
+    found = stages.estimate(config, some)[0, 0]
+    free = stages.estimate(config, some._replace(ceiling=np.full(1, np.inf)))[0, 0]
     if name == "glicko":
         assert found == free  # it has no ceilings
     else:
@@ -249,6 +219,12 @@ def test_a_team_wins_as_much_in_a_pool_elsewhere() -> None:
             pool.rate(read(pool.rating, *standings), offset)
         found.append({name: float(head["mu"]) - initial for name, head in pool})
     assert found[0] == pytest.approx(found[1], abs=0.01)
+
+
+def test_which_systems_keep_more_than_mu_and_sigma() -> None:
+    """Their evidence is not the new mu, so a moved round takes back its first column alone."""
+    kept = {name for name, each in SYSTEMS.items() if not each.sample().memoryless}
+    assert kept == {"elo-mmr", "elo-r", "glicko2"}
 
 
 def test_kerbys_systems_are_those_with_an_anchor() -> None:

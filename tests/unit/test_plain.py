@@ -10,7 +10,6 @@ import pytest
 
 from stream_rater.evaluation.peers import peer_config, peer_run
 from stream_rater.evaluation.plain import (
-    CLOSE,
     DAY_S,
     INITIAL,
     NOISE,
@@ -81,7 +80,14 @@ def test_the_volatility_is_a_root_of_the_papers_function(
         return drawn - (x - math.log(0.06**2)) / tau**2
 
     x = math.log(found**2)
-    assert f(x - 2.0 * CLOSE) > 0.0 > f(x + 2.0 * CLOSE)
+    assert f(x - 1e-7) > 0.0 > f(x + 1e-7)
+
+
+def test_the_volatility_is_bounded() -> None:
+    """Where a surprise would make it grow without end."""
+    system = Glicko2(tau=3.0)
+    assert system._volatility(0.06, 0.05, 0.05, 3.0) == pytest.approx(0.6)
+    assert system._volatility(0.006, 9.0, 9.0, 0.0) == pytest.approx(0.006)
 
 
 def test_surprises_raise_the_volatility() -> None:
@@ -116,6 +122,17 @@ def test_rounds_of_many_are_averaged_over_opponents() -> None:
     team = [EloRating(INITIAL, PROVISIONAL)]
     after = Elo(k=30.0).rate([team] * 4, [1, 2, 2, 4], 0.0)
     assert [each.mu - INITIAL for (each,) in after] == pytest.approx([15.0, 0.0, 0.0, -15.0])
+
+
+def test_a_round_of_many_says_more_than_a_duel() -> None:
+    """In Glicko-2, five equals who all draw are worth sqrt(4) games to each of them."""
+
+    def precision(count: int) -> float:
+        after = Glicko2(initial_volatility=1e-6).rate([[newcomer]] * count, [1] * count, 0.0)
+        return float(after[0][0].deviation) ** -2 - 350.0**-2
+
+    newcomer = Glicko2(initial_volatility=1e-6).newcomer()
+    assert precision(5) == pytest.approx(2.0 * precision(2), rel=1e-6)
 
 
 def test_a_draw_is_half() -> None:
@@ -180,8 +197,8 @@ def test_far_apart_is_no_overflow(system: Any) -> None:
         assert all(math.isfinite(each.mu) for (each,) in after)
 
 
-@pytest.mark.parametrize("peer", ["plain-elo", "plain-glicko2"])
-def test_a_season_is_rated_round_by_round(peer: str) -> None:
+@pytest.mark.parametrize("system", [*SYSTEMS, Glicko2(period_days=0.5)])
+def test_a_season_is_rated_round_by_round(system: Any) -> None:
     """Each round is predicted before it is rated, at its time, and those who did not finish tie."""
     lines = [
         as_json({"player": f"p{i % 3}", "rank": 1}, {"player": "bob", "dnf": True},
@@ -189,7 +206,6 @@ def test_a_season_is_rated_round_by_round(peer: str) -> None:
                 completed_at=f"2026-11-{20 + i}T00:00:00Z")
         for i in range(4)
     ]  # fmt: skip
-    system: Any = peer_config(peer, {})
     run = peer_run(sessions(*lines)[0], system)
     ratings = {name: system.newcomer() for name in ("p0", "p1", "p2", "bob", "cy")}
     wanted = []

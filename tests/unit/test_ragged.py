@@ -12,6 +12,7 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.estimator import estimation
 from stream_rater.pipeline.estimator.estimation import NO_ROUNDS, PendingRounds
+from stream_rater.rating.seats import NO_SEAT
 from stream_rater.rounds.batch import RoundBatch
 from stream_rater.rounds.decoder import RoundDecoder
 from tests.rounds import as_json
@@ -20,8 +21,9 @@ TEAMS = st.lists(st.lists(st.integers(1, 3), min_size=2, max_size=4), min_size=1
 """By round, the size of each team."""
 
 
-def pending_of(sizes: list[list[int]]) -> PendingRounds:
-    """Rounds of teams of these sizes. Each player has a name and a share of their own."""
+def pending_of(sizes: list[list[int]], in_seats: int = 0) -> PendingRounds:
+    """Rounds of teams of these sizes. Each player has a name and a share of their own. The entries
+    of so many first rounds have seats and scores."""
     records = []
     for r, teams in enumerate(sizes):
         standings = [
@@ -29,6 +31,7 @@ def pending_of(sizes: list[list[int]]) -> PendingRounds:
                 "team": [f"{r}.{t}.{i}" for i in range(size)],
                 "shares": [0.5 + 0.01 * (10 * r + i) / 2 for i in range(size)],
                 "rank": t + 1,
+                **({"seat": f"{r}.{t}", "score": t} if r < in_seats else {}),
             }
             for t, size in enumerate(teams)
         ]
@@ -48,15 +51,22 @@ def rows(rounds: RoundBatch) -> list[Any]:
                 head.round_id, int(rounds.time[r]), rounds.place[entries].tolist(),
                 rounds.members[entries].tolist(), rounds.share[own].tolist(),
                 rounds.names.slice(own.start, own.stop).texts(),
+                [NO_SEAT] * len(rounds.place[entries]) if not len(rounds.seat)
+                else rounds.seat[entries].tolist(),
+                str(np.full(len(rounds.place[entries]), np.nan) if not len(rounds.score)
+                else rounds.score[entries]),
             ]
         )  # fmt: skip
     return found
 
 
-@given(TEAMS, st.data())
-def test_every_column_follows_its_round(sizes: list[list[int]], data: st.DataObject) -> None:
-    """Whatever rounds are taken, cut out or joined, in whatever order."""
-    rounds, all_rows = (whole := pending_of(sizes)).rounds, rows(pending_of(sizes).rounds)
+@given(TEAMS, st.integers(0, 6), st.data())
+def test_every_column_follows_its_round(
+    sizes: list[list[int]], in_seats: int, data: st.DataObject
+) -> None:
+    """Whatever rounds are taken, cut out or joined, in whatever order, with seats and without."""
+    whole = pending_of(sizes, in_seats)
+    rounds, all_rows = whole.rounds, rows(pending_of(sizes, in_seats).rounds)
     some = data.draw(st.lists(st.integers(0, len(sizes) - 1)))
     taken = rounds.take(np.array(some, np.int64))
     assert rows(taken) == [all_rows[i] for i in some]
@@ -64,6 +74,9 @@ def test_every_column_follows_its_round(sizes: list[list[int]], data: st.DataObj
     last = data.draw(st.integers(first, len(sizes)))
     assert rows(rounds.slice(first, last)) == all_rows[first:last]
     assert rows(RoundBatch.concat([rounds, taken])) == all_rows + rows(taken)
+    without = pending_of(sizes).rounds
+    assert rows(RoundBatch.concat([rounds, without])) == all_rows + rows(without)
+    assert rows(RoundBatch.concat([without, taken])) == rows(without) + rows(taken)
     assert [rows(each.batch) for each in rounds] == [[row] for row in all_rows]
     rising = np.array(sorted(set(some)), np.int64)
     part = whole.take(rising)

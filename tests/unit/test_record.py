@@ -19,6 +19,7 @@ from stream_rater.rating.record import (
     HEADER_SIZE,
     HISTORY_SIZE,
     VERSION,
+    VOLATILE,
     UnknownRecord,
     Unrecordable,
 )
@@ -63,8 +64,10 @@ def records(draw: st.DrawFn) -> bytes:
         *(integer(draw(stamps), 5) for _ in range(3)),
         *(draw(singles) for _ in range(4)),
         *(draw(st.integers(0, 2**16 - 1)) for _ in range(2)),
-        draw(st.integers(0, 1)),
+        draw(st.integers(0, 3)),
     )
+    if head[-1] & VOLATILE:
+        head += struct.pack("<f", draw(st.floats(2.0**-10, 2.0**10, width=32)))
     if not factors:
         return head
     narrowest = draw(st.floats(2.0**-10, 2.0**20, width=32))

@@ -125,7 +125,7 @@ def test_a_prior_holds_parameters_where_rounds_say_little(measure: str) -> None:
 
 def unit(measure: str) -> float:
     """Measures in % are parts of a hundred."""
-    return 0.01 if measure.startswith(("pair", "rank")) else 1.0
+    return 0.01 if measure.startswith(("pair", "rank", "order")) else 1.0
 
 
 def test_ends_of_ranges_are_noticed() -> None:

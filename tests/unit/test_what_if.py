@@ -1,15 +1,17 @@
 """What a result would change: the same numbers as rating it, and nothing is changed."""
 
 import copy
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from stream_rater import InvalidRound, Ladder
 from stream_rater.library.results import RoundResult
-from stream_rater.rating.parameters import RatingConfig, TrueSkill
+from stream_rater.rating.parameters import Glicko, RatingConfig, TrueSkill
 from stream_rater.runtime.selfcheck import SYSTEMS
 from tests.property.test_notebook import DRIFTING, ladder_of
 
@@ -113,14 +115,16 @@ def test_what_makes_no_sense_is_refused(ask: Any, why: str) -> None:
 
 
 def test_draws_are_where_the_ladder_has_them() -> None:
-    """By TrueSkill, as often as performances differ by twice its draw margin at most; nowhere
-    else."""
-    rating = TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=60.0)
-    found = ladder_of(rating).predict(["ann", "bob", "cy"])
+    """By TrueSkill, as often as performances differ by twice its draw margin at most; by any system
+    with a `draw_width`, as often as they differ by that; nowhere else."""
+    trueskill = TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=60.0)
+    glicko = Glicko(beta=200.0 * math.sqrt(2.0), sigma_drift=35.0, draw_width=120.0)
     spread = np.sqrt(350.0**2 + 200.0**2 + 35.0**2)
     played = np.random.default_rng(1).normal(0.0, spread, (400_000, 3))
     played.sort(axis=1)
-    assert found.draw == pytest.approx((played[:, 2] - played[:, 1] <= 120.0).mean(), abs=0.003)
-    assert found.win.sum() + found.draw == pytest.approx(1.0)
-    assert f"draw {found.draw:.3f}" in found.title
+    for rating in (trueskill, glicko, structs.replace(trueskill, draw_margin=1, draw_width=120.0)):
+        found = ladder_of(rating).predict(["ann", "bob", "cy"])
+        assert found.draw == pytest.approx((played[:, 2] - played[:, 1] <= 120.0).mean(), abs=0.003)
+        assert found.win.sum() + found.draw == pytest.approx(1.0)
+        assert f"draw {found.draw:.3f}" in found.title
     assert season(SYSTEMS[0]).predict(["ann", "bob", "cy"]).draw == 0.0

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.evaluation.accuracy import averages
-from stream_rater.evaluation.alike import Counted, counted, draws_of
+from stream_rater.evaluation.alike import Counted, counted
 from stream_rater.evaluation.bootstrap import Difference, difference
 from stream_rater.evaluation.comparison import outcomes_alike
 from stream_rater.evaluation.contestants import OwnSystem
@@ -153,8 +153,7 @@ def accuracy(
     for system in systems:
         say(f"{data.name}: {system}")
         found[system] = tuned(data, system, effort.trials, executor)
-    draws = draws_of(each.config for each in found.values())
-    played = [_played(data, each.config, draws=draws) for each in found.values()]
+    played = [_played(data, each.config) for each in found.values()]
     outcomes = dict(zip(found, outcomes_alike(played), strict=True))
     base = outcomes.get(REFERENCE)
     return [
@@ -166,18 +165,18 @@ def accuracy(
             None
             if base is None or outcome is base
             else difference(outcome.scored(TRAIN), base.scored(TRAIN), MEASURE),
-            counted(outcome.scored(TRAIN), draws=draws),
+            counted(outcome.scored(TRAIN), draws=outcome.draws),
             found[system].at_ends,
         )
         for system, outcome in outcomes.items()
     ]
 
 
-def _played(data: DataSet, config: RatingConfig, *, draws: bool) -> Outcome:
+def _played(data: DataSet, config: RatingConfig) -> Outcome:
     """Evaluate a season with one configuration. The measured time does not include compiling
     kernels."""
-    warm(config, data.sessions, most_sides=MOST_SIDES, draws=draws)
-    return timed(lambda: evaluate(data.sessions, config, draws=draws))
+    warm(config, data.sessions, most_sides=MOST_SIDES)
+    return timed(lambda: evaluate(data.sessions, config))
 
 
 def sizes(

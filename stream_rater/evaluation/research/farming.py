@@ -17,6 +17,7 @@ from stream_rater.config.ladders import Ladder
 from stream_rater.evaluation.season import Session, singly
 from stream_rater.rating.parameters import RatingConfig, Topcoder
 from stream_rater.replay.pool import Pool
+from stream_rater.rounds.batch import NO_SCORES, NO_SEATS
 
 HONEST, FARMED, HARVEST = 45, 45, 15
 THRESHOLD = 2975.0
@@ -39,7 +40,7 @@ class Careers:
 
 def last(session: Session, row: int) -> Session:
     """A copy of a session of one round in which the player in this row is last among all entries
-    that finished. The round must have no teams."""
+    that finished, and nobody has a seat or a score. The round must have no teams."""
     rounds = session.rounds
     assert len(rounds) == 1, "a session of one round"
     assert len(rounds.place) == len(rounds.share), "a round with teams cannot be farmed"
@@ -52,7 +53,9 @@ def last(session: Session, row: int) -> Session:
     return replace(
         session,
         rows=session.rows[order],
-        rounds=structs.replace(rounds, place=place, share=rounds.share[order]),
+        rounds=structs.replace(
+            rounds, place=place, share=rounds.share[order], seat=NO_SEATS, score=NO_SCORES
+        ),
     )
 
 

@@ -1,15 +1,18 @@
 """Compares our systems with those of other packages, to show which system to choose for which game.
 
 A *game* is a season of rounds: a file unchanged, or with its rounds cut into small rounds or teams.
-Each system has three configurations on a game:
+Each system has two configurations on a game:
 
-- *default* is the system's first guess;
-- *log loss* and *order* are tuned on the first TRAIN, a fraction, of the rounds: one by log loss,
-  the other by order. Their variance factor is fitted as rounds come in. The other rounds are
-  divided into `sides.REFITS` parts, and the factor of a part is fitted on all rounds before the
-  part. So no round influences its own factor. Ratings do not depend on the factor.
+- *default* is the system's first guess, unchanged;
+- *log loss* is tuned on the first TRAIN, a fraction, of the rounds (`fits`), taken only if it wins
+  on rounds that its search has not seen (`validation`), and followed from then on: each part of the
+  other rounds is predicted by the parameters that were best until then (`following`). Its variance
+  factor is fitted as rounds come in, too: the other rounds are divided into `sides.REFITS` parts,
+  and the factor of a part is fitted on all rounds before the part.
 
-All configurations are scored on the other rounds by the same code (`sides`).
+So no round influences the parameters or the factor that predict it. Ratings do not depend on the
+factor. All configurations are scored on the other rounds by the same code (`sides`), and all
+systems, ours and peers, are tuned and followed alike, with as many trials for each dimension.
 
 Tuning must not overfit a short first part. So it finds the most probable parameters, not those of
 maximum likelihood: it minimises
@@ -17,10 +20,8 @@ maximum likelihood: it minimises
     total loss + sum of (x - x0)^2 / (2 PRIOR^2)
 
 where x is a point of the unit cube of the parameters' ranges and x0 is the first guess. Parameters
-stay near the first guess unless the rounds are evidence against it. If a system is tuned by order,
-the total loss is a number of pairs in the wrong order, where a round of n sides counts as n / 2
-pairs (`sides`). So a wrong pair counts as much as one nat. The report shows what the prior and the
-factor gain on each game (`Gain`).
+stay near the first guess unless the rounds are evidence against it. The report shows what each step
+gains on each game (`Gain`).
 
 Parameters determine both who is better and how confident a prediction is. The factor alone can
 determine the confidence. So each point that is tried has the factor that suits it best, and the
@@ -32,11 +33,12 @@ nearly all players of a first part are newcomers, and the system that predicts n
 not predict later rounds best. The report counts how often its choice is better or worse.
 
 Our systems are compared with each peer by the paired bootstrap over the other rounds: by log loss
-and by order when both are tuned for log loss, and by order when both are tuned for order.
+and by order.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
@@ -46,10 +48,13 @@ import numpy as np
 from stream_rater.evaluation import peers
 from stream_rater.evaluation.alike import alike, counted
 from stream_rater.evaluation.bootstrap import Difference, differences
-from stream_rater.evaluation.contestants import System
-from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, Fitted, Scored, fit
+from stream_rater.evaluation.contestants import OwnSystem, System
+from stream_rater.evaluation.deadline import Bounded, OutOfTime
+from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL
+from stream_rater.evaluation.forward import Fitted, Scored, fit
 from stream_rater.evaluation.game import Game
 from stream_rater.evaluation.measures import better
+from stream_rater.evaluation.research.saved import Outcome, Saved, Unfinished
 from stream_rater.evaluation.sharing import sharing
 
 REFERENCE = "two-moment"
@@ -58,8 +63,21 @@ games were used to choose this system, its noise and its first guesses."""
 
 VERDICTS = ("better", "no difference", "worse")
 
-COMPARED = ((LOG_LOSS, LOG_LOSS), (ORDER, LOG_LOSS), (ORDER, ORDER))
-"""The comparisons: each has a measure, and the aim for which both systems are tuned."""
+COMPARED = (LOG_LOSS, ORDER)
+"""The measures by which tuned systems are compared."""
+
+CHOSE, REPORTED, ANOTHER = "chose", "reported", "another file"
+ROLES = (CHOSE, REPORTED, ANOTHER)
+"""The parts that a file can have had in choosing the systems, their constants and the priors."""
+CHOOSING, REPORTING = ("codeforces", "cwl", "map-rando"), ("formula-one", "clubs", "frc")
+"""The files by which they were chosen, and those that only report."""
+
+
+def role_of(game: str) -> str:
+    """The part that a game's file had in choosing: one of ROLES. A game is named by its file, with
+    what it was cut into behind a comma."""
+    file = game.split(",", maxsplit=1)[0]
+    return CHOSE if file in CHOOSING else REPORTED if file in REPORTING else ANOTHER
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,8 +86,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     ours: str
     peer: str
     measure: str
-    tuned_for: str
-    """The aim for which both systems are tuned."""
     difference: Difference
     """Our measure minus the peer's."""
     verdict: str
@@ -96,6 +112,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     pairs in which neither side finished are left out for all systems."""
     draws_left_out: int = 0
     unfinished_left_out: int = 0
+    not_finished: list[Unfinished] = []
+    """The systems that did not finish in time. They have no verdicts."""
 
     def of_chosen(self) -> list[Verdict]:
         """The verdicts on our system to use."""
@@ -129,20 +147,20 @@ def verdicts(ours: Mapping[str, Scored], theirs: Mapping[str, Scored]) -> Iterat
     systems. Order is over the experienced sides, or over all sides if no side has played enough
     rounds."""
     for (name, own), (peer, other) in product(ours.items(), theirs.items()):
-        for measure, aim in COMPARED:
+        one, two = alike([own[LOG_LOSS], other[LOG_LOSS]])
+        for measure in COMPARED:
             wanted = [measure, ORDER_OF_ALL] if measure == ORDER else [measure]
-            one, two = alike([own[aim], other[aim]])
             found = differences(one, two, wanted)
             known = [(each, gap) for each, gap in found.items() if gap is not None]
             for each, gap in known[:1]:
                 yield Verdict(
-                    ours=name, peer=peer, measure=each, tuned_for=aim, difference=gap,
-                    verdict=verdict(each, gap),
+                    ours=name, peer=peer, measure=each, difference=gap, verdict=verdict(each, gap)
                 )  # fmt: skip
 
 
-def result_of(game: Game, fitted: Mapping[str, tuple[Fitted, Scored]]) -> Result:
+def result_of(game: Game, outcomes: Mapping[str, Outcome]) -> Result:
     """Make a game's result from those of its systems. The keys are the names of the systems."""
+    fitted = {name: each for name, each in outcomes.items() if not isinstance(each, Unfinished)}
     scored = {name: each for name, (_, each) in fitted.items()}
     own = {name: each for name, each in scored.items() if name not in peers.SPACES}
     theirs = {name: each for name, each in scored.items() if name in peers.SPACES}
@@ -158,6 +176,7 @@ def result_of(game: Game, fitted: Mapping[str, tuple[Fitted, Scored]]) -> Result
         verdicts=list(verdicts(own, theirs)),
         pairs_scored=of.pairs if of else 0, draws_left_out=of.drawn_left_out if of else 0,
         unfinished_left_out=of.unfinished_left_out if of else 0,
+        not_finished=[each for each in outcomes.values() if isinstance(each, Unfinished)],
     )  # fmt: skip
 
 
@@ -166,37 +185,63 @@ Job = tuple[int, System]
 """The index of a game, and a system."""
 
 
-def _work(trials: int, games: Sequence[Game], job: Job) -> tuple[Fitted, Scored]:
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much is done for each system on each game."""
+
+    trials: int
+    """The number of configurations to try for a system of `forward.USUAL_DIMENSIONS`
+    dimensions."""
+    seconds: float | None = None
+    """The time that a system may take on a game. None for any time."""
+
+
+def _work(bounds: Bounds, saved: Saved | None, games: Sequence[Game], job: Job) -> Outcome:
     number, system = job
-    return fit(system, games[number], trials)
+    game = games[number]
+    found = saved.load(game, system, bounds) if saved is not None else None
+    if found is None:
+        found = _fit(system, game, bounds)
+        if saved is not None:
+            saved.store(game, system, bounds, found)
+    return found
+
+
+def _fit(system: System, game: Game, bounds: Bounds) -> Outcome:
+    if isinstance(system, OwnSystem):
+        system = system.on(game.first)
+    if bounds.seconds is None:
+        return fit(system, game, bounds.trials)
+    try:
+        return fit(Bounded(system, bounds.seconds), game, bounds.trials)
+    except OutOfTime:
+        return Unfinished(system.name, bounds.seconds)
 
 
 def compare(
-    games: Sequence[Game], systems: Sequence[System], trials: int, executor: Executor | None,
-    say: Callable[[str], None],
+    games: Sequence[Game], systems: Sequence[System], bounds: Bounds, executor: Executor | None,
+    say: Callable[[str], None], saved: Saved | None = None,
 ) -> Iterator[Result]:  # fmt: skip
     """Yield the results of all games in order, each as soon as it is known.
 
     The workers of `executor` share the jobs, each of one game and one system; None: this process
-    does them. `trials` is the number of configurations to try for each system and aim. `say` is
-    called with a line about each finished job. Raises MissingExtra without SciPy, and TrialsFailed
-    if the executor fails.
+    does them. `say` is called with a line about each finished job. A job that is `saved` is not
+    done again, and each job is saved as soon as it is done. Raises MissingExtra without SciPy, and
+    TrialsFailed if the executor fails.
     """
     jobs = [(number, system) for number in range(len(games)) for system in systems]
-    for number, found in enumerate(_results(games, jobs, len(systems), trials, executor, say)):
-        yield result_of(games[number], found)
-
-
-def _results(
-    games: Sequence[Game], jobs: Sequence[Job], each: int, trials: int,
-    executor: Executor | None, say: Callable[[str], None],
-) -> Iterator[dict[str, tuple[Fitted, Scored]]]:  # fmt: skip
-    """Yield, for each game, the results of its systems by name. A game has `each` of the jobs."""
+    work = partial(_work, bounds, saved)
     with sharing(games, executor) as run:
-        done = run(partial(_work, trials), jobs)
-        for first in range(0, len(jobs), each):
-            found = {}
-            for number, system in jobs[first : first + each]:
+        done = run(work, jobs)
+        for game in games:
+            found = dict[str, Outcome]()
+            for system in systems:
                 found[system.name] = next(done)
-                say(f"{games[number].name}: {system.name}")
-            yield found
+                if saved is not None:  # a worker elsewhere may not share our files
+                    saved.store(game, system, bounds, found[system.name])
+                say(f"{game.name}: {_said(found[system.name])}")
+            yield result_of(game, found)
+
+
+def _said(found: Outcome) -> str:
+    return found.sentence() if isinstance(found, Unfinished) else found[0].system

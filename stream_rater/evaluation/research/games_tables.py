@@ -5,13 +5,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from stream_rater.evaluation.fits import AIMS, DEFAULT
+from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS
+from stream_rater.evaluation.forward import USUAL_DIMENSIONS
 from stream_rater.evaluation.game import TRAIN
 from stream_rater.evaluation.research.evidence import Effort
 from stream_rater.evaluation.research.figures import CHOSEN, number, table
-from stream_rater.evaluation.research.games import REFERENCE, VERDICTS, Result
+from stream_rater.evaluation.research.games import REFERENCE, VERDICTS, Result, role_of
 
-AIM = {DEFAULT: "default", "log_loss": "log loss", "pair_inversion": "order"}
+AIM = {DEFAULT: "default", LOG_LOSS: "tuned"}
 MEASURE = {"log_loss": "log loss", "pair_inversion": "order, %",
            "pair_inversion_all": "order of all, %"}  # fmt: skip
 DIGITS = {"log_loss": 4, "pair_inversion": 2, "pair_inversion_all": 2}
@@ -23,7 +24,10 @@ FEW = 30
 
 def notes(effort: Effort, absent: Sequence[str]) -> list[str]:
     """Sentences for the report: the limits of the effort, and the peers that are not installed."""
-    sentences = [f"{effort.trials} configurations were tried for each system and aim."]
+    sentences = [
+        f"{effort.trials} configurations were tried for a system of {USUAL_DIMENSIONS} parameters, "
+        "and as many for each parameter of the others."
+    ]
     if effort.rounds is not None:
         sentences.append(f"Of each file, the first {effort.rounds:,} rounds at most were read.")
     if absent:
@@ -49,12 +53,19 @@ def _left_out(results: Sequence[Result]) -> list[str]:
     ]  # fmt: skip
 
 
+def _not_finished(results: Sequence[Result]) -> list[str]:
+    """Sentences about the systems that did not finish in time."""
+    return [
+        f"{each.game}: {one.sentence()}, and is left out of all comparisons."
+        for each in results for one in each.not_finished
+    ]  # fmt: skip
+
+
 def _at_ends(results: Sequence[Result]) -> list[str]:
     """Sentences about the parameters that ended at an end of their range. Such a value may be an
     artefact of a short first part."""
     return [
-        f"{each.game}: {fitted.system}, tuned for {AIM[v.tuned_for]}, ended at an end of the range "
-        f"of {', '.join(v.at_ends)}."
+        f"{each.game}: {fitted.system} ended at an end of the range of {', '.join(v.at_ends)}."
         for each in results for fitted in each.systems for v in fitted.variants if v.at_ends
     ]  # fmt: skip
 
@@ -83,7 +94,8 @@ def page(results: Sequence[Result], notes: Sequence[str]) -> list[str]:
         "the same code.", "",
         *(
             f"- {note}" for note in (
-                *notes, *_few(results), *_left_out(results), *_at_ends(results), *_failed(results)
+                *notes, *_not_finished(results), *_few(results), *_left_out(results),
+                *_at_ends(results), *_failed(results),
             )
         ), "",
         *against_peers(results), *counts(results), *systems(results), *gains(results),
@@ -98,8 +110,10 @@ def against_peers(results: Sequence[Result]) -> list[str]:
         for v in each.of_chosen():
             digits, d = DIGITS[v.measure], v.difference
             interval = f"{d.mean:+.{digits}f} [{d.low:+.{digits}f}, {d.high:+.{digits}f}]"
-            rows.append([each.game, v.ours, v.peer, MEASURE[v.measure], AIM[v.tuned_for], interval,
-                         v.verdict])  # fmt: skip
+            rows.append([
+                each.game, role_of(each.game), v.ours, v.peer, MEASURE[v.measure], interval,
+                v.verdict,
+            ])  # fmt: skip
     return [
         "### Ours against the peers", "",
         f"Ours is {REFERENCE} on all games; where it does not take part, the one with the least "
@@ -107,7 +121,7 @@ def against_peers(results: Sequence[Result]) -> list[str]:
         "with its 95 % interval (paired bootstrap over rounds). Less log loss is better, and more "
         "pairs in the right order are.", "",
         CHOSEN, "",
-        *table(["game", "ours", "peer", "measure", "tuned for", "difference", "ours is"], rows), "",
+        *table(["game", "file", "ours", "peer", "measure", "difference", "ours is"], rows), "",
     ]  # fmt: skip
 
 
@@ -143,7 +157,7 @@ def counts(results: Sequence[Result]) -> list[str]:
 
 
 def systems(results: Sequence[Result]) -> list[str]:
-    """The table of the measures of every system in each of its three configurations."""
+    """The table of the measures of every system, by its first guess and tuned."""
     rows = []
     for each in results:
         for fitted in each.systems:
@@ -159,38 +173,41 @@ def systems(results: Sequence[Result]) -> list[str]:
         "Order is the pairs in the right order, of sides that played five rounds before, and of "
         "all. The log loss of a coin is 0.6931, its Brier score 0.25. Tuned systems have the "
         "variance factor that suits all rounds so far.", "",
-        *table(["game", "system", "tuned for", "order, %", "order of all, %", "log loss", "Brier",
+        *table(["game", "system", "parameters", "order, %", "order of all, %", "log loss", "Brier",
                 "calibration error", "µs an update"], rows), "",
     ]  # fmt: skip
 
 
 def gains(results: Sequence[Result]) -> list[str]:
-    """The table of the log losses without and with the prior and the variance factor."""
+    """The table of the log losses after each step of tuning."""
     rows = []
     for each in results:
         for fitted in each.systems:
             gain = fitted.gain
-            steps = (gain.default, gain.default_with_factor, gain.without_prior, gain.with_factor,
-                     gain.refitted)  # fmt: skip
-            rows.append([each.game, fitted.system, *(number(step, 4) for step in steps)])
+            steps = gain.default, gain.calibrated, gain.tuned, gain.validated, gain.followed
+            kept = "taken" if fitted.won else "dropped"
+            rows.append([
+                each.game, fitted.system, *(number(step, 4) for step in steps), kept,
+                str(fitted.changes),
+            ])  # fmt: skip
     return [
         "### What tuning gains", "",
-        "Log loss on the other rounds. By the first guess, and by it with the first part's "
-        "variance factor; tuned without the prior, and tuned with it, both with the first part's "
-        "factor; the latter with the factor fitted again as rounds come in.", "",
-        *table(["game", "system", "default", "default, factor", "no prior, factor", "prior, factor",
-                "prior, factor again"], rows), "",
+        "Log loss on the other rounds: by the first guess; by it with the variance factor that "
+        "suits all rounds so far, as in the columns after it; by the parameters tuned on the first "
+        "part; by those, unless they did not win on rounds that their search had not seen; and by "
+        "the parameters that predicted best so far, which may change from part to part.", "",
+        *table(["game", "system", "default", "factor", "tuned", "validated", "followed",
+                "tuned ones were", "changes"], rows), "",
     ]  # fmt: skip
 
 
 def parameters(results: Sequence[Result]) -> list[str]:
-    """The list of the parameters that were found for each system and aim."""
+    """The list of the parameters that predicted best at the end, for each system."""
     lines = []
     for each in results:
         for fitted in each.systems:
-            for aim in AIMS:
-                v = fitted.of(aim)
-                config = msgspec.json.encode(v.config).decode()
-                lines.append(f"- {each.game}, {AIM[aim]}: `{config}`, variance factor "
-                             f"{v.variance_factor:.3f}, at last {v.last_factor:.3f}")  # fmt: skip
+            v = fitted.of(LOG_LOSS)
+            config = msgspec.json.encode(v.config).decode()
+            lines.append(f"- {each.game}: `{config}`, variance factor {v.variance_factor:.3f}, at "
+                         f"last {v.last_factor:.3f}")  # fmt: skip
     return ["### Parameters found", "", *lines, ""]

@@ -268,7 +268,7 @@ def _evidence(rating: RatingConfig, pending: PendingRounds, priors: Table) -> Ev
     """The evidence of rounds with one configuration. Raises UnratedRound if a kernel fails."""
 
     def of(rounds: RoundBatch, own: Table) -> Evidence:
-        return stages.estimate(rating, rounds.wave(own, fixed=rating.fixed_players))
+        return stages.estimate(rating, rounds.wave(own, config=rating))
 
     try:
         return of(pending.rounds, priors)

@@ -1,5 +1,6 @@
 """The forecast of one round: win probabilities, expected ranks and quality."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from stream_rater.rating.prediction.wins import (
     performances_of,
     win_probabilities,
 )
+from stream_rater.rating.seats import codes_of, shifts_of
 
 
 class Believed(NamedTuple):
@@ -78,3 +80,9 @@ def forecast(sides: Performances) -> Forecast:
     win = win_probabilities(sides)
     draw = 1.0 - float(win.sum()) if sides.margin > 0.0 else 0.0
     return Forecast(win, max(draw, 0.0), expected_ranks(sides), pairwise(sides), evenness(win))
+
+
+def shift_of_sides(config: RatingConfig, seats: Sequence[str | None]) -> Floats | None:
+    """(S,) the points of the seats of S sides, None for a side without one. None if the ladder has
+    no points for seats."""
+    return shifts_of(config.seats, codes_of(seats)) if config.seats else None

@@ -6,20 +6,26 @@ times the member's share, and their variances add up, each times the share's squ
 variance is `sigmas` sigma^2 + `noise` of `chances`, times the variance factor. Performances are
 independent. Side i wins with probability
 
-    p_i = integral over x of phi_i(x) prod over j != i of Phi_j(x - m)
+    w_i = integral over x of phi_i(x) prod over j != i of Phi_j(x - m)
 
 where phi_i and Phi_i are the density and the distribution function of its performance, and m is the
-draw margin: two sides draw if their performances differ by no more. Only TrueSkill has a margin.
-Without a margin there are no draws: the integrands add up to the derivative of the product of all
-Phi_j, so the p_i add up to 1. With a margin the p_i add up to less, and the rest is the probability
-that nobody wins.
+draw margin: two sides draw if their performances differ by no more. Without a margin there are no
+draws: the integrands add up to the derivative of the product of all Phi_j, so the w_i add up to 1.
+With a margin the w_i add up to less, and the rest is the probability that nobody wins.
+
+A part 2 u of the rounds that somebody wins, where u is the ladder's `upset`, is decided by chance
+alone. So of n sides, side i wins with probability
+
+    p_i = (1 - 2 u) w_i + 2 u (sum of all w_j) / n
+
+The same holds for each pair, with n = 2. `upset` changes no probability of a draw.
 
 One Gauss-Legendre rule serves all sides. Its panels are narrow where the density of a side is
 narrow. The first panel begins where the density of the best side begins. So the number of panels
 grows with the logarithm of the ratio of the greatest standard deviation to the least, and the time
 grows with the number of sides.
 
-So for two sides the probability is Phi((mu_i - mu_j - m) / sqrt(variance_i + variance_j)). This one
+For two sides w_i is Phi((mu_i - mu_j - m) / sqrt(variance_i + variance_j)). This one
 link serves all systems, for scoring (`evaluation.accuracy`), for predicting and on the page. Where
 a system's own performances are logistic, the normal ones have the same variance. For two sides the
 two probabilities then differ by at most 0.023.
@@ -72,6 +78,8 @@ class Performances(NamedTuple):
     """(S,) standard deviations, in rating points."""
     margin: float = 0.0
     """Performances that differ by no more, in rating points, are a draw; 0: there are no draws."""
+    upset: float = 0.0
+    """Half the share of decided rounds whose winner is chance alone."""
 
 
 def performances_of(
@@ -82,45 +90,62 @@ def performances_of(
 
     `starts` (S+1,) contains the index of the first player of each side, and P. `share` (P,) is each
     player's part of the round. `mu` and `sigma` (P,) are the players' ratings before the round, in
-    rating points.
+    rating points. The variances are multiplied by `variance_factor` and by that of the ladder.
     """
-    chances, initial_mu = config.chances.times(variance_factor), config.initial_mu
+    chances = config.chances.times(config.variance_factor * variance_factor)
+    initial_mu = config.initial_mu
     deviation = np.add.reduceat(share * (mu - initial_mu), starts[:-1])
     variance = share**2 * (chances.sigmas * sigma**2 + chances.noise)
     spread = np.maximum(np.sqrt(np.add.reduceat(variance, starts[:-1])), LEAST_SIGMA)
-    return Performances(initial_mu + deviation, spread, config.draw_width)
+    return Performances(initial_mu + deviation, spread, config.drawn_within, config.upset)
 
 
 def win_probabilities(sides: Performances) -> Floats:
     """(S,) the probability that each side performs better than all others, by more than the margin.
     They add up to 1 where there are no draws."""
-    found: Floats = _win_probabilities(*sides, EXACT)
-    return found / max(float(found.sum()), 1.0)  # rounding may make the sum more than 1
+    found: Floats = _win_probabilities(sides.mu, sides.sigma, sides.margin, EXACT)
+    found = found / max(float(found.sum()), 1.0)  # rounding may make the sum more than 1
+    return _with_upsets(found, np.array([0, len(found)]), sides.upset)
 
 
-def of_rounds(starts: Ints, sides: Performances, most: int = ANY) -> Floats:
+def of_rounds(
+    starts: Ints, sides: Performances, most: int = ANY, margins: Floats | None = None
+) -> Floats:
     """(S,) the win probabilities of R rounds at once, each with two sides or more, to 1e-5. Rounds
     of more than `most` sides are left out: their probabilities are 0.
 
-    `starts` (R+1,) contains the index of the first side of each round, and S.
+    `starts` (R+1,) contains the index of the first side of each round, and S. `margins` (R,) has
+    the draw margin of each round; None: it is that of `sides` for all.
     """
-    found: Floats = _of_rounds(starts, *sides, most, FAST)
-    return np.minimum(found, 1.0)
+    if margins is None:
+        margins = np.full(len(starts) - 1, sides.margin)
+    found: Floats = _of_rounds(starts, sides.mu, sides.sigma, margins, most, FAST)
+    return _with_upsets(np.minimum(found, 1.0), starts, sides.upset)
+
+
+def _with_upsets(win: Floats, starts: Ints, upset: float) -> Floats:
+    """(S,) the win probabilities of R rounds, where a part 2 `upset` of the winners is chance."""
+    if upset == 0.0:
+        return win
+    even = np.repeat(np.add.reduceat(win, starts[:-1]) / np.diff(starts), np.diff(starts))
+    found: Floats = (1.0 - 2.0 * upset) * win + 2.0 * upset * even
+    return found
 
 
 def pairwise(sides: Performances) -> Floats:
     """(S, S) the probability that the side of the row performs better than that of the column, by
     more than the margin; 0 on the diagonal."""
-    found: Floats = _pairwise(*sides)
-    return found
+    found: Floats = _pairwise(sides.mu, sides.sigma, sides.margin)
+    return (1.0 - sides.upset) * found + sides.upset * found.T
 
 
 def expected_ranks(sides: Performances) -> Floats:
     """(S,) the mean rank of each side; 1 is the best. It is 1 plus the sum of the probabilities
     that each other side performs better. Sides that draw each take the mean of their ranks. The
     mean ranks add up to S (S + 1) / 2."""
-    found: Floats = _expected_ranks(*sides)
-    return found
+    found: Floats = _expected_ranks(sides.mu, sides.sigma, sides.margin)
+    middle = 0.5 * (1.0 + len(found))
+    return found if sides.upset == 0.0 else middle + (1.0 - 2.0 * sides.upset) * (found - middle)
 
 
 def evenness(win: Floats) -> float:
@@ -257,13 +282,13 @@ def _win_probabilities(mu: Floats, sigma: Floats, margin: float, quadrature: Qua
 
 @kernel
 def _of_rounds(
-    starts: Ints, mu: Floats, sigma: Floats, margin: float, most: int, quadrature: Quadrature
+    starts: Ints, mu: Floats, sigma: Floats, margins: Floats, most: int, quadrature: Quadrature
 ) -> Floats:
     found = np.zeros(len(mu))
     for r in range(len(starts) - 1):
         a, b = starts[r], starts[r + 1]
         if b - a == 2:
-            found[a], found[a + 1] = _better(mu, sigma, margin, a, a + 1)
+            found[a], found[a + 1] = _better(mu, sigma, margins[r], a, a + 1)
         elif b - a <= most:
-            found[a:b] = _integrals(mu[a:b], sigma[a:b], margin, quadrature)
+            found[a:b] = _integrals(mu[a:b], sigma[a:b], margins[r], quadrature)
     return found

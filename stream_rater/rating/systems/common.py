@@ -16,7 +16,6 @@ names and values out of range, and names the field.
 import math
 from collections.abc import Mapping
 from importlib import import_module
-from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 import msgspec
@@ -65,10 +64,6 @@ Unfinished = Literal["tied-last", "not-compared"]
 """The comparisons of entries that did not finish with each other: they all tie for last, or they
 are not compared. Either way they are worse than all entries that finished."""
 
-Experience = tuple[tuple[Annotated[int, Meta(ge=0, le=1_000_000)], Finite], ...]
-"""[[rounds, points], ...]: points of performance that are linear between these numbers of rounds
-played and constant outside."""
-
 NEWER = ("dnf", "seats")
 """The parameters of all systems that are newer than the systems."""
 
@@ -81,6 +76,15 @@ C = math.pi / math.sqrt(3.0)
 
 USUAL_SIGMA = 350.0
 """The sigma of a newcomer, in points, for which the search spaces are made."""
+
+
+class Inexperience(NamedTuple):
+    """By how much a player who has played n rounds performs below the rating: `points`
+    exp(-n / `rounds`)."""
+
+    points: float
+    """In rating points; 0 if experience does not count."""
+    rounds: float
 
 
 class Chances(NamedTuple):
@@ -129,6 +133,9 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     skip_all_tied: bool = False
     dnf: Unfinished = TIED_LAST
     seats: dict[str, Finite] = {}
+    variance_factor: Annotated[float, Meta(gt=0, le=1e6)] = 1.0
+    draw_width: NotNegative = 0.0
+    upset: Annotated[float, Meta(ge=0, le=0.2)] = 0.0
 
     more_space: ClassVar[tuple[Dimension, ...]] = ()
     """Dimensions that `tune` varies in addition to `space` for the rounds of a file."""
@@ -137,6 +144,9 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     newer: ClassVar[tuple[str, ...]] = NEWER
     """Parameters that are newer than the system's first release. The fingerprint omits them where
     they have their defaults, so that it equals the one that workers of older releases compute."""
+    predictive: ClassVar[tuple[str, ...]] = ("variance_factor", "draw_width", "upset")
+    """Parameters of predictions alone. They change no rating, so the fingerprint has none of them,
+    and they may be changed at any time (`evaluation.calibrating` fits them)."""
     season_growth: ClassVar[int] = KEEPS
     """The way in which a season raises the sigma of a belief."""
     takes_sigma: ClassVar[bool] = True
@@ -144,9 +154,6 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     is seeded or reset."""
     limits_mu: ClassVar[bool] = False
     """Whether `floor` limits mu itself, and not only the displayed rating."""
-    memoryless: ClassVar[bool] = True
-    """Whether the evidence has the new mu and sigma. If not, it has a performance, which stage 2
-    adds to the belief."""
     performs_as_side: ClassVar[bool] = False
     """Whether the performance in the evidence is that of the player's side. If not, it is the
     player's own: the side's without the other members."""
@@ -167,6 +174,12 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def kept(self) -> int:
         """The number of logistic factors kept; 0 means all."""
         return 0 if self.history == "full" else self.history
+
+    @property
+    def memoryless(self) -> bool:
+        """Whether the evidence has the new mu and sigma. If not, it has a performance, which a
+        stage 2 of the system's own adds to the belief."""
+        return type(self).update is Common.update
 
     @property
     def momentum(self) -> float:
@@ -193,15 +206,16 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return self.drifts_by_time
 
     @property
-    def experience(self) -> Experience:
-        """The points that a number of rounds played adds to a player's performance."""
-        return ()
+    def inexperience_of_newcomers(self) -> Inexperience:
+        """By how much players with few rounds perform below their ratings."""
+        return Inexperience(0.0, 1.0)
 
     @property
-    def draw_width(self) -> float:
-        """The largest difference between two performances that is a draw, in rating points; 0 if
-        the system has no draws."""
-        return 0.0
+    def drawn_within(self) -> float:
+        """The largest difference between two performances that is predicted to be a draw, in rating
+        points; 0 if no draws are predicted. It changes no rating: of all systems, only TrueSkill
+        has a margin for draws in its update."""
+        return self.draw_width
 
     @property
     def fixed_players(self) -> tuple[str, ...]:
@@ -253,24 +267,15 @@ class Ordering(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class PlacingNewcomers(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Newcomers begin at the level of the field that they play in, plus `newcomer_offset` points
     for all newcomers of a side together. `newcomer_field` is the part of that level that counts
-    (see `newcomer_level`). `experience` is a table of points by rounds played, which add to the
-    performance. `beta` is the spread of performances, and sigma grows by `sigma_drift` in a
-    round."""
+    (see `newcomer_level`). `beta` is the spread of performances, and sigma grows by `sigma_drift`
+    in a round."""
 
-    experience: Experience = ()
     newcomer_offset: Finite = 0.0
     newcomer_field: Annotated[float, Meta(ge=0, le=1)] = 0.0
     beta: Positive
     sigma_drift: NotNegative
 
-    newer: ClassVar[tuple[str, ...]] = (
-        *NEWER, "experience", "newcomer_offset", "newcomer_field",
-    )  # fmt: skip
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if any(a >= b for (a, _), (b, _) in pairwise(self.experience)):
-            raise ValueError("experience: its numbers of rounds must rise from pair to pair")
+    newer: ClassVar[tuple[str, ...]] = (*NEWER, "newcomer_offset", "newcomer_field")
 
     @property
     def chances(self) -> Chances:

@@ -43,6 +43,7 @@ class TrueSkill(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
         )  # fmt: skip
 
     @property
-    def draw_width(self) -> float:
-        """Each performance of a draw lies within `draw_margin` of the place that both share."""
-        return 2.0 * self.draw_margin
+    def drawn_within(self) -> float:
+        """Each performance of a draw lies within `draw_margin` of the place that both share, unless
+        `draw_width` says otherwise for predictions."""
+        return self.draw_width or 2.0 * self.draw_margin

@@ -10,6 +10,7 @@ from msgspec import Meta
 from stream_rater.rating.systems.common import (
     NEWER,
     Finite,
+    Inexperience,
     Later,
     NotNegative,
     PlacingNewcomers,
@@ -27,20 +28,25 @@ else:
 class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
                 tag_field="system", tag="two-moment"):  # fmt: skip
     """The two-moment filter. `beta`, in points, is the spread of performances; a round adds
-    sigma_drift^2 to sigma^2 and a day `drift_per_day`, both in points^2."""
+    sigma_drift^2 to sigma^2 and a day `drift_per_day`, both in points^2. A player who has played n
+    rounds performs `inexperience` exp(-n / `inexperience_rounds`) points below the rating."""
 
     beta: Positive = 250.0
     sigma_drift: NotNegative = 20.0
     drift_per_day: NotNegative = 16.0
     newcomer_offset: Finite = -150.0
     newcomer_field: Annotated[float, Meta(ge=0, le=1)] = 0.8
+    inexperience: NotNegative = 150.0
+    inexperience_rounds: Positive = 20.0
 
-    newer: ClassVar[tuple[str, ...]] = (*NEWER, "experience")
+    newer: ClassVar[tuple[str, ...]] = (*NEWER, "inexperience", "inexperience_rounds")
     space: ClassVar[tuple[Dimension, ...]] = (
         Dimension("beta", 30.0, 3000.0, 250.0, points=1),
         Dimension("sigma_drift", 1.0, 300.0, 20.0, points=1),
         Dimension("drift_per_day", 0.0, 1600.0, 16.0, "square", points=2),
         NEWCOMERS,
+        Dimension("inexperience", 0.0, 1200.0, 150.0, "square", points=1),
+        Dimension("inexperience_rounds", 2.0, 200.0, 20.0),
     )
 
     @classmethod
@@ -52,6 +58,10 @@ class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
             self.initial_mu, self.initial_sigma, self.beta, self.sigma_drift**2, self.drift_per_day
         )
         return two_moment.rate_rounds(wave, model)
+
+    @property
+    def inexperience_of_newcomers(self) -> Inexperience:
+        return Inexperience(self.inexperience, self.inexperience_rounds)
 
     @property
     def drifts_by_time(self) -> bool:

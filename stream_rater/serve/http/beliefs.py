@@ -136,13 +136,9 @@ class BeliefQuestions:
     def _what_if(
         self, ladder: str, question: WhatIfQuestion, offsets: Mapping[str, int]
     ) -> WhatIfAnswer:
-        sides, ranks = question.sides, question.ranks
+        sides = question.sides
         check_sides(sides, MOST_PLAYERS)
-        if len(ranks) != len(sides):
-            raise Refused(
-                "invalid", f"{len(ranks)} ranks of {len(sides)} sides: give one for each, null for "
-                "who did not finish", "body.ranks",
-            )  # fmt: skip
+        standings = entries_of(question)
         time_s = None
         if question.completed_at is not None:
             try:
@@ -152,7 +148,6 @@ class BeliefQuestions:
         players = [player for side in sides for player in side.players]
         with _errors_as_problems(sides):
             known = self._beliefs.of(ladder, players, time_s, offsets)
-            standings = [_entry(*each) for each in zip(sides, ranks, strict=True)]
             ceiling = question.performance_ceiling
             rated = rate_future_round(known, standings, question.weight, ceiling)
         return WhatIfAnswer(changes=[] if rated is None else _changes(rated, sides, known))
@@ -212,9 +207,28 @@ def _no_player(ladder: str, player: str) -> Refused:
     )  # fmt: skip
 
 
-def _entry(side: SideQuestion, rank: int | None) -> Entry:
-    shares = None if side.shares is None else tuple(side.shares)
-    return Entry(team=tuple(side.players), shares=shares, rank=rank, dnf=rank is None)
+def entries_of(question: WhatIfQuestion) -> list[Entry]:
+    """The standings of a round with this result. Raises Refused if there is not one rank, or not
+    one score, for each side."""
+    sides, ranks, scores = question.sides, question.ranks, question.scores
+    if len(ranks) != len(sides):
+        raise Refused(
+            "invalid", f"{len(ranks)} ranks of {len(sides)} sides: give one for each, null for "
+            "who did not finish", "body.ranks",
+        )  # fmt: skip
+    scores = [None] * len(sides) if scores is None else scores
+    if len(scores) != len(sides):
+        raise Refused(
+            "invalid", f"{len(scores)} scores of {len(sides)} sides: give one for each, null for a "
+            "side without one", "body.scores",
+        )  # fmt: skip
+    return [
+        Entry(
+            team=tuple(side.players), shares=None if side.shares is None else tuple(side.shares),
+            rank=rank, dnf=rank is None, seat=side.seat, score=score,
+        )
+        for side, rank, score in zip(sides, ranks, scores, strict=True)
+    ]  # fmt: skip
 
 
 def _changes(

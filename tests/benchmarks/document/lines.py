@@ -1,7 +1,9 @@
 """Rows that make several lines of a table, and the figures that are computed for a line."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from itertools import product
 from typing import Any
 
 from stream_rater.evaluation.bootstrap import Difference
@@ -12,7 +14,6 @@ from stream_rater.evaluation.research.games import COMPARED, verdict
 from tests.benchmarks.document.rows import Figures, Row, figure
 from tests.simulation.faults import KINDS
 
-MEASURE = {LOG_LOSS: "log loss", ORDER: "order", ORDER_OF_ALL: "order of all"}
 ALL_ELSE = "everything else, the Kafka client's threads among it"
 SIMULATED = {
     "seeds": "seeds, each a simulation of its own",
@@ -26,21 +27,37 @@ SIMULATED = {
 
 
 def verdicts(row: Row) -> Iterator[Row]:
-    """A game's comparisons of our chosen system with each peer."""
-    ratio = row.figures["ratio"]
-    for peer in SPACES:
-        for wanted, aim in COMPARED:
-            for measure in (wanted, ORDER_OF_ALL) if wanted == ORDER else (wanted,):
-                edges = [ratio.get(f"{peer} {aim} {measure} {e}") for e in ("mean", "low", "high")]
-                if None not in edges:
-                    gap = Difference(*edges)
-                    yield _line(
-                        row, game=_game(row), ours=_ours(row), peer=peer,
-                        measure=MEASURE[measure], aim=MEASURE[aim],
-                        gap=f"{gap.mean:+.3g} [{gap.low:+.3g}, {gap.high:+.3g}]",
-                        verdict=verdict(measure, gap),
-                    )  # fmt: skip
-                    break
+    """One line a game: ours, and its differences to each peer. A column is named by its measure
+    and the peer, such as `order plain-elo`."""
+    ratio, found = row.figures["ratio"], dict[str, Any]()
+    for peer, wanted in product(SPACES, COMPARED):
+        for measure in (wanted, ORDER_OF_ALL) if wanted == ORDER else (wanted,):
+            edges = [
+                ratio.get(f"{peer} {LOG_LOSS} {measure} {edge}") for edge in ("mean", "low", "high")
+            ]
+            if None not in edges:
+                gap = Difference(*edges)
+                text = f"{gap.mean:+.3g} [{gap.low:+.3g}, {gap.high:+.3g}]"
+                said = verdict(measure, gap)
+                found[f"{wanted} {peer}"] = {"better": text, "worse": f"**{text}**"}.get(
+                    said, f"*{text}*"
+                )
+                break
+        if (seconds := ratio.get(f"{peer} not_finished")) is not None:
+            found[f"{wanted} {peer}"] = f"not finished in {seconds:,.0f} s"
+    own = {key: ratio.get(f"{_ours(row)} {key}") for key in (LOG_LOSS, "calibration_error")}
+    counts = Counter(_verdicts_on_ours(row))
+    said = "+{} ={} -{}".format(*(counts[each] for each in games.VERDICTS))
+    yield _line(
+        row, game=_game(row), part=games.role_of(row.word(1)), counts=said,
+        note=row.figures["note"], **own, **found,
+    )  # fmt: skip
+
+
+def _verdicts_on_ours(row: Row) -> Iterator[str]:
+    for verdict_ in games.VERDICTS:
+        count = row.figures["ratio"].get(f"{_ours(row)} {verdict_.replace(' ', '_')}", 0)
+        yield from [verdict_] * int(count)
 
 
 def systems(row: Row) -> Iterator[Row]:
@@ -50,9 +67,7 @@ def systems(row: Row) -> Iterator[Row]:
         own = {key.split()[1]: value for key, value in ratio.items()
                if key.split()[0] == system and len(key.split()) == 2}  # fmt: skip
         counts = [int(own.get(each.replace(" ", "_"), 0)) for each in games.VERDICTS]
-        failed = [int(own.get(key, 0)) for key in ("failed", "failed_order")]
         own["counts"] = "+{} ={} -{}".format(*counts) if any(counts) else None
-        own["failed_both"] = "{:,}, {:,}".format(*failed) if any(failed) else None
         name = f"**{system}**" if system == _ours(row) else system
         yield _line(row, game=_game(row), system=name, note=row.figures["note"], **own)
 

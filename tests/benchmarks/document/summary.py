@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from string import ascii_uppercase
 
-from stream_rater.evaluation.research.games import VERDICTS
+from stream_rater.evaluation.research.games import CHOSE, REPORTED, VERDICTS, role_of
 from tests.benchmarks.document.rows import Row, figure, number
 
 Rows = dict[str, Row]
@@ -42,16 +42,19 @@ def _games(rows: Rows) -> tuple[str, Row]:
     played = [row for name, row in rows.items() if name.startswith("games/")]
     oldest = min(played, key=lambda row: row.origin.date)
     (ours,) = {str(row.figures["note"]).removeprefix("ours: ").split(";")[0] for row in played}
-    better, same, worse = (
-        sum(
-            int(row.figures["ratio"].get(f"{ours} {verdict.replace(' ', '_')}", 0))
-            for row in played
+    said = [f"`{ours}`"]
+    for role, whose in ((REPORTED, "that had no part in choosing it"), (CHOSE, "that chose it")):
+        own = [row for row in played if role_of(row.word(1)) == role]
+        better, same, worse = (
+            sum(int(row.figures["ratio"].get(f"{ours} {v.replace(' ', '_')}", 0)) for row in own)
+            for v in VERDICTS
         )
-        for verdict in VERDICTS
-    )
-    files = len({row.name.split("/")[1] for row in played})
-    text = f"better in {better} comparisons, no difference in {same}, worse in {worse}"
-    return f"`{ours}`: {text}, on {files} files, one of them also cut into small rounds", oldest
+        if own:
+            said.append(
+                f"on {len(own)} games of files {whose}, better in {better} comparisons, no "
+                f"difference in {same}, worse in {worse}"
+            )
+    return "; ".join(said), oldest
 
 
 def _faults(rows: Rows) -> tuple[str, Row]:
@@ -71,7 +74,7 @@ FIGURES: dict[str, Callable[[Rows], tuple[str, Row]]] = {
     "latency from a round to its rating changes, rounds of 5": _latency,
     "performances in a round of 100, all opponents counted": _stage_1,
     "rating rounds of 5 in memory": _peers,
-    "predicting results, in log loss and order, against openskill.py and trueskill": _games,
+    "predicting results, in log loss and order, against other systems": _games,
     "crashes, broken connections and lost data on real servers": _faults,
 }
 

@@ -1,0 +1,271 @@
+"""Plays a game forward: tunes a system on the first part, and follows the best parameters through
+the other rounds, which are scored (see `games`)."""
+
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.evaluation import sides
+from stream_rater.evaluation.accuracy import average
+from stream_rater.evaluation.contestants import System
+from stream_rater.evaluation.fits import (
+    DEFAULT,
+    LOG_LOSS,
+    ORDER,
+    ORDER_OF_ALL,
+    OUT_OF_RANGE,
+    Fit,
+)
+from stream_rater.evaluation.following import Candidate, distinct, followed, parts_of
+from stream_rater.evaluation.game import Game
+from stream_rater.evaluation.season import before
+from stream_rater.evaluation.sides import (
+    Run,
+    Sides,
+    factors_of,
+    losses_of,
+    scores_of,
+    variance_factor,
+)
+from stream_rater.evaluation.tuning import UNDEFINED, Trial, at_ends, refined
+from stream_rater.evaluation.validation import Validated, validated
+from stream_rater.evaluation.warming import timed
+
+USUAL_DIMENSIONS = 4
+"""The number of trials is meant for a system of so many dimensions. Others have as many trials for
+each of their dimensions, so that all systems are searched equally densely."""
+AGAIN = (1 / 3, 2 / 3)
+"""After these fractions of the rounds that are scored, parameters are searched again."""
+AGAIN_TRIALS = 1 / 6
+"""The part of the trials that such a search gets."""
+LEAST_TRIALS = 10
+JOINING = 2
+"""The most points of such a search that are followed from then on."""
+JOINING_APART = 0.02
+"""They are at least so far from each other and from the point that is followed."""
+
+
+class Variant(msgspec.Struct, frozen=True, kw_only=True):
+    """One configuration of a system on a game. Its measures are those of the rounds after the first
+    part, or None if nothing was scored."""
+
+    tuned_for: str
+    """DEFAULT, or the measure that it is tuned for."""
+    config: dict[str, Any]
+    variance_factor: float
+    """The variance factor fitted on the rounds to tune on; 1 for the default configuration."""
+    last_factor: float
+    """The variance factor of the last of `sides.REFITS` parts, fitted on all rounds before it."""
+    first_log_loss: float | None
+    """The log loss on the rounds to tune on."""
+    pair_inversion: float | None
+    pair_inversion_all: float | None
+    log_loss: float | None
+    brier: float | None
+    calibration_error: float | None
+    us_update: float
+    """Microseconds to rate one player in one round."""
+    failed_rounds: int
+    at_ends: tuple[str, ...] = ()
+    """The parameters that ended at an end of their range."""
+
+
+class Gain(msgspec.Struct, frozen=True, kw_only=True):
+    """The log loss of the rounds after the first part, for each step of tuning."""
+
+    default: float | None
+    """By the first guess."""
+    calibrated: float | None
+    """By the first guess, with the variance factor fitted as rounds come in, as in all that
+    follow."""
+    tuned: float | None
+    """By the parameters tuned on the first part."""
+    validated: float | None
+    """By those, or by the first guess if they did not win (`validation`)."""
+    followed: float | None
+    """By the parameters that predicted best so far (`following`), which are those scored."""
+
+
+class Fitted(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of a system on a game."""
+
+    system: str
+    variants: list[Variant]
+    """The first guess, and the parameters that were tuned and followed. The configuration of the
+    latter is the last one that was followed."""
+    gain: Gain
+    won: bool = True
+    """Whether the tuned parameters won on rounds that their search had not seen."""
+    changes: int = 0
+    """How often the parameters changed while they were followed."""
+
+    def of(self, aim: str) -> Variant:
+        """The variant tuned for `aim`. Raises StopIteration if there is none."""
+        return next(each for each in self.variants if each.tuned_for == aim)
+
+
+Scored = dict[str, Floats]
+"""(R, OF_PAIRS) the scores of the rounds after the first part, by the aim that the system was tuned
+for."""
+
+
+class Played(NamedTuple):
+    """A point of a system's space that has rated a whole game."""
+
+    point: list[float]
+    run: Run
+    cost: float
+    """The total loss of the first part, and the prior's penalty."""
+    factor: float
+    """The variance factor fitted on the first part."""
+    factors: Floats
+    """(R,) the variance factors of the rounds that are scored."""
+    rest: Run
+    """The rounds that are scored, in the order of the season, with these factors."""
+    scores: Floats
+    """(R, OF_PAIRS) their scores."""
+
+
+def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
+    """Tune a system on the first part of a game, follow the best parameters through the other
+    rounds, and score it on these. `trials` is the number of configurations to try for a system of
+    USUAL_DIMENSIONS dimensions."""
+    trials = trials_of(system, trials)
+    problem = Fit(system, game.first, LOG_LOSS, runs={}, fits_factor=True)
+    default = _play(problem, game, problem.start())
+    found = validated(problem, trials)
+    way = _Way(problem, game, default, found)
+    way.search_again(max(int(AGAIN_TRIALS * trials), LEAST_TRIALS))
+    chosen = way.chosen()
+    scores, uncalibrated = way.scores(chosen), _in_order(default.run.after(game.boundary))
+    raw = scores_of(uncalibrated)
+    gain = Gain(
+        default=average(raw, LOG_LOSS), calibrated=average(default.scores, LOG_LOSS),
+        tuned=average(way.of(found.trials[0].point).scores, LOG_LOSS),
+        validated=average(way.of(found.point).scores, LOG_LOSS),
+        followed=average(scores, LOG_LOSS),
+    )  # fmt: skip
+    by_default = _variant(problem, game, DEFAULT, default, uncalibrated, raw)
+    last = way.played[chosen[-1]] if len(chosen) else way.of(found.point)
+    variants = [
+        msgspec.structs.replace(by_default, variance_factor=1.0, last_factor=1.0),
+        _variant(problem, game, LOG_LOSS, last, way.run(chosen), scores),
+    ]
+    fitted = Fitted(
+        system=system.name, variants=variants, gain=gain, won=found.won,
+        changes=int(np.count_nonzero(np.diff(chosen))),
+    )  # fmt: skip
+    return fitted, {DEFAULT: raw, LOG_LOSS: scores}
+
+
+def trials_of(system: System, trials: int) -> int:
+    """The number of configurations to try for a system, if `trials` are tried for one of
+    USUAL_DIMENSIONS dimensions."""
+    return max(round(trials * len(system.space) / USUAL_DIMENSIONS), LEAST_TRIALS)
+
+
+class _Way:
+    """The points that are followed on a game."""
+
+    def __init__(self, problem: Fit, game: Game, default: Played, found: Validated) -> None:
+        self._problem, self._game = problem, game
+        self._numbers = default.rest.sides.number
+        self.played, self._since = [default], [0]
+        wanted = [default.point, found.point, found.trials[0].point]
+        for point in distinct(wanted, (each.point for each in found.trials if _finite(each)))[1:]:
+            self._join(point, 0)
+        self._first = next(
+            (i for i, each in enumerate(self.played) if each.point == found.point), 0
+        )
+
+    def search_again(self, trials: int) -> None:
+        """Search on all rounds so far, at AGAIN, near the point that is followed then. The best
+        points that are found are followed from there on."""
+        parts = parts_of(self._numbers)
+        for start in (parts[int(each * len(parts))][0] for each in AGAIN if parts):
+            seen = before(self._game.sessions, int(self._numbers[start]))
+            problem = replace(self._problem, first=seen, runs=None)
+            point = self.played[self.chosen()[start]].point
+            tried = (each.point for each in refined(problem, point, trials) if _finite(each))
+            for new in distinct([point], tried, 1 + JOINING, JOINING_APART)[1:]:
+                self._join(new, start)
+
+    def _join(self, point: list[float], since: int) -> None:
+        """Follow a point, unless it lets ratings diverge in later rounds."""
+        with suppress(*OUT_OF_RANGE):
+            self.played.append(_play(self._problem, self._game, point))
+            self._since.append(since)
+
+    def of(self, point: list[float]) -> Played:
+        """What a point has played, or the first guess if it let ratings diverge."""
+        return next((each for each in self.played if each.point == point), self.played[0])
+
+    def chosen(self) -> Ints:
+        """(R,) the index of the point that predicts each round."""
+        candidates = [
+            Candidate(each.point, each.cost, losses_of(each.scores, LOG_LOSS), since)
+            for each, since in zip(self.played, self._since, strict=True)
+        ]
+        return followed(candidates, self._first, self._numbers)
+
+    def scores(self, chosen: Ints) -> Floats:
+        """(R, OF_PAIRS) the scores of the rounds, each predicted by the chosen point."""
+        found: Floats = np.stack([each.scores for each in self.played])[
+            chosen, np.arange(len(chosen))
+        ]
+        return found
+
+    def run(self, chosen: Ints) -> Run:
+        """The calibrated beliefs about the rounds, each by the chosen point."""
+        parts = [
+            each.rest.sides.take(np.flatnonzero(chosen == i)) for i, each in enumerate(self.played)
+        ]
+        return self.played[0].rest._replace(sides=Sides.concat(parts))
+
+
+def _finite(trial: Trial) -> bool:
+    return trial.cost < UNDEFINED
+
+
+def _play(problem: Fit, game: Game, point: list[float]) -> Played:
+    """Rate a whole game by a point. Raises one of OUT_OF_RANGE if ratings diverge."""
+    run = timed(partial(problem.system.play, game.sessions, problem.config(point)))
+    rest = run.after(game.boundary)
+    factors = factors_of(run, game.boundary)
+    order = np.argsort(rest.sides.number, kind="stable")
+    rest = _in_order(rest.with_variance_factors(factors))
+    return Played(
+        point, run, problem.cost(point), variance_factor(run.before(game.boundary)),
+        factors[order], rest, scores_of(rest),
+    )  # fmt: skip
+
+
+def _in_order(run: Run) -> Run:
+    """A copy whose rounds are in the order of the season."""
+    order = np.argsort(run.sides.number, kind="stable")
+    return run._replace(sides=run.sides.take(order))
+
+
+def _variant(
+    problem: Fit, game: Game, aim: str, played: Played, scored: Run, scores: Floats
+) -> Variant:
+    """A variant. `played` is the last point that was followed. `scored` and `scores` are the
+    beliefs and the scores of the rounds that are scored."""
+    run, factor = played.run, played.factor if aim != DEFAULT else 1.0
+    last = float(played.factors[-1]) if len(played.factors) else factor
+    return Variant(
+        tuned_for=aim, config=problem.system.described(problem.config(played.point)),
+        variance_factor=factor, last_factor=last,
+        first_log_loss=average(scores_of(run.before(game.boundary), factor), LOG_LOSS),
+        pair_inversion=average(scores, ORDER),
+        pair_inversion_all=average(scores, ORDER_OF_ALL),
+        log_loss=average(scores, LOG_LOSS), brier=average(scores, "brier"),
+        calibration_error=sides.calibration_error(scored),
+        us_update=1e6 * run.seconds / max(run.results, 1), failed_rounds=run.failed,
+        at_ends=at_ends(problem.space, played.point) if aim != DEFAULT else (),
+    )  # fmt: skip

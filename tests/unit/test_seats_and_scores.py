@@ -1,0 +1,226 @@
+"""The seats and the scores of entries: from bytes to columns, and through corrections."""
+
+import math
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from stream_rater.config.ladders import Ladder, Ladders, Limits
+from stream_rater.contract.corrections import RoundAmended
+from stream_rater.contract.record import Record
+from stream_rater.rating.parameters import EloMMR
+from stream_rater.rating.seats import seat_name
+from stream_rater.replay.edits import EditsSoFar
+from stream_rater.rounds import validation
+from stream_rater.rounds.batch import RoundBatch
+from stream_rater.rounds.correction_records import FIRST, LAST, Span, amended_message
+from stream_rater.rounds.decoder import RoundDecoder
+from stream_rater.rounds.validation import Invalid
+from tests.rounds import MSGPACK_HEADERS, as_json, as_msgpack
+
+PLAIN = EloMMR(weight_limit=0.2, sigma_limit=80.0)
+SEATED = EloMMR(weight_limit=0.2, sigma_limit=80.0, seats={"home": 60.0, "away": -20.0})
+SCORED = EloMMR(weight_limit=0.4, sigma_limit=80.0)
+LADDERS = Ladders(
+    ladders={
+        "plain": Ladder(rating=PLAIN), "seated": Ladder(rating=SEATED),
+        "scored": Ladder(rating=SCORED),
+        "strict": Ladder(rating=PLAIN, limits=Limits(unknown_fields="reject")),
+    }
+)  # fmt: skip
+ALWAYS = Span(FIRST, LAST)
+Encode = Callable[..., tuple[bytes, Any]]
+
+
+def fast(*entries: Any, **fields: Any) -> tuple[bytes, Any]:
+    return as_json(*entries, **fields), ()
+
+
+def slow(*entries: Any, **fields: Any) -> tuple[bytes, Any]:
+    """JSON that the kernel does not read: a name has an escape."""
+    text = as_json(*entries, **fields)
+    return text.replace(b'"ann"', b'"\\u0061nn"'), ()
+
+
+def packed(*entries: Any, **fields: Any) -> tuple[bytes, Any]:
+    return as_msgpack(*entries, **fields), MSGPACK_HEADERS
+
+
+WAYS = pytest.mark.parametrize("encode", [fast, slow, packed])
+
+
+def decoded(encode: Encode, *entries: Any, ladder: str = "plain") -> RoundBatch:
+    """The round of these entries; raises Invalid."""
+    value, headers = encode(*entries, ladder=ladder)
+    return RoundDecoder(LADDERS).read(Record(0, 0, value, headers, received_s=4e9)).batch
+
+
+def seats(rounds: RoundBatch) -> list[str]:
+    return [seat_name(code) for code in rounds.seat.tolist()]
+
+
+def scores(rounds: RoundBatch) -> list[float | None]:
+    return [None if math.isnan(each) else each for each in rounds.score.tolist()]
+
+
+@pytest.fixture(autouse=True)
+def _used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One ladder uses scores."""
+    monkeypatch.setattr(validation, "uses_scores", SCORED.__eq__)
+
+
+@WAYS
+def test_they_come_in_order_of_place(encode: Encode) -> None:
+    """With their entries, of players and of teams, few or many."""
+    given: list[dict[str, Any]] = [
+        {"player": "ann", "rank": 3, "seat": "home", "score": 4},
+        {"team": ["bob", "cy"], "rank": 1, "score": -0.5},
+        {"player": "dee", "dnf": True, "seat": "a b"},
+        {"player": "eve", "rank": 1, "seat": "away", "score": 0},
+    ]
+    found = decoded(encode, *given)
+    assert seats(found) == ["", "away", "home", "a b"]
+    assert scores(found) == [-0.5, 0.0, 4.0, None]
+    many = [{"player": f"p{i}", "rank": 40 - i, "seat": f"s{i}", "score": i} for i in range(40)]
+    found = decoded(encode, *many, {"player": "ann", "rank": 41})
+    assert seats(found) == [f"s{39 - i}" for i in range(40)] + [""]
+    assert scores(found) == [39.0 - i for i in range(40)] + [None]
+
+
+@WAYS
+def test_nobody_has_one(encode: Encode) -> None:
+    """Then there are no columns; and each column stands alone."""
+    ann, bob = {"player": "ann", "rank": 1}, {"player": "bob", "rank": 2}
+    assert (seats(decoded(encode, ann, bob)), scores(decoded(encode, ann, bob))) == ([], [])
+    both = decoded(encode, {**ann, "seat": "home"}, bob)
+    assert (seats(both), scores(both)) == (["home", ""], [])
+    both = decoded(encode, ann, {**bob, "score": 2})
+    assert (seats(both), scores(both)) == ([], [None, 2.0])
+
+
+BAD_SEATS = ["", "123456789", "ä", "\x7f", 7, True, ["home"], {"home": 1}, 0.5]
+BAD_SCORES = ["4", True, [4], {"home": 4}, ""]
+
+
+@WAYS
+@pytest.mark.parametrize("seat", BAD_SEATS)
+def test_a_seat_that_is_not_valid(encode: Encode, seat: Any) -> None:
+    """Is absent where seats do not count, so that no round is lost. A ladder with seats rejects the
+    round, and names the entry and the cure."""
+    entries = {"player": "ann", "rank": 2}, {"player": "bob", "rank": 1, "seat": seat}
+    for ladder in ("plain", "scored"):
+        assert set(seats(decoded(encode, *entries, ladder=ladder))) <= {""}
+    with pytest.raises(Invalid) as rejected:
+        decoded(encode, *entries, ladder="seated")
+    assert rejected.value.code == "bad-seat"
+    assert rejected.value.ladder == "seated"
+    start, end = str(rejected.value).split(" is no name of a seat: ")
+    assert start.startswith("standings[1].seat: ")
+    assert end == "give a text of 1 to 8 printable characters of ASCII, or leave it out"
+
+
+@WAYS
+@pytest.mark.parametrize("score", BAD_SCORES)
+def test_a_score_that_is_not_valid(encode: Encode, score: Any) -> None:
+    """The same, by ladders with scores."""
+    entries = {"player": "ann", "rank": 2}, {"player": "bob", "rank": 1, "score": score}
+    for ladder in ("plain", "seated"):
+        assert set(scores(decoded(encode, *entries, ladder=ladder))) <= {None}
+    with pytest.raises(Invalid, match=r"^standings\[1\]\.score: .* is no finite number: ") as bad:
+        decoded(encode, *entries, ladder="scored")
+    assert (bad.value.code, bad.value.round_id) == ("bad-score", "r-1")
+
+
+@pytest.mark.parametrize("text", [b"1e999", b"1" * 400])
+def test_a_number_beyond_all_floats(text: bytes) -> None:
+    """Is a score that is not valid, and not a message that is not."""
+    value = as_json({"player": "ann", "rank": 2}, {"player": "bob", "rank": 1, "score": 77})
+    for ladder, code in (("plain", ""), ("scored", "bad-score")):
+        own = value.replace(b"77", text).replace(b"ranked-eu", ladder.encode())
+        _, (rejection,) = RoundDecoder(LADDERS).decode([Record(0, 0, own, received_s=4e9)])
+        assert (rejection.code if rejection else "") == code
+
+
+@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
+def test_messagepack_can_say_more(score: float) -> None:
+    """Numbers that are not finite."""
+    entries = {"player": "ann", "rank": 2}, {"player": "bob", "rank": 1, "score": score}
+    assert scores(decoded(packed, *entries)) in ([], [None, None])
+    with pytest.raises(Invalid, match="no finite number"):
+        decoded(packed, *entries, ladder="scored")
+
+
+@WAYS
+def test_null_is_absent(encode: Encode) -> None:
+    """On every ladder."""
+    entries = [{"player": name, "rank": 1, "seat": None, "score": None} for name in ("ann", "bob")]
+    for ladder in LADDERS.ladders:
+        found = decoded(encode, *entries, ladder=ladder)
+        assert (seats(found), scores(found)) == ([], [])
+
+
+@WAYS
+def test_a_strict_ladder_wants_their_types(encode: Encode) -> None:
+    """As before they counted."""
+    ann, bob = {"player": "ann", "rank": 1}, {"player": "bob", "rank": 2}
+    decoded(encode, {**ann, "seat": "123456789", "score": 3}, bob, ladder="strict")
+    for field in ({"seat": 7}, {"score": "7"}):
+        with pytest.raises(Invalid, match=f"at `\\$.standings\\[0\\].{next(iter(field))}`") as bad:
+            decoded(encode, {**ann, **field}, bob, ladder="strict")
+        assert bad.value.code == "malformed"
+
+
+def test_valid_and_invalid_ones_side_by_side() -> None:
+    """Each round by its own ladder, whichever reader reads it."""
+    entries = {"player": "ann", "rank": 1, "seat": ""}, {"player": "bob", "rank": 2, "seat": "away"}
+    records = []
+    for i, (encode, ladder) in enumerate(product((fast, slow, packed), ("plain", "seated"))):
+        value, headers = encode(*entries, ladder=ladder)
+        records.append(Record(0, i, value, headers, received_s=4e9))
+    rounds, rejections = RoundDecoder(LADDERS).decode(records)
+    assert [each and each.code for each in rejections] == [None, "bad-seat"] * 3
+    assert seats(rounds) == ["", "away"] * 3
+
+
+def test_an_amended_round_has_those_that_it_is_given() -> None:
+    """Also a score of 0."""
+    amended = msgspec.convert(
+        {
+            "round_id": "r", "ladder": "plain",
+            "standings": [{"player": "ann", "rank": 2, "seat": "home", "score": 0},
+                          {"player": "bob", "rank": 1, "score": 1.5}],
+        },
+        RoundAmended,
+    )  # fmt: skip
+    message = amended_message(amended, "2026-11-20T20:15:05Z", 1.0, math.inf)
+    found = RoundDecoder(LADDERS).read(Record(0, 0, message, received_s=4e9)).batch
+    assert (seats(found), scores(found)) == (["", "home"], [1.5, 0.0])
+
+
+def test_team_mates_of_a_removed_player_keep_theirs() -> None:
+    """And the entries of the others, too; and a changed seat or score is a difference."""
+    entries = [
+        {"team": ["eve", "ann"], "rank": 1, "seat": "home", "score": 2},
+        {"player": "cy", "rank": 2, "seat": "gone", "score": 1},
+        {"player": "bob", "rank": 3, "seat": "away", "score": 0},
+    ]
+    round_ = decoded(fast, *entries)
+    edits = EditsSoFar()
+    edits.remove("eve", ALWAYS)
+    edits.remove("cy", ALWAYS)
+    found = edits.edits.edited(round_, 0)
+    assert found is not None
+    assert found.names.texts() == ["ann", "bob"]
+    assert (seats(found), scores(found)) == (["home", "away"], [2.0, 0.0])
+    for other in ({"seat": "there"}, {"score": 3}):
+        amend = EditsSoFar()
+        amend.amend(0, decoded(fast, {**entries[0], **other}, *entries[1:]))
+        changed = amend.edits.count_differences(EditsSoFar().edits, round_, np.zeros(1, np.int64))
+        assert changed == 1
+    amend = EditsSoFar()
+    amend.amend(0, round_)
+    assert amend.edits.count_differences(EditsSoFar().edits, round_, np.zeros(1, np.int64)) == 0
