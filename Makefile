@@ -17,14 +17,14 @@ FAST := not integration and not slow
 # Bytecode is kept, that of the tests, too: without it each process compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Of bench, bench-stream, bench-serve, bench-standalone, bench-games, chaos and soak: WRITE=1 writes the figures into
+# Of bench, bench-stream, bench-serve, bench-standalone, bench-games, bench-ablation, chaos and soak: WRITE=1 writes the figures into
 # docs/benchmarks-full.md, too.
 WRITTEN := $(if $(WRITE),--write)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup python packages service servers demo test check docs bench bench-stream figure
 .PHONY: lint dist lock chart
-.PHONY: contract reference pictures bench-serve bench-standalone bench-games contract-check image-check image compose kubernetes
+.PHONY: contract reference pictures bench-serve bench-standalone bench-games bench-ablation contract-check image-check image compose kubernetes
 .PHONY: chaos soak tables audit up down clean clean-data
 
 help: ## This list
@@ -74,6 +74,9 @@ bench-standalone: servers ## The standalone process and posts of rounds, beside 
 bench-games: packages ## All systems and other packages on real games, tuned and scored alike (WRITE=1)
 	@$(LOCAL).peers
 	@$(VENV_PYTHON) -m tests.benchmarks.games $(ARGS) $(WRITTEN)
+
+bench-ablation: packages ## What each part of two-moment, of tuning and of calibration gains (WRITE=1)
+	@$(VENV_PYTHON) -m tests.benchmarks.ablation $(ARGS) $(WRITTEN)
 
 soak: servers ## Fuzz the decoder and simulate faults at length (SEEDS=N, MINUTES=M, WRITE=1)
 	@$(VENV_PYTHON) -m tests.simulation.soak \

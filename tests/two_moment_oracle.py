@@ -43,6 +43,8 @@ class Side:
     mean: float = 0.0
     variance: float = 0.0
     noise: float = 0.0
+    points: float = 0.0
+    """What the experience of its players adds to its mean."""
 
 
 def newcomers_means(config: TwoMoment, sides: Sequence[Side]) -> list[float]:
@@ -61,6 +63,11 @@ def newcomers_means(config: TwoMoment, sides: Sequence[Side]) -> list[float]:
     return found
 
 
+def points_of(config: TwoMoment, player: Player) -> float:
+    """The points that experience adds to a player's performance: at most 0."""
+    return -config.inexperience * math.exp(-player.rounds / config.inexperience_rounds)
+
+
 def level_of(config: TwoMoment, sides: Sequence[Side]) -> float:
     """The rating from which deviations are measured, once newcomers have their means: that of those
     present, unless all sides have equally many."""
@@ -72,7 +79,8 @@ def level_of(config: TwoMoment, sides: Sequence[Side]) -> float:
         newcomers = sum(share for player, share in members if player.rounds == 0)
         for player, share in members:
             of_side = 0.0 if player.rounds else config.newcomer_offset / max(1.0, newcomers)
-            found, present = found + share * (player.mu - of_side), present + share
+            lead = player.mu - of_side + points_of(config, player)
+            found, present = found + share * lead, present + share
     return found / present
 
 
@@ -84,6 +92,18 @@ def log_below(x: Floats, side: Side, sign: float) -> Floats:
         + log_ndtr(sign * (x - side.mean - d * b) / math.sqrt(side.variance + c * side.noise))
         for pi, d, c in KINDS
     ]
+    found: Floats = np.logaddexp(*parts)
+    return found
+
+
+def log_density(x: Floats, side: Side) -> Floats:
+    """The logarithm of the density of a side's performance at x."""
+    b = math.sqrt(side.noise)
+    parts = []
+    for pi, d, c in KINDS:
+        whole = side.variance + c * side.noise
+        z2 = (x - side.mean - d * b) ** 2 / whole
+        parts.append(math.log(pi) - 0.5 * math.log(2.0 * math.pi * whole) - 0.5 * z2)
     found: Floats = np.logaddexp(*parts)
     return found
 
@@ -103,7 +123,7 @@ def rate_side(sides: Sequence[Side], own: int, ceiling: float) -> tuple[float, f
         if i == own:
             continue
         if other.place == side.place:
-            said -= 0.5 * (x - other.mean) ** 2 / (other.variance + other.noise)
+            said += log_density(x, other)
         else:
             said += log_below(x, other, 1.0 if other.place > side.place else -1.0)
     weights, means, skills, variances = [], [], [], []
@@ -129,7 +149,7 @@ def rate_round(
 ) -> list[list[float]]:
     """Rate a round, in place. Returns each side's performances, one for each member."""
     for side, begin in zip(sides, newcomers_means(config, sides), strict=True):
-        side.mean = side.variance = side.noise = 0.0
+        side.mean = side.variance = side.noise = side.points = 0.0
         for player, share in zip(side.players, side.shares, strict=True):
             variance = player.sigma**2
             if player.rounds == 0:
@@ -144,7 +164,9 @@ def rate_round(
     level = level_of(config, sides)
     for side in sides:
         for player, share in zip(side.players, side.shares, strict=True):
-            side.mean += share * (player.mu - level)
+            points = points_of(config, player)
+            side.mean += share * (player.mu + points - level)
+            side.points += share * points
     above = ceiling - level
     found = [rate_side(sides, i, above) for i in range(len(sides))]
     for side, (_, mean, variance) in zip(sides, found, strict=True):
@@ -155,7 +177,12 @@ def rate_round(
             player.time = time if player.rounds == 0 else max(player.time, time)
             player.rounds += 1
     return [
-        [config.initial_mu + performance + sum(side.shares) * (level - config.initial_mu)]
+        [
+            config.initial_mu
+            + performance
+            - side.points
+            + sum(side.shares) * (level - config.initial_mu)
+        ]
         * len(side.players)
         for side, (performance, _, _) in zip(sides, found, strict=True)
     ]

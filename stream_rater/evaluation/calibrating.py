@@ -39,15 +39,15 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.columns.arrays import Flags, Floats, Ints
-from stream_rater.columns.kernels import inlined, kernel
+from stream_rater.columns.kernels import kernel
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.model import DID_NOT_FINISH, Places
-from stream_rater.rating.normal import below, density
+from stream_rater.rating.normal import density, mills
 
 HALF_LIFE = 1500.0
 """The number of pairs after which a pair's weight is halved."""
-HALF_LIVES = 8
+HALF_LIVES = 6
 """Pairs older than this many half-lives are dropped."""
 PRIOR_OF_FACTOR = 0.5
 """The prior standard deviation of ln factor around 0."""
@@ -73,7 +73,7 @@ far, but at least LEAST_PART and at most MOST_PART pairs."""
 
 LEAST_PROBABILITY = 1e-15
 """A smaller probability of what happened counts as this one."""
-ENOUGH = 1e-6
+ENOUGH = 1e-4
 """A fit ends when a step promises to gain less than this, in nats."""
 MOST_STEPS, MOST_HALVINGS = 50, 30
 WIDEST = 3.5
@@ -103,7 +103,7 @@ class Pairs(NamedTuple):
     weight: Floats
     """(P,) the number of pairs that a pair counts as."""
 
-    def of(self, chosen: slice) -> "Pairs":
+    def of(self, chosen: slice | Flags) -> "Pairs":
         """A copy with only these pairs."""
         gap, variance, drew, weight = self
         return Pairs(gap[chosen], variance[chosen], drew[chosen], weight[chosen])
@@ -117,7 +117,7 @@ class Pairs(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What may be learned: each field tells it of the field of a Calibration."""
+    """Which numbers of a calibration are learned. The others keep their values."""
 
     factor: bool = True
     draw_width: bool = True
@@ -155,49 +155,52 @@ def _scale(pairs: Pairs) -> float:
     return float(np.sqrt(pairs.weight @ pairs.variance / total)) if total > 0.0 else 0.0
 
 
-@inlined
-def _add_pair(
-    gap: float, variance: float, drew: bool, weight: float, x: Floats, scale: float, width: float,
-    slope: Floats,
-) -> float:  # fmt: skip
-    """Minus the logarithm of the probability of a pair's outcome, times its weight. Its derivatives
-    by x, without the weight, are written to `slope`."""
-    z = gap / np.sqrt(exp(x[0]) * variance)
-    reach, upset = width * scale / np.sqrt(variance), x[2]
-    a, b = z - reach, -z - reach
-    win, loss, at_a, at_b = below(a), below(b), density(a), density(b)
-    if drew:
-        p = 1.0 - win - loss
-        slope[0], slope[1], slope[2] = 0.5 * z * (at_a - at_b), reach * (at_a + at_b), 0.0
-    else:
-        p = (1.0 - upset) * win + upset * loss
-        slope[0] = -0.5 * z * ((1.0 - upset) * at_a - upset * at_b)
-        slope[1] = -reach * ((1.0 - upset) * at_a + upset * at_b)
-        slope[2] = loss - win
-    p = max(p, LEAST_PROBABILITY)
-    for k in range(3):
-        slope[k] /= -p
-    return -weight * log(p)
-
-
 @kernel
 def _cost(
     gap: Floats, variance: Floats, drew: Flags, weight: Floats, scale: float, x: Floats,
     draws: bool, gradient: Floats, curvature: Floats,
 ) -> float:  # fmt: skip
-    """The cost at x = (ln factor, ln v, upset). Its gradient (3,) is written to `gradient`, and the
-    sum of the products of the pairs' gradients (3, 3), which is near its second derivative, to
-    `curvature`."""
-    gradient[:], curvature[:, :] = 0.0, 0.0
-    width, slope, cost = exp(x[1]) if draws else 0.0, np.empty(3), 0.0
+    """The cost at x = (ln factor, ln v, upset). Its gradient (3,) is written to `gradient`, and its
+    expected second derivative (3, 3), by the model at x, to `curvature`.
+
+    Of each outcome's probability p, d0, d1 and d2 are the derivatives by x. The sums are numbers,
+    not elements of arrays, so that they stay in registers.
+    """
+    width, factor, upset, cost = exp(x[1]) if draws else 0.0, exp(x[0]), x[2], 0.0
+    g0, g1, g2, c00, c01, c02, c11, c12, c22 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(len(gap)):
         if drew[i] and not draws:
             continue
-        cost += _add_pair(gap[i], variance[i], drew[i], weight[i], x, scale, width, slope)
-        for k in range(3):
-            gradient[k] += weight[i] * slope[k]
-            for m in range(3):
-                curvature[k, m] += weight[i] * slope[k] * slope[m]
+        z, reach = gap[i] / np.sqrt(factor * variance[i]), width * scale / np.sqrt(variance[i])
+        a, b = z - reach, -z - reach
+        at_a, at_b = density(a), density(b)
+        tail_a, tail_b = at_a * mills(abs(a)), at_b * mills(abs(b))  # as `below` does
+        above = tail_a if a < 0.0 else 1.0 - tail_a
+        under = tail_b if b < 0.0 else 1.0 - tail_b
+        for outcome in range(3 if draws else 2):  # the first side wins, it loses, a draw
+            if outcome == 2:
+                p, d2 = 1.0 - above - under, 0.0
+                d0, d1 = 0.5 * z * (at_a - at_b), reach * (at_a + at_b)
+            elif outcome == 0:
+                p, d2 = (1.0 - upset) * above + upset * under, under - above
+                d0 = -0.5 * z * ((1.0 - upset) * at_a - upset * at_b)
+                d1 = -reach * ((1.0 - upset) * at_a + upset * at_b)
+            else:
+                p, d2 = (1.0 - upset) * under + upset * above, above - under
+                d0 = 0.5 * z * ((1.0 - upset) * at_b - upset * at_a)
+                d1 = -reach * ((1.0 - upset) * at_b + upset * at_a)
+            p = max(p, LEAST_PROBABILITY)
+            part = weight[i] / p
+            c00, c01, c02 = c00 + part * d0 * d0, c01 + part * d0 * d1, c02 + part * d0 * d2
+            c11, c12, c22 = c11 + part * d1 * d1, c12 + part * d1 * d2, c22 + part * d2 * d2
+            if outcome == (2 if drew[i] else 0):
+                cost -= weight[i] * log(p)
+                g0, g1, g2 = g0 - part * d0, g1 - part * d1, g2 - part * d2
+    gradient[0], gradient[1], gradient[2] = g0, g1, g2
+    curvature[0, 0], curvature[1, 1], curvature[2, 2] = c00, c11, c22
+    curvature[0, 1] = curvature[1, 0] = c01
+    curvature[0, 2] = curvature[2, 0] = c02
+    curvature[1, 2] = curvature[2, 1] = c12
     centre = np.array([0.0, log(USUAL_WIDTH), 0.0])
     wide = np.array([PRIOR_OF_FACTOR, PRIOR_OF_WIDTH, PRIOR_OF_UPSET])
     for k in range(3):

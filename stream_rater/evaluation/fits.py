@@ -9,7 +9,7 @@ import numpy as np
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation.contestants import System
 from stream_rater.evaluation.season import Session, before
-from stream_rater.evaluation.sides import losses_of, scores_of, total_loss, variance_factor
+from stream_rater.evaluation.sides import Run, calibrated, losses_of, scores_of, total_loss
 from stream_rater.evaluation.tuning import PRIOR, UNDEFINED, middle_of, penalty
 from stream_rater.rating.systems.dimension import Dimension, fraction_of
 
@@ -36,9 +36,10 @@ class Fit:
     runs: dict[tuple[float, ...], Floats] | None = None
     """The cached scores by point, or None for no cache. Two aims share the scores of the same
     points."""
-    fits_factor: bool = False
-    """Whether each point is scored with the variance factor that suits it best. Then parameters are
-    chosen by how well they predict who is better, and the variance factor is fitted separately."""
+    calibrates: bool = False
+    """Whether each point is scored with the calibration that suits the rounds so far. Then
+    parameters are chosen by how well they predict who is better. How confident predictions are, and
+    how likely draws, is learned separately (`calibrating`)."""
 
     @property
     def space(self) -> tuple[Dimension, ...]:
@@ -75,13 +76,11 @@ class Fit:
 
     def later_losses(self, point: Sequence[float]) -> Floats | None:
         """(R,) the losses of the rounds of the second half at a point. Each round is predicted by
-        the rounds before it, and the variance factor is that of the first half. None if the system
-        raises one of OUT_OF_RANGE, or if a loss is not finite."""
-        middle = middle_of(self.first)
+        the rounds before it, and calibrated by them. None if the system raises one of OUT_OF_RANGE,
+        or if a loss is not finite."""
         try:
             run = self.system.play(self.first, self.config(point))
-            factor = variance_factor(run.before(middle)) if self.fits_factor else 1.0
-            scores = scores_of(run.after(middle), factor)
+            scores = scores_of(self._calibrated(run).after(middle_of(self.first)))
         except OUT_OF_RANGE:
             return None
         aim = self.aim
@@ -95,10 +94,13 @@ class Fit:
         found = self.runs.get(point) if self.runs is not None else None
         if found is None:
             run = self.system.play(self.first, self.config(point))
-            found = scores_of(run, variance_factor(run) if self.fits_factor else 1.0)
+            found = scores_of(self._calibrated(run))
             if self.runs is not None:
                 self.runs[point] = found
         return found
+
+    def _calibrated(self, run: Run) -> Run:
+        return calibrated(run) if self.calibrates else run
 
     def _penalty(self, point: Sequence[float]) -> float:
         return 0.0 if self.prior is None else penalty(point, self.start(), self.prior)

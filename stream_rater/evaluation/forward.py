@@ -12,12 +12,11 @@ import numpy as np
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.evaluation import sides
 from stream_rater.evaluation.accuracy import average
+from stream_rater.evaluation.calibrating import EVERYTHING, ONLY_WIDTH, Calibration
 from stream_rater.evaluation.contestants import System
 from stream_rater.evaluation.fits import (
     DEFAULT,
     LOG_LOSS,
-    ORDER,
-    ORDER_OF_ALL,
     OUT_OF_RANGE,
     Fit,
 )
@@ -27,15 +26,18 @@ from stream_rater.evaluation.season import before
 from stream_rater.evaluation.sides import (
     Run,
     Sides,
-    factors_of,
+    calibrated,
+    calibration_of,
     losses_of,
     scores_of,
-    variance_factor,
 )
 from stream_rater.evaluation.tuning import UNDEFINED, Trial, at_ends, refined
 from stream_rater.evaluation.validation import Validated, validated
 from stream_rater.evaluation.warming import timed
 
+ORDER, ORDER_OF_ALL = "order", "order_all"
+"""The measures of order by which systems are compared. The second replaces the first where nobody
+has played enough rounds for it."""
 USUAL_DIMENSIONS = 4
 """The number of trials is meant for a system of so many dimensions. Others have as many trials for
 each of their dimensions, so that all systems are searched equally densely."""
@@ -58,13 +60,13 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     """DEFAULT, or the measure that it is tuned for."""
     config: dict[str, Any]
     variance_factor: float
-    """The variance factor fitted on the rounds to tune on; 1 for the default configuration."""
-    last_factor: float
-    """The variance factor of the last of `sides.REFITS` parts, fitted on all rounds before it."""
+    """The variance factor that suits the rounds to tune on; 1 for the default configuration."""
+    last: Calibration
+    """The calibration that suits all rounds."""
     first_log_loss: float | None
     """The log loss on the rounds to tune on."""
-    pair_inversion: float | None
-    pair_inversion_all: float | None
+    order: float | None
+    order_all: float | None
     log_loss: float | None
     brier: float | None
     calibration_error: float | None
@@ -73,15 +75,20 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     failed_rounds: int
     at_ends: tuple[str, ...] = ()
     """The parameters that ended at an end of their range."""
+    draw_width: float = 0.0
+    """The width of draws learned on all rounds, in the system's own points; 0 without draws."""
+    upset: float = 0.0
+    """The upset learned on all rounds; 0 for the default configuration."""
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
     """The log loss of the rounds after the first part, for each step of tuning."""
 
     default: float | None
-    """By the first guess."""
+    """By the first guess. Draws are predicted by a width that suits the rounds so far, as in all
+    that follow."""
     calibrated: float | None
-    """By the first guess, with the variance factor fitted as rounds come in, as in all that
+    """By the first guess, with the calibration that suits the rounds so far, as in all that
     follow."""
     tuned: float | None
     """By the parameters tuned on the first part."""
@@ -119,14 +126,11 @@ class Played(NamedTuple):
 
     point: list[float]
     run: Run
+    """The model as it is."""
     cost: float
     """The total loss of the first part, and the prior's penalty."""
-    factor: float
-    """The variance factor fitted on the first part."""
-    factors: Floats
-    """(R,) the variance factors of the rounds that are scored."""
     rest: Run
-    """The rounds that are scored, in the order of the season, with these factors."""
+    """The rounds that are scored, in the order of the season, calibrated by the rounds before."""
     scores: Floats
     """(R, OF_PAIRS) their scores."""
 
@@ -135,32 +139,45 @@ def fit(system: System, game: Game, trials: int) -> tuple[Fitted, Scored]:
     """Tune a system on the first part of a game, follow the best parameters through the other
     rounds, and score it on these. `trials` is the number of configurations to try for a system of
     USUAL_DIMENSIONS dimensions."""
+    fitted, steps = fit_in_steps(system, game, trials)
+    return fitted, {DEFAULT: steps.default, LOG_LOSS: steps.followed}
+
+
+class Steps(NamedTuple):
+    """(R, OF_PAIRS) the scores of the rounds after the first part, after each step of `Gain`."""
+
+    default: Floats
+    calibrated: Floats
+    tuned: Floats
+    validated: Floats
+    followed: Floats
+
+
+def fit_in_steps(system: System, game: Game, trials: int) -> tuple[Fitted, Steps]:
+    """The same as `fit`, with the scores after each step."""
     trials = trials_of(system, trials)
-    problem = Fit(system, game.first, LOG_LOSS, runs={}, fits_factor=True)
+    problem = Fit(system, game.first, LOG_LOSS, runs={}, calibrates=True)
     default = _play(problem, game, problem.start())
     found = validated(problem, trials)
     way = _Way(problem, game, default, found)
     way.search_again(max(int(AGAIN_TRIALS * trials), LEAST_TRIALS))
     chosen = way.chosen()
-    scores, uncalibrated = way.scores(chosen), _in_order(default.run.after(game.boundary))
-    raw = scores_of(uncalibrated)
-    gain = Gain(
-        default=average(raw, LOG_LOSS), calibrated=average(default.scores, LOG_LOSS),
-        tuned=average(way.of(found.trials[0].point).scores, LOG_LOSS),
-        validated=average(way.of(found.point).scores, LOG_LOSS),
-        followed=average(scores, LOG_LOSS),
+    uncalibrated = _in_order(calibrated(default.run, ONLY_WIDTH).after(game.boundary))
+    steps = Steps(
+        scores_of(uncalibrated), default.scores, way.of(found.trials[0].point).scores,
+        way.of(found.point).scores, way.scores(chosen),
     )  # fmt: skip
-    by_default = _variant(problem, game, DEFAULT, default, uncalibrated, raw)
     last = way.played[chosen[-1]] if len(chosen) else way.of(found.point)
     variants = [
-        msgspec.structs.replace(by_default, variance_factor=1.0, last_factor=1.0),
-        _variant(problem, game, LOG_LOSS, last, way.run(chosen), scores),
+        _variant(problem, game, DEFAULT, default, uncalibrated, steps.default),
+        _variant(problem, game, LOG_LOSS, last, way.run(chosen), steps.followed),
     ]
+    gain = Gain(**{name: average(each, LOG_LOSS) for name, each in steps._asdict().items()})
     fitted = Fitted(
         system=system.name, variants=variants, gain=gain, won=found.won,
         changes=int(np.count_nonzero(np.diff(chosen))),
     )  # fmt: skip
-    return fitted, {DEFAULT: raw, LOG_LOSS: scores}
+    return fitted, steps
 
 
 def trials_of(system: System, trials: int) -> int:
@@ -222,10 +239,11 @@ class _Way:
 
     def run(self, chosen: Ints) -> Run:
         """The calibrated beliefs about the rounds, each by the chosen point."""
-        parts = [
-            each.rest.sides.take(np.flatnonzero(chosen == i)) for i, each in enumerate(self.played)
-        ]
-        return self.played[0].rest._replace(sides=Sides.concat(parts))
+        parts = [each.rest.of(np.flatnonzero(chosen == i)) for i, each in enumerate(self.played)]
+        return self.played[0].rest._replace(
+            sides=Sides.concat([each.sides for each in parts]),
+            calibrations=np.concatenate([each.calibrations for each in parts]),
+        )
 
 
 def _finite(trial: Trial) -> bool:
@@ -235,20 +253,13 @@ def _finite(trial: Trial) -> bool:
 def _play(problem: Fit, game: Game, point: list[float]) -> Played:
     """Rate a whole game by a point. Raises one of OUT_OF_RANGE if ratings diverge."""
     run = timed(partial(problem.system.play, game.sessions, problem.config(point)))
-    rest = run.after(game.boundary)
-    factors = factors_of(run, game.boundary)
-    order = np.argsort(rest.sides.number, kind="stable")
-    rest = _in_order(rest.with_variance_factors(factors))
-    return Played(
-        point, run, problem.cost(point), variance_factor(run.before(game.boundary)),
-        factors[order], rest, scores_of(rest),
-    )  # fmt: skip
+    rest = _in_order(calibrated(run).after(game.boundary))
+    return Played(point, run, problem.cost(point), rest, scores_of(rest))
 
 
 def _in_order(run: Run) -> Run:
     """A copy whose rounds are in the order of the season."""
-    order = np.argsort(run.sides.number, kind="stable")
-    return run._replace(sides=run.sides.take(order))
+    return run.of(np.argsort(run.sides.number, kind="stable"))
 
 
 def _variant(
@@ -256,14 +267,14 @@ def _variant(
 ) -> Variant:
     """A variant. `played` is the last point that was followed. `scored` and `scores` are the
     beliefs and the scores of the rounds that are scored."""
-    run, factor = played.run, played.factor if aim != DEFAULT else 1.0
-    last = float(played.factors[-1]) if len(played.factors) else factor
+    run, learned = played.run, ONLY_WIDTH if aim == DEFAULT else EVERYTHING
+    early = calibrated(run.before(game.boundary), learned)
     return Variant(
         tuned_for=aim, config=problem.system.described(problem.config(played.point)),
-        variance_factor=factor, last_factor=last,
-        first_log_loss=average(scores_of(run.before(game.boundary), factor), LOG_LOSS),
-        pair_inversion=average(scores, ORDER),
-        pair_inversion_all=average(scores, ORDER_OF_ALL),
+        variance_factor=calibration_of(early, learned).factor, last=calibration_of(run, learned),
+        first_log_loss=average(scores_of(early), LOG_LOSS),
+        order=average(scores, ORDER),
+        order_all=average(scores, ORDER_OF_ALL),
         log_loss=average(scores, LOG_LOSS), brier=average(scores, "brier"),
         calibration_error=sides.calibration_error(scored),
         us_update=1e6 * run.seconds / max(run.results, 1), failed_rounds=run.failed,

@@ -142,10 +142,12 @@ def score_mistake(data: bytes, *, packed: bool) -> str:
 
 
 def _value(raw: object, *, packed: bool) -> str:
-    """The text of a value that a message has, cut to LONGEST_TEXT characters."""
+    """The value of a field as JSON, cut to LONGEST_TEXT characters."""
     data = bytes(cast(msgspec.Raw, raw))
-    with suppress(*UNDECODABLE):
-        text = repr(msgspec.msgpack.decode(data)) if packed else data.decode()
+    with suppress(*UNDECODABLE, TypeError):  # MessagePack has values that JSON has not
+        value = msgspec.msgpack.decode(data) if packed else None
+        number = repr(value) if isinstance(value, float) else ""
+        text = number or (events.to_json(value) if packed else data).decode()
         return shown(text[:LONGEST_TEXT])
     return "the value"
 

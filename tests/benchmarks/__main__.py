@@ -21,6 +21,7 @@ from tests.benchmarks import (
     seeds,
     stage1,
     tuning,
+    two_moment,
     winners,
 )
 from tests.benchmarks.document import writing
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, Callable[[Effort], Result]] = {
     **replaying.BENCHMARKS,
     **winners.BENCHMARKS,
     **tuning.BENCHMARKS,
+    **two_moment.BENCHMARKS,
 }
 
 

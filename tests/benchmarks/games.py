@@ -25,8 +25,8 @@ from pathlib import Path
 import msgspec
 
 from stream_rater.evaluation.executors import Processes
-from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL
-from stream_rater.evaluation.forward import Fitted
+from stream_rater.evaluation.fits import LOG_LOSS
+from stream_rater.evaluation.forward import ORDER, ORDER_OF_ALL, Fitted
 from stream_rater.evaluation.research.games import REFERENCE
 from stream_rater.evaluation.research.games import Result as Game
 from stream_rater.evaluation.spaces import SPACES
@@ -84,13 +84,15 @@ def name_of(game: str) -> str:
 
 def rows(report: Report) -> Iterator[Result]:
     """One row a game. Its value is the log loss of ours; figures of systems have names such as
-    `elo-mmr log_loss`, and comparisons of ours such as `trueskill-package log_loss pair_inversion
-    low`: the peer, what both are tuned for, the measure."""
+    `elo-mmr log_loss`, and comparisons of ours such as `trueskill-package log_loss order low`:
+    the peer, what both are tuned for, the measure."""
     for game in report.games:
         systems = {each.system: each for each in game.systems}
         if game.ours is None:
             continue
         figures = {"rounds": float(game.rounds), "sides": game.sides}
+        if game.draws_scored:
+            figures["draws"] = float(game.draws_scored)
         for each in game.systems:
             figures |= {f"{each.system} {key}": value for key, value in _figures(each)}
         for (system, verdict), count in Counter((v.ours, v.verdict) for v in game.verdicts).items():
@@ -112,8 +114,9 @@ def _figures(fitted: Fitted) -> Iterator[tuple[str, float]]:
     for key, value in (
         ("first", tuned.first_log_loss), (LOG_LOSS, tuned.log_loss), ("brier", tuned.brier),
         ("calibration_error", tuned.calibration_error), ("us_update", tuned.us_update),
-        (ORDER, tuned.pair_inversion), (ORDER_OF_ALL, tuned.pair_inversion_all),
-        ("failed", float(tuned.failed_rounds) or None), ("last_factor", tuned.last_factor),
+        (ORDER, tuned.order), (ORDER_OF_ALL, tuned.order_all),
+        ("failed", float(tuned.failed_rounds) or None), ("last_factor", tuned.last.factor),
+        ("draw_width", tuned.last.draw_width or None), ("upset", tuned.last.upset or None),
         ("default", gain.default), ("calibrated", gain.calibrated), ("tuned", gain.tuned),
         ("validated", gain.validated), ("changes", float(fitted.changes)),
     ):  # fmt: skip
@@ -130,7 +133,7 @@ def play(plan: Plan, keep: Path | None = None) -> Report:
         data.mkdir()
         for path in paths:
             if plan.skip:
-                _without_first(path, plan.skip, data / path.name)
+                without_first(path, plan.skip, data / path.name)
             else:
                 (data / path.name).symlink_to(path.resolve())
         evidence_report(
@@ -141,7 +144,7 @@ def play(plan: Plan, keep: Path | None = None) -> Report:
         return read(out / "games.json")
 
 
-def _without_first(path: Path, lines: int, out: Path) -> None:
+def without_first(path: Path, lines: int, out: Path) -> None:
     """A copy of a compressed file without so many first lines."""
     with gzip.open(path) as source, gzip.open(out, "wb", 1) as target:
         target.writelines(islice(source, lines, None))
@@ -170,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="a little: does it run?")
     writing.add_option(parser)
     asked = parser.parse_args(arguments)
-    writing.check(parser, write=asked.write, unlike={"--quick": asked.quick})
+    writing.check(parser, write=asked.write, unlike={"--quick": asked.quick, "--file": asked.files})
     done, skipped = list[Result](), False
     for each in asked.reports or _plans(asked.files, quick=asked.quick):
         try:

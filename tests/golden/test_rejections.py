@@ -23,7 +23,11 @@ ANSWERS = Path(__file__).with_name("rejections.json")
 RECEIVED_S = 1_795_205_706.0
 LIMITS = Limits(max_entries=9, max_weight=10.0, max_skew_s=60)
 LADDERS = Ladders(
-    ladders={"ranked-eu": Ladder(rating=EloMMR(weight_limit=0.2, sigma_limit=80.0), limits=LIMITS)},
+    ladders={
+        "ranked-eu": Ladder(
+            rating=EloMMR(weight_limit=0.2, sigma_limit=80.0, seats={"home": 60.0}), limits=LIMITS
+        )
+    },
     limits=Limits(max_bytes=3000),
 )
 PARTITIONS = 4
@@ -91,6 +95,8 @@ LINES: dict[str, dict[str, Any]] = {
     "shares for a player": {"player": "k", "rank": 1, "shares": []},
     "a share of 0": {"team": ["k", "l"], "rank": 1, "shares": [0, 1]},
     "a share over 1": {"team": ["k", "l"], "rank": 1, "shares": [1, 1.5]},
+    "a long seat": {"player": "k", "rank": 1, "seat": "upstairs!"},
+    "a seat is a number": {"player": "k", "rank": 1, "seat": 7},
     "player is empty": {"player": "", "rank": 1},
     "player is long": {"player": "x" * 129, "rank": 2},
     "player stands twice": {"player": "zoe", "rank": 1},
@@ -185,8 +191,8 @@ def test_every_code_has_a_case() -> None:
     codes = {each[0] for found in answers(all_at_once).values() for each in found if each}
     assert codes == {
         "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries",
-        "too-many-entries", "duplicate-player", "bad-rank", "bad-weight", "bad-shares", "bad-id",
-        "bad-time", "wrong-partition",
+        "too-many-entries", "duplicate-player", "bad-rank", "bad-weight", "bad-shares", "bad-seat",
+        "bad-id", "bad-time", "wrong-partition",
     }  # fmt: skip
     assert answers(one_by_one)[""] == [[], []]
 

@@ -22,6 +22,7 @@ sigma_limit = 80.0
 system = "elo-mmr"
 weight_limit = 0.2
 sigma_limit = 80.0
+seats = {{home = 60}}
 [ladders.{SMALL}.limits]
 max_entries = {MOST}
 """
@@ -109,6 +110,9 @@ BAD: dict[str, list[bytes | None]] = {
     "bad-shares": [
         a_round(*two(player=None, team=["b", "c"], shares=shares))
         for shares in ([1], [1, 0], [1, -1], [1, 2], ["1", "1"], "11")
+    ],
+    "bad-seat": [
+        a_round(*two(seat=seat), ladder=SMALL) for seat in ("", "123456789", "ä", 7, ["home"])
     ],
     "bad-id": [
         b"{}",

@@ -39,7 +39,7 @@ from tests.waits import STILL_S
 
 CODES = {
     "malformed", "too-large", "too-deep", "unknown-ladder", "too-few-entries", "too-many-entries",
-    "duplicate-player", "bad-rank", "bad-weight", "bad-shares", "bad-id", "bad-time",
+    "duplicate-player", "bad-rank", "bad-weight", "bad-shares", "bad-seat", "bad-id", "bad-time",
     "duplicate-round",
     "wrong-partition",
 }  # fmt: skip

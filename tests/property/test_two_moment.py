@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.ladders import Ladder
 from stream_rater.rating import stages
-from stream_rater.rating.kernels import two_moment
+from stream_rater.rating.kernels import few_sides, many_sides, two_moment
 from stream_rater.rating.model import BEGAN, Wave
 from stream_rater.rating.parameters import TwoMoment
 from stream_rater.replay.pool import Pool
@@ -165,11 +165,85 @@ def test_no_result_makes_anybody_less_known(count: int, seed: int, spread: float
     assert (after[:, 2] > 0.0).all()
 
 
-def test_a_tie_of_equals_lowers_both() -> None:
-    """It is a little below a usual day. Both by as much."""
+NEUTRAL = 1e-6
+"""Points by which a tie of equals may move a mean."""
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 24, few_sides.FEW + 1, 60])
+@given(sigma=st.floats(5.0, 350.0), beta=st.floats(30.0, 900.0))
+@settings(max_examples=20, deadline=None)
+def test_a_tie_of_equals_is_neutral(count: int, sigma: float, beta: float) -> None:
+    """Their means stay, and they are better known. All by as much."""
+    config = TwoMoment(beta=beta, sigma_drift=0.0)
+    equals = wave([1] * count, np.full(count, 1500.0), np.full(count, sigma))
+    found = stages.estimate(config, equals)
+    near = NEUTRAL if count <= few_sides.FEW else BETWEEN * math.hypot(sigma, beta)
+    assert found[:, 1] == pytest.approx(1500.0, abs=near)
+    assert (found[:, 2] < sigma).all()
+    assert np.ptp(found[:, 2]) < NEUTRAL
+
+
+def test_a_tie_of_two_equals_gives_both_the_same_bits() -> None:
     both = stages.estimate(TwoMoment(), wave((1, 1), np.full(2, 1500.0), np.full(2, 100.0)))
     assert both[0].tobytes() == both[1].tobytes()
-    assert 1490.0 < both[0, 1] < 1500.0
+
+
+def test_newcomers_who_draw_stay() -> None:
+    """Once both fell from 1500 to 1347."""
+    config = TwoMoment(newcomer_offset=0.0)
+    found = stages.estimate(
+        config, wave((1, 1), np.full(2, 1500.0), np.full(2, config.initial_sigma), rounds=0)
+    )
+    assert found[:, 1] == pytest.approx(1500.0, abs=NEUTRAL)
+
+
+@given(st.floats(-900.0, 900.0), st.floats(20.0, 350.0), st.floats(20.0, 350.0))
+@settings(max_examples=200, deadline=None)
+def test_a_tie_is_between_victory_and_defeat(apart: float, own: float, others: float) -> None:
+    """However far apart the sides are. Nobody loses by a victory, nor gains by a defeat."""
+    config = TwoMoment(sigma_drift=0.0)
+    mu, sigma = np.array([1500.0 + apart, 1500.0]), np.array([own, others])
+    tie = stages.estimate(config, wave((1, 1), mu, sigma))[:, 1]
+    won = stages.estimate(config, wave((1, 2), mu, sigma))[:, 1]
+    lost = stages.estimate(config, wave((1, 2), mu[::-1].copy(), sigma[::-1].copy()))[::-1, 1]
+    assert lost[0] < tie[0] < won[0] and won[1] < tie[1] < lost[1]
+    assert lost[0] <= mu[0] <= won[0] and won[1] <= mu[1] <= lost[1]
+
+
+@given(st.integers(3, few_sides.FEW + 3), st.integers(0, 2**32 - 1))
+@settings(max_examples=100, deadline=None)
+def test_to_tie_with_the_next_is_between_the_two_orders(count: int, seed: int) -> None:
+    """In a round of many sides, too."""
+    rng = np.random.default_rng(seed)
+    mu, sigma = rng.normal(1500.0, 300.0, count), rng.uniform(40.0, 350.0, count)
+    at = int(rng.integers(0, count - 1))
+    place = np.arange(1, count + 1)
+    swapped = np.arange(count)
+    swapped[[at, at + 1]] = swapped[[at + 1, at]]
+    better = stages.estimate(TwoMoment(), wave(place.tolist(), mu, sigma))[at, 1]
+    worse = stages.estimate(TwoMoment(), wave(place.tolist(), mu[swapped], sigma[swapped]))
+    place[at + 1] = place[at]
+    tied = stages.estimate(TwoMoment(), wave(place.tolist(), mu, sigma))[at, 1]
+    assert worse[at + 1, 1] - 1e-3 < tied < better + 1e-3
+
+
+@pytest.mark.parametrize("count", [2, 3, 12, few_sides.FEW])
+def test_the_ways_to_compute_a_round_agree(count: int) -> None:
+    """Closed form, products and sums of logarithms: with ties, and with a ceiling."""
+    rng = np.random.default_rng(count)
+    for ceiling in (math.inf, 100.0):
+        for _ in range(5):
+            place = np.sort(rng.integers(1, count + 1, count)).astype(np.int32)
+            m, v = rng.normal(0.0, 250.0, count), rng.uniform(1e3, 1e5, count)
+            given_sides = (place, m, v, np.full(count, 6e4), ceiling)
+            quick, slow = np.empty((count, 3)), np.empty((count, 3))
+            rows = np.empty((few_sides.room(count), few_sides.MOST_COLUMNS))
+            python: Any = two_moment.rate_sides
+            python.py_func(*given_sides, rows, quick)
+            many: Any = many_sides.rate_many
+            many.py_func(*given_sides, slow)
+            assert quick[:, :2] == pytest.approx(slow[:, :2], abs=BETWEEN * 300.0)
+            assert np.sqrt(quick[:, 2]) == pytest.approx(np.sqrt(slow[:, 2]), abs=BETWEEN * 300.0)
 
 
 def test_who_has_not_played_does_not_drift() -> None:
@@ -205,10 +279,10 @@ def test_rows_that_are_not_kept_have_the_same_bits(monkeypatch: pytest.MonkeyPat
     place = np.sort(rng.integers(1, 9, 12)).astype(np.int32)
     m, v, b2 = rng.normal(0.0, 300.0, 12), rng.uniform(1e3, 1e5, 12), np.full(12, 6e4)
     kept, rebuilt = np.empty((12, 3)), np.empty((12, 3))
-    rate_sides: Any = two_moment.rate_sides
-    rate_sides.py_func(place, m, v, b2, math.inf, kept)
-    monkeypatch.setattr(two_moment, "KEPT", 0)
-    rate_sides.py_func(place, m, v, b2, math.inf, rebuilt)
+    rate_many: Any = many_sides.rate_many
+    rate_many.py_func(place, m, v, b2, math.inf, kept)
+    monkeypatch.setattr(many_sides, "KEPT", 0)
+    rate_many.py_func(place, m, v, b2, math.inf, rebuilt)
     assert kept.tobytes() == rebuilt.tobytes()
 
 
@@ -239,9 +313,9 @@ def test_whatever_ratings_are_the_new_ones_are_numbers(seed: int) -> None:
     assert np.isfinite(found[:, :BEGAN]).all()
     assert (np.isnan(found[:, BEGAN]) == (given_wave.rounds > 0)).all()
     assert (found[:, 2] > 0.0).all()
-    make_grid: Any = two_moment._grid
+    make_grid: Any = many_sides._grid
     grid = make_grid.py_func(mu, sigma * sigma, np.full(players, config.beta**2))
-    assert grid.columns <= two_moment.MOST_COLUMNS and grid.points <= two_moment.MOST_POINTS
+    assert grid.columns <= many_sides.MOST_COLUMNS and grid.points <= many_sides.MOST_POINTS
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import pytest
 
 from stream_rater.evaluation import peers
 from stream_rater.evaluation.bootstrap import Difference
-from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, ORDER_OF_ALL
-from stream_rater.evaluation.forward import Fitted, Gain, Variant
+from stream_rater.evaluation.calibrating import Calibration
+from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS
+from stream_rater.evaluation.forward import ORDER_OF_ALL, Fitted, Gain, Variant
 from stream_rater.evaluation.research import games_tables
 from stream_rater.evaluation.research.games import (
     ANOTHER,
@@ -39,8 +40,8 @@ THEN = Origin("2026-11-25 09:12", "abcdef1", "make bench-games", "one machine")
 def fitted(system: str, log_loss: float) -> Fitted:
     variants = [
         Variant(
-            tuned_for=aim, config={}, variance_factor=1.0, last_factor=1.0, first_log_loss=0.6,
-            pair_inversion=70.0, pair_inversion_all=None, log_loss=log_loss, brier=0.2,
+            tuned_for=aim, config={}, variance_factor=1.0, last=Calibration(), first_log_loss=0.6,
+            order=70.0, order_all=None, log_loss=log_loss, brier=0.2,
             calibration_error=0.01,
             us_update=2.0, failed_rounds=7 * (system == "bar" and aim == LOG_LOSS),
         )
@@ -105,7 +106,7 @@ def test_the_tables_show_verdicts_and_systems(
     gaps = {key: text for key, text in line.figures.items() if "[" in str(text)}
     assert gaps == {
         "log_loss trueskill-package": "**+0.02 [+0.01, +0.03]**",
-        "pair_inversion trueskill-package": "+1 [+0.5, +1.5]",
+        "order trueskill-package": "+1 [+0.5, +1.5]",
         "log_loss plain-elo": "*+1 [-1, +3]*",
     }
     (shown,) = [
@@ -194,7 +195,7 @@ def test_without_the_shared_files_nothing_is_played(
 
 def test_every_peer_has_its_column() -> None:
     """In the table of each measure."""
-    for section, measure in (("games", "log_loss"), ("games-order", "pair_inversion")):
+    for section, measure in (("games", "log_loss"), ("games-order", "order")):
         cells = [each.cell for each in BY_SECTION[section].columns]
         assert [cell for cell in cells if cell.startswith(f"{measure} ")] == [
             f"{measure} {peer}" for peer in peers.SPACES

@@ -369,7 +369,7 @@ def test_games_by_a_cluster(cluster: Any) -> None:
         with opened(where) as executor:
             found = games.compare(listed, systems, games.Bounds(6), executor, lambda _: None)
             figures.append([
-                [(v.config, v.log_loss, v.pair_inversion) for each in game.systems
+                [(v.config, v.log_loss, v.order) for each in game.systems
                  for v in each.variants]
                 for game in found
             ])  # fmt: skip

@@ -11,10 +11,12 @@ from msgspec import structs
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation import peers
 from stream_rater.evaluation.bootstrap import Difference
+from stream_rater.evaluation.calibrating import Calibration
 from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.executors import Processes, opened
-from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, ORDER, ORDER_OF_ALL, Fit
-from stream_rater.evaluation.forward import Fitted, Gain, Scored, Variant
+from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, Fit
+from stream_rater.evaluation.fits import ORDER as INVERSION
+from stream_rater.evaluation.forward import ORDER_OF_ALL, Fitted, Gain, Scored, Variant
 from stream_rater.evaluation.game import Game, games_of
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
 from stream_rater.evaluation.research import games, games_tables
@@ -134,30 +136,29 @@ class Bragging:
     def play(self, sessions: Iterable[Session], config: Any) -> Run:
         glicko = OwnSystem("glicko")
         run = glicko.play(sessions, glicko.config({"beta": 300.0, "sigma_drift": 9.0}))
-        return run.with_variance_factors(np.full(len(run.sides.number), config))
+        variance = run.sides.variance * config
+        return run._replace(sides=structs.replace(run.sides, variance=variance))
 
     def described(self, config: Any) -> dict[str, Any]:
         return {"variance": config}
 
 
-def test_how_sure_to_be_is_fitted_apart() -> None:
-    """Then it costs little to be too sure, since the factor has a prior; else it costs much."""
-    costs = [
-        [
-            Fit(Bragging(), SEASON, LOG_LOSS, None, fits_factor=fits_factor).cost([x])
-            for x in (0.4, 0.8)
-        ]
-        for fits_factor in (True, False)
-    ]
-    assert costs[0][0] == pytest.approx(costs[0][1], rel=3e-2)
-    assert abs(costs[1][0] - costs[1][1]) > 0.05 * costs[1][0]
+def test_how_sure_to_be_is_learned_apart() -> None:
+    """Then it costs little to be too sure, until it is learned; else it costs much."""
+    long = list(season(Kind(players=30, rounds=400, per_round=12), 3))
+    near, far = (
+        [Fit(Bragging(), long, LOG_LOSS, None, calibrates=calibrates).cost([x]) for x in (0.4, 0.8)]
+        for calibrates in (True, False)
+    )
+    assert near[0] == pytest.approx(near[1], rel=3e-2)
+    assert abs(far[0] - far[1]) > 0.05 * far[1]
 
 
 def test_tuning_for_order_takes_all_sides_where_nobody_is_experienced() -> None:
     """Three rounds are too few for experience."""
-    problem = Fit(MMR, SEASON[:3], ORDER)
+    problem = Fit(MMR, SEASON[:3], INVERSION)
     assert problem.cost(problem.start()) < UNDEFINED
-    assert Fit(MMR, [], ORDER).cost(problem.start()) == UNDEFINED
+    assert Fit(MMR, [], INVERSION).cost(problem.start()) == UNDEFINED
 
 
 # --- the choice and the verdicts ------------------------------------------------------------------
@@ -169,15 +170,16 @@ def scored(loss: Floats, order: Floats) -> Floats:
     for name in ("experienced", "entries", "scored"):
         found[:, FIELDS.index(name)] = 2.0
     found[:, FIELDS.index("log_loss")] = loss
-    found[:, FIELDS.index("pair_inversion")] = order
+    found[:, FIELDS.index("order")] = order
+    found[:, FIELDS.index("order_all")] = order
     return found
 
 
 def fitted(system: str, first_log_loss: float | None, log_loss: float = 0.6) -> Fitted:
     variant = Variant(
-        tuned_for=LOG_LOSS, config={}, variance_factor=1.0, last_factor=1.0,
+        tuned_for=LOG_LOSS, config={}, variance_factor=1.0, last=Calibration(),
         first_log_loss=first_log_loss,
-        pair_inversion=None, pair_inversion_all=None, log_loss=log_loss, brier=None,
+        order=None, order_all=None, log_loss=log_loss, brier=None,
         calibration_error=None, us_update=1.0, failed_rounds=0,
     )  # fmt: skip
     by_default = structs.replace(variant, tuned_for=DEFAULT, first_log_loss=0.1)
@@ -196,7 +198,7 @@ def test_two_aims_share_the_runs_of_a_point(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(OwnSystem, "play", counted)
     for runs, due in (({}, 1), (None, 2)):
         plays.clear()
-        fits_of_both = [Fit(MMR, SEASON[:60], aim, runs=runs) for aim in (LOG_LOSS, ORDER)]
+        fits_of_both = [Fit(MMR, SEASON[:60], aim, runs=runs) for aim in (LOG_LOSS, INVERSION)]
         one, other = (each.cost(each.start()) for each in fits_of_both)
         assert (len(plays), one == other) == (due, False)
 
@@ -232,7 +234,7 @@ def test_verdicts_have_the_right_sign() -> None:
     found = list(games.verdicts({"glicko": of_both(loss, order)}, theirs))
     wanted = {"worse peer": "better", "better peer": "worse", "equal peer": "no difference"}
     assert [(v.peer, v.measure, v.verdict) for v in found] == [
-        (peer, measure, said) for peer, said in wanted.items() for measure in (LOG_LOSS, ORDER)
+        (peer, measure, said) for peer, said in wanted.items() for measure in games.COMPARED
     ]
     assert found[0].difference.mean == pytest.approx(-0.1)
     assert {v.ours for v in found} == {"glicko"}
@@ -285,7 +287,7 @@ def test_who_chose_is_known_by_the_file() -> None:
 def test_an_interval_that_holds_zero_is_no_difference() -> None:
     """Each sign of each measure."""
     up, down, noise = Difference(1, 0.5, 1.5), Difference(-1, -1.5, -0.5), Difference(1, -1, 3)
-    said = [[games.verdict(m, d) for d in (up, down, noise)] for m in (LOG_LOSS, ORDER)]
+    said = [[games.verdict(m, d) for d in (up, down, noise)] for m in games.COMPARED]
     assert said == [["worse", "better", "no difference"], ["better", "worse", "no difference"]]
 
 
@@ -301,7 +303,7 @@ def test_results_do_not_depend_on_the_number_of_processes() -> None:
         with opened(Processes(workers)) as executor:
             return [
                 (each.game, each.ours, each.rounds, each.scored_rounds,
-                 [[(v.config, v.log_loss, v.pair_inversion) for v in s.variants]
+                 [[(v.config, v.log_loss, v.order) for v in s.variants]
                   for s in each.systems])
                 for each in games.compare(
                     listed, systems, games.Bounds(6), executor, lambda _: None

@@ -145,13 +145,20 @@ def test_a_number_beyond_all_floats(text: bytes) -> None:
         assert (rejection.code if rejection else "") == code
 
 
-@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
-def test_messagepack_can_say_more(score: float) -> None:
-    """Numbers that are not finite."""
+@pytest.mark.parametrize(
+    ("score", "said"),
+    [
+        (math.nan, "nan"), (math.inf, "inf"), (-math.inf, "-inf"), ({1: "x"}, '{"1":"x"}'),
+        (msgspec.msgpack.Ext(5, b"x"), "the value"), (b"xy", '"eHk="'),
+    ],
+)  # fmt: skip
+def test_messagepack_can_say_more(score: Any, said: str) -> None:
+    """Numbers that are not finite, and what JSON has no values for."""
     entries = {"player": "ann", "rank": 2}, {"player": "bob", "rank": 1, "score": score}
     assert scores(decoded(packed, *entries)) in ([], [None, None])
-    with pytest.raises(Invalid, match="no finite number"):
+    with pytest.raises(Invalid, match="no finite number") as bad:
         decoded(packed, *entries, ladder="scored")
+    assert str(bad.value).startswith(f"standings[1].score: {said} is no ")
 
 
 @WAYS

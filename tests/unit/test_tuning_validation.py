@@ -14,7 +14,7 @@ from stream_rater.evaluation.fits import LOG_LOSS, ORDER, Fit
 from stream_rater.evaluation.measures import FIELDS, MEASURES, WEIGHT_OF, better
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.sides import scores_of, total_loss, variance_factor
+from stream_rater.evaluation.sides import calibrated, scores_of, total_loss
 from stream_rater.evaluation.spaces import SPACES
 from stream_rater.evaluation.tuning import Problem, ProblemWithPrior, middle_of, searched
 from stream_rater.evaluation.validation import LEAST_ROUNDS, MARGIN, Validated, validated
@@ -126,15 +126,15 @@ def test_the_first_search_sees_the_first_half_alone() -> None:
 
 
 @pytest.mark.parametrize("aim", [LOG_LOSS, ORDER])
-@pytest.mark.parametrize("fits_factor", [True, False])
-def test_later_losses_are_those_of_a_whole_run(aim: str, fits_factor: bool) -> None:
+@pytest.mark.parametrize("calibrates", [True, False])
+def test_later_losses_are_those_of_a_whole_run(aim: str, calibrates: bool) -> None:
     """Of the rounds of the second half, each predicted by all rounds before it. How sure to be is
-    learnt from the first half alone."""
-    problem = Fit(GLICKO, SEASON, aim, fits_factor=fits_factor)
+    learned from these, too."""
+    problem = Fit(GLICKO, SEASON, aim, calibrates=calibrates)
     found = problem.later_losses([0.4, 0.6])
     run = GLICKO.play(SEASON, problem.config([0.4, 0.6]))
-    factor = variance_factor(run.before(30)) if fits_factor else 1.0
-    due = total_loss(scores_of(run.after(30), factor), aim)
+    run = calibrated(run) if calibrates else run
+    due = total_loss(scores_of(run.after(30)), aim)
     assert found is not None and len(found) == 30 and found.sum() == pytest.approx(due)
 
 

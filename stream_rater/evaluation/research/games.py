@@ -6,13 +6,14 @@ Each system has two configurations on a game:
 - *default* is the system's first guess, unchanged;
 - *log loss* is tuned on the first TRAIN, a fraction, of the rounds (`fits`), taken only if it wins
   on rounds that its search has not seen (`validation`), and followed from then on: each part of the
-  other rounds is predicted by the parameters that were best until then (`following`). Its variance
-  factor is fitted as rounds come in, too: the other rounds are divided into `sides.REFITS` parts,
-  and the factor of a part is fitted on all rounds before the part.
+  other rounds is predicted by the parameters that were best until then (`following`). Its
+  predictions are calibrated by the rounds so far (`calibrating`).
 
-So no round influences the parameters or the factor that predict it. Ratings do not depend on the
-factor. All configurations are scored on the other rounds by the same code (`sides`), and all
-systems, ours and peers, are tuned and followed alike, with as many trials for each dimension.
+So no round influences the parameters or the calibration that predict it. Ratings do not depend on
+the calibration. If a game has draws, every system predicts them, with a width that suits the rounds
+so far, and log loss and Brier score are over three outcomes. All configurations are scored on the
+other rounds by the same code (`sides`), and all systems, ours and peers, are tuned and followed
+alike, with as many trials for each dimension.
 
 Tuning must not overfit a short first part. So it finds the most probable parameters, not those of
 maximum likelihood: it minimises
@@ -23,9 +24,9 @@ where x is a point of the unit cube of the parameters' ranges and x0 is the firs
 stay near the first guess unless the rounds are evidence against it. The report shows what each step
 gains on each game (`Gain`).
 
-Parameters determine both who is better and how confident a prediction is. The factor alone can
-determine the confidence. So each point that is tried has the factor that suits it best, and the
-parameters are chosen by how well they predict who is better.
+Parameters determine both who is better and how confident a prediction is. The calibration alone can
+determine the confidence. So each point that is tried is calibrated, and the parameters are chosen
+by how well they predict who is better.
 
 *Ours* is the system that the report recommends: REFERENCE, on all games. If REFERENCE does not take
 part, it is our system with the least log loss on the first part. This second rule is worse, because
@@ -46,12 +47,12 @@ import msgspec
 import numpy as np
 
 from stream_rater.evaluation import peers
-from stream_rater.evaluation.alike import alike, counted
+from stream_rater.evaluation.alike import alike, counted, have_draws
 from stream_rater.evaluation.bootstrap import Difference, differences
 from stream_rater.evaluation.contestants import OwnSystem, System
 from stream_rater.evaluation.deadline import Bounded, OutOfTime
-from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL
-from stream_rater.evaluation.forward import Fitted, Scored, fit
+from stream_rater.evaluation.fits import LOG_LOSS
+from stream_rater.evaluation.forward import ORDER, ORDER_OF_ALL, Fitted, Scored, fit
 from stream_rater.evaluation.game import Game
 from stream_rater.evaluation.measures import better
 from stream_rater.evaluation.research.saved import Outcome, Saved, Unfinished
@@ -108,8 +109,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: list[Verdict]
     """The comparisons of all our systems with all peers."""
     pairs_scored: int = 0
-    """The number of pairs of sides that are scored, the same for every system. Pairs that drew and
-    pairs in which neither side finished are left out for all systems."""
+    """The number of pairs of sides that are scored, the same for every system. Pairs in which
+    neither side finished are left out for all systems."""
+    draws_scored: int = 0
+    """The number of pairs that drew, of these. All are scored in a game that has draws."""
     draws_left_out: int = 0
     unfinished_left_out: int = 0
     not_finished: list[Unfinished] = []
@@ -168,13 +171,15 @@ def result_of(game: Game, outcomes: Mapping[str, Outcome]) -> Result:
     numbers = np.concatenate([each.numbers for each in game.sessions])
     sizes = game.sizes()
     some = next((each for every in scored.values() for each in every.values()), None)
-    of = None if some is None else counted(some, draws=False)
+    draws = any(have_draws(each.rounds.entries, each.rounds.place) for each in game.sessions)
+    of = None if some is None else counted(some, draws=draws)
     return Result(
         game=game.name, rounds=len(numbers), scored_rounds=int((numbers >= game.boundary).sum()),
         sides=sum(sizes) / max(len(sizes), 1), systems=[each for each, _ in fitted.values()],
         ours=choose(found), least_at_first=least_at_first(found),
         verdicts=list(verdicts(own, theirs)),
-        pairs_scored=of.pairs if of else 0, draws_left_out=of.drawn_left_out if of else 0,
+        pairs_scored=of.pairs if of else 0, draws_scored=of.drawn if of else 0,
+        draws_left_out=of.drawn_left_out if of else 0,
         unfinished_left_out=of.unfinished_left_out if of else 0,
         not_finished=[each for each in outcomes.values() if isinstance(each, Unfinished)],
     )  # fmt: skip

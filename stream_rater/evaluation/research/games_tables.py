@@ -13,9 +13,8 @@ from stream_rater.evaluation.research.figures import CHOSEN, number, table
 from stream_rater.evaluation.research.games import REFERENCE, VERDICTS, Result, role_of
 
 AIM = {DEFAULT: "default", LOG_LOSS: "tuned"}
-MEASURE = {"log_loss": "log loss", "pair_inversion": "order, %",
-           "pair_inversion_all": "order of all, %"}  # fmt: skip
-DIGITS = {"log_loss": 4, "pair_inversion": 2, "pair_inversion_all": 2}
+MEASURE = {"log_loss": "log loss", "order": "order, %", "order_all": "order of all, %"}  # fmt: skip
+DIGITS = {"log_loss": 4, "order": 2, "order_all": 2}
 
 
 FEW = 30
@@ -43,14 +42,22 @@ def _few(results: Sequence[Result]) -> list[str]:
     ]  # fmt: skip
 
 
-def _left_out(results: Sequence[Result]) -> list[str]:
-    """Sentences about the pairs that are left out for every system, so that all systems are scored
-    on the same pairs."""
-    return [
-        f"{each.game}: {each.pairs_scored:,} pairs are scored; left out are {each.draws_left_out:,}"
-        f" that drew and {each.unfinished_left_out:,} of which neither finished."
-        for each in results if each.draws_left_out or each.unfinished_left_out
-    ]  # fmt: skip
+def _scored(results: Sequence[Result]) -> list[str]:
+    """Sentences about the draws that are scored, and about the pairs that are left out for every
+    system, so that all systems are scored on the same pairs."""
+    found = []
+    for each in results:
+        parts = [f"{each.game}: {each.pairs_scored:,} pairs are scored"]
+        for count, what in (
+            (each.draws_scored, "of which {} drew: log loss and Brier score have three outcomes"),
+            (each.draws_left_out, "{} that drew are left out"),
+            (each.unfinished_left_out, "{} of which neither finished are left out"),
+        ):  # fmt: skip
+            if count:
+                parts.append(what.format(f"{count:,}"))
+        if len(parts) > 1:
+            found.append(f"{'; '.join(parts)}.")
+    return found
 
 
 def _not_finished(results: Sequence[Result]) -> list[str]:
@@ -94,7 +101,7 @@ def page(results: Sequence[Result], notes: Sequence[str]) -> list[str]:
         "the same code.", "",
         *(
             f"- {note}" for note in (
-                *notes, *_not_finished(results), *_few(results), *_left_out(results),
+                *notes, *_not_finished(results), *_few(results), *_scored(results),
                 *_at_ends(results), *_failed(results),
             )
         ), "",
@@ -164,15 +171,15 @@ def systems(results: Sequence[Result]) -> list[str]:
             name = f"**{fitted.system}**" if fitted.system == each.ours else fitted.system
             for v in fitted.variants:
                 rows.append([
-                    each.game, name, AIM[v.tuned_for], number(v.pair_inversion, 2),
-                    number(v.pair_inversion_all, 2), number(v.log_loss, 4), number(v.brier, 4),
+                    each.game, name, AIM[v.tuned_for], number(v.order, 2),
+                    number(v.order_all, 2), number(v.log_loss, 4), number(v.brier, 4),
                     number(v.calibration_error, 4), number(v.us_update, 2),
                 ])  # fmt: skip
     return [
         "### Systems", "",
         "Order is the pairs in the right order, of sides that played five rounds before, and of "
         "all. The log loss of a coin is 0.6931, its Brier score 0.25. Tuned systems have the "
-        "variance factor that suits all rounds so far.", "",
+        "calibration that suits the rounds so far.", "",
         *table(["game", "system", "parameters", "order, %", "order of all, %", "log loss", "Brier",
                 "calibration error", "µs an update"], rows), "",
     ]  # fmt: skip
@@ -192,11 +199,11 @@ def gains(results: Sequence[Result]) -> list[str]:
             ])  # fmt: skip
     return [
         "### What tuning gains", "",
-        "Log loss on the other rounds: by the first guess; by it with the variance factor that "
-        "suits all rounds so far, as in the columns after it; by the parameters tuned on the first "
+        "Log loss on the other rounds: by the first guess; by it with the calibration that "
+        "suits the rounds so far, as in the columns after it; by the parameters tuned on the first "
         "part; by those, unless they did not win on rounds that their search had not seen; and by "
         "the parameters that predicted best so far, which may change from part to part.", "",
-        *table(["game", "system", "default", "factor", "tuned", "validated", "followed",
+        *table(["game", "system", "default", "calibrated", "tuned", "validated", "followed",
                 "tuned ones were", "changes"], rows), "",
     ]  # fmt: skip
 
@@ -208,6 +215,9 @@ def parameters(results: Sequence[Result]) -> list[str]:
         for fitted in each.systems:
             v = fitted.of(LOG_LOSS)
             config = msgspec.json.encode(v.config).decode()
-            lines.append(f"- {each.game}: `{config}`, variance factor {v.variance_factor:.3f}, at "
-                         f"last {v.last_factor:.3f}")  # fmt: skip
+            factor, width, upset = v.last
+            lines.append(
+                f"- {each.game}: `{config}`; calibration at the end: variance factor {factor:.3f}, "
+                f"draw width {width:.3g}, upset {upset:.3f}"
+            )
     return ["### Parameters found", "", *lines, ""]

@@ -44,9 +44,8 @@ def _exp(x: float) -> float:
 
 
 @kernel
-def tails(z: float) -> tuple[float, float]:
-    """D(|z|) and H(-|z|), both without cancellation. H(z) and H(-z) are made of these."""
-    a = abs(z)
+def excess(a: float) -> float:
+    """D(a) = H(a) - a for a >= 0, without cancellation."""
     s = a * a
     even = fma(23.0052075457995, s, 1961.6951574997213)
     even = fma(fma(even, s, 36317.8985495411), s, 146781.87143940746)
@@ -57,9 +56,16 @@ def tails(z: float) -> tuple[float, float]:
     even = fma(fma(even, s, 208620.02648052227), s, 149510.22564067232)
     odd = fma(s + 267.6282928609985, s, 10560.118219355227)
     odd = fma(fma(odd, s, 109678.0968743762), s, 252055.17332533386)
-    d = p / fma(odd, a, even)
+    return p / fma(odd, a, even)
+
+
+@kernel
+def tails(z: float) -> tuple[float, float]:
+    """D(|z|) and H(-|z|), both without cancellation. H(z) and H(-z) are made of these."""
+    a = abs(z)
+    d = excess(a)
     right = a + d
-    phi = INVERSE_SQRT_2_PI * _exp(max(-0.5 * s, -700.0))
+    phi = INVERSE_SQRT_2_PI * _exp(max(-0.5 * a * a, -700.0))
     return d, phi * right / (right - phi)
 
 

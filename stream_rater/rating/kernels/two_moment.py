@@ -1,318 +1,60 @@
 """Stage 1 of the two-moment filter: the mean and the variance of each skill, given the round.
 
 A side's performance P is its skill S, normal with mean m and variance v, plus noise of variance
-b^2. The noise is skewed: there are usual days and bad ones, with the probabilities PI. On either
-kind of day P is normal with mean m + SHIFT b and variance v + PART b^2. Let F_j be the distribution
-function of side j's performance. The places of the other sides give the likelihood L(x) of a
-performance x of side i:
+b^2. The noise is skewed: on either kind of day, a usual or a bad one, P is normal (`skewed`). Let
+f_j be the density of side j's performance, and F_j its distribution function. The places of the
+other sides give the likelihood L(x) of a performance x of side i:
 
-    ln L(x) = sum over worse ln F_j(x) + sum over better ln (1 - F_j(x))
-              - sum over tied (x - m_j)^2 / (2 (v_j + b_j^2)).
+    ln L(x) = sum over worse ln F_j(x) + sum over better ln (1 - F_j(x)) + sum over tied ln f_j(x).
 
 On each kind of day the moments of S follow exactly from those of P: with k = v / (v + PART b^2),
 E[S] = m + k (E[P] - m - SHIFT b) and Var[S] = v (1 - k) + k^2 Var[P].
 
-The density of the noise is log-concave. So F_j, 1 - F_j and L are log-concave, too, and the density
-of P has one summit. Of two places the better one gives the better skill, and no result makes a
-skill less certain.
+The noise's density is log-concave. So are f_j, F_j, 1 - F_j and L, and the density of P has one
+summit. The slope of ln F_j is at least that of ln f_j, which is at least that of ln (1 - F_j): of
+two places the better one gives the better skill, and so does a victory in place of a tie. No result
+makes a skill less certain. If equals tie and nobody else plays, their means stay.
 
-The sums are computed for all sides at once, on a grid of columns that the round's sides share. Side
-after side, in order of place, moves from the sum over worse to the sum over better. So a round of n
-sides takes n times the columns, whose number does not grow with n. In large rounds L is narrower
-than a column. Then the sums, which are smooth, are interpolated between the columns.
+There are three ways to compute it:
+
+- `duel`: two sides, in closed form;
+- `few_sides`: products of probabilities on a grid, unless the result is too surprising for them;
+- `many_sides`: sums of logarithms on a grid, for all that remains.
 
 The derivation is in docs/internals/mathematics.md ("The two-moment filter").
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.columns.intrinsics import fma
-from stream_rater.columns.kernels import giving, inlined, kernel
-from stream_rater.rating.elementary import exp, log
+from stream_rater.columns.kernels import giving, kernel
+from stream_rater.rating.elementary import aligned
 from stream_rater.rating.elo_mmr.performance import SECONDS_PER_DAY
+from stream_rater.rating.kernels.duel import rate_duel
+from stream_rater.rating.kernels.few_sides import FEW, MOST_COLUMNS, rate_few, room
+from stream_rater.rating.kernels.many_sides import rate_many
 from stream_rater.rating.model import Evidence, Places, Wave
-from stream_rater.rating.normal import density, mills
-
-BAD, LOWER = 0.2, 2.0
-"""BAD is the probability of a bad day. The mean of a bad day is lower than that of a usual day by
-LOWER standard deviations of one kind of day. LOWER = 2 is the most skewed noise of two normal
-distributions whose density is log-concave. Both numbers were chosen on the games of the benchmarks,
-as the parameters' defaults were."""
-_TOTAL = 1.0 + BAD * (1.0 - BAD) * LOWER**2  # the variance before it is scaled to 1
-PI_0, PI_1 = 1.0 - BAD, BAD
-SHIFT_0, SHIFT_1 = BAD * LOWER / math.sqrt(_TOTAL), (BAD - 1.0) * LOWER / math.sqrt(_TOTAL)
-PART = 1.0 / _TOTAL
-ODDS = math.log(PI_1 / PI_0)
-
-REACH = 6.0
-"""The grid reaches this many standard deviations beyond every mean."""
-FINENESS = 3.0
-"""The number of columns for each standard deviation of the narrowest performance. There are fewer
-if columns would be closer than points, or if MOST_COLUMNS does not suffice."""
-MOST_COLUMNS, MOST_POINTS = 4096, 1024
-"""The most columns of a round, and the most points from one column to the next. If ratings are
-further apart than these allow for, results are less exact."""
-BEYOND = 3
-"""The number of additional columns beyond either end, which interpolation needs."""
-NEGLIGIBLE = 40.0
-"""A density is neglected where its logarithm is this much less than at its summit."""
-UNIFORM = 512
-"""Each time this many points have been taken on one side of the summit, the distance between points
-doubles, because a density that reaches so far is smooth."""
-HIGHER = 600.0
-"""Where interpolation fails, a point may be higher than the summit. It counts as at most this much
-higher, so that no sum overflows."""
-EDGE = 30.0
-"""Up to this many standard deviations from the mean, ln F is computed as it is. Further out, a
-parabola continues it."""
-KEPT = 1 << 16
-"""The most values of ln F, and of ln (1 - F), that are kept for a round. If there are more, they
-are computed again when they are needed."""
-
-
-class Grid(NamedTuple):
-    """The grid on which performances are searched. Positions are distances from the initial
-    rating."""
-
-    low: float
-    """The position of the first column."""
-    column: float
-    """The distance between two columns."""
-    columns: int
-    """The number of columns."""
-    points: int
-    """The number of points from one column to the next."""
-
-
-@inlined
-def _grid(m: Floats, v: Floats, b2: Floats) -> Grid:
-    """The grid of a round of sides with these means and variances.
-
-    The trapezoid rule is exact to 1e-8 if the distance between points is the standard deviation of
-    the narrowest possible posterior.
-    """
-    low, high, narrowest, information = math.inf, -math.inf, math.inf, 0.0
-    for j in range(len(m)):
-        b, variance = np.sqrt(b2[j]), v[j] + PART * b2[j]
-        reach = REACH * np.sqrt(variance)
-        low = min(low, m[j] + SHIFT_1 * b - reach)
-        high = max(high, m[j] + SHIFT_0 * b + reach)
-        narrowest = min(narrowest, variance)
-        information += 1.0 / variance
-    point = 1.0 / np.sqrt(1.0 / narrowest + information)
-    column = np.sqrt(narrowest) / FINENESS
-    least = (high - low) / (MOST_COLUMNS - 2 * BEYOND - 2)
-    column = max(column, point, least)
-    points = min(int(np.ceil(column / point)), MOST_POINTS)
-    columns = int(np.ceil((high - low) / column)) + 1 + 2 * BEYOND
-    return Grid(low - BEYOND * column, column, columns, points)
-
-
-@inlined
-def _log_parts(grid: Grid, m: float, v: float, b2: float, below: Floats, above: Floats) -> None:
-    """Write ln F and ln (1 - F) of a performance at each column."""
-    b, u = np.sqrt(b2), 1.0 / np.sqrt(v + PART * b2)
-    first, apart = m + SHIFT_0 * b, (SHIFT_0 - SHIFT_1) * b * u
-    for g in range(len(below)):
-        z = (grid.low + g * grid.column - first) * u
-        short, far = max(-EDGE - z - apart, 0.0), max(z - EDGE, 0.0)
-        y_0 = z + short - far
-        y_1 = y_0 + apart
-        t_0, t_1 = density(y_0) * mills(abs(y_0)), density(y_1) * mills(abs(y_1))
-        f = PI_0 * (t_0 if y_0 < 0.0 else 1.0 - t_0) + PI_1 * (t_1 if y_1 < 0.0 else 1.0 - t_1)
-        s = PI_0 * (1.0 - t_0 if y_0 < 0.0 else t_0) + PI_1 * (1.0 - t_1 if y_1 < 0.0 else t_1)
-        below[g] = log(f) - short * fma(0.5, short, EDGE)
-        above[g] = log(s) - far * fma(0.5, far, EDGE)
-
-
-@giving
-def _between(points: int) -> Floats:
-    """(points, 6) the weights of six columns by Lagrange, at each point from the third column
-    on."""
-    weights = np.empty((points, 6))
-    for k in range(points):
-        t = k / points
-        for a in range(6):
-            weight = 1.0
-            for c in range(6):
-                if c != a:
-                    weight *= (t + 2.0 - c) / (a - c)
-            weights[k, a] = weight
-    return weights
-
-
-class Side(NamedTuple):
-    """A side whose performance is sought. Positions are those of `_grid`."""
-
-    usual: float
-    """The mean of its performance on a usual day."""
-    bad: float
-    """The mean of its performance on a bad day."""
-    precision: float
-    """The precision of its performance on a day of either kind, in points^-2."""
-    tie: float
-    """The mean position of the sides tied with it, weighted by precision; 0 if there are none."""
-    tie_precision: float
-    """The sum of the precisions of the sides tied with it; 0 if there are none."""
-
-
-@inlined
-def _side(m: float, v: float, b2: float, pull: float, weight: float) -> Side:
-    """A side whose ties add weight/2 x^2 - pull x to -ln L."""
-    b, tie = np.sqrt(b2), pull / weight if weight > 0.0 else 0.0
-    return Side(m + SHIFT_0 * b, m + SHIFT_1 * b, 1.0 / (v + PART * b2), tie, weight)
-
-
-@inlined
-def _heights(x: float, said: float, side: Side) -> tuple[float, float]:
-    """The logarithm of the density of P at x times L, on a usual day and on a bad day. Both leave
-    out the same constant. `said` is the sum of the other sides' ln F and ln (1 - F) at x."""
-    tied = x - side.tie
-    said = fma(-0.5 * side.tie_precision * tied, tied, said)
-    z_0, z_1 = x - side.usual, x - side.bad
-    half = -0.5 * side.precision
-    return fma(half * z_0, z_0, said), fma(half * z_1, z_1, said + ODDS)
-
-
-@inlined
-def _height(grid: Grid, p: int, sums: Floats, weights: Floats, side: Side) -> float:
-    """The greater of the two `_heights` at point p."""
-    x = grid.low + p * (grid.column / grid.points)
-    height: float = max(*_heights(x, _said(grid, p, sums, weights), side))
-    return height
-
-
-@inlined
-def _said(grid: Grid, p: int, sums: Floats, weights: Floats) -> float:
-    """The sum of the other sides' ln F and ln (1 - F) at point p, interpolated from `sums`, its
-    values at the columns."""
-    c, k = p // grid.points, p % grid.points
-    if k == 0:
-        return float(sums[c])
-    total = 0.0
-    for a in range(6):
-        total = fma(weights[k, a], sums[c + a - 2], total)
-    return total
-
-
-@inlined
-def _summit(grid: Grid, sums: Floats, weights: Floats, side: Side) -> int:
-    """The point of the greatest height. The search climbs from the highest column."""
-    best, most = BEYOND, -math.inf
-    for c in range(BEYOND, grid.columns - BEYOND):
-        height = max(*_heights(grid.low + c * grid.column, sums[c], side))
-        if height > most:
-            best, most = c, height
-    p = best * grid.points
-    first = max(BEYOND * grid.points, p - grid.points)
-    last = min((grid.columns - BEYOND - 1) * grid.points, p + grid.points)
-    for way in (1, -1):
-        while first <= p + way <= last:
-            height = _height(grid, p + way, sums, weights, side)
-            if height <= most:
-                break
-            p, most = p + way, height
-    return p
-
-
-@inlined
-def _moments(
-    grid: Grid, sums: Floats, weights: Floats, side: Side, m: float, v: float, b2: float,
-    ceiling: float,
-) -> tuple[float, float, float]:  # fmt: skip
-    """The mean of P, and the mean and the variance of S. On days of either kind, the mean of P is
-    limited to the ceiling."""
-    top = _summit(grid, sums, weights, side)
-    x_top, point = grid.low + top * (grid.column / grid.points), grid.column / grid.points
-    most = _height(grid, top, sums, weights, side)
-    first, last = BEYOND * grid.points, (grid.columns - BEYOND - 1) * grid.points
-    mass_0 = mass_1 = mean_0 = mean_1 = square_0 = square_1 = 0.0
-    for way in (1, -1):
-        p, stride, seen = (top if way > 0 else top - 1), 1, 0
-        while first <= p <= last:
-            x = grid.low + p * point
-            h_0, h_1 = _heights(x, _said(grid, p, sums, weights), side)
-            if max(h_0, h_1) < most - NEGLIGIBLE:
-                break
-            d = x - x_top
-            seen += 1
-            wider = seen % UNIFORM == 0
-            size = 1.5 * stride if wider else 1.0 * stride
-            w_0, w_1 = size * exp(min(h_0 - most, HIGHER)), size * exp(min(h_1 - most, HIGHER))
-            mass_0, mass_1 = mass_0 + w_0, mass_1 + w_1
-            mean_0, mean_1 = fma(w_0, d, mean_0), fma(w_1, d, mean_1)
-            square_0, square_1 = fma(w_0 * d, d, square_0), fma(w_1 * d, d, square_1)
-            stride = 2 * stride if wider else stride
-            p += way * stride
-    mass = mass_0 + mass_1
-    d_0, d_1 = mean_0 / mass_0, mean_1 / mass_1
-    k, unseen = v * side.precision, PART * b2 * v * side.precision
-    p_0, p_1 = min(x_top + d_0, ceiling), min(x_top + d_1, ceiling)
-    s_0, s_1 = k * (p_0 - side.usual), k * (p_1 - side.bad)
-    var_0 = unseen + k * k * max(square_0 / mass_0 - d_0 * d_0, 0.0)
-    var_1 = unseen + k * k * max(square_1 / mass_1 - d_1 * d_1, 0.0)
-    q_0, q_1 = mass_0 / mass, mass_1 / mass
-    apart = s_0 - s_1
-    return (
-        q_0 * p_0 + q_1 * p_1,
-        m + q_0 * s_0 + q_1 * s_1,
-        q_0 * var_0 + q_1 * var_1 + q_0 * q_1 * apart * apart,
-    )
 
 
 @giving
 def rate_sides(
-    place: Places, m: Floats, v: Floats, b2: Floats, ceiling: float, out: Floats
+    place: Places, m: Floats, v: Floats, b2: Floats, ceiling: float, rows: Floats, out: Floats
 ) -> None:
     """Write into `out` (n, 3) the mean performance of each side of a round, and the mean and the
     variance of its skill after the round.
 
     `place` (n,) is in rising order. `m`, `v` and `b2` (n,) are the sides' means, the variances of
     their skills, and the variances of their noise. Means, the ceiling and performances are in
-    points from the initial rating, variances in points^2.
+    points from the initial rating, variances in points^2. On days of either kind, the mean
+    performance is limited to the ceiling. `rows` is scratch space (`few_sides.room`).
     """
     n = len(m)
-    grid = _grid(m, v, b2)
-    weights = _between(grid.points)
-    kept = n if n * grid.columns <= KEPT else 1
-    below, above = np.empty((kept, grid.columns)), np.empty((kept, grid.columns))
-    sums = np.zeros(grid.columns)
-    for j in range(n):
-        own = j if kept == n else 0
-        _log_parts(grid, m[j], v[j], b2[j], below[own], above[own])
-        for g in range(grid.columns):
-            sums[g] += below[own, g]
-    first = 0
-    while first < n:
-        end, pull, weight = first, 0.0, 0.0
-        while end < n and place[end] == place[first]:
-            own = end if kept == n else 0
-            if kept != n:
-                _log_parts(grid, m[end], v[end], b2[end], below[0], above[0])
-            for g in range(grid.columns):
-                sums[g] -= below[own, g]
-            precision = 1.0 / (v[end] + b2[end])
-            pull, weight = pull + precision * m[end], weight + precision
-            end += 1
-        alone = end == first + 1
-        for i in range(first, end):
-            own_precision = 0.0 if alone else 1.0 / (v[i] + b2[i])
-            side = _side(
-                m[i], v[i], b2[i], 0.0 if alone else pull - own_precision * m[i],
-                0.0 if alone else weight - own_precision,
-            )  # fmt: skip
-            out[i] = _moments(grid, sums, weights, side, m[i], v[i], b2[i], ceiling)
-        for j in range(first, end):
-            own = j if kept == n else 0
-            if kept != n:
-                _log_parts(grid, m[j], v[j], b2[j], below[0], above[0])
-            for g in range(grid.columns):
-                sums[g] += above[own, g]
-        first = end
+    if n == 2:
+        rate_duel(place[0] == place[1], m, v, b2, ceiling, out)
+    elif n > FEW or not rate_few(place, m, v, b2, ceiling, rows, out):
+        rate_many(place, m, v, b2, ceiling, out)
 
 
 class Model(NamedTuple):
@@ -327,41 +69,71 @@ class Model(NamedTuple):
     """The variance that a day adds, in points^2."""
 
 
+@giving
+def _sums(wave: Wave, model: Model, r: int, variance: Floats, sides: Floats) -> None:
+    """Write the mean, the variance and the noise of each side of round r into the rows of `sides`,
+    and the variance of each player before the round into `variance`."""
+    most = model.initial_sigma * model.initial_sigma
+    first, end = wave.round_starts[r], wave.round_starts[r + 1]
+    a = wave.entry_starts[first]
+    for e in range(end - first):
+        i, j = wave.entry_starts[first + e], wave.entry_starts[first + e + 1]
+        drift = model.drift / ((j - i) * (j - i))
+        m = v = b2 = 0.0
+        for p in range(i, j):
+            own = wave.sigma[p] * wave.sigma[p]
+            if wave.rounds[p] > 0:
+                days = max(wave.time[r] - wave.last_time[p], 0) / SECONDS_PER_DAY
+                own = min(own + drift + model.drift_per_day * days, max(own, most))
+            share = wave.share[p]
+            variance[p - a] = own
+            m += share * (wave.mu[p] - model.initial_mu)
+            v += share * share * own
+            b2 += share * share
+        sides[0, e], sides[1, e] = m, v
+        sides[2, e] = b2 * (model.beta * model.beta / wave.weight[r])
+
+
+@giving
+def _share_out(
+    wave: Wave, model: Model, r: int, variance: Floats, sides: Floats, found: Floats, out: Floats
+) -> None:
+    """Write each player's evidence from the results of the sides of round r."""
+    first, end = wave.round_starts[r], wave.round_starts[r + 1]
+    a = wave.entry_starts[first]
+    for e in range(end - first):
+        m, v = sides[0, e], sides[1, e]
+        gain, left = (found[e, 1] - m) / v, found[e, 2] / v
+        for p in range(wave.entry_starts[first + e], wave.entry_starts[first + e + 1]):
+            own = variance[p - a]
+            part = wave.share[p] * own
+            of_side = wave.share[p] * part / v
+            out[p, 0] = model.initial_mu + found[e, 0]
+            out[p, 1] = wave.mu[p] + part * gain
+            out[p, 2] = np.sqrt(own * (max(1.0 - of_side, 0.0) + of_side * left))
+
+
 @kernel
 def rate_rounds(wave: Wave, model: Model) -> Evidence:
     """Evidence (P, 3) of a wave whose newcomers have already been placed: the performance of each
     player's side, the new mu and the new sigma."""
     out = np.empty((len(wave.mu), 3))
-    most = model.initial_sigma * model.initial_sigma
+    players = entries = needed = 0
     for r in range(len(wave.weight)):
         first, end = wave.round_starts[r], wave.round_starts[r + 1]
-        a, b = wave.entry_starts[first], wave.entry_starts[end]
+        players = max(players, wave.entry_starts[end] - wave.entry_starts[first])
+        entries = max(entries, end - first)
+        needed = max(needed, room(end - first) if end > first + 2 else 0)
+    variance, sides, found = np.empty(players), np.empty((3, entries)), np.empty((entries, 3))
+    rows = aligned(needed * MOST_COLUMNS).reshape((needed, MOST_COLUMNS))
+    for r in range(len(wave.weight)):
+        first, end = wave.round_starts[r], wave.round_starts[r + 1]
         n = end - first
-        variance = np.empty(b - a)
-        m, v, b2, found = np.zeros(n), np.zeros(n), np.zeros(n), np.empty((n, 3))
-        for e in range(n):
-            i, j = wave.entry_starts[first + e], wave.entry_starts[first + e + 1]
-            drift = model.drift / ((j - i) * (j - i))
-            for p in range(i, j):
-                own = wave.sigma[p] * wave.sigma[p]
-                if wave.rounds[p] > 0:
-                    days = max(wave.time[r] - wave.last_time[p], 0) / SECONDS_PER_DAY
-                    own = min(own + drift + model.drift_per_day * days, max(own, most))
-                share = wave.share[p]
-                variance[p - a] = own
-                m[e] += share * (wave.mu[p] - model.initial_mu)
-                v[e] += share * share * own
-                b2[e] += share * share
-            b2[e] *= model.beta * model.beta / wave.weight[r]
+        _sums(wave, model, r, variance, sides)
         ceiling = wave.ceiling[r] - model.initial_mu
-        rate_sides(wave.place[first:end], m, v, b2, ceiling, found)
-        for e in range(n):
-            gain, left = (found[e, 1] - m[e]) / v[e], found[e, 2] / v[e]
-            for p in range(wave.entry_starts[first + e], wave.entry_starts[first + e + 1]):
-                own = variance[p - a]
-                part = wave.share[p] * own
-                of_side = wave.share[p] * part / v[e]
-                out[p, 0] = model.initial_mu + found[e, 0]
-                out[p, 1] = wave.mu[p] + part * gain
-                out[p, 2] = np.sqrt(own * (max(1.0 - of_side, 0.0) + of_side * left))
+        rate_sides(
+            wave.place[first:end], sides[0, :n], sides[1, :n], sides[2, :n], ceiling, rows,
+            found[:n],
+        )  # fmt: skip
+        _share_out(wave, model, r, variance, sides, found, out)
     return out

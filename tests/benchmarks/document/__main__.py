@@ -22,9 +22,15 @@ TARGETS |= {
     "record": "bench",
     "offline": "bench",
     "winners": "bench",
+    "two-moment": "bench",
     "serve": "bench-serve",
 }
-TARGETS |= {"tuning": "bench", "games": "bench-games", "standalone": "bench-standalone"}
+TARGETS |= {
+    "tuning": "bench",
+    "games": "bench-games",
+    "ablation": "bench-ablation",
+    "standalone": "bench-standalone",
+}
 """What measures the rows whose names begin so; all others are of `make bench-stream`."""
 
 

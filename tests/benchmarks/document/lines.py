@@ -7,7 +7,8 @@ from itertools import product
 from typing import Any
 
 from stream_rater.evaluation.bootstrap import Difference
-from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL
+from stream_rater.evaluation.fits import LOG_LOSS
+from stream_rater.evaluation.forward import ORDER, ORDER_OF_ALL
 from stream_rater.evaluation.peers import SPACES
 from stream_rater.evaluation.research import games
 from stream_rater.evaluation.research.games import COMPARED, verdict
@@ -50,7 +51,7 @@ def verdicts(row: Row) -> Iterator[Row]:
     said = "+{} ={} -{}".format(*(counts[each] for each in games.VERDICTS))
     yield _line(
         row, game=_game(row), part=games.role_of(row.word(1)), counts=said,
-        note=row.figures["note"], **own, **found,
+        note=row.figures["note"], draws=ratio.get("draws"), **own, **found,
     )  # fmt: skip
 
 
@@ -70,6 +71,17 @@ def systems(row: Row) -> Iterator[Row]:
         own["counts"] = "+{} ={} -{}".format(*counts) if any(counts) else None
         name = f"**{system}**" if system == _ours(row) else system
         yield _line(row, game=_game(row), system=name, note=row.figures["note"], **own)
+
+
+def ablation(row: Row) -> Iterator[Row]:
+    """What a part gains on a file."""
+    gap = Difference(row.figures["value"], *(row.figures["ratio"][e] for e in ("low", "high")))
+    text = f"{gap.mean:+.2g} [{gap.low:+.2g}, {gap.high:+.2g}]"
+    if gap.noise:
+        text = f"*{text}*"
+    elif gap.mean < 0.0:
+        text = f"**{text}**"
+    yield _line(row, ablated=row.figures["note"], ablation_gain=text)
 
 
 def _game(row: Row) -> str:
@@ -122,5 +134,5 @@ def _line(row: Row, **figures: Any) -> Row:
 
 SPREADS: Mapping[str, Callable[[Row], Iterator[Row]]] = {
     each.__name__: each
-    for each in (verdicts, systems, steps, growth, simulated, checks)
+    for each in (verdicts, systems, ablation, steps, growth, simulated, checks)
 }  # fmt: skip

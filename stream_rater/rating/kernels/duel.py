@@ -1,0 +1,133 @@
+"""The two-moment filter for two sides, in closed form.
+
+Let D be the difference of the two performances, the better one's minus the worse one's. On each of
+the four pairs of days (usual or bad for either side) the skills and D are jointly normal. The mean
+of D differs from pair to pair, and its variance V is the same. The result says that D is above 0,
+or that it is 0 if the sides tie. With z = E[D] / sqrt V, a pair of days has the likelihood
+
+    Phi(z) if D > 0, and phi(z) if D = 0.
+
+Given the result, the mean of D moves up by lambda sqrt V, and 1 - t is the factor of its variance:
+
+    lambda = phi(z) / Phi(z) and t = lambda (lambda + z) if D > 0; lambda = -z and t = 1 if D = 0.
+
+So the mean of a side's skill moves by lambda v / sqrt V, up for the better side and down for the
+worse one, and its variance v shrinks by t v^2 / V. The pairs are mixed by their posterior
+probabilities. Nothing is approximated but F, to 5e-14.
+
+So a tie of equals is neutral: the means of D of the two unequal pairs of days are opposite, and
+those of the equal pairs are 0.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_rater.columns.arrays import Floats
+from stream_rater.columns.kernels import inlined
+from stream_rater.rating.elementary import exp
+from stream_rater.rating.kernels.hazards import excess
+from stream_rater.rating.kernels.skewed import PART, PI_0, PI_1, SHIFT_0, SHIFT_1
+
+SQRT_2_PI = math.sqrt(2.0 * math.pi)
+
+TINY = 1e-300
+"""Added to the probability of a kind of day, which may be 0, before something is divided by it."""
+
+
+class Pair(NamedTuple):
+    """What the result says of D on a pair of days. The mean of D moves by lift sqrt V; its variance
+    shrinks by t V."""
+
+    weight: float
+    """The prior probability of the pair times its likelihood, up to a factor that all pairs
+    share."""
+    lift: float
+    """lambda."""
+    t: float
+    """From 0 to 1."""
+
+
+@inlined
+def _pair(z: float, nearest: float, prior: float, tied: bool) -> Pair:
+    """What the result says on a pair of days. The densities leave out the factor phi(nearest), so
+    that the likeliest pair does not underflow."""
+    e = exp(0.5 * (nearest - z) * (nearest + z))
+    if tied:
+        return Pair(prior * e, -z, 1.0)
+    a = abs(z)
+    d = excess(a)
+    if z < 0.0:
+        return Pair(prior * e / (a + d), a + d, (a + d) * d)
+    whole = SQRT_2_PI - e / (a + d)  # `nearest` is 0 here
+    lift = e / whole
+    return Pair(prior * whole, lift, lift * (lift + a))
+
+
+@inlined
+def _nearest(y_00: float, y_01: float, y_10: float, y_11: float, tied: bool) -> float:
+    """The z of the likeliest pair of days, or 0 if it is not below 0."""
+    if not tied:
+        return min(max(y_00, y_01, y_10, y_11), 0.0)
+    return min(abs(y_00), abs(y_01), abs(y_10), abs(y_11))
+
+
+class Kind(NamedTuple):
+    """What the result says of D on one kind of day of a side, whatever the day of the other."""
+
+    weight: float
+    lift: float
+    t: float
+
+
+@inlined
+def _mixed(a: Pair, b: Pair) -> Kind:
+    """Two pairs of days together."""
+    weight = a.weight + b.weight
+    q = b.weight / (weight + TINY)
+    apart = b.lift - a.lift
+    t = a.t + q * (b.t - a.t) - q * (1.0 - q) * apart * apart
+    return Kind(weight, a.lift + q * apart, min(max(t, 0.0), 1.0))
+
+
+@inlined
+def _write(
+    usual: Kind, bad: Kind, sign: float, m: float, v: float, b2: float, v_d: float,
+    ceiling: float, out: Floats,
+) -> None:  # fmt: skip
+    """Write a side's mean performance, and the mean and the variance of its skill. `v_d` is the
+    variance of D. `sign` says which way the side's performance moves if D rises."""
+    b, whole = np.sqrt(b2), v + PART * b2
+    usual_day, bad_day = m + SHIFT_0 * b, m + SHIFT_1 * b
+    step = sign * whole / np.sqrt(v_d)
+    p_0 = min(usual_day + step * usual.lift, ceiling)
+    p_1 = min(bad_day + step * bad.lift, ceiling)
+    k, part = v / whole, v / v_d
+    s_0, s_1 = k * (p_0 - usual_day), k * (p_1 - bad_day)
+    # 1 - part * t, without cancellation if part is nearly 1
+    var_0 = v * ((v_d - v) / v_d + part * (1.0 - usual.t))
+    var_1 = v * ((v_d - v) / v_d + part * (1.0 - bad.t))
+    q = bad.weight / (usual.weight + bad.weight)
+    apart = s_1 - s_0
+    out[0] = p_0 + q * (p_1 - p_0)
+    out[1] = m + s_0 + q * apart
+    out[2] = var_0 + q * (var_1 - var_0) + q * (1.0 - q) * apart * apart
+
+
+@inlined
+def rate_duel(tied: bool, m: Floats, v: Floats, b2: Floats, ceiling: float, out: Floats) -> None:
+    """Write into `out` (2, 3) what `two_moment.rate_sides` does, for two sides of which the first
+    is better unless they tie."""
+    v_d = v[0] + v[1] + PART * (b2[0] + b2[1])
+    u, b_0, b_1 = 1.0 / np.sqrt(v_d), np.sqrt(b2[0]), np.sqrt(b2[1])
+    mean = m[0] - m[1]
+    z_00 = (mean + SHIFT_0 * b_0 - SHIFT_0 * b_1) * u
+    z_01 = (mean + SHIFT_0 * b_0 - SHIFT_1 * b_1) * u
+    z_10 = (mean + SHIFT_1 * b_0 - SHIFT_0 * b_1) * u
+    z_11 = (mean + SHIFT_1 * b_0 - SHIFT_1 * b_1) * u
+    nearest = _nearest(z_00, z_01, z_10, z_11, tied)
+    both, second = _pair(z_00, nearest, PI_0 * PI_0, tied), _pair(z_01, nearest, PI_0 * PI_1, tied)
+    first, none = _pair(z_10, nearest, PI_1 * PI_0, tied), _pair(z_11, nearest, PI_1 * PI_1, tied)
+    _write(_mixed(both, second), _mixed(first, none), 1.0, m[0], v[0], b2[0], v_d, ceiling, out[0])
+    _write(_mixed(both, first), _mixed(second, none), -1.0, m[1], v[1], b2[1], v_d, ceiling, out[1])
