@@ -255,7 +255,7 @@ def _shares(index: int, entry: Entry, size: int) -> Sequence[float]:
 
 
 def _seat(index: int, entry: Entry, rating: RatingConfig) -> str:
-    seat = entry.seat
+    seat: Any = entry.seat
     if seat is None:
         return ""
     if isinstance(seat, str) and re.fullmatch(r"[ -~]{1,8}", seat):

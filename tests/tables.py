@@ -69,9 +69,9 @@ def seasons(shared: Path, *, deleted: bool = True) -> tuple[list[OneRound], list
     with gzip.open(shared / "data" / "map-rando.jsonl.gz") as file:
         for number, line in enumerate(file):
             event = round_from_json(line)
-            event = event if deleted else without_deleted(event)
-            if len(event.standings) >= MIN_ENTRIES:
-                found[number >= SEASON_1].append(reader.read(msgspec.json.encode(event)))
+            kept = event if deleted else without_deleted(event)
+            if len(kept.standings) >= MIN_ENTRIES:
+                found[number >= SEASON_1].append(reader.read(msgspec.json.encode(kept)))
     return found[0], found[1]
 
 

@@ -351,7 +351,8 @@ def limits() -> Cells:
 
 def listing() -> Cells:
     """The rules by which players are listed."""
-    return defaults(Listing, **dict.fromkeys(Listing.__struct_fields__, "none"))
+    rules = ("min_rounds", "max_sigma", "idle_days")
+    return defaults(Listing, **dict.fromkeys(rules, "none"))
 
 
 def tiers() -> Cells:

@@ -147,18 +147,17 @@ def difference_text(found: Difference | None) -> str:
 
 def show_tuning(found: "TunedFile") -> None:
     """Print on standard error the accuracy of the first guess and of the tuned parameters on both
-    parts of a file, and the variance factor that suits the tuned ones."""
+    parts of a file, and the parameters of predictions that suit the tuned ones."""
     report = found.report
     _on_stderr(tuning_table(report))
     if found.at_ends:
         _on_stderr(range_end_warning(found.at_ends))
     _on_stderr(found.validated.sentence())
     _on_stderr(f"on the second part, {report.counted.sentence()}")
+    factor, width, upset = report.calibration
+    predictive = f"variance_factor = {factor:g}, draw_width = {width:g}, upset = {upset:g}"
     losses = " to ".join("–" if each is None else f"{each:.4f}" for each in report.losses)
-    _on_stderr(
-        f"--variance-factor {report.factor:.3f} suits it: log loss of the winner on the second "
-        f"part {losses}"
-    )
+    _on_stderr(f"{predictive} suit its predictions: log loss on the second part {losses}")
 
 
 def tuning_table(report: "Report") -> Table:

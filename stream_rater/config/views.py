@@ -50,6 +50,14 @@ class Listing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """The greatest sigma of a listed player, with the drift of the days since the last round."""
     idle_days: Annotated[float, Meta(gt=0, le=36_500)] | None = None
     """The days after the last round from which on a player is not listed."""
+    display: Literal["rating", "percentile"] = "rating"
+    """Whether the leaderboard shows each player's percentile beside the rating. It decides nothing
+    about who is listed."""
+
+    @property
+    def rules(self) -> tuple[Any, ...]:
+        """What decides who is listed."""
+        return self.min_rounds, self.max_sigma, self.idle_days
 
 
 LISTING = Listing()
@@ -98,12 +106,15 @@ class Views:
     def id(self) -> str:
         """A short hash of all that decides who is listed and in which tier; empty if the views are
         those of a ladder without any."""
-        if not self.tiers and self.listing == LISTING:
+        if not self.tiers and self.listing.rules == LISTING.rules:
             return ""
         drifts: list[tuple[int, float]] = []
         if self.listing.max_sigma is not None:
             drifts = [(each.from_offset, each.drift_per_day) for each in self.terms]
-        text = msgspec.json.encode((self.listing, self.tiers, drifts), order="deterministic")
+        # As older releases encode a listing, which had no `display`.
+        names = ("min_rounds", "max_sigma", "idle_days")
+        rules = dict(zip(names, self.listing.rules, strict=True))
+        text = msgspec.json.encode((rules, self.tiers, drifts))
         return hashlib.sha256(text).hexdigest()[:16]
 
     @cached_property

@@ -39,7 +39,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.columns.arrays import Flags, Floats, Ints
-from stream_rater.columns.kernels import inlined, kernel
+from stream_rater.columns.kernels import kernel
 from stream_rater.columns.ranges import bounds, spread
 from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.model import DID_NOT_FINISH, Places
@@ -63,10 +63,10 @@ MOST_UPSET = 0.2
 """The largest `upset`. Then two of five results are decided by chance alone."""
 MOST_OF_ROUND = 50.0
 """The most pairs that a round counts as."""
-ALL_PAIRS = 4
+ALL_PAIRS = 8
 """All pairs of a round of up to this many sides are looked at. In a larger round, MOST_COMPARED
 sides, spread evenly over the standings, are each compared with DISTANCES others, near and far."""
-DISTANCES, MOST_COMPARED = 2, 50
+DISTANCES, MOST_COMPARED = 4, 50
 LEAST_PART, MOST_PART, GROWTH = 20.0, 150.0, 0.05
 """A calibration is fitted again as soon as the pairs since the last fit are GROWTH of all pairs so
 far, but at least LEAST_PART and at most MOST_PART pairs."""
@@ -103,7 +103,7 @@ class Pairs(NamedTuple):
     weight: Floats
     """(P,) the number of pairs that a pair counts as."""
 
-    def of(self, chosen: slice) -> "Pairs":
+    def of(self, chosen: slice | Flags) -> "Pairs":
         """A copy with only these pairs."""
         gap, variance, drew, weight = self
         return Pairs(gap[chosen], variance[chosen], drew[chosen], weight[chosen])
@@ -117,7 +117,7 @@ class Pairs(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What may be learned: each field tells it of the field of a Calibration."""
+    """Which numbers of a calibration are learned. The others keep their values."""
 
     factor: bool = True
     draw_width: bool = True
@@ -155,60 +155,52 @@ def _scale(pairs: Pairs) -> float:
     return float(np.sqrt(pairs.weight @ pairs.variance / total)) if total > 0.0 else 0.0
 
 
-WIN, LOSS, DRAW = range(3)
-
-
-@inlined
-def _outcomes(
-    gap: float, variance: float, x: Floats, scale: float, width: float, p: Floats, slopes: Floats
-) -> None:
-    """Write the probabilities of the outcomes WIN, LOSS and DRAW of a pair into `p` (3,), and their
-    derivatives by x into `slopes` (3, 3), a row for each outcome."""
-    z = gap / np.sqrt(exp(x[0]) * variance)
-    reach, upset = width * scale / np.sqrt(variance), x[2]
-    a, b = z - reach, -z - reach
-    at_a, at_b = density(a), density(b)
-    tail_a, tail_b = at_a * mills(abs(a)), at_b * mills(abs(b))  # as `below` does
-    above = tail_a if a < 0.0 else 1.0 - tail_a
-    under = tail_b if b < 0.0 else 1.0 - tail_b
-    p[WIN] = (1.0 - upset) * above + upset * under
-    p[LOSS] = (1.0 - upset) * under + upset * above
-    p[DRAW] = 1.0 - above - under
-    for k in range(3):
-        p[k] = max(p[k], LEAST_PROBABILITY)
-    half = 0.5 * z
-    slopes[WIN, 0] = -half * ((1.0 - upset) * at_a - upset * at_b)
-    slopes[LOSS, 0] = half * ((1.0 - upset) * at_b - upset * at_a)
-    slopes[DRAW, 0] = half * (at_a - at_b)
-    slopes[WIN, 1] = -reach * ((1.0 - upset) * at_a + upset * at_b)
-    slopes[LOSS, 1] = -reach * ((1.0 - upset) * at_b + upset * at_a)
-    slopes[DRAW, 1] = reach * (at_a + at_b)
-    slopes[WIN, 2], slopes[LOSS, 2], slopes[DRAW, 2] = under - above, above - under, 0.0
-
-
 @kernel
 def _cost(
     gap: Floats, variance: Floats, drew: Flags, weight: Floats, scale: float, x: Floats,
     draws: bool, gradient: Floats, curvature: Floats,
 ) -> float:  # fmt: skip
     """The cost at x = (ln factor, ln v, upset). Its gradient (3,) is written to `gradient`, and its
-    expected second derivative (3, 3), by the model at x, to `curvature`."""
-    gradient[:], curvature[:, :] = 0.0, 0.0
-    width, cost = exp(x[1]) if draws else 0.0, 0.0
-    p, slopes = np.empty(3), np.empty((3, 3))
+    expected second derivative (3, 3), by the model at x, to `curvature`.
+
+    Of each outcome's probability p, d0, d1 and d2 are the derivatives by x. The sums are numbers,
+    not elements of arrays, so that they stay in registers.
+    """
+    width, factor, upset, cost = exp(x[1]) if draws else 0.0, exp(x[0]), x[2], 0.0
+    g0, g1, g2, c00, c01, c02, c11, c12, c22 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(len(gap)):
         if drew[i] and not draws:
             continue
-        _outcomes(gap[i], variance[i], x, scale, width, p, slopes)
-        happened = DRAW if drew[i] else WIN
-        cost -= weight[i] * log(p[happened])
-        for k in range(3):
-            gradient[k] -= weight[i] * slopes[happened, k] / p[happened]
-        for outcome in range(3 if draws else 2):
-            part = weight[i] / p[outcome]
-            for k in range(3):
-                for m in range(3):
-                    curvature[k, m] += part * slopes[outcome, k] * slopes[outcome, m]
+        z, reach = gap[i] / np.sqrt(factor * variance[i]), width * scale / np.sqrt(variance[i])
+        a, b = z - reach, -z - reach
+        at_a, at_b = density(a), density(b)
+        tail_a, tail_b = at_a * mills(abs(a)), at_b * mills(abs(b))  # as `below` does
+        above = tail_a if a < 0.0 else 1.0 - tail_a
+        under = tail_b if b < 0.0 else 1.0 - tail_b
+        for outcome in range(3 if draws else 2):  # the first side wins, it loses, a draw
+            if outcome == 2:
+                p, d2 = 1.0 - above - under, 0.0
+                d0, d1 = 0.5 * z * (at_a - at_b), reach * (at_a + at_b)
+            elif outcome == 0:
+                p, d2 = (1.0 - upset) * above + upset * under, under - above
+                d0 = -0.5 * z * ((1.0 - upset) * at_a - upset * at_b)
+                d1 = -reach * ((1.0 - upset) * at_a + upset * at_b)
+            else:
+                p, d2 = (1.0 - upset) * under + upset * above, above - under
+                d0 = 0.5 * z * ((1.0 - upset) * at_b - upset * at_a)
+                d1 = -reach * ((1.0 - upset) * at_b + upset * at_a)
+            p = max(p, LEAST_PROBABILITY)
+            part = weight[i] / p
+            c00, c01, c02 = c00 + part * d0 * d0, c01 + part * d0 * d1, c02 + part * d0 * d2
+            c11, c12, c22 = c11 + part * d1 * d1, c12 + part * d1 * d2, c22 + part * d2 * d2
+            if outcome == (2 if drew[i] else 0):
+                cost -= weight[i] * log(p)
+                g0, g1, g2 = g0 - part * d0, g1 - part * d1, g2 - part * d2
+    gradient[0], gradient[1], gradient[2] = g0, g1, g2
+    curvature[0, 0], curvature[1, 1], curvature[2, 2] = c00, c11, c22
+    curvature[0, 1] = curvature[1, 0] = c01
+    curvature[0, 2] = curvature[2, 0] = c02
+    curvature[1, 2] = curvature[2, 1] = c12
     centre = np.array([0.0, log(USUAL_WIDTH), 0.0])
     wide = np.array([PRIOR_OF_FACTOR, PRIOR_OF_WIDTH, PRIOR_OF_UPSET])
     for k in range(3):

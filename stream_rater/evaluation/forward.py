@@ -75,6 +75,10 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     failed_rounds: int
     at_ends: tuple[str, ...] = ()
     """The parameters that ended at an end of their range."""
+    draw_width: float = 0.0
+    """The width of draws learned on all rounds, in the system's own points; 0 without draws."""
+    upset: float = 0.0
+    """The upset learned on all rounds; 0 for the default configuration."""
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +126,7 @@ class Played(NamedTuple):
 
     point: list[float]
     run: Run
+    """The model as it is."""
     cost: float
     """The total loss of the first part, and the prior's penalty."""
     rest: Run

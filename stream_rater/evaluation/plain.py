@@ -12,8 +12,8 @@ Both are defined for games of two players. For other rounds they need convention
 
 - a round of n sides is all its pairs of sides. In Elo the gain is the mean over the n - 1
   opponents. In Glicko-2 the round is a rating period, in which each opponent counts as
-  1 / sqrt(n - 1) games. The pairs of a round depend on each other: as n - 1 whole games they made
-  the deviations of long rounds much too small, and as one game in all, too large;
+  3 / (n + 1) games. The pairs of a round depend on each other: among equals, the number of
+  opponents beaten has the variance (n^2 - 1) / 12, which is (n + 1) / 3 times that of n - 1 games;
 - a team plays as one player with the mean of its members' ratings. Its deviation is the root mean
   square of theirs. Each member gains by the team's results, in Glicko-2 in proportion to the square
   of the member's own deviation;
@@ -161,7 +161,7 @@ class Glicko2(msgspec.Struct, frozen=True, tag="plain-glicko2", tag_field="peer"
         sides = [self.side(team) for team in teams]
         phi2 = [(side.variance - NOISE) / SCALE**2 for side in sides]
         g = [1.0 / math.sqrt(1.0 + 3.0 * each / math.pi**2) for each in phi2]
-        games, after = 1.0 / math.sqrt(max(len(ranks) - 1, 1)), []
+        games, after = 3.0 / (len(ranks) + 1), []
         for side, team, opponents in zip(sides, teams, _opponents(ranks), strict=True):
             precision, surprise = 0.0, 0.0
             for j, score in opponents:

@@ -20,24 +20,27 @@ is the number of its sides: n / 2 pairs of a round can be chosen so that none sh
 total loss of a round of two sides is its log loss.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from msgspec import structs
 
 from stream_rater.columns.arrays import Floats, Ints
 from stream_rater.columns.kernels import kernel
 from stream_rater.columns.ranges import bounds
-from stream_rater.config.extras import lab_extra
 from stream_rater.evaluation import accuracy
-from stream_rater.evaluation.accuracy import LEAST_PROBABILITY, distances_of
+from stream_rater.evaluation.accuracy import distances_of
 from stream_rater.evaluation.alike import have_draws
-from stream_rater.evaluation.calibrating import EVERYTHING, Calibration, Learned, Learner
+from stream_rater.evaluation.calibrating import (
+    EVERYTHING,
+    ONLY_WIDTH,
+    Calibration,
+    Learned,
+    Learner,
+)
 from stream_rater.evaluation.evaluation import Contender
 from stream_rater.evaluation.measures import FACTS_OF, FIELDS
 from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.variance_factor import most_probable
 from stream_rater.rating import levels
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.normal import below
@@ -46,8 +49,6 @@ from stream_rater.rating.prediction.wins import performances_of
 from stream_rater.rounds.ragged import Ragged
 
 BINS = 10
-REFITS = 9
-"""The number of times that the variance factor is fitted during the rounds that are scored."""
 
 
 class Sides(Ragged, gc=False):
@@ -118,12 +119,6 @@ class Run(NamedTuple):
         count = len(self.sides.number)
         return self._replace(calibrations=np.tile(np.array(calibration), (count, 1)))
 
-    def with_variance_factors(self, factors: Floats) -> "Run":
-        """A copy in which the variances of each round's sides are multiplied by the round's factor.
-        `factors` is (R,)."""
-        variance = self.sides.variance * np.repeat(factors, self.sides.sizes)
-        return self._replace(sides=structs.replace(self.sides, variance=variance))
-
 
 def own_run(sessions: Iterable[Session], config: RatingConfig) -> Run:
     """Rate a season with one of our systems."""
@@ -155,6 +150,24 @@ def calibrated(run: Run, learned: Learned = EVERYTHING) -> Run:
     return run._replace(calibrations=_followed(run, Learner(run.draws, learned=learned)))
 
 
+def as_it_is(run: Run) -> Run:
+    """The run with the model as it is. If the season has draws, each round has the width of draws
+    that suits the rounds before it, so that draws are outcomes here, too. Raises ArithmeticError as
+    `calibrated` does."""
+    return calibrated(run, ONLY_WIDTH) if run.draws else run
+
+
+def joined(runs: Sequence[Run]) -> Run:
+    """The rounds of several runs of one season as one run. All of them are calibrated, or none. It
+    has the time and the counts of the first."""
+    found = [each.calibrations for each in runs if each.calibrations is not None]
+    assert len(found) in (0, len(runs)), "all or none are calibrated"
+    return runs[0]._replace(
+        sides=Sides.concat([each.sides for each in runs]),
+        calibrations=np.concatenate(found) if found else None,
+    )
+
+
 def calibration_of(run: Run, learned: Learned = EVERYTHING) -> Calibration:
     """The calibration for the next round after those of a run. Raises ArithmeticError as
     `calibrated` does."""
@@ -184,9 +197,9 @@ def _by_round(run: Run) -> tuple[Floats, Floats, Floats]:
     return sides.variance * np.repeat(factor, sides.sizes), width.copy(), upset.copy()
 
 
-def scores_of(run: Run, factor: float = 1.0) -> Floats:
-    """(R, OF_PAIRS) the scores of the rounds, by their calibrations and with this variance factor.
-    Raises ArithmeticError if a mean or a variance is not finite."""
+def scores_of(run: Run) -> Floats:
+    """(R, OF_PAIRS) the scores of the rounds, by their calibrations. Raises ArithmeticError if a
+    mean or a variance is not finite."""
     sides = run.sides
     _check_finite(sides)
     variance, width, upset = _by_round(run)
@@ -194,7 +207,7 @@ def scores_of(run: Run, factor: float = 1.0) -> Floats:
     found: Floats = accuracy.score(
         sides.starts, sides.place, alone, np.ones(len(sides.mu)), sides.mu,
         np.sqrt(variance), sides.played,
-        0.0, 0.0, factor,  # initial_mu, noise, sigmas
+        0.0, 0.0, 1.0,  # initial_mu, noise, sigmas
         run.scores_draws, width, upset, np.empty(0),  # no displayed ratings
     )  # fmt: skip
     return found
@@ -222,72 +235,7 @@ def losses_of(scores: Floats, measure: str) -> Floats:
     return found
 
 
-# --- pairs ----------------------------------------------------------------------------------------
-
-
-@kernel
-def _pairs(starts: Ints, place: Places, mu: Floats, variance: Floats) -> tuple[Floats, Ints]:
-    """(P,) the difference of means of each pair in standard deviations, the better placed side
-    first, and (P,) the index of each pair's round. The pairs are those that `accuracy` scores."""
-    total = 0
-    for r in range(len(starts) - 1):
-        n = starts[r + 1] - starts[r]
-        for d in distances_of(n):
-            total += n - d
-    z, of_round, at = np.empty(total), np.empty(total, np.int64), 0
-    for r in range(len(starts) - 1):
-        a, b = starts[r], starts[r + 1]
-        for d in distances_of(b - a):
-            for i in range(a, b - d):
-                j = i + d
-                if place[i] != place[j]:
-                    z[at] = (mu[i] - mu[j]) / np.sqrt(variance[i] + variance[j])
-                    of_round[at] = r
-                    at += 1
-    return z[:at], of_round[:at]
-
-
-def pairs_of(run: Run) -> tuple[Floats, Ints]:
-    """(P,) the standardised difference of each pair, the better placed side first, and (P,) the
-    index of each pair's round."""
-    sides = run.sides
-    z, of_round = _pairs(sides.starts, sides.place, sides.mu, sides.variance)
-    return z, of_round
-
-
-def _log_below(z: Floats) -> Floats:
-    """The logarithm of Phi(z), which is clipped as in `accuracy`. Raises MissingExtra without
-    SciPy."""
-    with lab_extra():
-        from scipy.special import log_ndtr
-    found: Floats = log_ndtr(z)
-    return np.clip(found, np.log(LEAST_PROBABILITY), np.log1p(-LEAST_PROBABILITY))
-
-
-def variance_factor(run: Run) -> float:
-    """The most probable variance factor by the total log loss of these rounds (see the module
-    `variance_factor`). It is 1 if there are no pairs. Raises MissingExtra without SciPy."""
-    z, of_round = pairs_of(run)
-    if not len(z):
-        return 1.0
-    counts = np.bincount(of_round, minlength=len(run.sides.number))
-    weight = (0.5 * run.sides.sizes / np.maximum(counts, 1))[of_round]
-    return most_probable(lambda factor: -float(weight @ _log_below(z / np.sqrt(factor))))
-
-
-def factors_of(run: Run, boundary: int) -> Floats:
-    """(R,) the variance factor of each round from the one numbered `boundary` on.
-
-    These rounds are divided into REFITS parts. The factor of a part is fitted on all rounds before
-    the part. Raises MissingExtra without SciPy.
-    """
-    rest = run.after(boundary).sides.number
-    order = np.argsort(rest, kind="stable")
-    factors = np.ones(len(rest))
-    for part in np.array_split(order, REFITS):
-        if len(part):
-            factors[part] = variance_factor(run.before(int(rest[part[0]])))
-    return factors
+# --- calibration error ----------------------------------------------------------------------------
 
 
 @kernel

@@ -163,7 +163,8 @@ def leaderboard(pool: Pool, most: int | None) -> Leaderboard:
     order = sorted(range(len(rows)), key=lambda i: (-rating[rows[i]], names[i]))[:most]
     found = players_in(pool, rows[np.array(order, np.int64)])
     better = np.searchsorted(-found.rating, -found.rating, "left")
-    return Leaderboard(**found.columns(), rank=better + 1)
+    percentile = 100.0 * (len(pool) - 1 - better) / max(len(pool), 1)
+    return Leaderboard(**found.columns(), rank=better + 1, percentile=percentile)
 
 
 # --- predictions ---

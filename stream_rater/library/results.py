@@ -182,6 +182,9 @@ class Leaderboard(Players):
     rank: Ints
     """(N,) the rank of each player, from 1. If k players share a rank, the next k - 1 ranks are
     left out."""
+    percentile: Floats
+    """(N,) the number of other players of the ladder who are not better, in per cent of all
+    players. Unlike ratings, it can be compared over years."""
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """The columns by name, the rank first."""

@@ -19,9 +19,10 @@ from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
-from stream_rater.evaluation.accuracy import averages
+from stream_rater.evaluation.accuracy import average, averages
 from stream_rater.evaluation.alike import Counted, counted
 from stream_rater.evaluation.bootstrap import Difference, differences
+from stream_rater.evaluation.calibrating import Calibration
 from stream_rater.evaluation.comparison import outcomes_alike
 from stream_rater.evaluation.evaluation import evaluate, trained
 from stream_rater.evaluation.executors import Where
@@ -29,6 +30,7 @@ from stream_rater.evaluation.measures import MEASURES
 from stream_rater.evaluation.present import system_of
 from stream_rater.evaluation.proposal import Proposal, TooFewRounds, propose
 from stream_rater.evaluation.season import Session, before, by_name, sessions_of
+from stream_rater.evaluation.sides import calibration_of, own_run
 from stream_rater.evaluation.spaces import WIDE
 from stream_rater.evaluation.tuning import (
     Problem,
@@ -37,12 +39,11 @@ from stream_rater.evaluation.tuning import (
     without_defaults,
 )
 from stream_rater.evaluation.validation import Validated, validated
-from stream_rater.evaluation.variance_factor import variance_factor
 from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.operations.input_file import check_writable, file_failures
 from stream_rater.operations.trials import trials_on
 from stream_rater.rating.parameters import RatingConfig
-from stream_rater.rating.prediction.wins import ANY
+from stream_rater.rating.systems.dimension import rounded
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import RecordValidator, Verdicts
 from stream_rater.rounds.validation import Invalid
@@ -74,10 +75,10 @@ class Report(NamedTuple):
     part, with an interval; None if that part is empty."""
     counted: Counted
     """The pairs and rounds of the second part that are scored."""
-    factor: float
-    """The variance factor that suits the tuned parameters."""
+    calibration: Calibration
+    """The calibration that suits the tuned parameters at the end of the first part."""
     losses: tuple[float | None, float | None]
-    """The log loss of the winner on the second part, without and with that factor."""
+    """The log loss on the second part, without and with that calibration."""
 
 
 class TunedFile(NamedTuple):
@@ -133,13 +134,13 @@ def _tune_file(
         system, trials, lambda advance: validated(measured, trials, executor, advance)
     )
     found = problem.config(tuned.point)
-    report = _report(sessions, train, first_guess, found, variance_factor(first, found))
+    report = _report(sessions, train, first_guess, found, _calibration(first, found))
     return TunedFile(found, report, at_ends(problem.space, tuned.point), season, out, tuned)
 
 
 def _report(
     sessions: Sequence[Session], train: float, first_guess: RatingConfig, found: RatingConfig,
-    factor: float,
+    calibration: Calibration,
 ) -> Report:  # fmt: skip
     outcomes = outcomes_alike([evaluate(sessions, each) for each in (first_guess, found)])
     rounds = len(outcomes[0].scores)
@@ -151,14 +152,25 @@ def _report(
     }
     base, tuned = (each.scores[first:] for each in outcomes)
     gaps = differences(tuned, base, MEASURES) if len(base) else None
-    usual, wide = (
-        averages(evaluate(sessions, found, variance_factor=each, most_sides=ANY).scored(train))
-        for each in (1.0, factor)
-    )
-    losses = usual["winner_log_loss"], wide["winner_log_loss"]
+    corrected = evaluate(sessions, predicting(found, calibration), most_sides=0)
+    losses = average(tuned, "log_loss"), average(corrected.scored(train), "log_loss")
     return Report(
-        rounds, first, measures, gaps, counted(tuned, draws=outcomes[0].draws), factor, losses
+        rounds, first, measures, gaps, counted(tuned, draws=outcomes[0].draws), calibration, losses
     )
+
+
+def _calibration(first: Sequence[Session], found: RatingConfig) -> Calibration:
+    """The calibration that suits these parameters after the first part, to four digits."""
+    learned = calibration_of(own_run(first, found))
+    return Calibration(*(rounded(each) for each in learned))
+
+
+def predicting(rating: RatingConfig, calibration: Calibration) -> RatingConfig:
+    """The parameters with a calibration as their parameters of predictions."""
+    return msgspec.structs.replace(
+        rating, variance_factor=calibration.factor, draw_width=calibration.draw_width,
+        upset=calibration.upset,
+    )  # fmt: skip
 
 
 def search_with_progress(system: str, trials: int, run: Callable[[Callable[[], None]], T]) -> T:

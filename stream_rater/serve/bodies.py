@@ -185,6 +185,9 @@ class Row(Answer, frozen=True, kw_only=True):
     previous_tier: TierName = UNSET
     """The tier before the player's last event; null if the player was not listed then. It is left
     out if the ladder has no tiers."""
+    percentile: float | UnsetType = UNSET
+    """The number of other listed players who are not better, in per cent of all listed players. It
+    is left out unless the ladder's listing has `display = "percentile"`."""
 
 
 class PageAnswer(Answer, frozen=True, kw_only=True):

@@ -178,7 +178,7 @@ class Questions:
         if found is None or found.player.rounds == 0:
             raise await self._no_player(ladder, player)
         known, rank, listed = found
-        percentile = None if rank is None else 100.0 * (listed - rank) / listed
+        percentile = None if rank is None else _percentile(rank, listed)
         views, unmet = self._ladder_views.of(ladder), None
         if rank is None:
             unmet = known.unmet(views, self._moment(known))
@@ -239,12 +239,17 @@ class Questions:
             found = await self._of_ladder(ladder, self._index.around(ladder, around, limit))
             if found is None:
                 raise await self._not_listed(ladder, around)
-            return _page(found)
+            return self._page(ladder, found)
         try:
             place = None if cursor is None else cursors.decode_cursor(cursor)
         except BadCursor as error:
             raise Refused("bad-cursor", str(error), "query.cursor") from None
-        return _page(await self._of_ladder(ladder, self._index.page(ladder, place, limit)))
+        found = await self._of_ladder(ladder, self._index.page(ladder, place, limit))
+        return self._page(ladder, found)
+
+    def _page(self, ladder: str, found: PageView) -> PageAnswer:
+        shown = self._ladder_views.of(ladder).listing.display
+        return _page(found, percentiles=shown == "percentile")
 
     async def predict(self, ladder: str, question: PredictQuestion) -> PredictAnswer:
         """The prediction of a round."""
@@ -397,20 +402,28 @@ def _in_words(unmet: Unmet | None) -> str:
             return f"sigma is {unmet.value:.1f} today (max_sigma is {unmet.bound:g})"
 
 
-def _row(row: RankedRow, known: IndexedPlayer | None, *, tiers: bool) -> Row:
+def _percentile(rank: int, listed: int) -> float:
+    return 100.0 * (listed - rank) / listed
+
+
+def _row(row: RankedRow, known: IndexedPlayer | None, *, tiers: bool, of: int | None) -> Row:
+    """`of`: the number of listed players, if the percentile is shown."""
     tier, previous = _tiers_of(known, listed=True) if tiers else NO_TIERS
     return Row(
-        rank=row.rank, player=row.player, rating=row.rating, tier=tier, previous_tier=previous
-    )
+        rank=row.rank, player=row.player, rating=row.rating, tier=tier, previous_tier=previous,
+        percentile=UNSET if of is None else _percentile(row.rank, of),
+    )  # fmt: skip
 
 
-def _page(found: PageView) -> PageAnswer:
+def _page(found: PageView, *, percentiles: bool) -> PageAnswer:
+    of = found.listed if percentiles else None
     last = found.rows[-1] if found.rows else None
     has_next = last is not None and found.more
     known = found.players or [None] * len(found.rows)
     return PageAnswer(
         rows=[
-            _row(*each, tiers=bool(found.players)) for each in zip(found.rows, known, strict=True)
+            _row(*each, tiers=bool(found.players), of=of)
+            for each in zip(found.rows, known, strict=True)
         ],
         listed=found.listed,
         next=cursors.encode_cursor(AfterRow(last.rating, last.player))

@@ -18,7 +18,7 @@ from stream_rater.evaluation.accuracy import averages
 from stream_rater.evaluation.evaluation import evaluate, trained
 from stream_rater.evaluation.peers import peer_module
 from stream_rater.evaluation.season import before, singly
-from stream_rater.evaluation.variance_factor import variance_factor
+from stream_rater.evaluation.sides import calibration_of, own_run
 from stream_rater.evaluation.winners import Bin, WinPredictions
 from stream_rater.operations.evaluate import SeasonFile
 from stream_rater.rating.model import DID_NOT_FINISH, LAST
@@ -50,7 +50,7 @@ def _ours(config: RatingConfig, fit: bool, name: str, _: Effort) -> Result:
     season = SeasonFile(shared(name))
     sessions = season.play(list)
     first = before(sessions, trained(season.mistakes.valid_lines, TRAIN))
-    factor = variance_factor(first, config) if fit else 1.0
+    factor = calibration_of(own_run(first, config)).factor if fit else 1.0
     outcome = evaluate(sessions, config, variance_factor=factor, most_sides=ANY)
     means = averages(outcome.scored(TRAIN))
     log_loss, brier = means["winner_log_loss"], means["winner_brier"]

@@ -80,7 +80,9 @@ def test_upsets_in_a_round_of_many_sides(
     usual = win_probabilities(sides)
     due = (1.0 - 2.0 * upset) * usual + 2.0 * upset * usual.sum() / len(mu)
     assert win_probabilities(sides._replace(upset=upset)) == pytest.approx(due, abs=EXACT)
-    many = Performances(*(np.append(each, [0.0, 1.0]) for each in sides[:2]), width, upset)
+    many = Performances(
+        np.append(sides.mu, [0.0, 1.0]), np.append(sides.sigma, [0.0, 1.0]), width, upset
+    )
     starts = np.array([0, len(mu), len(mu) + 2])
     margins = np.full(2, width)
     for found in (

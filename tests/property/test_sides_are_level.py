@@ -143,7 +143,7 @@ def learnt(
         np.array([1, 2], np.int32), np.array([0, sizes[0], n]), shares, mu.copy(), sigma,
         rounds.astype(np.int64), np.zeros(n, np.int64),
     )  # fmt: skip
-    by_performance = ids(config) in ("elo-mmr", "elo-r", "codeforces")
+    by_performance = ids(config) in ("elo-mmr", "elo-r", "codeforces", "glicko2")
     found: list[float] = stages.estimate(config, wave)[:, 0 if by_performance else 1].tolist()
     return found
 

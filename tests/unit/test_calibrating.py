@@ -85,7 +85,7 @@ def test_no_other_calibration_suits_better(draws: bool) -> None:
     """Neither nearby nor far off, in each of the three directions."""
     pairs = simulated(400, TRUE[1])
     if not draws:
-        pairs = Pairs(*(each[~pairs.drew] for each in pairs))
+        pairs = pairs.of(~pairs.drew)
     found = fit(pairs, draws=draws)
     assert (found.draw_width > 0.0) == draws
     least = cost(pairs, found)
@@ -103,7 +103,7 @@ def test_no_other_calibration_suits_better(draws: bool) -> None:
 def test_drawn_pairs_do_not_count_where_draws_are_no_outcomes() -> None:
     """As if they were not there."""
     pairs = simulated(2000, TRUE[3])
-    decided = Pairs(*(each[~pairs.drew] for each in pairs))
+    decided = pairs.of(~pairs.drew)
     assert pairs.drew.sum() > 200
     assert fit(pairs, draws=False)[::2] == pytest.approx(fit(decided, draws=False)[::2], rel=1e-3)
 
@@ -232,7 +232,7 @@ def test_pairs_are_those_of_the_rounds() -> None:
     """Who did not finish is worse than all, and drew with nobody; a round of n counts as n / 2."""
     starts = np.array([0, 2, 6])
     place = np.array([1, 1, 1, 2, 0, 0], np.int32)
-    mu, variance = np.array([5.0, 3.0, 9.0, 7.0, 1.0, 2.0]), np.arange(6) + 1.0
+    mu, variance = np.array([5.0, 3.0, 9.0, 7.0, 1.0, 2.0]), np.arange(1.0, 7.0)
     pairs, of_round = pairs_of(starts, place, mu, variance, draws=True)
     assert of_round.tolist() == [0] + [1] * 5
     seen = sorted(zip(*(each.tolist() for each in pairs[:3]), strict=True))
@@ -245,9 +245,9 @@ def test_pairs_are_those_of_the_rounds() -> None:
 
 @pytest.mark.parametrize("n", [9, 100, 5000])
 def test_a_large_round_counts_as_a_bounded_number_of_pairs(n: int) -> None:
-    """And a side is compared with two others, near and far."""
+    """And a side is compared with a few others, near and far."""
     place = np.arange(1, n + 1, dtype=np.int32)
-    pairs, _ = pairs_of(np.array([0, n]), place, -np.arange(n) * 1.0, np.ones(n), draws=True)
+    pairs, _ = pairs_of(np.array([0, n]), place, -np.arange(float(n)), np.ones(n), draws=True)
     assert pairs.weight.sum() == pytest.approx(min(n / 2, calibrating.MOST_OF_ROUND))
-    assert len(pairs.gap) <= 2 * min(n, 100)
-    assert len(np.unique(pairs.gap)) == 2
+    assert len(pairs.gap) <= calibrating.DISTANCES * min(n, 2 * calibrating.MOST_COMPARED)
+    assert len(np.unique(pairs.gap)) == calibrating.DISTANCES

@@ -162,20 +162,25 @@ def test_tune_writes_a_configuration_that_evaluate_takes(write: Write, tmp_path:
     assert json.loads(run(*words).stdout) == json.loads(out.read_bytes())
 
 
-def test_tune_prints_a_variance_factor_that_evaluate_takes(write: Write, tmp_path: Path) -> None:
-    """With this factor `evaluate` has the log loss of winners that `tune` printed for the second
-    part."""
+def test_tune_prints_parameters_of_predictions(write: Write, tmp_path: Path) -> None:
+    """With these `evaluate` has the log loss that `tune` printed for the second part."""
     file, out = write("a.jsonl", rounds(120)), tmp_path / "tuned.json"
     words = ["tune", file, "--system", "glicko", "--train", "0.5", "--trials", "12",
              "--workers", "1", "--out", str(out)]  # fmt: skip
     said = run(*words).stderr.splitlines()[-1]
-    found = re.fullmatch(r"--variance-factor ([\d.]+) suits it: .* ([\d.]+) to ([\d.]+)", said)
+    found = re.fullmatch(
+        r"variance_factor = (\S+), draw_width = (\S+), upset = (\S+) suit its predictions: "
+        r"log loss on the second part ([\d.]+) to ([\d.]+)",
+        said,
+    )
     assert found is not None, said
-    for factor, loss in (("1", found[2]), (found[1], found[3])):
-        options = ("--config", str(out), "--train", "0.5", "--variance-factor", factor)
-        assert evaluated(file, *options)[0]["winner_log_loss"] == pytest.approx(
-            float(loss), abs=1e-3
-        )
+    values = [float(found[i]) for i in (1, 2, 3)]
+    assert values[0] != 1.0
+    predictive = dict(zip(("variance_factor", "draw_width", "upset"), values, strict=True))
+    calibrated = write("calibrated.json", {**json.loads(out.read_bytes()), **predictive})
+    for config, loss in ((str(out), found[4]), (calibrated, found[5])):
+        row = evaluated(file, "--config", config, "--train", "0.5")[0]
+        assert row["log_loss"] == pytest.approx(float(loss), abs=1e-4)
 
 
 def test_evaluate_shows_and_draws_calibration(write: Write, tmp_path: Path) -> None:

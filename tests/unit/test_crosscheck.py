@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec import structs
 
 from stream_rater.evaluation import peers
 from stream_rater.evaluation.accuracy import average
@@ -99,7 +100,9 @@ def test_the_independent_scorer_can_tell() -> None:
     """Other parameters, and other rounds, have other scores."""
     path = file_of("clubs")
     found = ours(path, ROUNDS["clubs"])
+    sides = structs.replace(found.sides, variance=1.2 * found.sides.variance)
+    less_sure = found._replace(sides=sides)
     due, fewer = by_hand(path, ROUNDS["clubs"]), by_hand(path, ROUNDS["clubs"] - 300)
-    loss = average(scores_of(found, 1.2), "log_loss")
+    loss = average(scores_of(less_sure), "log_loss")
     assert loss is not None and abs(loss - due.log_loss) > 1e-3
     assert abs(fewer.log_loss - due.log_loss) > 1e-4 and abs(fewer.order - due.order) > 1e-4

@@ -16,7 +16,7 @@ from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.executors import Processes, opened
 from stream_rater.evaluation.fits import DEFAULT, LOG_LOSS, Fit
 from stream_rater.evaluation.fits import ORDER as INVERSION
-from stream_rater.evaluation.forward import ORDER, ORDER_OF_ALL, Fitted, Gain, Scored, Variant
+from stream_rater.evaluation.forward import ORDER_OF_ALL, Fitted, Gain, Scored, Variant
 from stream_rater.evaluation.game import Game, games_of
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
 from stream_rater.evaluation.research import games, games_tables
@@ -136,7 +136,8 @@ class Bragging:
     def play(self, sessions: Iterable[Session], config: Any) -> Run:
         glicko = OwnSystem("glicko")
         run = glicko.play(sessions, glicko.config({"beta": 300.0, "sigma_drift": 9.0}))
-        return run.with_variance_factors(np.full(len(run.sides.number), config))
+        variance = run.sides.variance * config
+        return run._replace(sides=structs.replace(run.sides, variance=variance))
 
     def described(self, config: Any) -> dict[str, Any]:
         return {"variance": config}
@@ -236,7 +237,7 @@ def test_verdicts_have_the_right_sign() -> None:
     found = list(games.verdicts({"glicko": of_both(loss, order)}, theirs))
     wanted = {"worse peer": "better", "better peer": "worse", "equal peer": "no difference"}
     assert [(v.peer, v.measure, v.verdict) for v in found] == [
-        (peer, measure, said) for peer, said in wanted.items() for measure in (LOG_LOSS, ORDER)
+        (peer, measure, said) for peer, said in wanted.items() for measure in games.COMPARED
     ]
     assert found[0].difference.mean == pytest.approx(-0.1)
     assert {v.ours for v in found} == {"glicko"}
@@ -289,7 +290,7 @@ def test_who_chose_is_known_by_the_file() -> None:
 def test_an_interval_that_holds_zero_is_no_difference() -> None:
     """Each sign of each measure."""
     up, down, noise = Difference(1, 0.5, 1.5), Difference(-1, -1.5, -0.5), Difference(1, -1, 3)
-    said = [[games.verdict(m, d) for d in (up, down, noise)] for m in (LOG_LOSS, ORDER)]
+    said = [[games.verdict(m, d) for d in (up, down, noise)] for m in games.COMPARED]
     assert said == [["worse", "better", "no difference"], ["better", "worse", "no difference"]]
 
 

@@ -95,12 +95,13 @@ def test_surprises_raise_the_volatility() -> None:
 
 
 def test_the_volatility_is_bounded() -> None:
-    """By ten times the initial one, whatever happens."""
-    rounds = [np.random.default_rng(i).permutation(90).tolist() for i in range(12)]
-    rounds = [[place + 1 for place in places] for places in rounds]
-    found = played(Glicko2(tau=3.0, volatility=0.2), rounds, [f"p{i}" for i in range(90)])
-    most = [float(header["volatility"]) for header in found.values()]
-    assert 9.0 < max(most) <= np.float32(10.0) and min(most) >= np.float32(0.1)
+    """By ten times the initial one, and by a tenth, whatever happens."""
+    beliefs, two = newcomers(2, 0, 1500.0, 50.0), np.arange(2)
+    for _ in range(40):
+        beliefs.header["mu"], beliefs.header["sigma"] = 1500.0, 50.0
+        evidence = np.array([[9000.0, 50.0**2, 100.0], [1500.0, 50.0**2, 100.0**2]])
+        glicko2.update(beliefs.header, two, evidence, np.full(2, 3.0), np.zeros(2, np.int64))
+    assert beliefs.header["volatility"].tolist() == pytest.approx([10.0, 0.1])
 
 
 def test_days_raise_sigma_up_to_the_initial_one() -> None:
@@ -157,3 +158,29 @@ def test_a_ceiling_caps_the_performance() -> None:
         gains.append((float(evidence[0, 0]), float(dict(pool)["ann"]["mu"])))
     (free, high), (capped, low) = gains
     assert free > 1600.0 and capped == pytest.approx(1600.0) and 1500.0 < low < high
+
+
+def test_the_level_of_the_pool_does_not_matter() -> None:
+    """One against two, at two levels: what all gain is the same, and so is the volatility. The
+    evidence has a performance and no new mu, so only the performance is moved back."""
+
+    def gains(level: float) -> list[tuple[float, ...]]:
+        pool = Pool(Ladder(rating=Glicko2(**FULL)))
+        names = ["ann", "bob", "cy"]
+        pool.rate(read(Glicko2(**FULL), *ranked([1, 2, 3], names)), 0)
+        rows = pool.headers(np.arange(3))
+        pool._beliefs.header["mu"][:3] += level
+        sides = {"team": ["bob", "cy"], "rank": 1}, {"player": "ann", "rank": 2}
+        pool.rate(read(Glicko2(**FULL), *sides, round_id="b"), 1)
+        found = dict(pool)
+        return [
+            (
+                float(found[n]["mu"] - rows["mu"][i] - level),
+                float(found[n]["sigma"]),
+                float(found[n]["volatility"]),
+            )
+            for i, n in enumerate(names)
+        ]
+
+    for here, there in zip(gains(0.0), gains(700.0), strict=True):
+        assert here == pytest.approx(there, abs=1e-6)

@@ -253,7 +253,8 @@ def test_the_same_rating_is_the_same_rank() -> None:
     board = ladder.leaderboard()
     assert board.player.tolist() == ["m", "y", "z", "d", "a", "b", "c"]
     assert board.rank.tolist() == [1, 2, 2, 4, 5, 5, 5]
-    assert list(board.to_dicts()[0]) == ["rank", *ladder.players.to_dicts()[0]]
+    assert list(board.to_dicts()[0]) == ["rank", *ladder.players.to_dicts()[0], "percentile"]
+    assert board.percentile.tolist() == [100.0 * (7 - rank) / 7 for rank in board.rank.tolist()]
     for most in range(9):
         assert ladder.leaderboard(most).to_dicts() == board.to_dicts()[:most]
     assert len(ladder.leaderboard(-1)) == len(Ladder().leaderboard(3)) == 0

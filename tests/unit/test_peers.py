@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from stream_rater.evaluation import peers
+from stream_rater.evaluation.calibrating import pairs_of
 from stream_rater.evaluation.peers import PeerConfig, model_of, peer_module, peer_run
 from stream_rater.evaluation.season import Session
-from stream_rater.evaluation.sides import pairs_of
 from stream_rater.rating.normal import below
 from tests.rounds import as_json
 from tests.unit.test_season import sessions
@@ -67,7 +67,11 @@ def own_chance(peer: str, config: PeerConfig, teams: list[list[Any]]) -> float:
 def test_chances_and_ratings_are_the_packages_own(peer: str, size: int) -> None:
     """Of two sides, round by round, with the package called by hand beside it."""
     rounds, given = rounds_of(size), config(peer)
-    z, of_round = pairs_of(peer_run(rounds, given))
+    beliefs = peer_run(rounds, given).sides
+    pairs, of_round = pairs_of(
+        beliefs.starts, beliefs.place, beliefs.mu, beliefs.variance, draws=False
+    )
+    z = pairs.gap / np.sqrt(pairs.variance)
     model, ratings = model_of(given), dict[int, Any]()
     assert of_round.tolist() == list(range(12))
     at = 0

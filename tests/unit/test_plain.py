@@ -21,7 +21,7 @@ from stream_rater.evaluation.plain import (
     Glicko2Rating,
     _opponents,
 )
-from stream_rater.evaluation.sides import pairs_of
+from stream_rater.evaluation.sides import scores_of
 from stream_rater.rating.systems.dimension import Dimension
 from tests.rounds import as_json
 from tests.unit.test_season import sessions
@@ -125,7 +125,7 @@ def test_rounds_of_many_are_averaged_over_opponents() -> None:
 
 
 def test_a_round_of_many_says_more_than_a_duel() -> None:
-    """In Glicko-2, five equals who all draw are worth sqrt(4) games to each of them."""
+    """In Glicko-2, the four draws of five equals are worth two games to each of them."""
 
     def precision(count: int) -> float:
         after = Glicko2(initial_volatility=1e-6).rate([[newcomer]] * count, [1] * count, 0.0)
@@ -219,7 +219,7 @@ def test_a_season_is_rated_round_by_round(system: Any) -> None:
     assert run.sides.mu.tolist() == pytest.approx([side.mu for side in wanted])
     assert run.sides.variance.tolist() == pytest.approx([side.variance for side in wanted])
     assert run.sides.played.reshape(4, 3).tolist() == [[0, 0, 0], [0, 1, 1], [0, 2, 2], [1, 3, 3]]
-    assert np.isfinite(pairs_of(run)[0]).all()
+    assert np.isfinite(scores_of(run)).all()
 
 
 @each_system

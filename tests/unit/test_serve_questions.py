@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
-from stream_rater.config.ladders import DEFAULT_RATING, Ladders, any_ladder
+from stream_rater.config.ladders import DEFAULT_RATING, Ladder, Ladders, any_ladder
+from stream_rater.config.views import Listing
 from stream_rater.serve.bodies import BalanceQuestion, PredictQuestion, SideQuestion
 from stream_rater.serve.cursors import RankedRow
 from stream_rater.serve.entries import IndexedPlayer, LadderSummary
@@ -29,6 +31,7 @@ class Index:
 
     def __init__(self) -> None:
         self.lost = self.absent = False
+        self.board = PageView([RankedRow(1, "ann", 1520.0)], False, 1)
 
     def _check(self) -> None:
         if self.lost:
@@ -60,7 +63,7 @@ class Index:
 
     async def page(self, *_: Any) -> PageView:
         self._check()
-        return PageView([RankedRow(1, "ann", 1520.0)], False, 1)
+        return self.board
 
     async def around(self, *_: Any) -> PageView | None:
         return await self.page()
@@ -69,9 +72,9 @@ class Index:
 class Place:
     """An index, and what is asked of it; `complete` says whether it follows the topic."""
 
-    def __init__(self) -> None:
+    def __init__(self, ladders: Ladders | None = None) -> None:
         self.index, self.complete = Index(), True
-        ladders: Ladders = any_ladder(DEFAULT_RATING)
+        ladders = ladders or any_ladder(DEFAULT_RATING)
         self.ask = Questions(
             self.index, ladders, lambda: self.complete, lambda: 0.0, self._computed, lambda: 0.0
         )
@@ -115,6 +118,22 @@ def outcome(place: Place, question: Callable[[Questions], Any]) -> str:
         return "answered"
 
     return asyncio.run(asked())
+
+
+@pytest.mark.parametrize("display", ["rating", "percentile"])
+def test_rows_have_percentiles_where_the_listing_says_so(display: Any) -> None:
+    """As a player has it, on a page from the start and around somebody; else they are left out."""
+    ladder = Ladder(rating=DEFAULT_RATING, listing=Listing(display=display))
+    place = Place(Ladders(ladders={"l": ladder}))
+    place.index.board = PageView([RankedRow(1, "ann", 1520.0), RankedRow(2, "bob", 9.0)], False, 8)
+    wanted = [87.5, 75.0] if display == "percentile" else [msgspec.UNSET] * 2
+    for around in (None, "ann"):
+        found = asyncio.run(place.ask.leaderboard("l", 5, None, around))
+        assert [row.percentile for row in found.rows] == wanted
+        assert (b"percentile" in msgspec.json.encode(found)) == (display == "percentile")
+    one = asyncio.run(place.ask.player("l", "ann"))
+    assert one.percentile == 0.0  # the only one who is listed
+    assert asyncio.run(place.ask.ladder("l")).listing.display == display
 
 
 @pytest.mark.parametrize("name", KNOWN | UNKNOWN)

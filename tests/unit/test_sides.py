@@ -4,26 +4,29 @@ import math
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.evaluation import variance_factor as module
+from stream_rater.evaluation.calibrating import Calibration
 from stream_rater.evaluation.evaluation import evaluate
 from stream_rater.evaluation.measures import FIELDS, OF_PAIRS
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session
 from stream_rater.evaluation.sides import (
-    REFITS,
     Run,
     Sides,
+    as_it_is,
+    calibrated,
     calibration_error,
-    factors_of,
+    calibration_of,
+    joined,
     own_run,
+    run_of,
     scores_of,
     total_loss,
-    variance_factor,
 )
 from stream_rater.rating.parameters import EloMMR, Glicko, RatingConfig, TrueSkill, TwoMoment
-from tests.rounds import as_json
+from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
 
 SEASON = list(season(Kind(players=40, rounds=120, per_round=8), 5))
@@ -67,7 +70,24 @@ def test_scores_are_those_of_evaluate(rounds: list[Session], config: RatingConfi
     for factor in (1.0, 2.5):
         outcome = evaluate(rounds, config, variance_factor=factor, draws=False)
         whole = outcome.scores[:, :OF_PAIRS]
-        assert scores_of(run, factor) == pytest.approx(whole, rel=1e-9, abs=1e-12)
+        found = scores_of(run.calibrated_by(Calibration(factor)))
+        assert found == pytest.approx(whole, rel=1e-9, abs=1e-12)
+
+
+def test_as_it_is_scores_are_those_of_evaluate_with_draws() -> None:
+    """The width of draws is learned in the same way; all of a calibration as by ladders."""
+    lines = (as_json(*ranked([1, 1 + i % 3 % 2], [f"p{i % 5}", f"q{i % 7}"]), round_id=str(i))
+             for i in range(200))  # fmt: skip
+    rounds = sessions(*lines)[0]
+    config = Glicko(beta=300.0, sigma_drift=35.0)
+    run = own_run(rounds, config)
+    assert run.draws
+    whole = evaluate(rounds, config).scores[:, :OF_PAIRS]
+    assert scores_of(as_it_is(run)) == pytest.approx(whole, rel=1e-9, abs=1e-12)
+    ladder = structs.replace(config, variance_factor=1.5, draw_width=90.0, upset=0.05)
+    found = scores_of(run.calibrated_by(Calibration(1.5, 90.0, 0.05)))
+    whole = evaluate(rounds, ladder).scores[:, :OF_PAIRS]
+    assert found == pytest.approx(whole, rel=1e-9, abs=1e-12)
 
 
 def test_a_run_is_parted_by_numbers_of_rounds() -> None:
@@ -97,21 +117,6 @@ def test_a_round_counts_as_its_pairs_that_share_no_side() -> None:
     assert total_loss(scores, "log_loss") == pytest.approx(4.0 * mean)
 
 
-def test_no_other_variance_factor_suits_better() -> None:
-    """No other factor is better, nearby or far off. Too certain predictions need more variance."""
-    run = own_run(SEASON, CONFIGS[0])
-    found = variance_factor(run)
-
-    def cost(factor: float) -> float:
-        loss = total_loss(scores_of(run, factor), "log_loss")
-        assert loss is not None
-        return loss + 0.5 * (math.log(factor) / module.PRIOR) ** 2
-
-    assert all(cost(found) < cost(found * by) for by in (0.2, 0.9, 1.1, 5.0))
-    assert found > 1.5
-    assert variance_factor(run.before(0)) == 1.0, "no rounds say nothing"
-
-
 def test_the_calibration_error_is_that_of_the_favourites() -> None:
     """Ten duels of the same probability, of which the favourite won six."""
     run = by_hand([1.0] * 6 + [-1.0] * 4)
@@ -129,37 +134,61 @@ def test_right_chances_have_no_calibration_error() -> None:
     z = random.normal(0.0, 1.0, 40_000)
     happened = random.normal(0.0, 1.0, len(z)) < z
     run = by_hand(np.where(happened, z, -z).tolist())
-    right, unsure = (
-        calibration_error(run.with_variance_factors(np.full(len(z), f))) for f in (1.0, 4.0)
-    )
+    right, unsure = (calibration_error(run.calibrated_by(Calibration(f))) for f in (1.0, 4.0))
     assert right is not None and unsure is not None
     assert right < 0.01
     assert unsure > 0.05
-    assert variance_factor(run) == pytest.approx(1.0, abs=0.05)
+    assert calibration_of(run).factor == pytest.approx(1.0, abs=0.15)
 
 
-def test_no_round_has_a_part_in_its_own_factor() -> None:
-    """Each part's factor is that of all rounds before it, whatever the rounds from it on are."""
+def test_a_run_has_the_calibrations_of_earlier_rounds() -> None:
+    """They stay with their rounds. The last one is for the next round."""
     random = np.random.default_rng(4)
     z = np.abs(random.normal(0.0, 1.0, 400)) * np.where(random.random(400) < 0.7, 1.0, -1.0)
-    run, boundary = by_hand(z.tolist()), 40
-    factors = factors_of(run, boundary)
-    assert len(factors) == 360 and len(set(factors.tolist())) == REFITS
-    first = [boundary + i * 360 // REFITS for i in range(REFITS)]
-    assert factors[:: 360 // REFITS].tolist() == [variance_factor(run.before(n)) for n in first]
-    for n in (first[1], first[5]):
-        other = by_hand([*z[:n], *-z[n:]])
-        changed = np.flatnonzero(factors_of(other, boundary) != factors)
-        assert changed.min() == n - boundary + 360 // REFITS
+    whole = calibrated(by_hand(z.tolist()))
+    other = calibrated(by_hand([*z[:200], *-z[200:]]))
+    assert whole.calibrations is not None and other.calibrations is not None
+    assert whole.calibrations[:201].tolist() == other.calibrations[:201].tolist()
+    assert whole.calibrations[-1].tolist() != other.calibrations[-1].tolist()
+    parts = whole.before(100), whole.after(100)
+    both: Floats = np.concatenate([scores_of(each) for each in parts])
+    assert both.tolist() == scores_of(whole).tolist() == scores_of(joined(parts)).tolist()
+    again = calibrated(by_hand([*z, 1.0])).calibrations
+    assert again is not None
+    assert again[-1].tolist() == pytest.approx([*calibration_of(by_hand(z.tolist()))], rel=0.1)
 
 
-def test_a_factor_multiplies_the_variance_of_its_round() -> None:
-    """And of no other; the scores are those of the factor."""
+def test_a_calibration_is_that_of_its_round() -> None:
+    """And of no other."""
     run = by_hand([1.0, -0.5, 2.0])
-    rescaled = run.with_variance_factors(np.array([1.0, 4.0, 1.0]))
-    assert rescaled.sides.variance.tolist() == [0.5, 0.5, 2.0, 2.0, 0.5, 0.5]
-    apart = np.stack([scores_of(run, 1.0)[0], scores_of(run, 4.0)[1], scores_of(run, 1.0)[2]])
-    assert scores_of(rescaled) == pytest.approx(apart, rel=1e-12)
+    usual, other = Calibration(), Calibration(4.0, 0.0, 0.1)
+    rows = np.array([usual, other, usual])
+    apart = [scores_of(run.calibrated_by(each)) for each in (usual, other)]
+    due = np.stack([apart[0][0], apart[1][1], apart[0][2]])
+    assert scores_of(run._replace(calibrations=rows)).tolist() == due.tolist()
+
+
+def test_draws_count_against_the_favourite() -> None:
+    """In the calibration error of a season with draws, as in its probability to win."""
+    random = np.random.default_rng(1)
+    gap, width = random.normal(0.0, 1.0, 40_000), 0.4
+    performed = random.normal(gap, 1.0)
+    mu = np.stack([gap, np.zeros(len(gap))], axis=1)
+    drew = np.abs(performed) <= width
+    place = np.stack([np.ones(len(gap)), np.where(drew, 1, 2)], axis=1).astype(np.int32)
+    mu = np.where((performed < -width)[:, None], mu[:, ::-1], mu)
+    sides = Sides(
+        np.arange(len(gap)), np.full(len(gap), 2), place.ravel(), mu.ravel(),
+        np.full(2 * len(gap), 0.5), np.full(2 * len(gap), 9),
+    )  # fmt: skip
+    run = run_of(sides, 0.0, 2 * len(gap))
+    assert run.draws
+    right, narrow = (
+        calibration_error(run.calibrated_by(Calibration(1.0, each))) for each in (width, 0.1)
+    )
+    assert right is not None and narrow is not None
+    assert right < 0.01
+    assert narrow > 0.05
 
 
 def test_equal_ratings_have_no_favourite() -> None:

@@ -1,6 +1,7 @@
 """Views in a ladders file: who is listed and when that ends, tiers with hysteresis, and views that
 make no sense."""
 
+import hashlib
 import itertools
 import math
 import random
@@ -126,6 +127,18 @@ def test_another_index_for_other_views(tmp_path: Path) -> None:
     idle, sure = Listing(idle_days=9.0), Listing(max_sigma=100.0)
     assert id_of(idle) == id_of(idle, change)
     assert id_of(sure) != id_of(sure, change)
+    shown = Listing(idle_days=9.0, display="percentile")
+    assert id_of(shown) == id_of(idle) and id_of(Listing(display="percentile")) == ""
+
+
+def test_older_releases_have_the_same_id() -> None:
+    """So an upgrade does not read the topic again: the id covers what it did before `display`."""
+    assert msgspec.json.encode(Listing(idle_days=9.0)).startswith(
+        b'{"min_rounds":null,"max_sigma":null,"idle_days":9.0'
+    )
+    ladder = Ladder(rating=ELO, listing=Listing(idle_days=9.0))
+    before = b'[{"min_rounds":null,"max_sigma":null,"idle_days":9.0},[],[]]'
+    assert Ladders(ladders={"eu": ladder}).views("eu").id == hashlib.sha256(before).hexdigest()[:16]
 
 
 BAD = [

@@ -4,8 +4,9 @@ Stage 1 does steps 3 and 4 of the source (M. Glickman, Example of the Glicko-2 s
 need no volatility. Stage 2 does steps 5 to 8, because only the updater reads the volatility. The
 source's numbers are in units of a scale; here they are points.
 
-A round of n entries is n - 1 games of each of them. They depend on each other, so each counts as
-1 / sqrt(n - 1) games, as in `evaluation.plain`. An opponent's g and u are proportional, so the sum
+A round of n entries is n - 1 games of each of them. They depend on each other: among equals, the
+number of opponents beaten has the variance (n^2 - 1) / 12, which is (n + 1) / 3 times that of n - 1
+games. So each counts as 3 / (n + 1) games. An opponent's g and u are proportional, so the sum
 of all g_j s_j(x) is the fraction P / (P + Q) of the sum of all g, and the sum of all g_j u_j s_j
 (1 - s_j) is its slope (`odds`).
 
@@ -52,7 +53,7 @@ def rate(
     lo, hi = tie_bounds(place)
     actual, total = scores(lo, hi, g)
     c, low, h = table_of(mu, u, np.min(mu), np.max(mu))
-    games = weight / np.sqrt(max(n - 1.0, 1.0))
+    games = weight * 3.0 / (n + 1)
     least = LEAST_PRECISION * 0.25 / scale
     out = np.empty((n, 3))
     for i in range(n):

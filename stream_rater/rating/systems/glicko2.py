@@ -37,10 +37,10 @@ class Glicko2(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
         Dimension("scale", 50.0, 4000.0, 400.0, points=1),
         Dimension("volatility", 0.002, 0.6, 0.06),
         Dimension("tau", 0.05, 3.0, 0.5),
-    )
-    more_space: ClassVar[tuple[Dimension, ...]] = (
         Dimension("drift_per_day", 0.0, 1600.0, 0.0, "square", points=2),
     )
+    memoryless: ClassVar[bool] = False
+    performs_as_side: ClassVar[bool] = False
 
     @classmethod
     def sample(cls) -> "Glicko2":

@@ -44,6 +44,7 @@ async function showBoard() {
     return showBoard();
   }
   if (ladder !== shown.ladder || cursor !== shown.cursor || around !== shown.around) return;
+  at("board-percentile").hidden = page.rows.every((each) => each.percentile === undefined);
   at("board-tier").hidden = page.rows.every((each) => each.tier === undefined);
   const before = new Map([...at("board-rows").rows].map((row) => [row.dataset.player, row.dataset.rating]));
   const focused = document.activeElement?.closest?.("#board-rows tr")?.dataset.player;
@@ -57,7 +58,7 @@ async function showBoard() {
   at("board-next").dataset.cursor = page.next ?? "";
 }
 
-function boardRow({ rank, player, rating, tier, previous_tier: previous }, before) {
+function boardRow({ rank, player, rating, percentile, tier, previous_tier: previous }, before) {
   const row = document.createElement("tr");
   Object.assign(row.dataset, { player, rating });
   if (before.has(player) && before.get(player) !== String(rating)) row.className = "moved";
@@ -66,6 +67,7 @@ function boardRow({ rank, player, rating, tier, previous_tier: previous }, befor
   link.href = addressOf(shown.ladder, player);
   link.textContent = player;
   row.append(cell(rank.toLocaleString("en"), "number"), cell(link), cell(points(rating), "number"));
+  if (percentile !== undefined) row.append(cell(`${percentile.toFixed(1)} %`, "number"));
   if (tier !== undefined) row.append(tierCell(tier, previous));
   return row;
 }
