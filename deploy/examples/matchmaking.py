@@ -81,13 +81,16 @@ def win_probability(ours: Sequence[Rating], theirs: Sequence[Rating], beta: floa
 
     which for two players is sigma_a^2 + sigma_b^2 + 2 beta^2. It is taken as normal, as `predict`
     takes it for every rating system. Sides of unequal size are compared by their deviations from
-    the initial rating, as the service does.
+    the level of those present, the mean of all mu, as the service does. So an absent player counts
+    as one of that level.
 
     Dividing by all of delta is what makes it honest about newcomers: an unknown player is never a
     sure winner, however good the first results.
     """
-    lead = sum(each.mu - INITIAL_MU for each in ours) - sum(each.mu - INITIAL_MU for each in theirs)
-    delta = math.sqrt(sum(each.sigma**2 + beta**2 for each in (*ours, *theirs)))
+    everybody = (*ours, *theirs)
+    level = sum(each.mu for each in everybody) / len(everybody)
+    lead = sum(each.mu - level for each in ours) - sum(each.mu - level for each in theirs)
+    delta = math.sqrt(sum(each.sigma**2 + beta**2 for each in everybody))
     return 0.5 * math.erfc(-lead / (math.sqrt(2.0) * delta))
 
 

@@ -31,6 +31,7 @@ from stream_rater.contract.errors import REJECTIONS
 from stream_rater.contract.events import CorrectionCause, Entry, RatingChanged, RoundCompleted
 from stream_rater.contract.season_ended import Standing
 from stream_rater.contract.seeds import SEEDS, RatingGiven, SeededPlayer
+from stream_rater.rating import parameters
 from stream_rater.rating.parameters import Climbing, Common, EloMMR, Evolving, RatingConfig
 from stream_rater.runtime.lag import Lag
 from stream_rater.runtime.metrics import Metrics
@@ -291,13 +292,7 @@ KERBYS: Final = "those of [Kerby's systems](#kerbys-systems)"
 
 def default_of(field: msgspec.structs.FieldInfo) -> str:
     """A parameter's default behind its name; nothing for a required one."""
-    return "" if field.required else f" {plain(value_of(field))}"
-
-
-def value_of(field: msgspec.structs.FieldInfo) -> Any:
-    """A parameter's default, also where msgspec makes a new one for each struct."""
-    made = field.default_factory is not msgspec.NODEFAULT
-    return field.default_factory() if made else field.default
+    return "" if field.required else f" {plain(parameters.default_of(field))}"
 
 
 def plain(default: Any) -> str:
@@ -323,7 +318,7 @@ def plain(default: Any) -> str:
 def defaults(kind: type[msgspec.Struct], *without: str, **unlike: str | None) -> dict[str, Any]:
     """Each parameter with its default. `unlike`: cells that the struct does not have."""
     found: dict[str, str | None] = {
-        each.encode_name: "required" if each.required else plain(value_of(each))
+        each.encode_name: "required" if each.required else plain(parameters.default_of(each))
         for each in msgspec.structs.fields(kind)
         if each.encode_name not in without
     }

@@ -1,7 +1,7 @@
 """The systems that are compared on games: our own systems and those of other packages."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import msgspec
@@ -47,6 +47,8 @@ class OwnSystem:
     placing: bool = False
     """Whether newcomers begin at the level of their field although the system's first guess does
     not place them."""
+    seats: tuple[str, ...] = ()
+    """The names of the seats whose points are tuned."""
 
     @property
     def name(self) -> str:
@@ -56,8 +58,12 @@ class OwnSystem:
     @property
     def space(self) -> tuple[Dimension, ...]:
         """The dimensions that can be tuned."""
-        own = spaces.SPACES[self.system]
+        own = (*spaces.SPACES[self.system], *spaces.seat_dimensions(self.seats))
         return (*own, NEWCOMERS) if self.placing else own
+
+    def on(self, sessions: Iterable[Session]) -> "OwnSystem":
+        """The system, with the points of the seats that these rounds name."""
+        return replace(self, seats=spaces.seats_to_tune(each.rounds for each in sessions))
 
     def config(self, values: Mapping[str, float]) -> Any:
         """The configuration with these values of the dimensions."""

@@ -37,6 +37,8 @@ class Present:
     """The system of a ladder that is rated by these parameters."""
 
     rating: RatingConfig
+    seats: tuple[str, ...] = ()
+    """The names of the seats whose points are tuned."""
 
     @property
     def name(self) -> str:
@@ -47,16 +49,25 @@ class Present:
     def space(self) -> tuple[Dimension, ...]:
         """The dimensions that can be tuned. Their first guesses are the present values."""
         values, point = self.rating.dimensions(), self.rating.point
+        own = [each for each in spaces.SPACES[self.name] if each.name != FOR_NEWCOMERS]
+        seats = spaces.seat_dimensions(self.seats)
+        values |= {spaces.SEAT + name: x for name, x in self.rating.seats.items()}
         return tuple(
-            _around(each, values.get(each.name), point**each.points)
-            for each in spaces.SPACES[self.name] if each.name != FOR_NEWCOMERS
-        )  # fmt: skip
+            _around(each, values.get(each.name), point**each.points) for each in (*own, *seats)
+        )
+
+    def on(self, sessions: Iterable[Session]) -> "Present":
+        """The system, with the points of the seats that these rounds name."""
+        return replace(self, seats=spaces.seats_to_tune(each.rounds for each in sessions))
 
     def config(self, values: Mapping[str, float]) -> Any:
         """The present parameters with these values of the dimensions in place of their own."""
         found = spaces.configuration(self.name, values)
         decides = {each.name: each.parameter or each.name for each in found.space}
-        changed = {name: getattr(found, name) for name in (decides[x] for x in values)}
+        own = (x for x in values if not x.startswith(spaces.SEAT))
+        changed = {name: getattr(found, name) for name in (decides[x] for x in own)}
+        if seats := spaces.seats_of(values):
+            changed["seats"] = {**self.rating.seats, **seats}
         changed |= dict.fromkeys(found.replaced)
         if isinstance(self.rating, Climbing) and len(self.rating.rates) > 1:
             (rate,) = (each for each in self.space if each.name == "learning_rate")

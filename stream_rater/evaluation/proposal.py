@@ -16,7 +16,7 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation.accuracy import average
 from stream_rater.evaluation.alike import Counted, alike, counted
 from stream_rater.evaluation.bootstrap import Difference, differences
-from stream_rater.evaluation.contestants import OwnSystem, System
+from stream_rater.evaluation.contestants import OwnSystem
 from stream_rater.evaluation.evaluation import Outcome, evaluate, trained
 from stream_rater.evaluation.fits import LOG_LOSS, ORDER, ORDER_OF_ALL, Fit
 from stream_rater.evaluation.measures import FIELDS, WEIGHT_OF
@@ -95,11 +95,14 @@ def propose(
 
     Raises TooFewRounds, MissingExtra without SciPy, or TrialsFailed if the executor fails.
     """
-    own: System = Present(present) if system == system_of(present) else OwnSystem(system)
+    own: OwnSystem | Present = (
+        Present(present) if system == system_of(present) else OwnSystem(system)
+    )
     now = _played(sessions, present)
     base = now.scores
     first = trained(len(base), train)
     _check_enough(base, first)
+    own = own.on(before(sessions, first))
     problem = Fit(own, before(sessions, first), aim)
     point = validated(problem, trials, executor, on_trial).point
     found: RatingConfig = problem.config(point)

@@ -24,7 +24,7 @@ from stream_rater.evaluation.measures import FACTS_OF, FIELDS, better
 from stream_rater.evaluation.season import Session, before
 from stream_rater.evaluation.sharing import sharing
 from stream_rater.evaluation.spaces import configuration
-from stream_rater.rating.parameters import RatingConfig
+from stream_rater.rating.parameters import RatingConfig, default_of
 from stream_rater.rating.systems.dimension import Dimension, fraction_of
 
 SEED = 1
@@ -311,7 +311,7 @@ def _cost(problem: Searchable, point: Sequence[float]) -> float:
 
 def without_defaults(config: RatingConfig) -> dict[str, Any]:
     """The configuration as a table. It has the system, but no values that equal their default."""
-    defaults = {each.encode_name: each.default for each in msgspec.structs.fields(config)}
+    defaults = {each.encode_name: default_of(each) for each in msgspec.structs.fields(config)}
     table: dict[str, Any] = msgspec.to_builtins(config)
     return {
         name: value for name, value in table.items()

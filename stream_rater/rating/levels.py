@@ -23,12 +23,13 @@ experience. These points are taken off the performance of each player, times the
 
 No system needs to know of this. The players' mu are moved for the round, so that each side's sum
 has the deviations and the points, and the system rates the round. Then the result is moved back:
-the performance, and the new mu if the evidence has one. A player's performance is moved
-back as the player was, and a side's as its sum was. Ceilings move with the level. Where a system
-has constants on the scale of the ladder, it compares them with the players' own ratings: the
-learning rates and the floor of Kerby's systems, and Topcoder's thresholds. Kerby's anchor is a side
-of one player, and is measured from the level as others are. So an anchored round has sides of
-different total shares unless all of them are 1. The anchor does not count in L.
+the performance, and the new mu if the evidence has one. A player's performance is moved back as the
+player was, and a side's as its sum was. Ceilings move with the level: they limit the performance in
+the round, with the points of seats and experience. Where a system has constants on the scale of the
+ladder, it compares them with the players' own ratings: the learning rates and the floor of Kerby's
+systems, and Topcoder's thresholds. Kerby's anchor is a side of one player, and is measured from the
+level as others are. So an anchored round has sides of different total shares unless all of them are
+1. The anchor does not count in L.
 """
 
 from typing import NamedTuple

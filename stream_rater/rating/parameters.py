@@ -65,6 +65,7 @@ __all__ = [
     "Topcoder",
     "TrueSkill",
     "TwoMoment",
+    "default_of",
     "fingerprint",
     "for_fingerprint",
     "from_builtins",
@@ -127,6 +128,12 @@ def from_builtins(table: object) -> RatingConfig:
     return config
 
 
+def default_of(field: msgspec.structs.FieldInfo) -> Any:
+    """A parameter's default; NODEFAULT if the parameter is required."""
+    made = field.default_factory is not msgspec.NODEFAULT
+    return field.default_factory() if made else field.default
+
+
 def for_fingerprint(config: RatingConfig) -> dict[str, Any]:
     """The parameters that the fingerprint covers, by name.
 
@@ -136,10 +143,7 @@ def for_fingerprint(config: RatingConfig) -> dict[str, Any]:
     """
     table: dict[str, Any] = msgspec.to_builtins(config, order="deterministic")
     for field in msgspec.structs.fields(config):
-        default = field.default
-        if field.default_factory is not msgspec.NODEFAULT:
-            default = field.default_factory()
-        if field.name in config.newer and table[field.name] == default:
+        if field.name in config.newer and table[field.name] == default_of(field):
             del table[field.name]
     for name in config.predictive:
         del table[name]

@@ -139,7 +139,7 @@ def tuned(data: DataSet, system: str, trials: int, executor: Executor | None = N
     """Tune a system on the first part of a data set. `executor` and the errors are those of
     `search`."""
     first = before(data.sessions, trained(data.rounds, TRAIN))
-    problem = Fit(OwnSystem(system), first, MEASURE)
+    problem = Fit(OwnSystem(system).on(first), first, MEASURE)
     point = search(problem, trials, executor)
     return Tuned(problem.config(point), at_ends(problem.space, point))
 

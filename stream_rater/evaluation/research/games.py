@@ -50,7 +50,7 @@ import numpy as np
 from stream_rater.evaluation import peers
 from stream_rater.evaluation.alike import alike, counted, have_draws
 from stream_rater.evaluation.bootstrap import Difference, differences
-from stream_rater.evaluation.contestants import System
+from stream_rater.evaluation.contestants import OwnSystem, System
 from stream_rater.evaluation.deadline import Bounded, OutOfTime
 from stream_rater.evaluation.fits import LOG_LOSS
 from stream_rater.evaluation.forward import ORDER, ORDER_OF_ALL, Fitted, Scored, fit
@@ -214,6 +214,8 @@ def _work(bounds: Bounds, saved: Saved | None, games: Sequence[Game], job: Job) 
 
 
 def _fit(system: System, game: Game, bounds: Bounds) -> Outcome:
+    if isinstance(system, OwnSystem):
+        system = system.on(game.first)
     if bounds.seconds is None:
         return fit(system, game, bounds.trials)
     try:

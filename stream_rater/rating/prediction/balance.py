@@ -1,9 +1,10 @@
 """Divides a list of players into the most even teams.
 
 The sizes of the teams differ by one player at most. A team's mean performance is the sum of its
-players' deviations from the ladder's initial rating (`wins`). The most even teams are those whose
-sums have the least variance. Since the total of the sums is fixed, these are the teams with the
-least sum of squares. If there are two teams, they also have the highest quality.
+players' deviations from the rating by which such a round is measured: the ladder's initial one, or
+the level of these players if some team has one more (`forecast`). The most even teams are those
+whose sums have the least variance. Since the total of the sums is fixed, these are the teams with
+the least sum of squares. If there are two teams, they also have the highest quality.
 
 If there are at most MOST_DEALS ways to deal the players, all of them are tried. Otherwise the
 players are dealt one after the other, the one with the largest deviation first, each to the team
@@ -36,8 +37,8 @@ def even_teams(players: Sequence[str], deviation: Floats, teams: int) -> list[li
     """The most even teams, each as the indices of its players in rising order. The larger teams
     come first, and teams of the same size are in the order of their first players.
 
-    `deviation` (P,) is each player's mu minus the initial rating, in rating points. There must be
-    at least one team, and at least as many players as teams.
+    `deviation` (P,) is that of each player (`forecast.deviations`), in points. There must be at
+    least one team, and at least as many players as teams.
     """
     assert 1 <= teams <= len(players) == len(deviation)
     order = sorted(range(len(players)), key=lambda i: (-abs(deviation[i]), players[i]))

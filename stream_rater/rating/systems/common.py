@@ -154,9 +154,6 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     is seeded or reset."""
     limits_mu: ClassVar[bool] = False
     """Whether `floor` limits mu itself, and not only the displayed rating."""
-    memoryless: ClassVar[bool] = True
-    """Whether the evidence has the new mu and sigma. If not, it has a performance, which stage 2
-    adds to the belief."""
     performs_as_side: ClassVar[bool] = False
     """Whether the performance in the evidence is that of the player's side. If not, it is the
     player's own: the side's without the other members."""
@@ -177,6 +174,12 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def kept(self) -> int:
         """The number of logistic factors kept; 0 means all."""
         return 0 if self.history == "full" else self.history
+
+    @property
+    def memoryless(self) -> bool:
+        """Whether the evidence has the new mu and sigma. If not, it has a performance, which a
+        stage 2 of the system's own adds to the belief."""
+        return type(self).update is Common.update
 
     @property
     def momentum(self) -> float:

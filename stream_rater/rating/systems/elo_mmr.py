@@ -154,7 +154,6 @@ class EloMMR(Evolving, frozen=True, forbid_unknown_fields=True, kw_only=True, ta
 
     space: ClassVar[tuple[Dimension, ...]] = evolving_space(Dimension("rho", 0.001, 10.0, 1.0))
     season_growth: ClassVar[int] = DIFFUSES
-    memoryless: ClassVar[bool] = False
 
     @classmethod
     def sample(cls) -> "EloMMR":

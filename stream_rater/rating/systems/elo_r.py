@@ -41,7 +41,6 @@ class EloR(Common, frozen=True, forbid_unknown_fields=True, kw_only=True,
     )
     """`sigma_part` is sigma_limit as a fraction of delta, because it must be less than delta."""
     season_growth: ClassVar[int] = WIDENS
-    memoryless: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,0 +1,327 @@
+"""Sides of different sizes, and seats: facts that hold at any level of the pool, for all systems.
+
+The bounds and identities are those of the mathematics, each beside its derivation. With A and B the
+sums of shares of two sides, N the sum of all shares, and L the level of those present, the means of
+the two sides differ by
+
+    D = sum over A of s (mu - L) - sum over B of s (mu - L).
+"""
+
+import math
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_rater.columns.arrays import Floats, Ints
+from stream_rater.rating import levels, stages
+from stream_rater.rating.model import Evidence, Wave
+from stream_rater.rating.parameters import (
+    Bar,
+    Glicko,
+    PlacingNewcomers,
+    RatingConfig,
+    Topcoder,
+    TrueSkill,
+    TwoMoment,
+)
+from stream_rater.rating.prediction.forecast import Believed, of_round
+from stream_rater.runtime.selfcheck import SYSTEMS
+
+ALL = (
+    *SYSTEMS,
+    Glicko(beta=200.0, sigma_drift=35.0, newcomer_offset=-150.0, newcomer_field=0.8),
+    Bar(beta=200.0, sigma_drift=35.0, newcomer_offset=90.0),
+    TwoMoment(inexperience=0.0),
+)
+POINTS = 1e-6
+"""Points: sums of some thousands are rounded in another order."""
+SEARCH = 1e-3
+"""What is left open in points: the columns of the two-moment filter lie elsewhere."""
+
+
+def ids(config: RatingConfig) -> str:
+    return str(config.__struct_config__.tag)
+
+
+def by_mu_alone(config: RatingConfig) -> RatingConfig:
+    """The system without points for experience, so that a player performs by mu."""
+    if isinstance(config, TwoMoment):
+        return msgspec.structs.replace(config, inexperience=0.0)
+    return config
+
+
+class Lineup(NamedTuple):
+    """One round. The first side is the best."""
+
+    sizes: tuple[int, ...]
+    share: Floats
+    mu: Floats
+    sigma: Floats
+    rounds: Ints
+    shift: Floats
+
+    @property
+    def starts(self) -> Ints:
+        return np.append(0, np.cumsum(self.sizes))
+
+    @property
+    def totals(self) -> Floats:
+        return np.add.reduceat(self.share, self.starts[:-1])
+
+    @property
+    def side(self) -> Ints:
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    def means(self, config: RatingConfig) -> Floats:
+        """(S,) the mean performance of each side, above the initial rating. Nobody is placed."""
+        mu = levels.of_one_round(config, self.starts, self.share, self.mu, self.rounds, self.shift)
+        return np.add.reduceat(self.share * (mu - config.initial_mu), self.starts[:-1])
+
+    def chances(self, config: RatingConfig) -> Floats:
+        """(S,) how likely each side is to win."""
+        players = Believed(self.mu, self.sigma, self.rounds)
+        return of_round(config, self.starts, self.share, players, shift=self.shift).win
+
+    def wave(self) -> Wave:
+        sides, players = len(self.sizes), len(self.mu)
+        return Wave(
+            np.array([0, sides]), np.ones(1), np.full(1, math.inf), np.zeros(1, np.int64),
+            np.arange(1, sides + 1, dtype=np.int32), self.starts, self.share, self.mu.copy(),
+            self.sigma, self.rounds, np.zeros(players, np.int64), shift=self.shift,
+        )  # fmt: skip
+
+    def rated(self, config: RatingConfig) -> tuple[Floats, Evidence]:
+        """The mu with which the players began, and the evidence of the round."""
+        wave = self.wave()
+        evidence = stages.estimate(config, wave)
+        return wave.mu, evidence
+
+    def turned(self) -> "Lineup":
+        """Two sides in the other order, each with its seat."""
+        n = self.sizes[0]
+        order = np.r_[n : len(self.mu), 0:n]
+        return Lineup(
+            self.sizes[::-1], self.share[order], self.mu[order], self.sigma[order],
+            self.rounds[order], self.shift[::-1],
+        )  # fmt: skip
+
+
+def lineup(
+    sizes: tuple[int, ...], seed: int, *, veterans: bool = True, seats: bool = False
+) -> Lineup:
+    """A round of these sizes around some level, with shares and members who hardly played."""
+    rng, players = np.random.default_rng(seed), sum(sizes)
+    level = rng.uniform(-500.0, 3500.0)
+    share = np.where(rng.random(players) < 0.5, 1.0, rng.uniform(0.01, 1.0, players))
+    rounds = rng.integers(1, 30, players)
+    mu, sigma = rng.normal(level, 200.0, players), rng.uniform(40.0, 300.0, players)
+    if not veterans:
+        new = rng.random(players) < 0.3
+        rounds, mu, sigma = (
+            np.where(new, of_newcomer, of_veteran)
+            for of_newcomer, of_veteran in ((0, rounds), (1500.0, mu), (350.0, sigma))
+        )
+    shift = rng.uniform(-150.0, 150.0, len(sizes)) if seats else np.zeros(len(sizes))
+    return Lineup(sizes, share, mu, sigma, rounds, shift)
+
+
+some = st.lists(st.integers(1, 6), min_size=2, max_size=4).map(tuple)
+two = st.tuples(st.integers(1, 6), st.integers(1, 6))
+seeds = st.integers(0, 2**32 - 1)
+
+
+@pytest.mark.parametrize("config", ALL, ids=ids)
+@given(sizes=some, seed=seeds, level=st.floats(-500.0, 3500.0), played=st.integers(1, 30))
+@settings(max_examples=20, deadline=None)
+def test_equals_are_even_at_any_level(
+    config: RatingConfig, sizes: tuple[int, ...], seed: int, level: float, played: int
+) -> None:
+    """The means of all sides are the same: a player of the level adds nothing to a side. Among two
+    sides each wins as often."""
+    found = lineup(sizes, seed)
+    equal = found._replace(
+        mu=np.full(len(found.mu), level), rounds=np.full(len(found.mu), played),
+    )  # fmt: skip
+    means = equal.means(config)
+    if len(set(equal.totals.round(9).tolist())) > 1:
+        assert means == pytest.approx(np.zeros(len(sizes)), abs=POINTS)
+    assert means == pytest.approx(np.full(len(sizes), means[0]), abs=POINTS)
+    if len(sizes) == 2:
+        won = equal.chances(config)
+        assert won[0] == pytest.approx(won[1], abs=1e-7)
+
+
+@pytest.mark.parametrize("config", ALL, ids=ids)
+@pytest.mark.parametrize("level", [1330.0, 1900.0])
+def test_one_against_five_equals(config: RatingConfig, level: float) -> None:
+    """It was .81 for the one at 1330 with the two-moment filter. If the one wins, each of the five
+    loses less than the one gains."""
+    n = 6
+    found = Lineup(
+        (1, 5), np.ones(n), np.full(n, level), np.full(n, 80.0), np.full(n, 20), np.zeros(2)
+    )
+    won = found.chances(config)
+    assert won[0] == pytest.approx(won[1], abs=1e-9)
+    began, evidence = found.rated(config)
+    at_home, there = found._replace(mu=np.full(n, config.initial_mu)).rated(config)
+    column = 1 if config.memoryless else 0
+    gain = evidence[:, column] - began
+    # Topcoder weighs a side by its sum, which is above 2000 for five of 1900.
+    same = slice(1 if isinstance(config, Topcoder) else n)
+    assert gain[same] == pytest.approx((there[:, column] - at_home)[same], abs=SEARCH)
+    assert gain[0] > 0.0 > gain[1]
+
+
+@pytest.mark.parametrize("config", ALL, ids=ids)
+@given(sizes=some, seed=seeds, more=st.floats(1.0, 500.0), random=st.randoms())
+@settings(max_examples=20, deadline=None)
+def test_a_better_member_raises_the_side(
+    config: RatingConfig, sizes: tuple[int, ...], seed: int, more: float, random: object
+) -> None:
+    """A member of share s who is better by d raises L by s d / N. So the side A gains s d (1 - (A -
+    B) / N) on a side B. That is above 0, since A - B < N. If all sides have equal totals it is s d.
+    """
+    found = lineup(sizes, seed)
+    player = random.randrange(len(found.mu))  # type: ignore[attr-defined]
+    better = found._replace(mu=found.mu + more * (np.arange(len(found.mu)) == player))
+    own, s = found.side[player], found.share[player]
+    before, after = found.means(config), better.means(config)
+    for other in range(len(sizes)):
+        if other != own:
+            ahead = 1.0 - (found.totals[own] - found.totals[other]) / found.totals.sum()
+            gain = (after[own] - after[other]) - (before[own] - before[other])
+            assert gain == pytest.approx(s * more * ahead, abs=POINTS)
+            assert gain > 0.0
+
+
+@pytest.mark.parametrize("config", ALL, ids=ids)
+@given(sizes=two, seed=seeds, mu=st.floats(-500.0, 3500.0), share=st.floats(1e-6, 0.05))
+@settings(max_examples=20, deadline=None)
+def test_an_away_member_costs_no_more_than_none(
+    config: RatingConfig, sizes: tuple[int, int], seed: int, mu: float, share: float
+) -> None:
+    """Somebody with mu m joins side A for a share s. L becomes L + s (m - L) / (N + s), so the side
+    gains s (m - L) 2 B / (N + s) on the other, which is less than 2 s |m - L| either way, and
+    nothing for somebody of the level."""
+    config = by_mu_alone(config)
+    found = lineup(sizes, seed)
+    a = sizes[0]
+    joined = Lineup(
+        (a + 1, sizes[1]), np.insert(found.share, a, share), np.insert(found.mu, a, mu),
+        np.insert(found.sigma, a, 80.0), np.insert(found.rounds, a, 9), found.shift,
+    )  # fmt: skip
+    n = float(found.totals.sum())
+    level = float((found.share * found.mu).sum()) / n
+    before, after = found.means(config), joined.means(config)
+    gain = (after[0] - after[1]) - (before[0] - before[1])
+    due = share * (mu - level) * 2.0 * found.totals[1] / (n + share)
+    assert gain == pytest.approx(due, abs=POINTS)
+    assert abs(gain) <= 2.0 * share * abs(mu - level) + POINTS
+
+
+@pytest.mark.parametrize("config", ALL, ids=ids)
+@given(sizes=two, seed=seeds)
+@settings(max_examples=15, deadline=None)
+def test_sides_with_their_seats_mirror(
+    config: RatingConfig, sizes: tuple[int, int], seed: int
+) -> None:
+    """The same sides, each with its seat, in the other order."""
+    found = lineup(sizes, seed, veterans=False, seats=True)
+    one, other = found.chances(config), found.turned().chances(config)
+    assert one.tolist() == pytest.approx(other[::-1].tolist(), abs=1e-7)
+
+
+@pytest.mark.parametrize("config", ALL, ids=ids)
+@given(sizes=two, seed=seeds)
+@settings(max_examples=15, deadline=None)
+def test_equal_sides_change_chances_with_seats(
+    config: RatingConfig, sizes: tuple[int, int], seed: int
+) -> None:
+    """Among equals, the side that has the other's seat has the other's chances, and the seat with
+    more points wins more."""
+    sides = lineup(sizes, seed, seats=True)
+    found = sides._replace(mu=np.full(len(sides.mu), 1700.0), rounds=np.full(len(sides.mu), 9))
+    swapped = found._replace(shift=found.shift[::-1].copy())
+    one, other = found.chances(config), swapped.chances(config)
+    assert one.tolist() == pytest.approx(other[::-1].tolist(), abs=1e-7)
+    assert (one[0] > one[1]) == (found.shift[0] > found.shift[1])
+    means = found.means(config)
+    assert means[0] - means[1] == pytest.approx(found.shift[0] - found.shift[1], abs=POINTS)
+
+
+@pytest.mark.parametrize("config", ALL, ids=ids)
+@given(sizes=some, seed=seeds, points=st.floats(-300.0, 300.0))
+@settings(max_examples=10, deadline=None)
+def test_the_same_seat_for_all_is_none(
+    config: RatingConfig, sizes: tuple[int, ...], seed: int, points: float
+) -> None:
+    """To rounding: the mean of some equal numbers may differ from them in the last bit."""
+    found = lineup(sizes, seed, veterans=False)
+    seated = found._replace(shift=np.full(len(sizes), points))
+    (_, one), (_, other) = found.rated(config), seated.rated(config)
+    assert one == pytest.approx(other, abs=SEARCH, nan_ok=True)
+    assert found.chances(config) == pytest.approx(seated.chances(config), abs=1e-9)
+
+
+@pytest.mark.parametrize("config", ALL, ids=ids)
+@given(sizes=two, seed=seeds)
+@settings(max_examples=15, deadline=None)
+def test_a_win_never_costs(config: RatingConfig, sizes: tuple[int, int], seed: int) -> None:
+    """With seats, shares, newcomers and sides of different sizes, no winner's mu falls and no
+    loser's rises. Of Elo-MMR and Elo-R: no winner's performance is below mu."""
+    found = lineup(sizes, seed, veterans=False, seats=True)
+    began, evidence = found.rated(config)
+    if isinstance(config, PlacingNewcomers) and config.places_newcomers:
+        assert np.isnan(evidence[found.rounds > 0, 3]).all()
+    gain = evidence[:, 1 if config.memoryless else 0] - began
+    slack = POINTS * (1.0 if config.memoryless else 1.0 / found.share)
+    assert (gain[: sizes[0]] >= -np.broadcast_to(slack, len(gain))[: sizes[0]]).all()
+    assert (gain[sizes[0] :] <= np.broadcast_to(slack, len(gain))[sizes[0] :]).all()
+
+
+@pytest.mark.parametrize("config", ALL, ids=ids)
+@given(sizes=some, seed=seeds, by=st.floats(-2000.0, 2000.0))
+@settings(max_examples=15, deadline=None)
+def test_moving_the_pool_moves_the_results(
+    config: RatingConfig, sizes: tuple[int, ...], seed: int, by: float
+) -> None:
+    """Of veterans, by as much: the performances of players and the new mu. The performance of a
+    side is a sum, so it moves by the sum of its shares times as much. The chances stay."""
+    if isinstance(config, Topcoder):
+        return  # its weights are others from 2000 points on
+    found = lineup(sizes, seed, seats=True)
+    moved = found._replace(mu=found.mu + by)
+    (_, one), (_, other) = found.rated(config), moved.rated(config)
+    due = one[:, :3].copy()
+    due[:, 0] += by * (found.totals[found.side] if config.performs_as_side else 1.0)
+    if config.memoryless:
+        due[:, 1] += by
+    room = SEARCH / found.share[:, None]  # a small share magnifies the search's tolerance
+    if isinstance(config, TrueSkill):
+        room = room * 1000.0  # its performance is a thin slice of the messages
+    assert (np.abs(other[:, :3] - due) <= room + 1e-9 * np.abs(due)).all()
+    assert found.chances(config) == pytest.approx(moved.chances(config), abs=1e-7)
+
+
+@pytest.mark.parametrize("config", SYSTEMS, ids=ids)
+@given(size=st.integers(1, 5), seed=seeds)
+@settings(max_examples=10, deadline=None)
+def test_sides_of_equal_totals_keep_their_bits(config: RatingConfig, size: int, seed: int) -> None:
+    """The system rates the very wave. A sum that is rounded differs from an equal one by less than
+    EVEN of it, as 0.1 + 0.2 + 0.7 from 1."""
+    config, found = by_mu_alone(config), lineup((size, size), seed)
+    even = found._replace(share=np.tile(found.share[:size], 2))
+    assert levels.moves_of(config, even.wave()) is None
+    assert not levels.is_moved(config, even.wave())
+    assert np.array_equal(even.rated(config)[1], config.estimate(even.wave()), equal_nan=True) or (
+        isinstance(config, PlacingNewcomers) and config.places_newcomers
+    )
+    thirds = Lineup(
+        (3, 1), np.array([0.1, 0.2, 0.7, 1.0]), found.mu[0] + np.zeros(4), np.full(4, 80.0),
+        np.full(4, 9), np.zeros(2),
+    )  # fmt: skip
+    assert not levels.is_moved(config, thirds.wave())
