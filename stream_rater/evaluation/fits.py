@@ -10,7 +10,7 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation.contestants import System
 from stream_rater.evaluation.season import Session, before
 from stream_rater.evaluation.sides import Run, calibrated, losses_of, scores_of, total_loss
-from stream_rater.evaluation.tuning import PRIOR, UNDEFINED, middle_of, penalty
+from stream_rater.evaluation.tuning import UNDEFINED, middle_of, penalty, priors_of
 from stream_rater.rating.systems.dimension import Dimension, fraction_of
 
 LOG_LOSS, ORDER, ORDER_OF_ALL = "log_loss", "pair_inversion", "pair_inversion_all"
@@ -30,9 +30,9 @@ class Fit:
     system: System
     first: Sequence[Session]
     aim: str
-    prior: float | None = PRIOR
-    """The standard deviation of the prior, in parts of a parameter's range. None: no prior, so that
-    the parameters of maximum likelihood are found."""
+    has_prior: bool = True
+    """Whether there is a prior (`tuning.priors_of`). Without it, the parameters of maximum
+    likelihood are found."""
     runs: dict[tuple[float, ...], Floats] | None = None
     """The cached scores by point, or None for no cache. Two aims share the scores of the same
     points."""
@@ -103,4 +103,6 @@ class Fit:
         return calibrated(run) if self.calibrates else run
 
     def _penalty(self, point: Sequence[float]) -> float:
-        return 0.0 if self.prior is None else penalty(point, self.start(), self.prior)
+        if not self.has_prior:
+            return 0.0
+        return penalty(point, self.start(), priors_of(self.space))

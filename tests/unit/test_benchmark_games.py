@@ -102,6 +102,7 @@ def test_the_tables_show_verdicts_and_systems(
     (line,) = lines_of.verdicts(row)
     assert line.figures["game"] == "`codeforces`, 5 against 5"
     assert (line.figures["part"], line.figures["counts"]) == ("chose", "+1 =1 -1")
+    assert line.figures["best"] == "trueskill-package, by 0.0200"
     assert line.figures["log_loss"] == 0.65 and line.figures["calibration_error"] == 0.01
     gaps = {key: text for key, text in line.figures.items() if "[" in str(text)}
     assert gaps == {

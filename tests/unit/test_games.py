@@ -24,7 +24,7 @@ from stream_rater.evaluation.research.evidence import QUICK
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.season import Session, deal_teams
 from stream_rater.evaluation.sides import Run
-from stream_rater.evaluation.tuning import PRIOR, UNDEFINED, search
+from stream_rater.evaluation.tuning import UNDEFINED, search
 from stream_rater.rating.systems.dimension import Dimension
 from tests.rounds import as_json, ranked
 from tests.unit.test_season import sessions
@@ -116,7 +116,7 @@ def test_the_prior_holds_parameters_near_the_first_guess() -> None:
     """Six rounds say little: the most probable point is nearer than the likeliest one, and it
     costs more of the loss alone."""
     first = game().first
-    with_prior, free = (Fit(MMR, first, LOG_LOSS, prior) for prior in (PRIOR, None))
+    with_prior, free = (Fit(MMR, first, LOG_LOSS, has_prior=prior) for prior in (True, False))
     near, far = search(with_prior, 60), search(free, 60)
     start = np.array(with_prior.start())
     assert np.linalg.norm(near - start) < np.linalg.norm(far - start)
@@ -147,7 +147,10 @@ def test_how_sure_to_be_is_learned_apart() -> None:
     """Then it costs little to be too sure, until it is learned; else it costs much."""
     long = list(season(Kind(players=30, rounds=400, per_round=12), 3))
     near, far = (
-        [Fit(Bragging(), long, LOG_LOSS, None, calibrates=calibrates).cost([x]) for x in (0.4, 0.8)]
+        [
+            Fit(Bragging(), long, LOG_LOSS, has_prior=False, calibrates=calibrates).cost([x])
+            for x in (0.4, 0.8)
+        ]
         for calibrates in (True, False)
     )
     assert near[0] == pytest.approx(near[1], rel=3e-2)

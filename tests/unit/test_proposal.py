@@ -70,7 +70,7 @@ def test_a_short_first_part_moves_little() -> None:
     """The prior holds the present parameters: the likeliest ones are further away."""
     present = Present(Codeforces(beta=400.0, weight=0.5))
     found = proposed(present.rating, train=LEAST_ROUNDS / 160)
-    free = Fit(present, SEASON[:LEAST_ROUNDS], LOG_LOSS, prior=None)
+    free = Fit(present, SEASON[:LEAST_ROUNDS], LOG_LOSS, has_prior=False)
     likeliest = free.config(search(free, 40))
     gaps = [
         sum(

@@ -51,8 +51,21 @@ def verdicts(row: Row) -> Iterator[Row]:
     said = "+{} ={} -{}".format(*(counts[each] for each in games.VERDICTS))
     yield _line(
         row, game=_game(row), part=games.role_of(row.word(1)), counts=said,
-        note=row.figures["note"], draws=ratio.get("draws"), **own, **found,
+        note=row.figures["note"], draws=ratio.get("draws"), best=_best(row), **own, **found,
     )  # fmt: skip
+
+
+def _best(row: Row) -> str:
+    """The system with the least log loss on a game; if it is not ours, with its lead."""
+    losses = {
+        key.removesuffix(f" {LOG_LOSS}"): loss
+        for key, loss in row.figures["ratio"].items()
+        if key.endswith(f" {LOG_LOSS}") and len(key.split()) == 2
+    }
+    best = min(losses, key=lambda system: losses[system], default=_ours(row))
+    if best == _ours(row):
+        return best
+    return f"{best}, by {losses[_ours(row)] - losses[best]:.4f}"
 
 
 def _verdicts_on_ours(row: Row) -> Iterator[str]:
