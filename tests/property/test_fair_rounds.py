@@ -1,4 +1,4 @@
-"""Thirteen systems over seasons that chance alone decides: level, spread, finiteness, and whether
+"""All systems over seasons that chance alone decides: level, spread, finiteness, and whether
 ratings can still move. The bounds are those of the mathematics, each beside its derivation.
 
 The sizes are duels, rounds of five, five against five, and rounds of a hundred. Here each system

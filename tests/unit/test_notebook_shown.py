@@ -113,7 +113,7 @@ def test_a_table_shows_its_rows() -> None:
     assert f"{best['mu']:.1f}" in elements.texts
     cells = page.split("<tbody>")[1].split("</tr>")[0].split("<td ")[1:]
     assert ["left" in cell for cell in cells] == [
-        False, True, False, False, False, False, False, True,
+        False, True, False, False, False, False, False, True, False,
     ]  # fmt: skip
 
 
