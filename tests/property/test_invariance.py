@@ -50,8 +50,8 @@ SYSTEMS: list[RatingConfig] = [
     Glicko(beta=200.0, sigma_drift=35.0, history="full"),
     Bar(beta=200.0, sigma_drift=35.0, history="full"),
     TrueSkill(beta=200.0, sigma_drift=35.0, draw_margin=1.0, tolerance=1e-9, history="full"),
-    TwoMoment(history="full"),
     Glicko2(drift_per_day=3.0, history="full"),
+    TwoMoment(history="full"),
 ]
 """All but Topcoder, whose rule has constants in points; unrounded, as rounding has a unit."""
 

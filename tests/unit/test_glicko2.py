@@ -10,7 +10,7 @@ from stream_rater.config.ladders import Ladder
 from stream_rater.evaluation import plain
 from stream_rater.rating import record
 from stream_rater.rating.kernels import glicko2
-from stream_rater.rating.model import NEVER, newcomers
+from stream_rater.rating.model import NEVER, Wave, newcomers
 from stream_rater.rating.parameters import Glicko2
 from stream_rater.replay.pool import Pool
 from tests.rounds import day, ranked, read
@@ -131,13 +131,11 @@ def after_one() -> float:
 
 def test_a_certain_result_says_nothing() -> None:
     """Two players so far apart that the chance is 1 in floats: nothing moves, nothing overflows."""
-    rated = glicko2.rate(
+    gap, noise = glicko2.rate(
         np.array([1, 2], np.int32), np.array([1e5, -1e5]), np.array([80.0, 80.0]), 1.0, math.inf,
         SCALE,
     )  # fmt: skip
-    found = glicko2.as_evidence(
-        np.array([1e5, -1e5]), np.array([80.0, 80.0]), rated, np.array([1.0, 1.0])
-    )
+    found = np.column_stack([np.array([1e5, -1e5]) + gap, noise, np.ones(2)])
     assert np.isfinite(found).all()
     beliefs, two = newcomers(2, 0, 0.0, 80.0), np.arange(2)
     beliefs.header["mu"] = [1e5, -1e5]
@@ -184,3 +182,27 @@ def test_the_level_of_the_pool_does_not_matter() -> None:
 
     for here, there in zip(gains(0.0), gains(700.0), strict=True):
         assert here == pytest.approx(there, abs=1e-6)
+
+
+def test_a_team_gains_as_its_members_together() -> None:
+    """Without volatility, a team's members move as in a linear Gaussian model: the sum of the
+    gains is the gain of one player with the team's sum of variances."""
+    config = Glicko2(volatility=0.0, tau=1e-3, **FULL)
+    wave = Wave(
+        np.array([0, 2]), np.ones(1), np.full(1, math.inf), np.zeros(1, np.int64),
+        np.array([1, 2], np.int32), np.array([0, 2, 4]), np.ones(4),
+        np.array([1500.0, 1600.0, 1550.0, 1500.0]), np.array([60.0, 80.0, 90.0, 70.0]),
+        np.ones(4, np.int64), np.zeros(4, np.int64),
+    )  # fmt: skip
+    evidence = config.estimate(wave)
+    beliefs, rows = newcomers(4, 0, 1500.0, 350.0), np.arange(4)
+    beliefs.header["mu"], beliefs.header["sigma"] = wave.mu, wave.sigma
+    glicko2.update(beliefs.header, rows, evidence, np.full(4, 1e-3), np.zeros(4, np.int64))
+    gain = beliefs.header["mu"] - wave.mu
+    together = plain.Glicko2(initial_volatility=1e-9).rate(
+        [[plain.Glicko2Rating(1600.0, 100.0, 1e-9, 0.0)],
+         [plain.Glicko2Rating(1550.0, math.hypot(90.0, 70.0), 1e-9, 0.0)]], [1, 2], 0.0
+    )  # fmt: skip
+    assert gain[0] + gain[1] == pytest.approx(together[0][0].mu - 1600.0, rel=1e-6)
+    assert gain[1] / gain[0] == pytest.approx((80.0 / 60.0) ** 2)
+    assert gain[2] + gain[3] == pytest.approx(together[1][0].mu - 1550.0, rel=1e-6)

@@ -26,13 +26,11 @@ from stream_rater.rating.elementary import exp, log
 from stream_rater.rating.factor import single
 from stream_rater.rating.kernels.odds import FEW, chance, log_odds, table_of
 from stream_rater.rating.kernels.places import scores, tie_bounds
-from stream_rater.rating.model import Evidence, Places, Table
+from stream_rater.rating.model import Evidence, Places, Table, Wave
 
 LEAST_PRECISION = 1e-12
 """The least information of a round, relative to that of one game against an equal opponent. It
 keeps v finite where the result was certain."""
-LEAST_GAIN = 1e-13
-"""The least part of a player's variance that a round takes away."""
 WIDEST = math.log(10.0)
 """The greatest distance of the logarithm of the relative volatility from 0. The source has no such
 bound, and its volatilities grow without end in rounds of many entries and little skill."""
@@ -44,9 +42,9 @@ CLOSE = 1e-9
 @kernel
 def rate(
     place: Places, mu: Floats, sigma: Floats, weight: float, ceiling: float, scale: float
-) -> Floats:
-    """(n, 3) of one round: the performance of each entry, and its mu and sigma after the round
-    without diffusion. `scale` is the number of points of one natural logarithm of the odds."""
+) -> tuple[Floats, Floats]:
+    """The performance of each entry of one round above its mu, (n,), and its variance, (n,).
+    `scale` is the number of points of one natural logarithm of the odds."""
     n = len(mu)
     g = 1.0 / np.sqrt(1.0 + 3.0 / (math.pi * math.pi) * (sigma / scale) ** 2)
     u = g / scale
@@ -55,7 +53,7 @@ def rate(
     c, low, h = table_of(mu, u, np.min(mu), np.max(mu))
     games = weight * 3.0 / (n + 1)
     least = LEAST_PRECISION * 0.25 / scale
-    out = np.empty((n, 3))
+    gap, noise = np.empty(n), np.empty(n)
     for i in range(n):
         surprise, information = actual[i] - 0.5 * g[i], 0.0
         if n <= FEW:
@@ -70,23 +68,39 @@ def rate(
             surprise -= total * part - 0.5 * g[i]
             information = total * part * (1.0 - part) * slope - 0.25 * g[i] * u[i]
         information = games * max(information, least) / scale
-        performance = min(mu[i] + games * surprise / scale / information, ceiling)
-        after = 1.0 / (1.0 / sigma[i] ** 2 + information)
-        out[i, 0] = performance
-        out[i, 1] = mu[i] + after * information * (performance - mu[i])
-        out[i, 2] = np.sqrt(after)
+        gap[i] = min(games * surprise / scale / information, ceiling - mu[i])
+        noise[i] = 1.0 / information
+    return gap, noise
+
+
+@kernel
+def rate_rounds(wave: Wave, initial_mu: float, scale: float, diffusion: Floats) -> Evidence:
+    """(P, 3) the evidence of the players of a wave. `diffusion` (P,) is its third column.
+
+    A team plays as one entry, with the sum of its members' deviations from the initial rating, each
+    times the share. Each member's evidence has the effect that the team's result has on the member
+    in a linear Gaussian model (section 3.3 of the paper of Elo-MMR): it has the team's surprise
+    divided by the share, and as noise what the member does not explain.
+    """
+    out = np.empty((len(wave.mu), 3))
+    for r in range(len(wave.weight)):
+        first, end = wave.round_starts[r], wave.round_starts[r + 1]
+        mu, variance = np.full(end - first, initial_mu), np.zeros(end - first)
+        for e in range(first, end):
+            for p in range(wave.entry_starts[e], wave.entry_starts[e + 1]):
+                mu[e - first] += wave.share[p] * (wave.mu[p] - initial_mu)
+                variance[e - first] += (wave.share[p] * wave.sigma[p]) ** 2
+        gap, noise = rate(
+            wave.place[first:end], mu, np.sqrt(variance), wave.weight[r], wave.ceiling[r], scale
+        )
+        for e in range(first, end):
+            for p in range(wave.entry_starts[e], wave.entry_starts[e + 1]):
+                share, own = wave.share[p], (wave.share[p] * wave.sigma[p]) ** 2
+                others = variance[e - first] - own
+                out[p, 0] = wave.mu[p] + gap[e - first] / share
+                out[p, 1] = (noise[e - first] + others) / share**2
+                out[p, 2] = diffusion[p]
     return out
-
-
-def as_evidence(mu: Floats, sigma: Floats, rated: Floats, diffusion: Floats) -> Evidence:
-    """(P, 3) the evidence that moves each player from mu and sigma to the new ones in `rated`
-    (P, 3), before diffusion. `diffusion` (P,) is its third column."""
-    gain = np.maximum(1.0 - (rated[:, 2] / sigma) ** 2, LEAST_GAIN)
-    found = np.empty((len(mu), 3))
-    found[:, 0] = mu + (rated[:, 1] - mu) / gain
-    found[:, 1] = sigma**2 * (1.0 - gain) / gain
-    found[:, 2] = diffusion
-    return found
 
 
 @inlined

@@ -12,12 +12,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from stream_rater.columns.arrays import Floats, Ints
-    from stream_rater.rating import memoryless
     from stream_rater.rating.kernels import glicko2
     from stream_rater.rating.model import Beliefs, Evidence, Wave
 else:
     np = Later("numpy")
-    memoryless = Later("stream_rater.rating.memoryless")
     glicko2 = Later("stream_rater.rating.kernels.glicko2")
 
 DAY_S = 86_400.0
@@ -49,13 +47,9 @@ class Glicko2(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
         return cls()
 
     def estimate(self, wave: "Wave") -> "Evidence":
-        rated = memoryless.rate_each_round(
-            wave, self.initial_mu,
-            lambda r: glicko2.rate(
-                r.place, r.mu, r.sigma, r.weight, r.ceiling, self._points_of_odds
-            ),
-        )  # fmt: skip
-        return glicko2.as_evidence(wave.mu, wave.sigma, rated, self._diffusion(wave))
+        return glicko2.rate_rounds(
+            wave, self.initial_mu, self._points_of_odds, self._diffusion(wave)
+        )
 
     def _diffusion(self, wave: "Wave") -> "Floats":
         """(P,) the variance that a period and the days since the last round add to each player, at
