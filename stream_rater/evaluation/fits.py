@@ -10,7 +10,7 @@ from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation.contestants import System
 from stream_rater.evaluation.season import Session, before
 from stream_rater.evaluation.sides import Run, calibrated, losses_of, scores_of, total_loss
-from stream_rater.evaluation.tuning import UNDEFINED, middle_of, penalty, priors_of
+from stream_rater.evaluation.tuning import PRIOR, UNDEFINED, middle_of, penalty
 from stream_rater.rating.systems.dimension import Dimension, fraction_of
 
 LOG_LOSS, ORDER, ORDER_OF_ALL = "log_loss", "pair_inversion", "pair_inversion_all"
@@ -31,7 +31,7 @@ class Fit:
     first: Sequence[Session]
     aim: str
     has_prior: bool = True
-    """Whether there is a prior (`tuning.priors_of`). Without it, the parameters of maximum
+    """Whether there is a prior (`tuning.PRIOR`). Without it, the parameters of maximum
     likelihood are found."""
     runs: dict[tuple[float, ...], Floats] | None = None
     """The cached scores by point, or None for no cache. Two aims share the scores of the same
@@ -105,4 +105,4 @@ class Fit:
     def _penalty(self, point: Sequence[float]) -> float:
         if not self.has_prior:
             return 0.0
-        return penalty(point, self.start(), priors_of(self.space))
+        return penalty(point, self.start(), PRIOR)

@@ -62,7 +62,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     variance_factor: float
     """The variance factor that suits the rounds to tune on; 1 for the default configuration."""
     last: Calibration
-    """The calibration that suits all rounds."""
+    """The calibration of the last round."""
     first_log_loss: float | None
     """The log loss on the rounds to tune on."""
     order: float | None
@@ -125,8 +125,8 @@ class Played(NamedTuple):
     """A point of a system's space that has rated a whole game."""
 
     point: list[float]
-    run: Run
-    """The model as it is."""
+    early: Run
+    """The rounds of the first part, with the model as it is; the times of the whole game."""
     cost: float
     """The total loss of the first part, and the prior's penalty."""
     rest: Run
@@ -157,20 +157,22 @@ def fit_in_steps(system: System, game: Game, trials: int) -> tuple[Fitted, Steps
     """The same as `fit`, with the scores after each step."""
     trials = trials_of(system, trials)
     problem = Fit(system, game.first, LOG_LOSS, runs={}, calibrates=True)
-    default = _play(problem, game, problem.start())
+    run = _rated(problem, game, problem.start())
+    default = _played(problem, game, problem.start(), run)
+    uncalibrated = _in_order(calibrated(run, ONLY_WIDTH).after(game.boundary))
+    del run
     found = validated(problem, trials)
     way = _Way(problem, game, default, found)
     way.search_again(max(int(AGAIN_TRIALS * trials), LEAST_TRIALS))
     chosen = way.chosen()
-    uncalibrated = _in_order(calibrated(default.run, ONLY_WIDTH).after(game.boundary))
     steps = Steps(
         scores_of(uncalibrated), default.scores, way.of(found.trials[0].point).scores,
         way.of(found.point).scores, way.scores(chosen),
     )  # fmt: skip
     last = way.played[chosen[-1]] if len(chosen) else way.of(found.point)
     variants = [
-        _variant(problem, game, DEFAULT, default, uncalibrated, steps.default),
-        _variant(problem, game, LOG_LOSS, last, way.run(chosen), steps.followed),
+        _variant(problem, DEFAULT, default, uncalibrated, uncalibrated, steps.default),
+        _variant(problem, LOG_LOSS, last, last.rest, way.run(chosen), steps.followed),
     ]
     gain = Gain(**{name: average(each, LOG_LOSS) for name, each in steps._asdict().items()})
     fitted = Fitted(
@@ -215,7 +217,8 @@ class _Way:
     def _join(self, point: list[float], since: int) -> None:
         """Follow a point, unless it lets ratings diverge in later rounds."""
         with suppress(*OUT_OF_RANGE):
-            self.played.append(_play(self._problem, self._game, point))
+            run = _rated(self._problem, self._game, point)
+            self.played.append(_played(self._problem, self._game, point, run))
             self._since.append(since)
 
     def of(self, point: list[float]) -> Played:
@@ -250,11 +253,16 @@ def _finite(trial: Trial) -> bool:
     return trial.cost < UNDEFINED
 
 
-def _play(problem: Fit, game: Game, point: list[float]) -> Played:
-    """Rate a whole game by a point. Raises one of OUT_OF_RANGE if ratings diverge."""
-    run = timed(partial(problem.system.play, game.sessions, problem.config(point)))
+def _rated(problem: Fit, game: Game, point: list[float]) -> Run:
+    """The run of a whole game by a point. Raises one of OUT_OF_RANGE if ratings diverge."""
+    return timed(partial(problem.system.play, game.sessions, problem.config(point)))
+
+
+def _played(problem: Fit, game: Game, point: list[float], run: Run) -> Played:
+    """What a point's run of a game is scored by. Raises as `_rated` does."""
     rest = _in_order(calibrated(run).after(game.boundary))
-    return Played(point, run, problem.cost(point), rest, scores_of(rest))
+    early = run.before(game.boundary)
+    return Played(point, early, problem.cost(point), rest, scores_of(rest))
 
 
 def _in_order(run: Run) -> Run:
@@ -263,18 +271,23 @@ def _in_order(run: Run) -> Run:
 
 
 def _variant(
-    problem: Fit, game: Game, aim: str, played: Played, scored: Run, scores: Floats
+    problem: Fit, aim: str, played: Played, own: Run, scored: Run, scores: Floats
 ) -> Variant:
-    """A variant. `played` is the last point that was followed. `scored` and `scores` are the
-    beliefs and the scores of the rounds that are scored."""
-    run, learned = played.run, ONLY_WIDTH if aim == DEFAULT else EVERYTHING
-    early = calibrated(run.before(game.boundary), learned)
+    """A variant. `played` is the last point that was followed, and `own` are the rounds that are
+    scored by this point alone. `scored` and `scores` are the beliefs and the scores by whichever
+    point was followed."""
+    run, learned = played.early, ONLY_WIDTH if aim == DEFAULT else EVERYTHING
+    now = calibration_of(run, learned)
+    calibrations = own.calibrations
+    if calibrations is None or not len(calibrations):
+        last = now
+    else:
+        last = Calibration(*calibrations[-1].tolist())
     return Variant(
         tuned_for=aim, config=problem.system.described(problem.config(played.point)),
-        variance_factor=calibration_of(early, learned).factor, last=calibration_of(run, learned),
-        first_log_loss=average(scores_of(early), LOG_LOSS),
-        order=average(scores, ORDER),
-        order_all=average(scores, ORDER_OF_ALL),
+        variance_factor=now.factor, last=last,
+        first_log_loss=average(scores_of(calibrated(run, learned)), LOG_LOSS),
+        order=average(scores, ORDER), order_all=average(scores, ORDER_OF_ALL),
         log_loss=average(scores, LOG_LOSS), brier=average(scores, "brier"),
         calibration_error=sides.calibration_error(scored),
         us_update=1e6 * run.seconds / max(run.results, 1), failed_rounds=run.failed,

@@ -34,13 +34,6 @@ UNDEFINED = 1e9
 """The cost of a trial whose measure has no value."""
 PRIOR = 0.15
 """The standard deviation of a parameter around its first guess, as a fraction of its range."""
-WIDE_PRIOR = 0.3
-"""The same for the parameters in SPEEDS. How fast ratings should move differs most between games,
-and a prior of PRIOR held it back on games that move fast."""
-SPEEDS = {
-    "sigma_drift", "drift_per_day", "tau", "initial_volatility", "k", "learning_rate", "weight",
-}  # fmt: skip
-"""The parameters, of our systems and of peers, that say how fast ratings follow the results."""
 END = 0.01
 """A parameter is at an end of its range if it is at most this far from it, as a fraction of the
 range."""
@@ -119,7 +112,7 @@ class ProblemWithPrior:
         if cost == UNDEFINED:
             return UNDEFINED
         unit = 0.01 if FACTS_OF[self.problem.measure].in_per_cent else 1.0
-        return self.count * unit * cost + penalty(point, self.start(), priors_of(self.space))
+        return self.count * unit * cost + penalty(point, self.start(), PRIOR)
 
     def first_half(self) -> "ProblemWithPrior":
         """The same problem on the first half of its rounds."""
@@ -148,16 +141,11 @@ def middle_of(sessions: Sequence[Session]) -> int:
     return int(numbers[len(numbers) // 2]) if len(numbers) else 0
 
 
-def priors_of(space: Sequence[Dimension]) -> Floats:
-    """(dimensions,) the prior standard deviation of each dimension."""
-    return np.array([WIDE_PRIOR if each.name in SPEEDS else PRIOR for each in space])
-
-
-def penalty(point: Sequence[float], start: Sequence[float], priors: Floats) -> float:
+def penalty(point: Sequence[float], start: Sequence[float], prior: float) -> float:
     """Minus the logarithm of the prior's density at a point, up to a constant. The prior is normal
-    around the first guess, with the standard deviations `priors` (dimensions,)."""
-    z = (np.array(point) - np.array(start)) / priors
-    return float(0.5 * (z @ z))
+    around the first guess, with the standard deviation `prior`."""
+    gaps = np.array(point) - np.array(start)
+    return float(gaps @ gaps) / (2.0 * prior**2)
 
 
 def at_ends(space: Sequence[Dimension], point: Sequence[float]) -> tuple[str, ...]:

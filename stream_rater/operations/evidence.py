@@ -43,11 +43,12 @@ def evidence_report(
     data: Path, out: Path, parts: Collection[str], systems: Sequence[str], *,
     rounds: int | None, trials: int | None, quick: bool, where: Where,
     cut: Sequence[int] = (), teams: int | None = None, season: int | None = None,
-    reading: Reading = AS_FOUND, seconds_per_peer: int | None = None,
+    reading: Reading = AS_FOUND, seconds_per_peer: int | None = None, whole: bool = True,
 ) -> None:  # fmt: skip
     """Make the parts of the report on the files in `data`, and write them to the folder `out`.
     `where`: where the trials run. `reading`: how tables are to be read. `seconds_per_peer`: the
-    time that each peer and each system of ours may take on a game. The results on games are kept in
+    time that each peer and each system of ours may take on a game. `whole`: whether files that are
+    cut are played unchanged, too. The results on games are kept in
     `out`/saved, where a later call with the same rounds and effort finds them.
 
     Raises BadConfiguration or Failed.
@@ -68,6 +69,7 @@ def evidence_report(
             load(path, source, effort.rounds) for path, source in zip(paths, sources, strict=True)
         ]
         report = _Report(effort, systems, executor, out, cut, teams, season, seconds_per_peer)
+        report.plays_whole = whole
         report.write_parts(parts, files)
     for source in sources:
         source.mistakes.conclude()
@@ -97,6 +99,7 @@ class _Report:
         seconds: float | None = None,
     ) -> None:  # fmt: skip
         self._season, self._seconds = season, seconds
+        self.plays_whole = True
         self._effort, self._systems, self._executor, self._out = effort, systems, executor, out
         self._cut, self._teams = cut, teams
         self._console = Console(file=sys.stderr)
@@ -164,6 +167,7 @@ class _Report:
         listed = [
             game for each in data
             for game in games_of(each.name, each.sessions, self._cut, self._teams)
+            if self.plays_whole or game.name != each.name
         ]  # fmt: skip
         notes = games_tables.notes(self._effort, absent)
         done: list[games.Result] = []

@@ -66,6 +66,7 @@ class Without(OwnSystem):
 PARAMETERS: Mapping[str, tuple[tuple[str, Any], ...]] = {
     "newcomers at the level of their field": (("newcomer_field", 0.0), ("newcomer_offset", 0.0)),
     "drift by days": (("drift_per_day", 0.0),),
+    "experience": (("inexperience", 0.0), ("inexperience_rounds", 20.0)),
 }
 """Parts that are switched off by parameters."""
 CALIBRATION = {
@@ -78,11 +79,16 @@ CALIBRATION = {
 
 def rows(game: Game, trials: int) -> Iterator[Result]:
     """One row for each part on a game."""
-    _, steps = fit_in_steps(OwnSystem(REFERENCE), game, trials)
+    own = OwnSystem(REFERENCE).on(game.first)
+    _, steps = fit_in_steps(own, game, trials)
     yield from _of_steps(game, steps)
     yield from _of_calibration(game)
+    if own.seats:
+        _, without = fit_in_steps(OwnSystem(REFERENCE), game, trials)
+        yield from _row(game, "seats", steps.followed, without.followed)
     for part, fixed in PARAMETERS.items():
-        _, without = fit_in_steps(Without(REFERENCE, fixed=fixed), game, trials)
+        system = Without(REFERENCE, fixed=fixed).on(game.first)
+        _, without = fit_in_steps(system, game, trials)
         yield from _row(game, part, steps.followed, without.followed)
 
 

@@ -48,6 +48,8 @@ class Plan:
     teams: int | None = None
     systems: Sequence[str] = (REFERENCE,)
     """Those of ours that are compared with the peers."""
+    whole: bool = True
+    """Whether files that are cut are played unchanged, too."""
     skip: int = 0
     """The number of lines that are skipped at the start of the file."""
     seconds: int = 1200
@@ -57,10 +59,11 @@ class Plan:
 ALL = tuple(SPACES)
 PLANS = (
     Plan(("cwl", "map-rando"), systems=ALL),
-    Plan(("map-rando",), cut=(2, 5)),
-    Plan(("codeforces",), rounds=80, cut=(2, 5, 10, 20, 50), teams=5),
+    Plan(("map-rando",), cut=(2, 5), whole=False),
+    Plan(("codeforces",), rounds=40),
+    Plan(("codeforces",), rounds=80, cut=(2, 5, 10, 20, 50), teams=5, whole=False),
     Plan(("formula-one",), systems=ALL),
-    Plan(("formula-one",), cut=(2, 5, 10)),
+    Plan(("formula-one",), cut=(2, 5, 10), whole=False),
     Plan(("clubs",), rounds=12_000, skip=43_863, systems=ALL),
     Plan(("frc",), rounds=12_000, systems=ALL),
 )
@@ -139,7 +142,7 @@ def play(plan: Plan, keep: Path | None = None) -> Report:
         evidence_report(
             data, out, ["games"], plan.systems, rounds=plan.rounds, trials=plan.trials,
             quick=False, where=Processes(2), cut=plan.cut, teams=plan.teams,
-            seconds_per_peer=plan.seconds,
+            seconds_per_peer=plan.seconds, whole=plan.whole,
         )  # fmt: skip
         return read(out / "games.json")
 

@@ -11,9 +11,12 @@ from click.testing import CliRunner, Result
 from stream_rater.cli import app
 from stream_rater.evaluation import peers
 from stream_rater.evaluation.contestants import LEFT_OUT
+from stream_rater.evaluation.executors import Processes
 from stream_rater.evaluation.measures import PARTS
+from stream_rater.evaluation.research import games
 from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.spaces import SPACES
+from stream_rater.operations.evidence import evidence_report
 from tests.rounds import event, ranked
 
 QUICK = ("--only", "games", "--quick", "--workers", "1")
@@ -71,6 +74,29 @@ def test_games_are_written_as_markdown_and_json(data: Path, tmp_path: Path) -> N
     assert line.removeprefix("- ") in found["notes"]
     assert "## Accuracy" not in report and "## Games" in report
     assert "- teams: 4 rounds to tune on, which say little." in report
+
+
+@pytest.mark.usefixtures("no_peers")
+def test_files_may_be_played_cut_alone(data: Path, tmp_path: Path) -> None:
+    """As the benchmark plays them where they are played unchanged elsewhere."""
+    out = tmp_path / "out"
+    evidence_report(
+        data, out, ["games"], ["glicko"], rounds=None, trials=None, quick=True, where=Processes(1),
+        cut=(3,), whole=False,
+    )  # fmt: skip
+    assert [each["game"] for each in read_results(out)["games"]] == ["singles, 3"]
+
+
+@pytest.mark.usefixtures("no_peers")
+def test_a_second_run_goes_on(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is tuned again where the results are kept, and the figures are the same."""
+    out = tmp_path / "out"
+    words = (str(data), "--out", str(out), *QUICK, "--system", "glicko")
+    assert run(*words).exit_code == 0
+    first = read_results(out)
+    monkeypatch.setattr(games, "fit", lambda *_: pytest.fail("it is done again"))
+    assert run(*words).exit_code == 0
+    assert read_results(out) == first and len(list((out / "saved").iterdir())) == 2
 
 
 @pytest.mark.usefixtures("no_peers")

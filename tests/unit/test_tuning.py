@@ -17,7 +17,6 @@ from stream_rater.evaluation.research.synthetic import Kind, season
 from stream_rater.evaluation.spaces import SPACES, configuration, start
 from stream_rater.evaluation.tuning import (
     PRIOR,
-    WIDE_PRIOR,
     Problem,
     ProblemWithPrior,
     at_ends,
@@ -120,11 +119,7 @@ def test_a_prior_holds_parameters_where_rounds_say_little(measure: str) -> None:
     free = few.problem.cost
     start, point = few.start(), [0.0, 1.0]
     assert few.cost(start) == pytest.approx(few.count * unit(measure) * free(start))
-    widths = {"beta": PRIOR, "weight": WIDE_PRIOR}
-    gap = sum(
-        0.5 * ((a - b) / widths[each.name]) ** 2
-        for a, b, each in zip(start, point, few.space, strict=True)
-    )
+    gap = sum((a - b) ** 2 for a, b in zip(start, point, strict=True)) / (2.0 * PRIOR**2)
     assert few.cost(point) == pytest.approx(few.count * unit(measure) * free(point) + gap)
 
 

@@ -18,10 +18,9 @@ alike, with as many trials for each dimension.
 Tuning must not overfit a short first part. So it finds the most probable parameters, not those of
 maximum likelihood: it minimises
 
-    total loss + sum of (x - x0)^2 / (2 s^2)
+    total loss + sum of (x - x0)^2 / (2 PRIOR^2)
 
-where x is a point of the unit cube of the parameters' ranges, x0 is the first guess, and s is PRIOR
-or, for parameters that say how fast ratings move, WIDE_PRIOR (`tuning`). Parameters
+where x is a point of the unit cube of the parameters' ranges and x0 is the first guess. Parameters
 stay near the first guess unless the rounds are evidence against it. The report shows what each step
 gains on each game (`Gain`).
 
