@@ -117,7 +117,8 @@ class Pairs(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """Which numbers of a calibration are learned. The others keep their values."""
+    """Which numbers of a calibration are learned. The others keep their values; a width keeps its
+    value in standard deviations of a difference of performances."""
 
     factor: bool = True
     draw_width: bool = True

@@ -9,7 +9,14 @@ import numpy as np
 from stream_rater.columns.arrays import Floats
 from stream_rater.evaluation.contestants import System
 from stream_rater.evaluation.season import Session, before
-from stream_rater.evaluation.sides import Run, calibrated, losses_of, scores_of, total_loss
+from stream_rater.evaluation.sides import (
+    Run,
+    as_it_is,
+    calibrated,
+    losses_of,
+    scores_of,
+    total_loss,
+)
 from stream_rater.evaluation.tuning import PRIOR, UNDEFINED, middle_of, penalty
 from stream_rater.rating.systems.dimension import Dimension, fraction_of
 
@@ -100,7 +107,7 @@ class Fit:
         return found
 
     def _calibrated(self, run: Run) -> Run:
-        return calibrated(run) if self.calibrates else run
+        return calibrated(run) if self.calibrates else as_it_is(run)
 
     def _penalty(self, point: Sequence[float]) -> float:
         if not self.has_prior:

@@ -25,9 +25,9 @@ from stream_rater.evaluation.game import Game
 from stream_rater.evaluation.season import before
 from stream_rater.evaluation.sides import (
     Run,
-    Sides,
     calibrated,
     calibration_of,
+    joined,
     losses_of,
     scores_of,
 )
@@ -75,10 +75,6 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     failed_rounds: int
     at_ends: tuple[str, ...] = ()
     """The parameters that ended at an end of their range."""
-    draw_width: float = 0.0
-    """The width of draws learned on all rounds, in the system's own points; 0 without draws."""
-    upset: float = 0.0
-    """The upset learned on all rounds; 0 for the default configuration."""
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
@@ -242,10 +238,8 @@ class _Way:
 
     def run(self, chosen: Ints) -> Run:
         """The calibrated beliefs about the rounds, each by the chosen point."""
-        parts = [each.rest.of(np.flatnonzero(chosen == i)) for i, each in enumerate(self.played)]
-        return self.played[0].rest._replace(
-            sides=Sides.concat([each.sides for each in parts]),
-            calibrations=np.concatenate([each.calibrations for each in parts]),
+        return joined(
+            [each.rest.of(np.flatnonzero(chosen == i)) for i, each in enumerate(self.played)]
         )
 
 
