@@ -79,6 +79,19 @@ def test_a_bad_name_of_a_seat(name: str) -> None:
         from_builtins({"system": "two-moment", "seats": {name: 1.0}})
 
 
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_the_same_points_for_all_are_none_to_the_bit(system: str) -> None:
+    """Also where the mean of the round's points is far from 0."""
+    config: RatingConfig = SYSTEMS[system].sample()
+    plain, seated = wave([2, 2], [1700.0] * 4), wave([2, 2], [1700.0] * 4, shift=[60.0, 60.0])
+    moves, none = levels.moves_of(config, seated), levels.moves_of(config, plain)
+    assert moves is not None
+    if none is None:
+        assert not moves.player.any() and not moves.side.any() and not moves.ceiling.any()
+    found = [stages.estimate(config, each) for each in (plain, seated)]
+    assert np.array_equal(found[0], found[1], equal_nan=True)
+
+
 # --- even teams ----------------------------------------------------------------------------------
 
 

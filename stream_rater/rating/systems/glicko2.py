@@ -40,8 +40,6 @@ class Glicko2(Ordering, frozen=True, forbid_unknown_fields=True, kw_only=True,
     memoryless: ClassVar[bool] = False
     performs_as_side: ClassVar[bool] = False
 
-    performs_as_side: ClassVar[bool] = False
-
     @classmethod
     def sample(cls) -> "Glicko2":
         return cls()
