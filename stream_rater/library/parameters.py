@@ -43,6 +43,7 @@ class Parameters(TypedDict, total=False):
     newcomer_field: float
     inexperience: float
     inexperience_rounds: float
+    score: Mapping[str, float | str] | None
     learning_rate: float | tuple[tuple[float, float], ...] | list[list[float]]
     scale: float
     anchor: float | None

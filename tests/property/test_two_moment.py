@@ -239,7 +239,7 @@ def test_the_ways_to_compute_a_round_agree(count: int) -> None:
             quick, slow = np.empty((count, 3)), np.empty((count, 3))
             rows = np.empty((few_sides.room(count), few_sides.MOST_COLUMNS))
             python: Any = two_moment.rate_sides
-            python.py_func(*given_sides, rows, quick)
+            python.py_func(*given_sides, 0.0, 1.0, rows, quick)
             many: Any = many_sides.rate_many
             many.py_func(*given_sides, slow)
             assert quick[:, :2] == pytest.approx(slow[:, :2], abs=BETWEEN * 300.0)

@@ -65,6 +65,48 @@ def _pair(z: float, nearest: float, prior: float, tied: bool) -> Pair:
     return Pair(prior * whole, lift, lift * (lift + a))
 
 
+class Margin(NamedTuple):
+    """How far apart two performances were, as the scores show it."""
+
+    seen: float
+    """The difference of the performances in units of sqrt V, observed with noise; 0 for none."""
+    noise: float
+    """The variance of the noise in units of V, above 0."""
+
+
+@inlined
+def _misfit(z: float, margin: Margin) -> float:
+    """How unlikely a pair of days is, given a margin: the square of the margin's distance from z,
+    and that of D from 0 if it is expected below 0 even after the margin was seen."""
+    k = 1.0 / (1.0 + margin.noise)
+    miss = margin.seen - z
+    y = (z + k * miss) / np.sqrt(margin.noise * k)
+    return k * miss * miss + (y * y if y < 0.0 else 0.0)
+
+
+@inlined
+def _pair_seen(z: float, least: float, prior: float, margin: Margin) -> Pair:
+    """What a victory by a margin says on a pair of days: first D is normal given the margin, then
+    it is known to be above 0. The weights leave out e^(-least / 2)."""
+    k = 1.0 / (1.0 + margin.noise)
+    miss, left = margin.seen - z, margin.noise * k
+    y = (z + k * miss) / np.sqrt(left)
+    e, a = exp(0.5 * (least - _misfit(z, margin))), abs(y)
+    d = excess(a)
+    if y < 0.0:
+        weight, lift, t = e / (a + d), a + d, (a + d) * d
+    else:
+        whole = SQRT_2_PI - exp(-0.5 * a * a) / (a + d)
+        lift = exp(-0.5 * a * a) / whole
+        weight, t = e * whole, lift * (lift + a)
+    return Pair(prior * weight, k * miss + np.sqrt(left) * lift, 1.0 - left * (1.0 - t))
+
+
+@inlined
+def _raised(pair: Pair, by: float) -> Pair:
+    return Pair(pair.weight, pair.lift + by, pair.t)
+
+
 @inlined
 def _nearest(y_00: float, y_01: float, y_10: float, y_11: float, tied: bool) -> float:
     """The z of the likeliest pair of days, or 0 if it is not below 0."""
@@ -116,9 +158,16 @@ def _write(
 
 
 @inlined
-def rate_duel(tied: bool, m: Floats, v: Floats, b2: Floats, ceiling: float, out: Floats) -> None:
+def rate_duel(
+    tied: bool, m: Floats, v: Floats, b2: Floats, ceiling: float, seen: float, noise: float,
+    out: Floats,
+) -> None:  # fmt: skip
     """Write into `out` (2, 3) what `two_moment.rate_sides` does, for two sides of which the first
-    is better unless they tie."""
+    is better unless they tie.
+
+    `seen` is the difference of the performances in points as the scores show it, 0 if they say
+    nothing. `noise` is the variance of what they show, as a multiple of both sides' noise.
+    """
     v_d = v[0] + v[1] + PART * (b2[0] + b2[1])
     u, b_0, b_1 = 1.0 / np.sqrt(v_d), np.sqrt(b2[0]), np.sqrt(b2[1])
     mean = m[0] - m[1]
@@ -126,8 +175,27 @@ def rate_duel(tied: bool, m: Floats, v: Floats, b2: Floats, ceiling: float, out:
     z_01 = (mean + SHIFT_0 * b_0 - SHIFT_1 * b_1) * u
     z_10 = (mean + SHIFT_1 * b_0 - SHIFT_0 * b_1) * u
     z_11 = (mean + SHIFT_1 * b_0 - SHIFT_1 * b_1) * u
-    nearest = _nearest(z_00, z_01, z_10, z_11, tied)
-    both, second = _pair(z_00, nearest, PI_0 * PI_0, tied), _pair(z_01, nearest, PI_0 * PI_1, tied)
-    first, none = _pair(z_10, nearest, PI_1 * PI_0, tied), _pair(z_11, nearest, PI_1 * PI_1, tied)
+    if seen > 0.0 and not tied:
+        margin = Margin(seen * u, noise * (b2[0] + b2[1]) * u * u)
+        least = min(
+            _misfit(z_00, margin), _misfit(z_01, margin), _misfit(z_10, margin),
+            _misfit(z_11, margin),
+        )  # fmt: skip
+        both = _pair_seen(z_00, least, PI_0 * PI_0, margin)
+        second = _pair_seen(z_01, least, PI_0 * PI_1, margin)
+        first = _pair_seen(z_10, least, PI_1 * PI_0, margin)
+        none = _pair_seen(z_11, least, PI_1 * PI_1, margin)
+        whole = _mixed(both, second).weight + _mixed(first, none).weight
+        lift = both.weight * both.lift + second.weight * second.lift
+        lift = (lift + first.weight * first.lift + none.weight * none.lift) / whole
+        by = max(-lift, 0.0)  # a narrow victory costs nothing
+        both, second = _raised(both, by), _raised(second, by)
+        first, none = _raised(first, by), _raised(none, by)
+    else:
+        nearest = _nearest(z_00, z_01, z_10, z_11, tied)
+        both = _pair(z_00, nearest, PI_0 * PI_0, tied)
+        second = _pair(z_01, nearest, PI_0 * PI_1, tied)
+        first = _pair(z_10, nearest, PI_1 * PI_0, tied)
+        none = _pair(z_11, nearest, PI_1 * PI_1, tied)
     _write(_mixed(both, second), _mixed(first, none), 1.0, m[0], v[0], b2[0], v_d, ceiling, out[0])
     _write(_mixed(both, first), _mixed(second, none), -1.0, m[1], v[1], b2[1], v_d, ceiling, out[1])

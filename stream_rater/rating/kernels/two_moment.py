@@ -29,8 +29,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_rater.columns.arrays import Floats
-from stream_rater.columns.kernels import giving, kernel
-from stream_rater.rating.elementary import aligned
+from stream_rater.columns.kernels import giving, inlined, kernel
+from stream_rater.rating.elementary import aligned, log, tanh
 from stream_rater.rating.elo_mmr.performance import SECONDS_PER_DAY
 from stream_rater.rating.kernels.duel import rate_duel
 from stream_rater.rating.kernels.few_sides import FEW, MOST_COLUMNS, rate_few, room
@@ -40,19 +40,22 @@ from stream_rater.rating.model import Evidence, Places, Wave
 
 @giving
 def rate_sides(
-    place: Places, m: Floats, v: Floats, b2: Floats, ceiling: float, rows: Floats, out: Floats
-) -> None:
+    place: Places, m: Floats, v: Floats, b2: Floats, ceiling: float, seen: float, noise: float,
+    rows: Floats, out: Floats,
+) -> None:  # fmt: skip
     """Write into `out` (n, 3) the mean performance of each side of a round, and the mean and the
     variance of its skill after the round.
 
     `place` (n,) is in rising order. `m`, `v` and `b2` (n,) are the sides' means, the variances of
     their skills, and the variances of their noise. Means, the ceiling and performances are in
     points from the initial rating, variances in points^2. On days of either kind, the mean
-    performance is limited to the ceiling. `rows` is scratch space (`few_sides.room`).
+    performance is limited to the ceiling. `seen` is the difference of the performances as the
+    scores of two sides show it, 0 if they show nothing, and `noise` the variance of what they show,
+    as a multiple of the variance of both sides' noise. `rows` is scratch space (`few_sides.room`).
     """
     n = len(m)
     if n == 2:
-        rate_duel(place[0] == place[1], m, v, b2, ceiling, out)
+        rate_duel(place[0] == place[1], m, v, b2, ceiling, seen, noise, out)
     elif n > FEW or not rate_few(place, m, v, b2, ceiling, rows, out):
         rate_many(place, m, v, b2, ceiling, out)
 
@@ -67,6 +70,34 @@ class Model(NamedTuple):
     """The variance that a round adds, in points^2."""
     drift_per_day: float
     """The variance that a day adds, in points^2."""
+    score_scale: float
+    """The points of a margin of 1."""
+    score_cap: float
+    """The margin that no difference of scores exceeds."""
+    score_ratio: bool
+    """Whether the margin is that of the logarithms."""
+    score_noise: float
+    """The variance of what scores show of the difference of two performances, as a multiple of the
+    variance of both sides' noise."""
+
+
+@inlined
+def _seen(wave: Wave, model: Model, first: int, end: int) -> float:
+    """The difference of the performances of a round's entries [first, end), in points, as their
+    scores show it: less than scale times cap. It is 0 unless there are two, both with scores that
+    agree with their places."""
+    if len(wave.score) == 0 or end - first != 2:
+        return 0.0
+    a, b = wave.score[first], wave.score[first + 1]
+    if model.score_ratio:
+        margin = log(a + 1.0) - log(b + 1.0) if min(a, b) >= 0.0 else 0.0
+    else:
+        margin = a - b
+    return (
+        model.score_scale
+        * model.score_cap
+        * tanh((margin if margin > 0.0 else 0.0) / model.score_cap)
+    )
 
 
 @giving
@@ -132,8 +163,8 @@ def rate_rounds(wave: Wave, model: Model) -> Evidence:
         _sums(wave, model, r, variance, sides)
         ceiling = wave.ceiling[r] - model.initial_mu
         rate_sides(
-            wave.place[first:end], sides[0, :n], sides[1, :n], sides[2, :n], ceiling, rows,
-            found[:n],
+            wave.place[first:end], sides[0, :n], sides[1, :n], sides[2, :n], ceiling,
+            _seen(wave, model, first, end), model.score_noise, rows, found[:n],
         )  # fmt: skip
         _share_out(wave, model, r, variance, sides, found, out)
     return out

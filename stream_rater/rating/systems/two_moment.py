@@ -3,8 +3,9 @@
 The derivation is in docs/internals/mathematics.md ("The two-moment filter").
 """
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
+import msgspec
 from msgspec import Meta
 
 from stream_rater.rating.systems.common import (
@@ -25,6 +26,23 @@ else:
     two_moment = Later("stream_rater.rating.kernels.two_moment")
 
 
+class Score(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How scores count in rounds of two sides. The margin is the difference of their scores, or of
+    the logarithms of 1 + score (`by = "ratio"`), and is never more than `cap`. A margin of 1 stands
+    for a difference of `scale` points between the performances."""
+
+    scale: Positive
+    cap: Positive
+    by: Literal["difference", "ratio"] = "difference"
+
+
+SCORE_NOISE = 1.0
+"""The variance of what scores show of the difference of two performances, as a multiple of the
+variance of both sides' noise."""
+NO_SCORE = Score(scale=1.0, cap=1.0)
+"""What kernels get if scores do not count. Then the wave has none."""
+
+
 class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_only=True,
                 tag_field="system", tag="two-moment"):  # fmt: skip
     """The two-moment filter. `beta`, in points, is the spread of performances; a round adds
@@ -38,8 +56,9 @@ class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
     newcomer_field: Annotated[float, Meta(ge=0, le=1)] = 0.8
     inexperience: NotNegative = 150.0
     inexperience_rounds: Positive = 20.0
+    score: Score | None = None
 
-    newer: ClassVar[tuple[str, ...]] = (*NEWER, "inexperience", "inexperience_rounds")
+    newer: ClassVar[tuple[str, ...]] = (*NEWER, "inexperience", "inexperience_rounds", "score")
     space: ClassVar[tuple[Dimension, ...]] = (
         Dimension("beta", 30.0, 3000.0, 250.0, points=1),
         Dimension("sigma_drift", 1.0, 300.0, 20.0, points=1),
@@ -54,9 +73,11 @@ class TwoMoment(PlacingNewcomers, frozen=True, forbid_unknown_fields=True, kw_on
         return cls()
 
     def estimate(self, wave: "Wave") -> "Evidence":
+        score = self.score or NO_SCORE
         model = two_moment.Model(
-            self.initial_mu, self.initial_sigma, self.beta, self.sigma_drift**2, self.drift_per_day
-        )
+            self.initial_mu, self.initial_sigma, self.beta, self.sigma_drift**2, self.drift_per_day,
+            score.scale, score.cap, score.by == "ratio", SCORE_NOISE,
+        )  # fmt: skip
         return two_moment.rate_rounds(wave, model)
 
     @property
