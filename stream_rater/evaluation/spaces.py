@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from stream_rater.columns.ranges import bounds
 from stream_rater.rating.parameters import SYSTEMS, RatingConfig, from_builtins
 from stream_rater.rating.seats import seat_name
 from stream_rater.rating.systems.dimension import Dimension
@@ -63,8 +64,11 @@ def seat_dimensions(names: Sequence[str]) -> tuple[Dimension, ...]:
 def seats_to_tune(rounds: Iterable[RoundBatch]) -> tuple[str, ...]:
     """The names of the seats whose points are to be tuned on these rounds, in alphabetical order.
     There are none if the rounds name one seat for all, or more than MOST_SEATS."""
-    seen = [np.unique(each.seat) if len(each.seat) else np.zeros(1, np.uint64) for each in rounds]
-    codes = set(np.concatenate(seen).tolist()) if seen else set()
+    codes: set[int] = set()
+    for each in rounds:
+        if len(each.seat):  # rounds without any seat say nothing about points
+            named = np.maximum.reduceat(each.seat, bounds(each.entries)[:-1]) > 0
+            codes.update(np.unique(each.seat[np.repeat(named, each.entries)]).tolist())
     names = sorted(seat_name(code) for code in codes)
     # The first is the empty name, if some entry has no seat. Either way it keeps 0 points.
     return tuple(names[1:]) if len(names) <= MOST_SEATS + 1 else ()

@@ -200,6 +200,8 @@ def moved_back(config: RatingConfig, wave: Wave, moves: Moves, evidence: Evidenc
         by = np.repeat(moves.side, np.diff(wave.entry_starts))
     evidence[:, PERFORMANCE] -= by
     if config.memoryless:
+        most = np.repeat(wave.ceiling, np.diff(wave.entry_starts[wave.round_starts]))
+        evidence[:, PERFORMANCE] = np.minimum(evidence[:, PERFORMANCE], most)
         new = evidence[:, NEW_MU]
         back = wave.mu + (new - (wave.mu + moves.player))
         if config.limits_mu and config.floor is not None:

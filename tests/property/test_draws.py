@@ -52,10 +52,11 @@ def test_the_outcomes_add_up_and_sides_may_be_swapped(
 def test_a_greater_lead_wins_more(
     gap: float, more: float, sigma: float, width: float, upset: float
 ) -> None:
-    """And loses less. A draw is less likely, the further the sides are apart."""
+    """And loses less of what is decided: an upset can also befall a round that a lesser lead would
+    have drawn. A draw is less likely, the further the sides are apart."""
     one, other = (predicted(each, sigma, width, upset) for each in (gap, gap + more))
     assert one[0] <= other[0] + EXACT
-    assert one[2] >= other[2] - EXACT
+    assert one[2] * (1.0 - other[1]) >= other[2] * (1.0 - one[1]) - EXACT
     near, far = sorted((abs(gap), abs(gap + more)))
     draws = [predicted(each, sigma, width, upset)[1] for each in (0.0, near, far)]
     assert draws[0] >= draws[1] - EXACT

@@ -57,7 +57,7 @@ SYSTEMS: list[RatingConfig] = [
 
 PLAYERS = [f"p{i}" for i in range(6)]
 LENGTHS = ("initial_mu", "initial_sigma", "sigma_limit", "beta", "gamma", "sigma_drift",
-           "draw_margin", "tolerance", "newcomer_offset", "scale")  # fmt: skip
+           "draw_margin", "tolerance", "newcomer_offset", "inexperience", "scale")  # fmt: skip
 """Parameters in points; those in points^2 are AREAS."""
 AREAS = ("drift_per_day",)
 

@@ -18,6 +18,7 @@ from stream_rater.rating.model import Wave
 from stream_rater.rating.parameters import (
     Bar,
     Glicko,
+    Glicko2,
     PlacingNewcomers,
     RatingConfig,
     Topcoder,
@@ -129,7 +130,9 @@ def test_a_member_who_hardly_played_changes_nothing(
     if isinstance(config, Topcoder):
         return  # its weights are by rounds played, of a side those of its oldest member
     # in the two-moment filter drift is divided by the square of the side's size
-    assert after == pytest.approx(before, abs=2.0 if isinstance(config, TwoMoment) else 0.01)
+    # and Glicko-2 can move by thousands of points in a round of such players
+    most = {TwoMoment: 2.0, Glicko2: 0.1}.get(type(config), 0.01)
+    assert after == pytest.approx(before, abs=most)
 
 
 def learnt(

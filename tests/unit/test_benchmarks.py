@@ -11,7 +11,7 @@ from local.tools import ROOT
 from stream_rater.rating import stages as systems
 from stream_rater.rating.model import PERFORMANCE
 from tests.benchmarks import __main__ as benchmarks
-from tests.benchmarks import stage1
+from tests.benchmarks import stage1, two_moment
 from tests.benchmarks.codeforces import widest_swap
 from tests.benchmarks.measure import Result
 
@@ -53,7 +53,8 @@ def test_names() -> None:
     models = ("elo-mmr", "elo-mmr-factor", "elo", "openskill")
     files += [f"winners/{each}/{model}" for each in offline for model in models][:-1]
     files += [f"tuning/{each}" for each in ("processes/1", "processes/2", "processes/4", "dask/2")]
-    assert benchmarks._chosen([]) == [*stages, "lobby/5", "lobby/100", *files]
+    lobbies = ["lobby/5", "lobby/100", *(f"two-moment/{n}" for n in two_moment.SIZES)]
+    assert sorted(benchmarks._chosen([])) == sorted([*stages, *lobbies, *files])
     assert benchmarks._chosen(["lobby", "stage1/5"]) == ["lobby/5", "lobby/100", "stage1/5"]
 
 

@@ -262,8 +262,8 @@ def test_who_names_no_system_sees_which_there_are(write: Write, text: str) -> No
     """All of them, in the line about the mistake."""
     reported = refusal(files.read_rating, write("c.json", text))
     assert reported.endswith(
-        "; the systems are bar, codeforces, elo, elo-mmr, elo-mmx, elo-r, glicko, pairwise-elo, "
-        "plackett-luce, thurstone, topcoder, trueskill, two-moment"
+        "; the systems are bar, codeforces, elo, elo-mmr, elo-mmx, elo-r, glicko, glicko2, "
+        "pairwise-elo, plackett-luce, thurstone, topcoder, trueskill, two-moment"
     )
     ladders = write("l.toml", '[ladders.a.rating]\nsystem = "mmr"')
     assert "the systems are bar, codeforces" in refusal(files.read_ladders, ladders)

@@ -96,7 +96,7 @@ def test_an_independent_scorer_agrees(name: str) -> None:
     assert average(scores, "order") == pytest.approx(due.order, abs=1e-4)
 
 
-def test_the_independent_scorer_can_tell() -> None:
+def test_the_independent_scorer_sees_differences() -> None:
     """Other parameters, and other rounds, have other scores."""
     path = file_of("clubs")
     found = ours(path, ROUNDS["clubs"])

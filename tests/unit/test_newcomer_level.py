@@ -30,7 +30,9 @@ from stream_rater.serve.predicting import balanced_sides, prediction
 from tests.rounds import as_json, ranked, read
 from tests.unit.test_season import sessions
 
-CONFIG = TwoMoment(newcomer_offset=-100.0, newcomer_field=0.5, initial_sigma=300.0)
+CONFIG = TwoMoment(
+    newcomer_offset=-100.0, newcomer_field=0.5, initial_sigma=300.0, inexperience=0.0
+)
 PLACING: tuple[RatingConfig, ...] = (
     Glicko(beta=200.0, sigma_drift=35.0),
     Bar(beta=200.0, sigma_drift=35.0),
@@ -171,7 +173,8 @@ def test_all_predictions_place_newcomers_alike() -> None:
     waves = [wave for _, _, wave in Contender(TwoMoment()).rate(season) if wave is not None]
     seen = dict(zip(waves[-1].rounds[-2:].tolist(), waves[-1].mu[-2:].tolist(), strict=True))
     known = Believed(*(np.array([getattr(p, n) for p in players]) for n in Believed._fields))
-    assert seen[0] == pytest.approx(TwoMoment().initial_mu + deviations(TwoMoment(), known, 2)[1])
+    placed = msgspec.structs.replace(TwoMoment(), inexperience=0.0)
+    assert seen[0] == pytest.approx(placed.initial_mu + deviations(placed, known, 2)[1])
     plain = of_round(
         msgspec.structs.replace(TwoMoment(), newcomer_offset=0.0, newcomer_field=0.0),
         np.array([0, 1, 2]), np.ones(2), known,

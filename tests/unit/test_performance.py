@@ -308,10 +308,10 @@ def test_a_team_of_one_is_that_player() -> None:
 
 def test_half_a_player_is_half_a_deviation() -> None:
     """A team of one who played half has half the deviation, and evidence of twice the spread."""
-    beliefs = veterans([1700.0, 1600.0], [100.0, 100.0])
+    beliefs = veterans([1700.0, 1700.0], [100.0, 100.0])
     half = evidence(beliefs, team(1, "a", shares=[0.5]), team(1, "b"))
-    # They tie, so the performance lies between 1600 (half of a's 200 above 1500) and 1600.
-    assert pytest.approx(half[:, 0], abs=SOLVED) == [1700.0, 1600.0]
+    # They tie at the level of those present, from which neither deviates.
+    assert pytest.approx(half[:, 0], abs=SOLVED) == [1700.0, 1700.0]
     assert half[:, 1].tolist() == [BETA2, BETA2]
 
 
@@ -335,7 +335,9 @@ def test_teams_by_section_3_3(field: list[Any], shares: list[float] | None) -> N
     prior = np.array([s * s + GAMMA2 for _, s in field]).reshape(2, 2)
     part = np.array(share)
 
-    team_mu = 1500.0 + (part * (mu - 1500.0)).sum(1)
+    uneven = abs(part[0].sum() - part[1].sum()) > 1e-9
+    level = (part * mu).sum() / part.sum() if uneven else 1500.0
+    team_mu = level + (part * (mu - level)).sum(1)
     spread = (part**2 * (prior + BETA2)).sum(1)
     u = C / np.sqrt(spread)
 
@@ -350,8 +352,8 @@ def test_teams_by_section_3_3(field: list[Any], shares: list[float] | None) -> N
     expected = []
     for t in range(2):
         for i in range(2):
-            others = part[t, 1 - i] * (mu[t, 1 - i] - 1500.0)
-            p = 1500.0 + (found[t] - 1500.0 - others) / part[t, i]
+            others = part[t, 1 - i] * (mu[t, 1 - i] - level)
+            p = level + (found[t] - level - others) / part[t, i]
             beta2 = (spread[t] - part[t, i] ** 2 * prior[t, i]) / part[t, i] ** 2
             expected.append((p, beta2))
     actual = evidence(beliefs, team(1, "a", "b", shares=shares), team(2, "c", "d"))

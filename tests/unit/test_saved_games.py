@@ -133,7 +133,7 @@ def test_every_column_of_the_rounds_is_in_the_digest() -> None:
 
 
 def test_a_file_that_cannot_be_read_counts_as_none(tmp_path: Path) -> None:
-    """It is done again, and written anew only if it is gone."""
+    """It is done again, and written again only if it is gone."""
     kept = Saved(tmp_path)
     kept.store(game(), OwnSystem("glicko"), BOUNDS, Unfinished("glicko", 1.0))
     (path,) = tmp_path.iterdir()

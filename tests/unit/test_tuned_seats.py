@@ -65,7 +65,7 @@ def test_the_points_come_into_the_configuration() -> None:
 
 def test_the_search_finds_who_has_an_advantage() -> None:
     """The first side wins 70 % of the rounds of equal players. Then the loss is least where the
-    points say so, within what so many rounds tell."""
+    points say so, as exactly as so many rounds show."""
     rounds = season([("home", "away")] * 600, home_wins=0.7)
     problem = Fit(OwnSystem("glicko").on(rounds), rounds, LOG_LOSS)
     (at,) = (i for i, each in enumerate(problem.space) if each.name == "seats.home")

@@ -87,10 +87,10 @@ class Saved:
     def _path(self, game: Game, system: System, effort: object) -> Path:
         digest = hashlib.blake2b(digest_size=12)
         digest.update(digest_of(game))
-        told = (
+        made_by = (
             system.name, system.space, effort, KERNEL_VERSION, _code(), _version(system.name)
         )  # fmt: skip
-        digest.update(repr(told).encode())
+        digest.update(repr(made_by).encode())
         name = re.sub(r"[^\w+-]+", "-", f"{game.name}-{system.name}")
         return self._folder / f"{name}-{digest.hexdigest()}.msgpack"
 
