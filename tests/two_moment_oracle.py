@@ -179,8 +179,7 @@ def rate_round(
     return [
         [
             config.initial_mu
-            + performance
-            - side.points
+            + min(performance - side.points, above)
             + sum(side.shares) * (level - config.initial_mu)
         ]
         * len(side.players)

@@ -58,6 +58,8 @@ class Moves(NamedTuple):
     """(E,) the move of each side's performance: the sum of its players', each times the share."""
     ceiling: Floats
     """(R,) the move of each round's ceiling."""
+    experience: Floats
+    """(E,) the part of `side` that is experience; (0,) if experience does not count."""
 
 
 @kernel
@@ -169,15 +171,18 @@ def moves_of(
     """
     if not is_moved(config, wave):
         return None
-    points, less = np.empty(0), config.inexperience_of_newcomers
+    points = experience = np.empty(0)
+    less = config.inexperience_of_newcomers
     if less.points > 0.0:
         points = _of_experience(wave.rounds, less.points, less.rounds)
-    return Moves(*_moves(
+        experience = np.add.reduceat(wave.share * points, wave.entry_starts[:-1])
+    player, side, ceiling = _moves(
         wave.round_starts, wave.entry_starts, wave.share, wave.mu if values is None else values,
         wave.rounds, points, wave.shift, config.initial_mu if initial is None else initial,
         config.newcomer_offset if isinstance(config, PlacingNewcomers) else 0.0,
         _anchored(config),
-    ))  # fmt: skip
+    )  # fmt: skip
+    return Moves(player, side, ceiling, experience)
 
 
 def moved(wave: Wave, moves: Moves) -> Wave:
@@ -199,9 +204,11 @@ def moved_back(config: RatingConfig, wave: Wave, moves: Moves, evidence: Evidenc
     if config.performs_as_side:
         by = np.repeat(moves.side, np.diff(wave.entry_starts))
     evidence[:, PERFORMANCE] -= by
-    if config.memoryless:
-        most = np.repeat(wave.ceiling, np.diff(wave.entry_starts[wave.round_starts]))
+    if len(moves.experience) > 0:  # without it, a performance is below the ceiling as it is
+        capped = np.repeat(wave.ceiling + moves.ceiling, np.diff(wave.round_starts))
+        most = np.repeat(capped - (moves.side - moves.experience), np.diff(wave.entry_starts))
         evidence[:, PERFORMANCE] = np.minimum(evidence[:, PERFORMANCE], most)
+    if config.memoryless:
         new = evidence[:, NEW_MU]
         back = wave.mu + (new - (wave.mu + moves.player))
         if config.limits_mu and config.floor is not None:
