@@ -67,7 +67,7 @@ def tune(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tune:
         path = tmp_path / "ladders.toml"
         path.write_text(file)
         monkeypatch.setenv("STREAM_RATER_LADDERS", str(path) if file else "")
-        given = ["tune", "--from-topic", "--ladder", ladder, "--trials", "15", "--workers", "1"]
+        given = ["tune", "--from-topic", "--ladder", ladder, "--trials", "40", "--workers", "1"]
         return CliRunner().invoke(app.main, [*given, *words])
 
     return run
