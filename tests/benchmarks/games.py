@@ -5,8 +5,8 @@ Without arguments the shared files are played (PLANS), each within bounds that l
 about an hour on two cores. `--file PATH...` plays any other files in the same way, within the
 bounds of OTHER. With reports (games.json) their games are printed instead.
 
-The tables say whether a game's file had a part in choosing our systems, their constants and the
-priors (`research.games.CHOOSING`).
+The tables say whether a game's file had a part in choosing our systems and their constants
+(`research.games.CHOOSING`).
 
 Exit code 0: all was played; 1: a file was skipped, the reason is on standard error.
 """

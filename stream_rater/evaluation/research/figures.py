@@ -28,7 +28,7 @@ rank deviation, both in %, by data set and system."""
 CHOSEN = (
     "The two-moment filter, its noise, and the first guesses of it and of Elo-MMR were chosen by "
     "the files cwl, map-rando, codeforces and, in earlier releases, formula-one: on these they are "
-    "no test. Priors were chosen by the first three."
+    "no test. Experience was chosen by the first three."
 )
 """A note for reports: the files by which systems, noise and first guesses were chosen."""
 

@@ -69,7 +69,7 @@ COMPARED = (LOG_LOSS, ORDER)
 
 CHOSE, REPORTED, ANOTHER = "chose", "reported", "another file"
 ROLES = (CHOSE, REPORTED, ANOTHER)
-"""The parts that a file can have had in choosing the systems, their constants and the priors."""
+"""The parts that a file can have had in choosing the systems and their constants."""
 CHOOSING, REPORTING = ("codeforces", "cwl", "map-rando"), ("formula-one", "clubs", "frc")
 """The files by which they were chosen, and those that only report."""
 
