@@ -27,7 +27,7 @@ rating = { system = "codeforces", beta = 200, weight = 0.002 }
 rating = { system = "elo-mmr", weight_limit = 0.2, sigma_limit = 80 }
 """
 """With the first one's parameters ratings hardly move."""
-WORDS = ["tune", "--from-topic", "--trials", "15", "--workers", "1", "--ladder"]
+WORDS = ["tune", "--from-topic", "--trials", "40", "--workers", "1", "--ladder"]
 
 
 def rounds(count: int, ladder: str) -> list[dict[str, Any]]:
