@@ -91,7 +91,9 @@ def test_answers(league: League) -> None:
     assert found == {"ann": (1, "Gold", "Silver"), "bob": (2, "Bronze", "Silver")}
     answer = ask(league.api, EU).json
     assert (answer["players"], answer["listed"]) == (5, 2)
-    assert answer["listing"] == {"min_rounds": 3, "max_sigma": 120.0, "idle_days": 30.0}
+    assert answer["listing"] == {
+        "min_rounds": 3, "max_sigma": 120.0, "idle_days": 30.0, "display": "rating",
+    }  # fmt: skip
     assert [each["name"] for each in answer["tiers"]] == ["Bronze", "Silver", "Gold"]
     assert answer["tiers"][1]["from"] == 1200.0
     rules = {"idle": ("idle_days", 30.0), "new": ("min_rounds", 3), "unsure": ("max_sigma", 120.0)}
