@@ -15,7 +15,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Floats
 from stream_rater.config.ladders import Ladder, any_ladder
-from stream_rater.contract.events import RoundCompleted, round_from_json
+from stream_rater.contract.events import RoundCompleted
 from stream_rater.evaluation.research.kerby import METHODS
 from stream_rater.rating.model import DID_NOT_FINISH, Places
 from stream_rater.rating.parameters import RatingConfig
@@ -68,7 +68,7 @@ def seasons(shared: Path, *, deleted: bool = True) -> tuple[list[OneRound], list
     found: list[list[OneRound]] = [[], []]
     with gzip.open(shared / "data" / "map-rando.jsonl.gz") as file:
         for number, line in enumerate(file):
-            event = round_from_json(line)
+            event = msgspec.json.decode(line, type=RoundCompleted)
             kept = event if deleted else without_deleted(event)
             if len(kept.standings) >= MIN_ENTRIES:
                 found[number >= SEASON_1].append(reader.read(msgspec.json.encode(kept)))
