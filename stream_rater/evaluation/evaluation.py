@@ -157,13 +157,14 @@ class Contender:
         predicted probability to win of each side. Its round numbers are indices in the wave.
         `number` (R,) has the numbers of the rounds in the season."""
         config, rounds = self.config, len(number)
-        sides = self._sides(wave)
+        measured = levels.measured(config, wave)
+        sides = self._sides(wave, measured)
         margins = self._margins(wave, number, sides)
         sigmas, noise = config.chances.times(config.variance_factor * self.variance_factor)
         pairs = accuracy.score(
-            wave.round_starts, wave.place, wave.entry_starts, wave.share,
-            levels.measured(config, wave), wave.sigma, wave.rounds, config.initial_mu, noise,
-            sigmas, self.scores_draws, margins, np.full(rounds, config.upset),
+            wave.round_starts, wave.place, wave.entry_starts, wave.share, measured, wave.sigma,
+            wave.rounds, config.initial_mu, noise, sigmas, self.scores_draws, margins,
+            np.full(rounds, config.upset),
             displayed(config, wave) if self.by_display else NONE,
         )  # fmt: skip
         won, win_predictions = self._winners(wave, sides, margins)
@@ -172,14 +173,14 @@ class Contender:
     def score_winners(self, wave: Wave, number: Ints) -> tuple[Floats, WinPredictions]:
         """(R, 3) the scores of `winners` alone, and the predicted probability to win of each side,
         as in `score`."""
-        sides = self._sides(wave)
+        sides = self._sides(wave, levels.measured(self.config, wave))
         return self._winners(wave, sides, self._margins(wave, number, sides))
 
-    def _sides(self, wave: Wave) -> Performances:
+    def _sides(self, wave: Wave, measured: Floats) -> Performances:
+        """The performances of the sides of a wave. `measured` (P,) is `levels.measured`."""
         return performances_of(
-            self.config, wave.entry_starts, wave.share, levels.measured(self.config, wave),
-            wave.sigma, self.variance_factor,
-        )  # fmt: skip
+            self.config, wave.entry_starts, wave.share, measured, wave.sigma, self.variance_factor
+        )
 
     def _margins(self, wave: Wave, number: Ints, sides: Performances) -> Floats:
         """(R,) the most by which two performances differ in a draw, in each round of a wave. It is

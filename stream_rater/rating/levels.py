@@ -129,9 +129,10 @@ def _moves(
             ceiling[r] = -_level(
                 entry_starts, share, mu, rounds, points, first, end, initial_mu, offset
             )
-        mean = np.mean(shift[first:end]) if len(shift) > 0 else 0.0
+        seated = len(shift) > 0 and np.min(shift[first:end]) < np.max(shift[first:end])
+        mean = np.mean(shift[first:end]) if seated else 0.0
         for e in range(first, end):
-            seat = shift[e] - mean if len(shift) > 0 else 0.0
+            seat = shift[e] - mean if seated else 0.0
             for p in range(entry_starts[e], entry_starts[e + 1]):
                 player[p] = ceiling[r] + seat / total[e - first]
                 if len(points) > 0:
@@ -204,7 +205,7 @@ def moved_back(config: RatingConfig, wave: Wave, moves: Moves, evidence: Evidenc
     if config.performs_as_side:
         by = np.repeat(moves.side, np.diff(wave.entry_starts))
     evidence[:, PERFORMANCE] -= by
-    if len(moves.experience) > 0:  # without it, a performance is below the ceiling as it is
+    if len(moves.experience) > 0:  # to move experience back raises a performance
         capped = np.repeat(wave.ceiling + moves.ceiling, np.diff(wave.round_starts))
         most = np.repeat(capped - (moves.side - moves.experience), np.diff(wave.entry_starts))
         evidence[:, PERFORMANCE] = np.minimum(evidence[:, PERFORMANCE], most)

@@ -81,9 +81,10 @@ def test_a_bad_name_of_a_seat(name: str) -> None:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_the_same_points_for_all_are_none_to_the_bit(system: str) -> None:
-    """Also where the mean of the round's points is far from 0."""
+    """Also where the mean of the round's points is far from 0, or is not exactly those points."""
     config: RatingConfig = SYSTEMS[system].sample()
-    plain, seated = wave([2, 2], [1700.0] * 4), wave([2, 2], [1700.0] * 4, shift=[60.0, 60.0])
+    assert np.mean([0.1] * 3) != 0.1
+    plain, seated = wave([2] * 3, [1700.0] * 6), wave([2] * 3, [1700.0] * 6, shift=[0.1] * 3)
     moves, none = levels.moves_of(config, seated), levels.moves_of(config, plain)
     assert moves is not None
     if none is None:
