@@ -131,6 +131,23 @@ def test_a_topic_that_would_delete_standings_is_refused(settings: real.SettingsF
     assert_once(at)
 
 
+def test_a_topic_that_a_broker_lists_late_is_refused_too(
+    settings: real.SettingsFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not ours, though the broker's list was without it."""
+    at = settings()
+    client = AdminClient({"bootstrap.servers": at.kafka}, logger=CLIENT_LOGGER)
+    new = NewTopic(topic_of(at), 4, 1, config={"retention.ms": "86400000"})
+    for done in client.create_topics([new]).values():
+        done.result(30.0)
+    admin = Admin(at)
+    lists = iter([None])
+    listed = admin.partitions_if_any
+    monkeypatch.setattr(admin, "partitions_if_any", lambda name: next(lists, listed(name)))
+    with pytest.raises(TopicMismatch, match="retention.ms is 86400000, must be -1"):
+        SeasonTopic(at, admin, LADDER, SEASON)
+
+
 @pytest.mark.parametrize("before", range(PAGES))
 def test_a_writer_that_ends_inside_a_transaction(
     settings: real.SettingsFactory, before: int

@@ -71,9 +71,9 @@ class SeasonTopic:
         self._settings, self._admin = settings, admin
         self._ladder, self._season, self._topic = ladder, season, topic_of(settings)
         existing = admin.partitions_if_any(self._topic)
-        if existing is not None:
-            admin.check_season_topic(self._topic)
         self._partitions = existing or admin.create_season_topic(self._topic)
+        # The new one, too: a broker may list a topic late, and so it may be somebody else's.
+        admin.check_season_topic(self._topic)
         self._partition = partition_of(ladder, self._partitions)
         self._transactions: _SeasonTransactions | None = None
         self._name = f"{season}-{quote(ladder, safe='')}"
