@@ -47,8 +47,8 @@ class OwnSystem:
     placing: bool = False
     """Whether newcomers begin at the level of their field although the system's first guess does
     not place them."""
-    seats: tuple[str, ...] = ()
-    """The names of the seats whose points are tuned."""
+    fields: tuple[Dimension, ...] = ()
+    """The dimensions of the optional fields that the rounds have."""
 
     @property
     def name(self) -> str:
@@ -58,12 +58,12 @@ class OwnSystem:
     @property
     def space(self) -> tuple[Dimension, ...]:
         """The dimensions that can be tuned."""
-        own = (*spaces.SPACES[self.system], *spaces.seat_dimensions(self.seats))
+        own = (*spaces.SPACES[self.system], *self.fields)
         return (*own, NEWCOMERS) if self.placing else own
 
     def on(self, sessions: Iterable[Session]) -> "OwnSystem":
-        """The system, with the points of the seats that these rounds name."""
-        return replace(self, seats=spaces.seats_to_tune(each.rounds for each in sessions))
+        """The system, with the dimensions of the optional fields that these rounds have."""
+        return replace(self, fields=spaces.field_dimensions(self.system, sessions))
 
     def config(self, values: Mapping[str, float]) -> Any:
         """The configuration with these values of the dimensions."""

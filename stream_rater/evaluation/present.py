@@ -23,6 +23,7 @@ from stream_rater.evaluation.sides import Run
 from stream_rater.evaluation.tuning import without_defaults
 from stream_rater.rating.parameters import Climbing, RatingConfig
 from stream_rater.rating.systems.dimension import Dimension, fraction_of
+from stream_rater.rating.systems.two_moment import Score
 
 FOR_NEWCOMERS = "initial_mu"
 
@@ -37,8 +38,8 @@ class Present:
     """The system of a ladder that is rated by these parameters."""
 
     rating: RatingConfig
-    seats: tuple[str, ...] = ()
-    """The names of the seats whose points are tuned."""
+    fields: tuple[Dimension, ...] = ()
+    """The dimensions of the optional fields that the rounds have."""
 
     @property
     def name(self) -> str:
@@ -50,24 +51,36 @@ class Present:
         """The dimensions that can be tuned. Their first guesses are the present values."""
         values, point = self.rating.dimensions(), self.rating.point
         own = [each for each in spaces.SPACES[self.name] if each.name != FOR_NEWCOMERS]
-        seats = spaces.seat_dimensions(self.seats)
         values |= {spaces.SEAT + name: x for name, x in self.rating.seats.items()}
-        return tuple(
-            _around(each, values.get(each.name), point**each.points) for each in (*own, *seats)
-        )
+        if score := self._score:
+            values |= {spaces.SCALE: score.scale, spaces.CAP: score.cap}
+        all_ = (*own, *self.fields)
+        return tuple(_around(each, values.get(each.name), point**each.points) for each in all_)
 
     def on(self, sessions: Iterable[Session]) -> "Present":
-        """The system, with the points of the seats that these rounds name."""
-        return replace(self, seats=spaces.seats_to_tune(each.rounds for each in sessions))
+        """The system, with the dimensions of the optional fields that these rounds have."""
+        fields = spaces.field_dimensions(self.name, sessions, self._margins)
+        return replace(self, fields=fields)
+
+    @property
+    def _score(self) -> Score | None:
+        return getattr(self.rating, "score", None)
+
+    @property
+    def _margins(self) -> str:
+        """How margins are measured."""
+        return self._score.by if self._score else spaces.DIFFERENCE
 
     def config(self, values: Mapping[str, float]) -> Any:
         """The present parameters with these values of the dimensions in place of their own."""
-        found = spaces.configuration(self.name, values)
+        found = spaces.configuration(self.name, values, self._margins)
         decides = {each.name: each.parameter or each.name for each in found.space}
-        own = (x for x in values if not x.startswith(spaces.SEAT))
+        own = (x for x in values if not spaces.is_of_field(x))
         changed = {name: getattr(found, name) for name in (decides[x] for x in own)}
         if seats := spaces.seats_of(values):
             changed["seats"] = {**self.rating.seats, **seats}
+        if spaces.SCALE in values:
+            changed["score"] = getattr(found, "score", None)
         changed |= dict.fromkeys(found.replaced)
         if isinstance(self.rating, Climbing) and len(self.rating.rates) > 1:
             (rate,) = (each for each in self.space if each.name == "learning_rate")

@@ -9,16 +9,24 @@ shifted. So initial_sigma is fixed while the others vary. initial_mu varies only
 fixed levels of ratings. Kerby's systems have no sigma: their `scale` is fixed as in chess, and the
 learning rate varies.
 
+Optional fields of the rounds have dimensions of their own (`field_dimensions`).
+
 Where the rounds name seats, the points of each seat are one more dimension, `seats.NAME`. Only the
 differences between the seats of a round matter. So if every entry has a seat, the points of one
 name are redundant. The first name by alphabet then keeps 0 points.
+
+Where rounds have scores that a system can use, `score.scale` and `score.cap` are two more. Their
+ranges are relative to the mean margin of the rounds, as scores have no unit that we know. Where the
+scale is 0, scores do not count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from stream_rater.columns.arrays import Floats
 from stream_rater.columns.ranges import bounds
+from stream_rater.evaluation.season import Session
 from stream_rater.rating.parameters import SYSTEMS, RatingConfig, from_builtins
 from stream_rater.rating.seats import seat_name
 from stream_rater.rating.systems.dimension import Dimension
@@ -35,15 +43,42 @@ SEAT = "seats."
 """The name of a seat's dimension begins with this."""
 MOST_SEATS = 8
 """If the rounds name more seats than this, no points are searched: they are no seats."""
+SCALE, CAP = "score.scale", "score.cap"
+"""The names of the dimensions of scores."""
+DIFFERENCE = "difference"
+"""How margins are measured, unless a ladder measures them by ratio."""
+MOST_POINTS = 10_000.0
+"""The most points that the mean margin may stand for."""
+NO_MARGINS = np.empty(0)
 
 
-def configuration(system: str, values: Mapping[str, float]) -> RatingConfig:
-    """The configuration of a system with these values of its dimensions."""
-    own = {name: value for name, value in values.items() if not name.startswith(SEAT)}
+def configuration(system: str, values: Mapping[str, float], by: str = DIFFERENCE) -> RatingConfig:
+    """The configuration of a system with these values of its dimensions. `by`: how margins are
+    measured, if scores count."""
+    own = {name: value for name, value in values.items() if not is_of_field(name)}
     table = {"system": system, **SYSTEMS[system].from_dimensions(own)}
     if seats := seats_of(values):
         table["seats"] = seats
+    if values.get(SCALE, 0.0) > 0.0:
+        table["score"] = {"scale": values[SCALE], "cap": values[CAP], "by": by}
     return from_builtins(table)
+
+
+def is_of_field(name: str) -> bool:
+    """Whether a dimension of this name belongs to an optional field of rounds."""
+    return name.startswith(SEAT) or name in (SCALE, CAP)
+
+
+def field_dimensions(
+    system: str, sessions: Iterable[Session], by: str = DIFFERENCE
+) -> tuple[Dimension, ...]:
+    """The dimensions of the optional fields that the rounds of these sessions have. `by`: how
+    margins are to be measured."""
+    rounds = [each.rounds for each in sessions]
+    seats = seat_dimensions(seats_to_tune(rounds))
+    if "score" not in SYSTEMS[system].__struct_fields__:
+        return seats
+    return *seats, *score_dimensions(mean_margin(rounds, by))
 
 
 def seats_of(values: Mapping[str, float]) -> dict[str, float]:
@@ -72,6 +107,37 @@ def seats_to_tune(rounds: Iterable[RoundBatch]) -> tuple[str, ...]:
     names = sorted(seat_name(code) for code in codes)
     # The first is the empty name, if some entry has no seat. Either way it keeps 0 points.
     return tuple(names[1:]) if len(names) <= MOST_SEATS + 1 else ()
+
+
+def score_dimensions(margin: float) -> tuple[Dimension, ...]:
+    """The dimensions of what scores are worth, in rounds of this mean margin. There are none if it
+    is 0."""
+    if margin == 0.0:
+        return ()
+    return (
+        Dimension(SCALE, 0.0, MOST_POINTS / margin, 0.0, "square", points=1, parameter="score"),
+        Dimension(CAP, margin, 30.0 * margin, 6.0 * margin, parameter="score"),
+    )
+
+
+def mean_margin(rounds: Sequence[RoundBatch], by: str = DIFFERENCE) -> float:
+    """The mean margin of the rounds of two sides whose scores agree with their places. It is 0 if
+    these are less than half of all rounds."""
+    margins = np.concatenate([NO_MARGINS, *(_margins(each, by) for each in rounds)])
+    enough = 2 * len(margins) >= max(sum(map(len, rounds)), 1)
+    return float(margins.mean()) if enough else 0.0
+
+
+def _margins(rounds: RoundBatch, by: str) -> Floats:
+    first = bounds(rounds.entries)[:-1][rounds.entries == 2]
+    if len(rounds.score) == 0 or len(first) == 0:
+        return NO_MARGINS
+    score, place = rounds.score, rounds.place
+    if by != DIFFERENCE:
+        score = np.log1p(np.where(score >= 0.0, score, np.nan))
+    ahead = np.sign(place[first + 1] - place[first])
+    found: Floats = (score[first] - score[first + 1]) * ahead
+    return found[found > 0.0]
 
 
 def start(space: Sequence[Dimension]) -> dict[str, float]:

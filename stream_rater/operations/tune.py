@@ -31,7 +31,7 @@ from stream_rater.evaluation.present import system_of
 from stream_rater.evaluation.proposal import Proposal, TooFewRounds, propose
 from stream_rater.evaluation.season import Session, before, by_name, sessions_of
 from stream_rater.evaluation.sides import calibration_of, own_run
-from stream_rater.evaluation.spaces import WIDE, seat_dimensions, seats_to_tune
+from stream_rater.evaluation.spaces import WIDE, field_dimensions
 from stream_rater.evaluation.tuning import (
     Problem,
     ProblemWithPrior,
@@ -124,8 +124,7 @@ def _tune_file(
     with file_failures():
         sessions = season.play(list)
     first = before(sessions, trained(season.mistakes.valid_lines, train))
-    seats = seat_dimensions(seats_to_tune(each.rounds for each in first))
-    problem = Problem(system, (*WIDE[system], *seats), measure, first)
+    problem = Problem(system, (*WIDE[system], *field_dimensions(system, first)), measure, first)
     first_guess = problem.config(problem.start())
     if averages(evaluate(first, first_guess).scores)[measure] is None:
         to_tune = sum(len(each.rounds) for each in first)

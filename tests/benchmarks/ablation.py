@@ -12,7 +12,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +83,11 @@ def rows(game: Game, trials: int) -> Iterator[Result]:
     _, steps = fit_in_steps(own, game, trials)
     yield from _of_steps(game, steps)
     yield from _of_calibration(game)
-    if own.seats:
-        _, without = fit_in_steps(OwnSystem(REFERENCE), game, trials)
-        yield from _row(game, "seats", steps.followed, without.followed)
+    for part in ("seats", "score"):
+        others = tuple(each for each in own.fields if each.parameter != part)
+        if others != own.fields:
+            _, without = fit_in_steps(replace(own, fields=others), game, trials)
+            yield from _row(game, part, steps.followed, without.followed)
     for part, fixed in PARAMETERS.items():
         system = Without(REFERENCE, fixed=fixed).on(game.first)
         _, without = fit_in_steps(system, game, trials)

@@ -144,7 +144,7 @@ def test_a_topic_that_a_broker_lists_late_is_refused_too(
     lists = iter([None])
     listed = admin.partitions_if_any
     monkeypatch.setattr(admin, "partitions_if_any", lambda name: next(lists, listed(name)))
-    with pytest.raises(TopicMismatch, match="retention.ms is 86400000, must be -1"):
+    with pytest.raises(TopicMismatch, match=r"retention\.ms is 86400000, must be -1"):
         SeasonTopic(at, admin, LADDER, SEASON)
 
 

@@ -90,4 +90,4 @@ def test_a_ladder_begins_with_its_own_points() -> None:
     tuned = present.config({**start, "seats.home": 40.0})
     assert tuned == structs.replace(rating, seats={"home": 40.0, "gym": 5.0})
     assert fingerprint(tuned) != fingerprint(rating)
-    assert Present(Glicko(beta=200.0, sigma_drift=35.0)).seats == ()
+    assert Present(Glicko(beta=200.0, sigma_drift=35.0)).fields == ()
