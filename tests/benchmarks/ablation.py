@@ -1,5 +1,5 @@
 """`python -m tests.benchmarks.ablation`: what each part of our named system, and of how it is tuned
-and calibrated, gains on the files that had no part in choosing it.
+and calibrated, gains on the files that report.
 
 A part is switched off, and everything else stays. The gain is the log loss without it less that
 with it, on the same rounds, with the 95 % interval of a paired bootstrap. More is better. One JSON

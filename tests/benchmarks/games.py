@@ -67,8 +67,7 @@ PLANS = (
     Plan(("clubs",), rounds=12_000, skip=43_863, systems=ALL),
     Plan(("frc",), rounds=12_000, systems=ALL),
 )
-"""The second half of `clubs` reports, because the first half chose what is known of seats and
-scores."""
+"""The second half of `clubs` reports, because seats and scores were built with the first half."""
 OTHER = Plan((), rounds=12_000)
 QUICK = (Plan(("map-rando",), 3, 60),)
 
