@@ -54,8 +54,8 @@ def _sizes(_: click.Context, param: click.Parameter, value: str | None) -> tuple
 )
 @click.option(
     "--seconds-per-peer", type=COUNT, metavar="N",
-    help="Games: leave a peer or system out of a game that it does not finish within N seconds. "
-         "The report says so.",
+    help="Games: leave a peer or system out of a game that it does not finish within N seconds of "
+         "one processor. The report says so.",
 )  # fmt: skip
 @click.option(
     "--season", type=COUNT, metavar="N",

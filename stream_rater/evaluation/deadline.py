@@ -19,13 +19,14 @@ class OutOfTime(Exception):
 class Bounded:
     """A system that may take only so much time. It begins when this object is made.
 
-    The time is looked at before each session, so a system may take as much longer as it takes for
-    one session.
+    What counts is the processor's time of this thread, so other work on the machine leaves no
+    system out. The time is looked at before each session, so a system may take as much longer as it
+    takes for one session.
     """
 
     system: System
     seconds: float
-    now: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.thread_time
     _until_s: float = field(init=False)
 
     def __post_init__(self) -> None:
