@@ -26,7 +26,7 @@ REPLACED = {
     "awaits awaited awaiting": "pending",
     "scatter scatters scattered scattering": "send, sent",
     "noted": "ladder event; for records of any kind: recorded",
-    "judge judges judged judging unjudged": "validate, or the context of a log",
+    "unjudged": "without verdicts",
     "foretell foretells foretold foretelling": "predict, predicted",
     "foresight foreseen": "preview of a correction",
     "sureness": "variance factor",

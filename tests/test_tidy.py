@@ -151,6 +151,25 @@ def test_state_machines_act_on_nothing() -> None:
     assert {path: acts for path, acts in found.items() if acts} == {}
 
 
+def test_the_judge_shares_no_code() -> None:
+    """tests/judge imports nothing of the package, nor a test module that does: itself, clients and
+    the standard library."""
+    known = {module_of(path): ast.parse(path.read_text()) for path in PYTHON}
+    allowed = {"numpy", "msgspec", "confluent_kafka", *sys.stdlib_module_names}
+    reached, todo = set[str](), {each for each in known if each.startswith("tests.judge")}
+    foreign = set()
+    while todo:
+        module = todo.pop()
+        reached.add(module)
+        for full in imports(known[module]):
+            ours = {full, full.rpartition(".")[0]} & known.keys()
+            todo |= ours - reached
+            if not ours and full.split(".")[0] not in allowed:
+                foreign.add(f"{module}: {full}")
+    assert foreign == set()
+    assert {each for each in reached if not each.startswith("tests.judge")} <= {"tests"}
+
+
 def test_every_module_says_what_it_is() -> None:
     """A file with code in it opens with a docstring."""
     assert [name(p) for p, tree in trees() if tree.body and not ast.get_docstring(tree)] == []

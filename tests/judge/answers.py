@@ -1,0 +1,236 @@
+"""Judges the answers of the API: each is a state that existed, and a reader on one connection never
+goes back in time.
+
+What a connection saw of a player is a queue of states, in the order of its questions. The events of
+the player, in their order, must pass through all of them.
+"""
+
+import re
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+import msgspec
+
+from tests.judge.changes import Event
+from tests.judge.findings import Findings
+from tests.judge.observations import Answered, Streamed
+
+PATH = re.compile(r"/v1/ladders/([^/?]+)/(players/[^/?]+|players:lookup|leaderboard)(/history)?")
+NUMBERS = ("mu", "sigma", "rating", "rounds", "provisional", "completed_at", "season")
+HISTORY = ("mu", "sigma", "rating", "rounds", "previous_rating", "round_id", "completed_at", "rank")
+
+Who = tuple[str, str]
+
+
+class State(msgspec.Struct):
+    """What an answer said of a player."""
+
+    where: str
+    """The connection and the question."""
+    numbers: Mapping[str, Any] = {}
+    """What the event must have said; none for a player who had no event, or no round any more."""
+    offset: int | None = None
+    """The offset of the event; None if the answer does not have it, as rows of a board."""
+    absent: bool = False
+    """Whether the answer was that the player has no rounds."""
+    at_least: int = -1
+    """The `min_offset` of the question."""
+    next_only: bool = False
+    """Whether it is the very next event after the last one: of a stream."""
+    stale: str = ""
+    """The event up to `at_least` that the answer does not include."""
+    existed: bool = False
+    """Whether an event says the same, whatever came before on this connection."""
+
+
+class Seer:
+    """What one connection saw of one player."""
+
+    def __init__(self) -> None:
+        self.states: deque[State] = deque()
+        self.newest = -1
+        """The offset of the last event that was passed."""
+
+
+class Answers:
+    """Collects all answers first, and then compares them with the events as these come."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._seers: dict[Who, dict[str, Seer]] = {}
+        self._histories: dict[Who, dict[int, list[State]]] = {}
+        self._promised: dict[Who, list[State]] = {}
+        """Answers to questions with `min_offset`."""
+
+    # --- collecting ---
+
+    def stream(self, seen: Streamed) -> None:
+        """Take an event of a stream."""
+        if seen.event != "rating-changed":
+            self._findings.left_open["streams that were reset"] += 1
+            for who, seers in self._seers.items():
+                if who[0] == seen.ladder and seen.c in seers:
+                    seers[f"{seen.c} before {seen.at}"] = seers.pop(seen.c)
+            return
+        body = msgspec.json.decode(seen.data)
+        for name in ("tier", "previous_tier"):
+            body.pop(name, None)
+        seer = self._seer((seen.ladder, body["player"]), seen.c)
+        where = f"{seen.c} id {seen.id}"
+        seer.states.append(State(where, body, body["offset"], next_only=bool(seer.states)))
+        self._findings.checked["streamed events"] += 1
+
+    def answer(self, seen: Answered) -> None:
+        """Take an answer."""
+        match = PATH.match(seen.path)
+        if match is None or seen.status not in (200, 404):
+            self._findings.left_open["answers of other kinds"] += 1
+            return
+        ladder, what = unquote(match[1]), match[2]
+        query = parse_qs(seen.path.partition("?")[2])
+        least = int(query["min_offset"][0]) if "min_offset" in query else -1
+        body = msgspec.json.decode(seen.body)
+        self._findings.checked["answers"] += 1
+        where = f"{seen.c} {seen.path}"
+        if seen.status == 404:
+            if what.startswith("players/") and body.get("code") == "unknown-player":
+                player = unquote(what.partition("/")[2])
+                self._add((ladder, player), seen.c, State(where, absent=True, at_least=least))
+        elif match[3]:
+            self._history(ladder, body, where)
+        elif what == "leaderboard":
+            self._board(ladder, body, seen.c, where, least)
+        else:
+            rows = body["players"] if what == "players:lookup" else [body]
+            if seen.ask and [row["player"] for row in rows] != seen.ask:
+                self._findings.wrong("lookup", ladder, where, "other players than it asked for")
+            for row in rows:
+                self._player(ladder, row, seen.c, where, least)
+
+    def _player(self, ladder: str, row: Any, connection: str, where: str, least: int) -> None:
+        numbers = {name: row[name] for name in NUMBERS}
+        state = State(where, numbers, row["offset"], row["rounds"] == 0, least)
+        self._add((ladder, row["player"]), connection, state)
+
+    def _board(self, ladder: str, body: Any, connection: str, where: str, least: int) -> None:
+        rows = body["rows"]
+        order = [(-row["rating"], row["player"].encode()) for row in rows]
+        ranks = [row["rank"] for row in rows]
+        if order != sorted(set(order)) or ranks != sorted(ranks) or len(rows) > body["listed"]:
+            self._findings.wrong("board", ladder, where, "rows out of order, or twice")
+        for row in rows:
+            state = State(where, {"rating": row["rating"]}, at_least=least)
+            self._add((ladder, row["player"]), connection, state)
+
+    def _history(self, ladder: str, body: Any, where: str) -> None:
+        offsets = [each["offset"] for each in body["changes"]]
+        if offsets != sorted(set(offsets), reverse=True):
+            self._findings.wrong("history", body["player"], where, "changes out of order, or twice")
+        known = self._histories.setdefault((ladder, body["player"]), {})
+        for each in body["changes"]:
+            state = State(where, {name: each[name] for name in HISTORY}, each["offset"])
+            known.setdefault(each["offset"], []).append(state)
+
+    def _seer(self, who: Who, connection: str) -> Seer:
+        return self._seers.setdefault(who, {}).setdefault(connection, Seer())
+
+    def _add(self, who: Who, connection: str, state: State) -> None:
+        self._findings.checked["states of players in answers"] += 1
+        self._seer(who, connection).states.append(state)
+        if state.at_least >= 0:
+            self._promised.setdefault(who, []).append(state)
+
+    # --- comparing ---
+
+    def begin(self) -> None:
+        """All answers are there, and no event came yet: let those pass that saw no event."""
+        for seers in self._seers.values():
+            for seer in seers.values():
+                while seer.states and seer.states[0].absent:
+                    seer.states[0].existed = True
+                    seer.states.popleft()
+
+    def event(self, event: Event) -> None:
+        """Let an event pass."""
+        who = event.ladder, event.player
+        for state in self._histories.get(who, {}).pop(event.offset, ()):
+            self._compare(state, event)
+        for state in self._promised.get(who, ()):
+            self._promise(state, event)
+        for seer in self._seers.get(who, {}).values():
+            self._pass(seer, event)
+
+    def _compare(self, state: State, event: Event) -> None:
+        if unlike := _unlike(state, event):
+            self._findings.wrong(
+                "history", event.event_id, state.where, f"{unlike} are not those of the event"
+            )
+
+    def _promise(self, state: State, event: Event) -> None:
+        """An answer with `min_offset` must not be older than an event up to it."""
+        if event.offset <= state.at_least:
+            state.stale = "" if _shows(state, event) else event.event_id
+        elif state.stale and _shows(state, event):
+            state.stale = ""
+
+    def _pass(self, seer: Seer, event: Event) -> None:
+        for state in seer.states:
+            if state.offset == event.offset and not state.absent:
+                state.existed = not _unlike(state, event)
+            elif state.offset is None and not _unlike(state, event):
+                state.existed = True
+        moved = False
+        while seer.states and _shows(seer.states[0], event):
+            seer.states.popleft()
+            moved = True
+        if moved:
+            seer.newest = event.offset
+        elif seer.states and seer.states[0].next_only and seer.newest >= 0:
+            seer.states[0].next_only = False
+            self._findings.wrong(
+                "stream", event.event_id, seer.states[0].where,
+                f"the stream had the event at {seer.newest} and then passed over this one",
+            )  # fmt: skip
+
+    def finish(self) -> None:
+        """Judge the answers that no event explains."""
+        for (ladder, player), seers in self._seers.items():
+            for connection, seer in seers.items():
+                for state in list(seer.states)[:1]:
+                    rule = "back in time" if state.existed else "no such state"
+                    self._findings.wrong(
+                        rule, f"{ladder}:{player}", state.where,
+                        f"{dict(state.numbers)} at {state.offset}, after the event at "
+                        f"{seer.newest} on connection {connection}",
+                    )  # fmt: skip
+        for (ladder, player), promised in self._promised.items():
+            for state in promised:
+                if state.stale:
+                    self._findings.wrong(
+                        "min_offset", f"{ladder}:{player}", state.where,
+                        f"{dict(state.numbers)} at {state.offset} is without {state.stale}",
+                    )  # fmt: skip
+        for (ladder, player), known in self._histories.items():
+            for offset, states in known.items():
+                for state in states:
+                    self._findings.wrong(
+                        "no such state", f"{ladder}:{player}", state.where, f"no event at {offset}"
+                    )
+
+
+def _unlike(state: State, event: Event) -> list[str]:
+    """The names of numbers that are not those of the event."""
+    return [
+        name for name, value in state.numbers.items()
+        if name in Event.__struct_fields__ and name != "correction"
+        and getattr(event, name) != value
+    ]  # fmt: skip
+
+
+def _shows(state: State, event: Event) -> bool:
+    """Whether a state is the one after this event."""
+    if state.absent:
+        return event.rounds == 0
+    return state.offset in (None, event.offset) and not _unlike(state, event)

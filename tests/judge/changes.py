@@ -1,0 +1,264 @@
+"""Judges the changes of players: one total order for each, every event beginning where the last one
+ended, and for each accepted round exactly one event of each of its players."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tests.judge.accepted import SEEDS, partition_of
+from tests.judge.edited import EditedLadder
+from tests.judge.findings import Findings
+from tests.judge.observations import Run, Seen
+
+ESCAPED = str.maketrans({c: f"%{ord(c):02X}" for c in "%:{}"})
+"""In keys and event ids, each part is percent-encoded for these characters."""
+SPECIAL = re.compile("[%{}]")
+
+
+class Cause(msgspec.Struct, frozen=True, gc=False):
+    """What an event is of, if it is not of a round."""
+
+    cause: str
+    offset: int
+    round_id: str = ""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An event of `rating-changed`, as its reference describes it."""
+
+    event_id: str
+    ladder: str
+    player: str
+    round_id: str
+    completed_at: str
+    rank: int | None
+    mu: float
+    sigma: float
+    previous_mu: float
+    previous_sigma: float
+    performance: float | None
+    rating: float
+    previous_rating: float
+    rounds: int
+    provisional: bool
+    offset: int
+    season: int | None = None
+    correction: Cause | None = None
+
+
+class Last(NamedTuple):
+    """What the last event of a player said."""
+
+    offset: int
+    mu: float
+    sigma: float
+    rating: float
+    rounds: int
+    partition: int
+    place: int
+    """The offset in `rating-changed`."""
+
+
+class Due(msgspec.Struct):
+    """What must come of a record of `round-completed`."""
+
+    kind: str
+    round_id: str
+    completed_at: str
+    ranks: dict[str, int | None]
+    """The players who must have an event, with their ranks."""
+    may: frozenset[str] = frozenset()
+    """Players who may have one."""
+    everyone: bool = False
+    """Whether any player may have one: of a correction."""
+    rounds: Mapping[str, int] = {}
+    """For a seed: the rounds that it gives."""
+
+
+Early = tuple[Event, Last | None, int, int]
+"""An event whose round was not read yet: with the event before it and its own place."""
+
+decode = msgspec.json.Decoder(Event).decode
+
+
+def named(*parts: str) -> str:
+    """The parts of a key or of an event id, joined."""
+    found = ":".join(parts)
+    if found.count(":") < len(parts) and not SPECIAL.search(found):
+        return found
+    return ":".join(part.translate(ESCAPED) for part in parts)
+
+
+class Changes:
+    """Judges the records of `rating-changed` in the order in which they were read."""
+
+    def __init__(self, run: Run, ladders: Mapping[str, EditedLadder], findings: Findings) -> None:
+        self._run, self._ladders, self._findings = run, ladders, findings
+        self.last: dict[tuple[str, str], Last] = {}
+        """The last event of each player."""
+        self._due: dict[tuple[str, int], Due] = {}
+        """By ladder and offset: what is to come."""
+        self._read: dict[str, int] = {}
+        """For each ladder, the last offset of `round-completed` that was read."""
+        self._early: dict[tuple[str, int], list[Early]] = {}
+        self._shards: dict[str, int] = {}
+        """The partition of each player's events."""
+
+    def due(self, ladder: str, offset: int, due: Due) -> None:
+        """Expect the events of an accepted record."""
+        if due.ranks or due.may or due.everyone:
+            self._due[ladder, offset] = due
+
+    def passed(self, ladder: str, offset: int) -> None:
+        """Say that everything of a ladder up to this offset was read, and is expected."""
+        self._read[ladder] = offset
+        for early in self._early.pop((ladder, offset), ()):
+            self._match(*early)
+
+    def see(self, record: Seen) -> Event | None:
+        """Judge a record. Returns its event, if it is one."""
+        where = f"rating-changed-{record.p}@{record.o}"
+        if record.v is None:
+            self._findings.left_open["records without a value (erased players)"] += 1
+            return None
+        try:
+            event = decode(record.value)
+        except (msgspec.DecodeError, ValueError) as error:
+            self._findings.wrong("shape", record.key, where, f"no event: {error}: {record.v:.200}")
+            return None
+        self._findings.checked["changes"] += 1
+        who = event.ladder, event.player
+        last = self.last.get(who)
+        self._names(event, record, where)
+        if last is not None:
+            self._chain(event, last, record, where)
+        self.last[who] = Last(
+            event.offset, event.mu, event.sigma, event.rating, event.rounds, record.p, record.o
+        )
+        if event.offset <= self._read.get(event.ladder, -1):
+            self._match(event, last, record.p, record.o)
+        else:
+            self._early.setdefault((event.ladder, event.offset), []).append(
+                (event, last, record.p, record.o)
+            )
+        return event
+
+    def _names(self, event: Event, record: Seen, where: str) -> None:
+        """Check the key, the id and the partition, and that numbers are numbers."""
+        wrong, of = self._findings.wrong, event.correction
+        if record.key is not None and record.key.encode("latin-1").decode() != named(
+            event.ladder, event.player
+        ):
+            wrong("key", _who(event), where, f"{record.key!r}")
+        if of is None or of.cause in SEEDS:
+            expected = named(event.ladder, event.round_id, event.player)
+        else:
+            expected = named(event.ladder, "correction", str(event.offset), event.player)
+        if event.event_id != expected:
+            wrong("id", _who(event), where, f"{event.event_id!r}, not {expected!r}")
+        if self._run.shards:
+            shard = self._shards.get(event.player)
+            if shard is None:
+                shard = partition_of(event.player, self._run.shards)
+                self._shards[event.player] = shard
+            if shard != record.p:
+                wrong("shard", _who(event), where, f"not in {shard}: {_shown(event)}")
+        if not math.isfinite(event.mu + event.rating + event.sigma) or event.sigma < 0.0:
+            wrong("numbers", _who(event), where, _shown(event))
+        if of is not None and of.offset != event.offset:
+            wrong("cause", _who(event), where, f"{of} in {_shown(event)}")
+
+    def _chain(self, event: Event, last: Last, record: Seen, where: str) -> None:
+        """Check that the event follows the last one, and begins where it ended."""
+        if event.offset <= last.offset:
+            rule = "doubled" if event.offset == last.offset else "order"
+            self._findings.wrong(rule, _who(event), where, f"{_shown(event)} after {last}")
+        before = event.previous_mu, event.previous_sigma, event.previous_rating
+        if before != (last.mu, last.sigma, last.rating):
+            self._findings.wrong("chain", _who(event), where, f"{_shown(event)} after {last}")
+
+    def _match(self, event: Event, last: Last | None, partition: int, place: int) -> None:
+        """Compare an event with its round, which was read."""
+        where = f"rating-changed-{partition}@{place}"
+        due, wrong = self._due.get((event.ladder, event.offset)), self._findings.wrong
+        kind = event.correction.cause if event.correction else "round-completed"
+        if due is None or not (
+            event.player in due.ranks or event.player in due.may or due.everyone
+        ):
+            wrong("of nothing", _who(event), where, f"nothing accepted is due for {_shown(event)}")
+            return
+        if kind != due.kind:
+            wrong("cause", _who(event), where, f"{kind}, not {due.kind}: {_shown(event)}")
+        self._count(event, due, last, where)
+        ladder = self._ladders[event.ladder]
+        if event.season != (season := ladder.season_at(event.offset)):
+            wrong("season", _who(event), where, f"{event.season}, not {season}: {_shown(event)}")
+        if due.everyone:
+            self._moved(event, where)
+            return
+        due.may -= {event.player}
+        rank = due.ranks.pop(event.player, event.rank)
+        if not due.ranks and not due.may:
+            del self._due[event.ladder, event.offset]
+        said = event.round_id, event.completed_at, event.rank
+        if said != (due.round_id, due.completed_at, rank):
+            of = due.round_id, due.completed_at, rank
+            wrong("round", _who(event), where, f"{said}, not {of}")
+        if (event.performance is None) != (event.correction is not None):
+            wrong("performance", _who(event), where, _shown(event))
+
+    def _moved(self, event: Event, where: str) -> None:
+        """Check that a correction's event moved the rating by as much as the texts say."""
+        if event.rank is not None or event.performance is not None:
+            self._findings.wrong("correction", _who(event), where, _shown(event))
+        if abs(event.rating - event.previous_rating) < self._run.threshold:
+            self._findings.wrong("too small", _who(event), where, _shown(event))
+
+    def _count(self, event: Event, due: Due, last: Last | None, where: str) -> None:
+        """Check the number of rounds."""
+        ladder, player = self._ladders[event.ladder], event.player
+        before, since = (0, -1) if last is None else (last.rounds, last.offset)
+        if event.offset <= since:
+            return
+        if player in ladder.touched and any(player in some for _, some in ladder.seeds.values()):
+            self._findings.left_open["rounds of seeded players with corrections"] += 1
+            return
+        expected = before + ladder.counted_between(player, since, event.offset)
+        if due.kind in SEEDS:
+            expected = due.rounds.get(player, expected)
+        elif not due.everyone:
+            expected += 1
+        if event.rounds != expected:
+            self._findings.wrong(
+                "rounds", _who(event), where, f"{event.rounds}, not {expected}: {_shown(event)}"
+            )
+
+    def finish(self) -> None:
+        """Judge what never came, at the end of a run in which everything was rated."""
+        for (ladder, offset), due in self._due.items():
+            for player in due.ranks:
+                last = self.last.get((ladder, player))
+                self._findings.wrong(
+                    "lost", f"{ladder}:{player}", f"round-completed@{offset}",
+                    f"no event of {due.round_id!r}; the last one: {last}",
+                )  # fmt: skip
+        for (ladder, offset), some in self._early.items():
+            for event, _, partition, place in some:
+                self._findings.wrong(
+                    "of nothing", _who(event), f"rating-changed-{partition}@{place}",
+                    f"no record of {ladder} is at {offset}: {_shown(event)}",
+                )  # fmt: skip
+
+
+def _who(event: Event) -> str:
+    return f"{event.ladder}:{event.player}"
+
+
+def _shown(event: Event) -> Any:
+    return (
+        f"{event.round_id}@{event.offset} {event.previous_mu:.6g}->{event.mu:.6g} "
+        f"{event.previous_rating:.6g}->{event.rating:.6g} round {event.rounds}"
+    )

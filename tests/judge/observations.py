@@ -1,0 +1,199 @@
+"""The file of observations: what clients of a run saw, one JSON object a line, compressed by gzip.
+
+Bytes of Kafka are written as text of Latin-1, in which each byte is one character. Times are Unix
+seconds by the clock of the recorder.
+"""
+
+import gzip
+import io
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+import msgspec
+
+Topic = Literal["rounds", "changed", "rejected"]
+"""`round-completed`, `rating-changed` and `round-rejected`, whatever their prefix is."""
+
+
+class Line(msgspec.Struct, frozen=True, tag_field="k", gc=False):
+    """The base class of all lines."""
+
+
+class Run(Line, frozen=True, tag="run", kw_only=True):
+    """The first line of a file: what the clients know of the settings."""
+
+    reader: str
+    """The name of who has written the file."""
+    partitions: int = 0
+    """The partitions of `round-completed`; 0 if the run is observed by HTTP alone."""
+    shards: int = 0
+    """The partitions of `rating-changed`."""
+    window: int = 100_000
+    """The duplicate window, in offsets."""
+    threshold: float = 0.5
+    """The correction threshold, in points."""
+    ladders: list[str] | None = None
+    """The ladders that are configured; None if a template stands for every ladder."""
+    corrections_refused: list[str] = []
+    """The ladders that take no corrections."""
+
+
+class Seen(Line, frozen=True, tag="r", kw_only=True):
+    """A record that was read committed."""
+
+    t: Topic
+    p: int
+    """Its partition."""
+    o: int
+    """Its offset."""
+    v: str | None
+    """Its value."""
+    key: str | None = None
+    h: list[tuple[str, str | None]] = []
+    """Its headers."""
+    ts: int = 0
+    """Its timestamp in Kafka, in Unix milliseconds."""
+    at: float = 0.0
+    """When it was read."""
+
+    def header(self, name: str) -> str:
+        """The value of a header; empty if there is none."""
+        return next((value or "" for found, value in self.h if found == name), "")
+
+    @property
+    def value(self) -> bytes:
+        """The bytes of the value; none if it has no value."""
+        return (self.v or "").encode("latin-1")
+
+
+class Sent(Line, frozen=True, tag="s", kw_only=True):
+    """A round that a client posted, and the answer about it."""
+
+    c: str
+    """The connection."""
+    ladder: str
+    round: msgspec.Raw
+    """The round as it was sent, in JSON."""
+    status: int
+    """The HTTP status about this round; 0 if there was no answer."""
+    p: int = -1
+    o: int = -1
+    """The place that the answer gave."""
+    began: float = 0.0
+    at: float = 0.0
+
+
+class Answered(Line, frozen=True, tag="a", kw_only=True):
+    """An answer of the API."""
+
+    c: str
+    """The connection: a name that no other connection has. One question follows the other."""
+    path: str
+    """The path of the question, with its query."""
+    status: int
+    body: msgspec.Raw
+    ask: list[str] = []
+    """The players that a lookup asked for."""
+    began: float = 0.0
+    at: float = 0.0
+
+
+class Streamed(Line, frozen=True, tag="e", kw_only=True):
+    """A server-sent event of `changes`."""
+
+    c: str
+    ladder: str
+    event: str
+    """`rating-changed`, or `reset`."""
+    data: str
+    id: str = ""
+    at: float = 0.0
+
+
+class End(Line, frozen=True, tag="end", kw_only=True):
+    """The last line: the recorder has read everything that there was when the run was over."""
+
+    ends: dict[str, int] = {}
+    """For each `topic/partition`, the offset behind all that was read."""
+    records: int = 0
+    """The records in this file."""
+
+
+Any = Run | Seen | Sent | Answered | Streamed | End
+
+decode = msgspec.json.Decoder(Any).decode
+encode = msgspec.json.Encoder().encode
+_seen = msgspec.json.Decoder(Seen).decode
+BUFFER = 2**20
+RECORD = b'{"k":"r"'
+"""How the line of a record begins."""
+REJECTED = b'{"k":"r","t":"rejected"'
+
+
+class Writer:
+    """Writes a file of observations."""
+
+    def __init__(self, path: Path) -> None:
+        # The lowest level: the recorder must not fall behind.
+        self._file = gzip.GzipFile(path, "wb", compresslevel=1)
+        self.records = 0
+
+    def write(self, line: Line) -> None:
+        """Add a line."""
+        self.records += isinstance(line, Seen)
+        self._file.write(encode(line) + b"\n")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self._file.close()
+
+
+class BadObservations(ValueError):
+    """A file that is no recording: its place and what is wrong with it."""
+
+
+def lines_of(path: Path) -> Iterator[bytes]:
+    """The lines of a file. Raises BadObservations if the file ends within one."""
+    try:
+        with gzip.open(path, "rb") as file:
+            yield from io.BufferedReader(file, BUFFER)
+    except (EOFError, gzip.BadGzipFile) as error:
+        raise BadObservations(f"{path}: {error}: let the recorder end by itself") from None
+
+
+def others_of(path: Path) -> Iterator[Any]:
+    """Everything in a file but the records of `round-completed` and `rating-changed`."""
+    for number, line in enumerate(lines_of(path), 1):
+        if not line.startswith(RECORD) or line.startswith(REJECTED):
+            yield _decoded(path, number, line)
+
+
+def records_of(path: Path) -> Iterator[Seen]:
+    """The records in a file, in the order in which they were read."""
+    for number, line in enumerate(lines_of(path), 1):
+        if line.startswith(RECORD):
+            try:
+                yield _seen(line)
+            except msgspec.DecodeError as error:
+                raise BadObservations(f"{path}:{number}: {error}") from None
+
+
+def _decoded(path: Path, number: int, line: bytes) -> Any:
+    try:
+        return decode(line)
+    except msgspec.DecodeError as error:
+        raise BadObservations(f"{path}:{number}: {error}: it is no line of a recorder") from None
+
+
+def write_all(path: Path, lines: Iterable[Line]) -> None:
+    """Write a file."""
+    with Writer(path) as writer:
+        for line in lines:
+            writer.write(line)

@@ -1,0 +1,485 @@
+"""The judge of whole runs finds each mistake that is planted in a recording, and nothing in a run
+without one."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.judge.__main__ import main
+from tests.judge.accepted import partition_of
+from tests.judge.changes import named
+from tests.judge.findings import Findings
+from tests.judge.invented import AT, PARTITIONS, RUN, InventedRun, text_of, whole
+from tests.judge.judge import judged
+from tests.judge.observations import Answered, Line, Seen, Sent, Streamed, write_all
+
+LADDER = "duels"
+HOME = partition_of(LADDER, PARTITIONS)
+PAIR: list[dict[str, Any]] = [{"player": "ann", "rank": 1}, {"player": "bob", "rank": 2}]
+
+Judged = Callable[..., Findings]
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> Judged:
+    """Judges files, each given by its lines."""
+
+    def found(*files: list[Line]) -> Findings:
+        paths = [tmp_path / f"{i}.jsonl.gz" for i in range(len(files))]
+        for path, lines in zip(paths, files, strict=True):
+            write_all(path, lines)
+        return judged(*paths)
+
+    return found
+
+
+def records(rounds: int = 30) -> list[Seen]:
+    """A run without a mistake."""
+    run = InventedRun(players=20, lobby=4)
+    return [record for number in range(rounds) for record in run.round(number)]
+
+
+def rules(found: Findings) -> set[str]:
+    """The rules that are violated."""
+    return {line.partition(":")[0] for line in found.lines}
+
+
+def body_of(record: Seen) -> dict[str, Any]:
+    """The value of a record."""
+    found: dict[str, Any] = msgspec.json.decode(record.value)
+    return found
+
+
+def edited(record: Seen, **fields: Any) -> Seen:
+    """A record with other fields in its value."""
+    return msgspec.structs.replace(record, v=text_of(body_of(record) | fields))
+
+
+def test_a_run_without_a_mistake(judge: Judged) -> None:
+    """Everything is checked, and nothing is wrong, in whatever order the topics were read."""
+    some = records()
+    events_first = sorted(some, key=lambda each: each.t)
+    for order in (some, events_first):
+        found = judge(whole(order))
+        assert found.lines == [] and found.clean
+        assert found.checked["changes"] == 120 and found.checked["accepted rounds"] == 30
+
+
+def _changes(some: list[Seen]) -> list[int]:
+    return [i for i, each in enumerate(some) if each.t == "changed"]
+
+
+def _lost(some: list[Seen]) -> list[Seen]:
+    middle = _changes(some)[60]
+    return some[:middle] + some[middle + 1 :]
+
+
+def _lost_last(some: list[Seen]) -> list[Seen]:
+    return some[:-1]
+
+
+def _doubled(some: list[Seen]) -> list[Seen]:
+    last = some[-1]
+    return [*some, msgspec.structs.replace(last, o=last.o + 1000)]
+
+
+def _swapped(some: list[Seen]) -> list[Seen]:
+    """Two players of a round have each other's ranks."""
+    i = _changes(some)[40]
+    one, two = some[i], some[i + 1]
+    ranks = body_of(one)["rank"], body_of(two)["rank"]
+    return [*some[:i], edited(one, rank=ranks[1]), edited(two, rank=ranks[0]), *some[i + 2 :]]
+
+
+def _changed(**fields: Any) -> Callable[[list[Seen]], list[Seen]]:
+    def plant(some: list[Seen]) -> list[Seen]:
+        i = _changes(some)[70]
+        return [*some[:i], edited(some[i], **fields), *some[i + 1 :]]
+
+    return plant
+
+
+def _in_another_shard(some: list[Seen]) -> list[Seen]:
+    i = _changes(some)[70]
+    other = msgspec.structs.replace(some[i], p=(some[i].p + 1) % 6, o=9000)
+    return [*some[:i], other, *some[i + 1 :]]
+
+
+def _other_at_an_offset(some: list[Seen]) -> list[Seen]:
+    return [*some, edited(some[_changes(some)[3]], mu=1.0)]
+
+
+def _exchanged(some: list[Seen]) -> list[Seen]:
+    """Two events of one player, out of order."""
+    mine = [i for i in _changes(some) if some[i].key == some[_changes(some)[0]].key]
+    first, second = mine[0], mine[1]
+    found, a, b = list(some), some[first], some[second]
+    found[first] = msgspec.structs.replace(a, v=b.v)
+    found[second] = msgspec.structs.replace(b, v=a.v)
+    return found
+
+
+PLANTED: dict[str, tuple[Callable[[list[Seen]], list[Seen]], str]] = {
+    "an event is lost": (_lost, "lost"),
+    "the last event is lost": (_lost_last, "lost"),
+    "an event comes twice": (_doubled, "doubled"),
+    "two ranks are swapped": (_swapped, "round"),
+    "it begins at another rating": (_changed(previous_mu=7.0), "chain"),
+    "its displayed rating before is another": (_changed(previous_rating=7.0), "chain"),
+    "it counts another round": (_changed(rounds=77), "rounds"),
+    "it has another time": (_changed(completed_at="2026-02-01T00:00:00Z"), "round"),
+    "it has another id": (_changed(event_id="x"), "id"),
+    "it names another round": (_changed(round_id="round-0"), "round"),
+    "it is of a round that is not there": (_changed(offset=500_000), "of nothing"),
+    "it is of no season": (_changed(season=3), "season"),
+    "its numbers are none": (_changed(sigma=-1.0), "numbers"),
+    "it is in another shard": (_in_another_shard, "shard"),
+    "an offset has another record later": (_other_at_an_offset, "fork"),
+    "two events of a player are exchanged": (_exchanged, "order"),
+    "it is no event": (lambda some: [*some, msgspec.structs.replace(some[-1], o=9999, v="{}")],
+                       "shape"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_planted_fault_is_found(judge: Judged, fault: str) -> None:
+    """One line names the rule, the player and the place."""
+    plant, rule = PLANTED[fault]
+    found = judge(whole(plant(records())))
+    assert rule in rules(found) and not found.clean
+    assert all(" at " in line for line in found.lines)
+
+
+# --- rejections ----------------------------------------------------------------------------------
+
+
+def a_round(offset: int, round_id: str = "r", **fields: Any) -> Seen:
+    """A record of `round-completed`."""
+    body = {"round_id": round_id, "ladder": LADDER, "completed_at": AT, "standings": PAIR}
+    return Seen(t="rounds", p=HOME, o=offset, v=text_of(body | fields), key=LADDER)
+
+
+def rejection(of: Seen, code: str, offset: int = 0) -> Seen:
+    """The record of `round-rejected` about another."""
+    headers: list[tuple[str, str | None]] = [
+        ("error-code", code), ("source-partition", str(of.p)), ("source-offset", str(of.o))
+    ]  # fmt: skip
+    return Seen(t="rejected", p=of.p, o=offset, v=of.v, h=headers)
+
+
+def changes(run: InventedRun, of: Seen) -> Iterator[Seen]:
+    """The changes of both players of a round."""
+    for entry in PAIR:
+        yield run.change(LADDER, entry["player"], entry["rank"], body_of(of)["round_id"], of.o)
+
+
+INVALID: dict[str, tuple[dict[str, Any], str]] = {
+    "too few": ({"standings": PAIR[:1]}, "too-few-entries"),
+    "a player twice": ({"standings": [PAIR[0], PAIR[0]]}, "duplicate-player"),
+    "rank 0": ({"standings": [{"player": "ann", "rank": 0}, PAIR[1]]}, "bad-rank"),
+    "no time": ({"completed_at": "yesterday"}, "bad-time"),
+    "weight 0": ({"weight": 0.0}, "bad-weight"),
+    "an empty id": ({"round_id": ""}, "bad-id"),
+    "no standings": ({"standings": None}, "malformed"),
+    "shares": ({"standings": [{"team": ["ann", "cy"], "shares": [1], "rank": 1}, PAIR[1]]},
+               "bad-shares"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", INVALID)
+def test_an_invalid_round_is_rejected_once(judge: Judged, case: str) -> None:
+    """With its code. The judge notices if it is rated, if it has another code, or if nothing comes
+    of it, or two rejections."""
+    fields, code = INVALID[case]
+    run, bad, good = InventedRun(), a_round(0, "bad"), a_round(1, "good")
+    bad = edited(bad, **fields)
+    of_good = list(changes(run, good))
+    assert judge(whole([bad, rejection(bad, code), good, *of_good])).clean
+    assert rules(judge(whole([bad, good, *of_good]))) == {"verdict"}
+    assert rules(judge(whole([bad, rejection(bad, "bad-seat"), good, *of_good]))) == {"verdict"}
+    twice = [rejection(bad, code), rejection(bad, code, 5)]
+    assert rules(judge(whole([bad, *twice, good, *of_good]))) == {"doubled"}
+
+
+def test_a_valid_round_is_not_rejected(judge: Judged) -> None:
+    """And a rejection needs a record."""
+    good = a_round(0)
+    some = [good, *changes(InventedRun(), good)]
+    assert "verdict" in rules(judge(whole([*some, rejection(good, "bad-rank")])))
+    assert rules(judge(whole([*some, rejection(a_round(9), "bad-rank")]))) == {"rejection"}
+
+
+def test_a_repeated_round(judge: Judged) -> None:
+    """It is rejected within the window, also behind another repetition, and rated beyond it."""
+    run, rounds = InventedRun(), [a_round(at) for at in (0, 6, 12, 30)]
+    rated = [*changes(run, rounds[0]), *changes(run, rounds[3])]
+    repeated = [rejection(each, "duplicate-round", i) for i, each in enumerate(rounds[1:3])]
+    window = msgspec.structs.replace(RUN, window=10)
+    whole_run = whole([*rounds, *rated, *repeated])[1:]
+    assert judge([window, *whole_run]).lines == []
+    assert "lost" in rules(judge([window, *whole([*rounds, *rated[:2], *repeated])[1:]]))
+    assert rules(judge(whole([*rounds, *rated[:2], *repeated]))) == {"verdict"}
+
+
+# --- corrections ---------------------------------------------------------------------------------
+
+
+def correction(offset: int, kind: str, **fields: Any) -> Seen:
+    """A record of a correction."""
+    body = text_of({"ladder": LADDER, **fields})
+    return Seen(t="rounds", p=HOME, o=offset, v=body, key=LADDER, h=[("event-type", kind)])
+
+
+def corrected(run: InventedRun, of: Seen, player: str, kind: str, **more: Any) -> Seen:
+    """The event of a correction."""
+    made = run.change(LADDER, player, None, body_of(of).get("round_id", ""), of.o, **more)
+    cause = {"cause": kind, "offset": of.o}
+    return edited(
+        made, performance=None, correction=cause,
+        event_id=named(LADDER, "correction", str(of.o), player),
+    )  # fmt: skip
+
+
+def test_a_voided_round(judge: Judged) -> None:
+    """The counts of its players fall, whether or not the correction has events. A second one is
+    rejected, and one of an unknown round."""
+    run, first, second = InventedRun(), a_round(0, "a"), a_round(4, "b")
+    void = correction(1, "round-voided", round_id="a")
+    again, unknown = (
+        correction(at, "round-voided", round_id=name) for at, name in ((2, "a"), (3, "x"))
+    )
+    codes = [rejection(again, "already-voided"), rejection(unknown, "unknown-round", 1)]
+    before = list(changes(run, first))
+    event = corrected(run, void, "ann", "round-voided", counted=-1)
+    rest = [run.change(LADDER, "ann", 1, "b", 4), run.change(LADDER, "bob", 2, "b", 4, counted=0)]
+    log = [first, void, again, unknown, second]
+    assert judge(whole([*log, *codes, *before, event, *rest])).lines == []
+    assert "verdict" in rules(judge(whole([*log, codes[0], *before, event, *rest])))
+    assert "chain" in rules(judge(whole([*log, *codes, *before, *rest])))
+
+
+def test_a_correction_that_is_not_added_up(judge: Judged) -> None:
+    """An event of a correction that counts a round too many, or that moved nothing, is found."""
+    run, first = InventedRun(), a_round(0, "a")
+    void = correction(1, "round-voided", round_id="a")
+    before = list(changes(run, first))
+    event = corrected(run, void, "ann", "round-voided", counted=0)
+    assert rules(judge(whole([first, void, *before, event]))) == {"rounds"}
+    still = edited(event, rounds=0, rating=body_of(event)["previous_rating"])
+    assert rules(judge(whole([first, void, *before, still]))) == {"too small"}
+
+
+def test_players_who_are_removed_and_merged(judge: Judged) -> None:
+    """Later rounds lose the removed player, and count for the one that another is merged into."""
+    run, first, second = InventedRun(), a_round(0, "a"), a_round(1, "b")
+    second = edited(second, standings=[{"player": "cy", "rank": 1}, {"player": "eve", "rank": 2}])
+    merge = correction(2, "player-merged", player="cy", into="ann")
+    remove = correction(3, "player-removed", player="eve")
+    third = edited(second, round_id="c")
+    third = msgspec.structs.replace(third, o=4)
+    fourth = msgspec.structs.replace(
+        edited(third, round_id="d", standings=[{"player": "cy", "rank": 1}, PAIR[1]]), o=5
+    )
+    made = [*changes(run, first), run.change(LADDER, "cy", 1, "b", 1),
+            run.change(LADDER, "eve", 2, "b", 1)]  # fmt: skip
+    # Round b keeps one entry only, so it counts for nobody; rounds c, too; d is ann's and bob's.
+    last = [run.change(LADDER, "ann", 1, "d", 5), run.change(LADDER, "bob", 2, "d", 5)]
+    log = [first, second, merge, remove, third, fourth]
+    assert judge(whole([*log, *made, *last])).lines == []
+    wrong = run.change(LADDER, "cy", 1, "d", 5)
+    assert "of nothing" in rules(judge(whole([*log, *made, *last, wrong])))
+
+
+def test_seeds(judge: Judged) -> None:
+    """A player without a round must have the event of a seed, and another must not."""
+    run, first = InventedRun(), a_round(0, "a")
+    given = [{"player": "ann", "mu": 1.0}, {"player": "new", "mu": 1.0, "rounds": 7}]
+    seed = correction(1, "players-seeded", round_id="s", at=AT, players=given)
+
+    def seeded(player: str, **more: Any) -> Seen:
+        made = run.change(LADDER, player, None, "s", 1, **more)
+        return edited(made, performance=None, correction={"cause": "players-seeded", "offset": 1})
+
+    before = list(changes(run, first))
+    right = seeded("new", counted=7)
+    assert judge(whole([first, seed, *before, right])).lines == []
+    assert rules(judge(whole([first, seed, *before]))) == {"lost"}
+    assert "of nothing" in rules(judge(whole([first, seed, *before, right, seeded("ann")])))
+
+
+# --- two readers ---------------------------------------------------------------------------------
+
+
+def test_two_readers(judge: Judged) -> None:
+    """They see the same records, whatever is compacted; another record, or a lost one, is found."""
+    some = records()
+    assert judge(whole(some), whole(some)).clean
+    newest = {each.key: i for i, each in enumerate(some) if each.t == "changed"}
+    old, kept = _changes(some)[0], max(newest.values())
+    assert judge(whole(some), whole(some[:old] + some[old + 1 :])).clean
+    assert rules(judge(whole(some), whole(some[:kept] + some[kept + 1 :]))) == {"lost"}
+    other = [*some[:old], edited(some[old], mu=3.0), *some[old + 1 :]]
+    assert rules(judge(whole(some), whole(other))) == {"fork"}
+    a_round_less = [each for each in some if not (each.t == "rounds" and each.o == 3)]
+    assert rules(judge(whole(some), whole(a_round_less))) == {"lost"}
+
+
+# --- answers -------------------------------------------------------------------------------------
+
+
+def answer(record: Seen, connection: str = "c1", query: str = "", **fields: Any) -> Answered:
+    """The answer about a player after a change."""
+    body = body_of(record)
+    names = ("player", "mu", "sigma", "rating", "rounds", "provisional", "completed_at", "offset")
+    said = {name: body[name] for name in names} | {"season": None} | fields
+    path = f"/v1/ladders/{body['ladder']}/players/{body['player']}{query}"
+    return Answered(
+        c=connection, path=path, status=200, body=msgspec.Raw(msgspec.json.encode(said))
+    )
+
+
+def absent(record: Seen) -> Answered:
+    """The answer that a player has no round."""
+    body = msgspec.Raw(b'{"code":"unknown-player"}')
+    return Answered(c="c1", path=answer(record).path, status=404, body=body)
+
+
+def of_one_player() -> tuple[list[Seen], list[Seen]]:
+    """A run, and the changes of one player in it."""
+    some = records(60)
+    key = some[1].key
+    return some, [each for each in some if each.key == key]
+
+
+def test_answers_that_are_right(judge: Judged) -> None:
+    """States in order, the same again, on another connection an older one; a newcomer first."""
+    some, mine = of_one_player()
+    nobody = Answered(
+        c="c1",
+        path=answer(mine[0]).path,
+        status=404,
+        body=msgspec.Raw(b'{"code":"unknown-player"}'),
+    )
+    said = [nobody, answer(mine[0]), answer(mine[0]), answer(mine[3]), answer(mine[1], "c2")]
+    found = judge(whole(some, *said))
+    assert found.lines == [] and found.checked["answers"] == 5
+
+
+def test_answers_that_are_wrong(judge: Judged) -> None:
+    """A state that never was, one reader that goes back in time, also to nothing, and an answer
+    that is older than `min_offset`."""
+    some, mine = of_one_player()
+    assert rules(judge(whole(some, answer(mine[2], mu=5.0)))) == {"no such state"}
+    assert rules(judge(whole(some, answer(mine[2]), answer(mine[1])))) == {"back in time"}
+    nobody = Answered(
+        c="c1",
+        path=answer(mine[0]).path,
+        status=404,
+        body=msgspec.Raw(b'{"code":"unknown-player"}'),
+    )
+    assert rules(judge(whole(some, answer(mine[2]), nobody))) != set()
+    least = f"?min_offset={body_of(mine[3])['offset']}"
+    assert judge(whole(some, answer(mine[3], query=least))).lines == []
+    assert rules(judge(whole(some, answer(mine[2], query=least)))) == {"min_offset"}
+
+
+def test_boards(judge: Judged) -> None:
+    """Each row is a rating that the player had, the rows are in order, and nobody is there
+    twice."""
+    some, mine = of_one_player()
+    body = body_of(mine[1])
+    row = {"rank": 1, "player": body["player"], "rating": body["rating"]}
+
+    def board(*rows: dict[str, Any]) -> Answered:
+        said = {"rows": rows, "listed": 9, "next": None}
+        raw = msgspec.Raw(msgspec.json.encode(said))
+        path = f"/v1/ladders/{body['ladder']}/leaderboard?limit=2"
+        return Answered(c="c1", path=path, status=200, body=raw)
+
+    assert judge(whole(some, board(row))).lines == []
+    assert rules(judge(whole(some, board(row | {"rating": 5.0})))) == {"no such state"}
+    assert "board" in rules(judge(whole(some, board(row, row))))
+
+
+def test_streams(judge: Judged) -> None:
+    """A stream has each event of a player once it has one."""
+    some, mine = of_one_player()
+
+    def streamed(record: Seen) -> Streamed:
+        ladder = body_of(record)["ladder"]
+        return Streamed(c="s", ladder=ladder, event="rating-changed", data=record.v or "")
+
+    assert judge(whole(some, *map(streamed, mine[1:5]))).lines == []
+    assert rules(judge(whole(some, streamed(mine[1]), streamed(mine[3])))) == {"stream"}
+    odd = msgspec.structs.replace(streamed(mine[1]), data=edited(mine[1], mu=4.0).v or "")
+    assert rules(judge(whole(some, odd))) == {"no such state"}
+
+
+# --- a run that is seen by HTTP alone ------------------------------------------------------------
+
+
+def by_http(some: list[Seen]) -> list[Line]:
+    """The same run as clients of a standalone process see it."""
+    found: list[Line] = [msgspec.structs.replace(RUN, partitions=0)]
+    for each in some:
+        body = body_of(each)
+        ladder = body["ladder"]
+        if each.t == "rounds":
+            raw = msgspec.Raw(each.value)
+            found.append(Sent(c="c", ladder=ladder, round=raw, status=202, p=each.p, o=each.o))
+        else:
+            found.append(
+                Streamed(c=f"of {ladder}", ladder=ladder, event="rating-changed", data=each.v or "")
+            )
+    return [*found, whole([])[-1]]
+
+
+BY_HTTP = ("an event is lost", "the last event is lost", "an event comes twice",
+           "two ranks are swapped", "it begins at another rating", "it counts another round",
+           "two events of a player are exchanged")  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", ["", *BY_HTTP])
+def test_what_is_seen_by_http_alone(judge: Judged, fault: str) -> None:
+    """The same mistakes are found."""
+    some = PLANTED[fault][0](records()) if fault else records()
+    found = judge(by_http(some))
+    assert found.clean == (not fault), found.lines
+    assert found.checked["acknowledged rounds"] == 30
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+def test_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit codes: 0 clean, 1 violated or nothing checked, 2 no recording or a torn one."""
+
+    def run(lines: list[Line], cut: int = 0) -> int:
+        path = tmp_path / "run.jsonl.gz"
+        write_all(path, lines)
+        if cut:
+            path.write_bytes(path.read_bytes()[:-cut])
+        monkeypatch.setattr("sys.argv", ["judge", str(path)])
+        return main()
+
+    assert run(whole(records())) == 0
+    assert "checked changes: 120" in capsys.readouterr().out
+    assert run(whole(_lost(records()))) == 1
+    assert run(whole([])) == 1
+    assert "NOTHING CHECKED" in capsys.readouterr().out
+    assert run(whole(records())[:-1]) == 2
+    assert run(whole(records()), cut=20) == 2
+    assert "let the recorder end by itself" in capsys.readouterr().err
+
+
+def test_the_partition_of_a_key() -> None:
+    """As Kafka's own test vectors have it."""
+    assert [partition_of(key, 1000) for key in ("21", "foobar", "a-little-bit-long-string")] == [
+        (-973932308 & 0x7FFFFFFF) % 1000, (-790332482 & 0x7FFFFFFF) % 1000,
+        (-985981536 & 0x7FFFFFFF) % 1000,
+    ]  # fmt: skip
