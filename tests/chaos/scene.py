@@ -16,6 +16,7 @@ from local.servers import Server, start_kafka, start_redis
 from stream_rater.config.settings import Settings
 from tests.brokers import QUICK_FAILOVER
 from tests.chaos.crew import Crew, Violation
+from tests.chaos.judging import Recording, check, judge_twice, recording, words_of
 from tests.chaos.season import Season
 from tests.integration.processes import stream_rater, wait_until
 from tests.integration.processes import workers as started_workers
@@ -44,6 +45,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The number of recoveries that were measured."""
     recovery_s: float
     """The longest time from the end of a fault until all rounds sent before were rated."""
+    judged: int = 0
+    """The changes that the judge, which shares no code with the service, has judged."""
 
 
 @dataclass
@@ -56,6 +59,8 @@ class Scene:
     """A Server, or a RedisCluster."""
     crew: Crew
     season: Season
+    recorder: Recording
+    """What reads along from the first record on, for the judge."""
     quick: bool = False
     random: Random = field(default_factory=lambda: Random(7))
     injected: int = 0
@@ -125,7 +130,8 @@ class Scene:
         wait_until(begun, f"{self.name}: they are at work", every_s=0.02)
 
     def outcome(self) -> Outcome:
-        """The outcome. Raises Violation if `verify` finds a difference."""
+        """The outcome. Raises Violation if `verify` finds a difference, or the judge a broken
+        promise."""
         self.wait_until_rated()
         verified = stream_rater(
             "verify", "--wait", "60", settings=self.settings, module=self.crew.module
@@ -134,6 +140,7 @@ class Scene:
             raise Violation(f"{self.name}: verify says {verified.stdout}{verified.stderr}")
         self.crew.check_ends(self.injected)
         found = self.season.tally()
+        judged = check(self.name, judge_twice(self.recorder, self.settings))
         for mistake in found.mistakes[:MOST_MISTAKES]:
             sys.stderr.write(f"{self.name}: {mistake}\n")
         return Outcome(
@@ -142,6 +149,7 @@ class Scene:
             updates=self.season.updates, lost=found.lost, doubled=found.doubled,
             wrong=len(found.mistakes), ended_themselves=dict(self.crew.ended),
             recoveries=len(self.recoveries_s), recovery_s=round(max(self.recoveries_s), 2),
+            judged=judged,
         )  # fmt: skip
 
 
@@ -172,5 +180,7 @@ def a_scene(
         at = msgspec.structs.replace(at, **settings)
         folder.mkdir(parents=True, exist_ok=True)
         crew = Crew(at, stack.enter_context(started_workers(folder)), named)
+        live = folder / "observed.jsonl.gz"
+        recorder = stack.enter_context(recording(live, "--name", "live", *words_of(at)))
         crew.hire(workers)
-        yield Scene(name, brokers, store, crew, season(at, rounds), quick)
+        yield Scene(name, brokers, store, crew, season(at, rounds), recorder, quick)

@@ -1,5 +1,5 @@
-"""One ladder's accepted rounds as corrections edit them: who must have an event of what, and how many
-rounds of a player count.
+"""The accepted rounds of one ladder as corrections edit them: who must have an event of what, and
+how many rounds of a player count.
 
 Rounds are kept in columns, some bytes a player, because a correction may name any of them.
 """

@@ -1,0 +1,98 @@
+"""Lets the judge, which shares no code with the service, judge a row of chaos.
+
+One recorder reads from the first record on, while things break. Another one reads everything again
+at the end, and must have seen the same.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from local.processes import start_guard
+from local.tools import ROOT
+from stream_rater.config.settings import Settings
+from tests.chaos.crew import Violation
+from tests.judge.findings import Findings
+from tests.judge.judge import judged
+from tests.waits import any_of, cpu_of, size_of, wait_until
+
+MOST_LINES = 5
+"""The violations that are shown."""
+
+
+class Recording:
+    """A recorder process."""
+
+    def __init__(self, file: Path, words: Sequence[str]) -> None:
+        self.file = file
+        self._log = file.with_suffix(".log")
+        self._guard = start_guard()  # ends the recorder even if this process is killed
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.judge.recorder", str(file), *words],
+                cwd=ROOT, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        assert self._guard.stdin is not None
+        self._guard.stdin.write(f"{self._process.pid}\n".encode())
+        self._guard.stdin.flush()
+
+    def finish(self) -> Path:
+        """Let it read to the end. Returns its file. Raises Violation if it failed."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        wait_until(
+            lambda: self._process.poll() is not None, "the recorder has read to the end",
+            moves=any_of(size_of(self.file), cpu_of(self._process.pid)),
+        )  # fmt: skip
+        if self._process.returncode:
+            raise Violation(f"the recorder: {self._log.read_text()[-2000:]}")
+        return self.file
+
+    def close(self) -> None:
+        """End it in any case."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        assert self._guard.stdin is not None
+        self._guard.stdin.close()
+        self._guard.wait()
+
+
+@contextmanager
+def recording(file: Path, *words: str) -> Iterator[Recording]:
+    """A recorder within the block."""
+    found = Recording(file, words)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def words_of(settings: Settings) -> list[str]:
+    """The arguments of a recorder of this service's topics."""
+    return [
+        "--kafka", settings.kafka, "--prefix", settings.topic_prefix,
+        "--window", str(settings.duplicate_window),
+        "--threshold", str(settings.correction_threshold),
+    ]  # fmt: skip
+
+
+def judge_twice(live: Recording, settings: Settings) -> Findings:
+    """Judge what a recorder saw during the run, and what another one sees now, once everything is
+    rated."""
+    first = live.finish()
+    again = first.with_name(f"again-{first.name}")
+    with recording(again, "--name", "again", *words_of(settings)) as second:
+        second.finish()
+    return judged(first, again)
+
+
+def check(name: str, found: Findings) -> int:
+    """The number of changes that were judged. Raises Violation if any promise was broken, or
+    nothing was judged."""
+    if not found.clean:
+        lines = "\n".join(found.report(MOST_LINES))
+        raise Violation(f"{name}: the judge says:\n{lines}")
+    return found.checked["changes"]
