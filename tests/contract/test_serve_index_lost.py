@@ -185,6 +185,25 @@ def test_redis_goes_back(knowing: Knowing) -> None:
         assert (LACKS in answers(reader).values()) == (size < len(EVENTS))
 
 
+def test_redis_goes_back_behind_an_answer(knowing: Knowing) -> None:
+    """Another process has made the index newer than this one knows it to be, this one answers from
+    it, and Redis goes back. No later answer is older, and answers come again with the events."""
+    for asked in QUESTIONS.values():
+        at, reader, positions = knowing()
+        written(at, EVENTS)
+        positions.all_read(ends(EVENTS[:-2]))
+        asked(reader)
+        drop_index(at)
+        written(at, EVENTS[:-1])
+        with pytest.raises(Incomplete):
+            asked(reader)
+        positions.all_read(ends(EVENTS[:-1]))  # of this process: it changes nothing
+        assert answers(reader) == NOTHING
+        drop_index(at)
+        written(at, EVENTS)
+        assert LACKS not in answers(reader).values()
+
+
 def test_a_key_that_is_lost_while_the_topic_is_read(settings: real.SettingsFactory) -> None:
     """At any moment, before or between two batches, or between the reading and the writing of one:
     in the end the index is as it was, since it is made again."""

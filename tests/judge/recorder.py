@@ -262,9 +262,7 @@ class Recorder:
                 pass
             self._stop.wait(AGAIN_S)
 
-    def _events(
-        self, answer: http.client.HTTPResponse, ladder: str, name: str, last: str
-    ) -> str:
+    def _events(self, answer: http.client.HTTPResponse, ladder: str, name: str, last: str) -> str:
         """Take events until the stream ends. Returns the last id."""
         found: dict[str, str] = {}
         try:

@@ -3,6 +3,7 @@ the index has all events that it is known to have (`ReadPositions`)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
+from operator import gt
 from typing import Any
 
 from stream_rater.adapters.redis.connection import async_client
@@ -146,7 +147,10 @@ class IndexReader:
         if status != scripts.ANSWERED:
             error = AbsentLadder if status == scripts.ABSENT else Incomplete
             raise error(f"the index of ladder {ladder!r} is not complete")
-        return answer[0]
+        found, seen = answer
+        if self._positions is not None:
+            self._positions.answered(ladder, [*map(int, seen)])
+        return found
 
     def _with_players(self, ladder: str) -> int:
         """1 if the rows of a page need the players, because the ladder has tiers; else 0."""
@@ -176,17 +180,29 @@ class ReadPositions:
         self._ladders: dict[str, dict[int, int]] = {}
         """For each ladder with an event since `all_read` was called, the next offset of each
         partition with such an event."""
+        self._answered: dict[str, list[int]] = {}
+        """For each ladder, the positions of the index in the answers so far, if another process
+        has made the index newer than this one knows it to be."""
 
     def all_read(self, positions: Sequence[int]) -> None:
         """Record that the index has every event of every ladder before these positions."""
         self._all = list(positions)
         self._ladders.clear()
+        newer = (each for each in self._answered.items() if any(map(gt, each[1], positions)))
+        self._answered = dict(newer)
 
     def event_read(self, ladder: str, partition: int, offset: int) -> None:
         """Record that the ladder's index has this event, and all events before it in this
         partition."""
         of_ladder = self._ladders.setdefault(ladder, {})
         of_ladder[partition] = max(of_ladder.get(partition, 0), offset + 1)
+
+    def answered(self, ladder: str, positions: Sequence[int]) -> None:
+        """Record that an answer about a ladder was given from an index at these positions. So no
+        later answer is older, even if Redis goes back to a state that this process has not made."""
+        if any(map(gt, positions, self.of(ladder))):
+            before = self._answered.get(ladder, positions)
+            self._answered[ladder] = list(map(max, before, positions))
 
     def knows(self, ladder: str) -> bool:
         """Whether the ladder is known to have an index."""
@@ -205,6 +221,8 @@ class ReadPositions:
             found = list(found)
             for partition, at in of_ladder.items():
                 found[partition] = max(found[partition], at)
+        if (answered := self._answered.get(ladder)) is not None:
+            found = list(map(max, found, answered))
         return found
 
 
@@ -213,6 +231,10 @@ class AtLeast(ReadPositions):
 
     def __init__(self, base: ReadPositions, needed: Mapping[int, int]) -> None:
         self._base, self._needed = base, needed
+
+    def answered(self, ladder: str, positions: Sequence[int]) -> None:
+        """Record the positions of an answer."""
+        self._base.answered(ladder, positions)
 
     def knows(self, ladder: str) -> bool:
         """Whether the ladder is known to have an index."""

@@ -5,7 +5,7 @@ The first argument is a number of positions, and the positions follow it. An ans
 the ladder's index has everything before these positions, and each of its keys has its stored size.
 So there is no answer if the index or one of its keys is lost, or if Redis has restored an older
 state. Without positions nothing is checked. A script returns its status (ANSWERED, INCOMPLETE or
-ABSENT). After ANSWERED, the answer follows.
+ABSENT). After ANSWERED, the answer follows, then the ladder's positions of these partitions.
 
 In `ranks` the score is minus the displayed rating, and members of equal score are in order of their
 bytes. A rank is 1 plus the number of members with a lesser score.
@@ -30,12 +30,15 @@ local players, ranks, bins, histories, state, dues = unpack(KEYS)
 local count = tonumber(ARGV[1])
 local function given(i) return ARGV[count + 1 + i] end
 
+local seen = {{}}
+
 local function is_behind()
   for first = 0, count - 1, 1000 do
     local names = {{}}
     for p = first, math.min(first + 999, count - 1) do names[#names + 1] = p end
     local found = redis.call('HMGET', state, unpack(names))
     for i, p in ipairs(names) do
+      seen[p + 1] = found[i] or '0'
       if tonumber(found[i] or 0) < tonumber(ARGV[p + 2]) then return true end
     end
   end
@@ -60,18 +63,18 @@ LADDER = f"""{_CHECKED}
 return {{{ANSWERED}, {{
   redis.call('HGET', state, given(1)), redis.call('ZCARD', ranks),
   redis.call('HGETALL', bins)
-}}}}
+}}, seen}}
 """
 """Argument: the field of the summary. Answers with the summary, the number of listed players, and
 the bins with their counts."""
 
 PLAYERS = f"""{_CHECKED}
-return {{{ANSWERED}, redis.call('HMGET', players, unpack(ARGV, count + 2))}}
+return {{{ANSWERED}, redis.call('HMGET', players, unpack(ARGV, count + 2)), seen}}
 """
 """Arguments: players. Answers with their records."""
 
 HISTORY = f"""{_CHECKED}
-return {{{ANSWERED}, redis.call('HGET', histories, given(1))}}
+return {{{ANSWERED}, redis.call('HGET', histories, given(1)), seen}}
 """
 """Argument: a player. Answers with the player's history."""
 
@@ -79,7 +82,7 @@ PLAYER = f"""{_CHECKED}
 local found = redis.call('HGET', players, given(1))
 local score = redis.call('ZSCORE', ranks, given(1))
 local better = score and redis.call('ZCOUNT', ranks, '-inf', '(' .. score)
-return {{{ANSWERED}, {{found, better, redis.call('ZCARD', ranks)}}}}
+return {{{ANSWERED}, {{found, better, redis.call('ZCARD', ranks)}}, seen}}
 """
 """Argument: a player. Answers with the player's record, the number of better players (nil if the
 player is not listed), and the number of listed players."""
@@ -91,7 +94,7 @@ local function page(start, limit, with_players)
   local found, names = {{}}, {{}}
   for i = 1, with_players == '1' and #rows or 0, 2 do names[#names + 1] = rows[i] end
   if #names > 0 then found = redis.call('HMGET', players, unpack(names)) end
-  return {{{ANSWERED}, {{start, rows, better, redis.call('ZCARD', ranks), found}}}}
+  return {{{ANSWERED}, {{start, rows, better, redis.call('ZCARD', ranks), found}}, seen}}
 end
 """
 """A page, with one more row if there is one: the number of rows before it, its rows as members and
@@ -100,7 +103,7 @@ of the rows' players if the last argument is 1."""
 
 AROUND = f"""{_PAGE}
 local index, limit = redis.call('ZRANK', ranks, given(1)), tonumber(given(2))
-if not index then return {{{ANSWERED}, false}} end
+if not index then return {{{ANSWERED}, false, seen}} end
 return page(math.max(0, index - math.floor(limit / 2)), limit, given(3))
 """
 """Arguments: a player, the number of rows, and whether the players are wanted. Answers with the
