@@ -16,7 +16,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 from random import Random
-from typing import Any, get_args
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -24,7 +24,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPar
 
 from tests.judge.observations import Answered, End, Line, Run, Seen, Streamed, Topic, Writer
 
-NAMES = {
+NAMES: dict[Topic, str] = {
     "rounds": "round-completed", "changed": "rating-changed", "rejected": "round-rejected",
 }  # fmt: skip
 ANSWER_S, AGAIN_S, PACE_S = 60.0, 0.1, 0.01
@@ -122,7 +122,7 @@ class Recorder:
             self._stop.wait(AGAIN_S)
 
     def _begin(self, topics: dict[str, int]) -> None:
-        count = {kind: topics[self._given.prefix + NAMES[kind]] for kind in get_args(Topic)}
+        count = {kind: topics[self._given.prefix + name] for kind, name in NAMES.items()}
         self._writer.write(
             Run(
                 reader=self._given.name, partitions=count["rounds"], shards=count["changed"],
@@ -133,7 +133,7 @@ class Recorder:
 
     def _consume(self, consumer: Consumer, places: set[tuple[str, int]]) -> None:
         """Read until the run has ended and each partition was read to its end after that."""
-        kinds = {self._given.prefix + name: kind for kind, name in NAMES.items()}
+        kinds: dict[str, Topic] = {self._given.prefix + name: kind for kind, name in NAMES.items()}
         ended: set[tuple[str, int]] = set()
         stopping = False
         while ended != places:

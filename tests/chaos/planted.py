@@ -1,0 +1,151 @@
+"""Faults that are planted in the service, so that the judge must find them: `plant(NAME)` changes
+the code in this process. `python -m tests.chaos.planted NAME run` is a worker with the fault.
+
+The faults are in what the machines publish, in what they take as valid, and in the transactions of
+Kafka. No switch of the product makes them.
+"""
+
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import count
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from stream_rater.adapters.kafka.producers import Transactions
+from stream_rater.pipeline.estimator.estimator import Estimator
+from stream_rater.pipeline.ports import CommitSource, Event, Publish, Rejection
+from stream_rater.pipeline.updater.updater import Updater
+from stream_rater.rounds.validation import DuplicateWindow
+
+EVERY = 3
+"""One of so many events, or calls, has the fault."""
+
+Machine = Generator[Any, Any, Any]
+Events = list[Event]
+
+
+def altered(machine: Machine, alter: Callable[[Any], Any]) -> Machine:
+    """A machine that asks for other effects."""
+    effect = next(machine)
+    while True:
+        try:
+            outcome = yield alter(effect)
+        except Exception as error:
+            effect = machine.throw(error)
+        else:
+            effect = machine.send(outcome)
+
+
+def _instead(owner: type, alter: Callable[[Any], Any]) -> Any:
+    """Let the machines of a class ask for other effects."""
+    run = owner.run  # type: ignore[attr-defined]
+    return patch.object(owner, "run", lambda self: altered(run(self), alter))
+
+
+def _publishing(change: Callable[[Events], Events]) -> Any:
+    """Let updaters publish other events."""
+
+    def alter(effect: Any) -> Any:
+        if not isinstance(effect, Publish) or not effect.events:
+            return effect
+        return Publish(change(list(effect.events)), effect.offsets)
+
+    return _instead(Updater, alter)
+
+
+def _some(change: Callable[[dict[str, Any]], dict[str, Any]], **having: bool) -> Any:
+    """Let updaters publish another value in one of EVERY events. `correction=True`: in each event
+    of a correction instead."""
+    number = count(1)
+
+    def changed(event: Event) -> Event:
+        body = msgspec.json.decode(event.value)
+        if having.get("correction"):
+            wanted = "correction" in body
+        else:
+            wanted = body["rounds"] > 1 and not next(number) % EVERY
+        value = msgspec.json.encode(change(body)) if wanted else event.value
+        return msgspec.structs.replace(event, value=value)
+
+    return _publishing(lambda events: list(map(changed, events)))
+
+
+def _rejecting(change: Callable[[Sequence[Rejection]], Sequence[Rejection]]) -> Any:
+    """Let estimators publish other rejections."""
+
+    def alter(effect: Any) -> Any:
+        if not isinstance(effect, CommitSource):
+            return effect
+        return CommitSource(effect.offsets, change(effect.rejections))
+
+    return _instead(Estimator, alter)
+
+
+def _swapped(events: Events) -> Events:
+    """The first two events of a round have each other's ranks."""
+    bodies = [msgspec.json.decode(each.value) for each in events]
+    for i in range(1, len(events)):
+        a, b = bodies[i - 1], bodies[i]
+        if a["round_id"] == b["round_id"] and a["rank"] != b["rank"]:
+            found = list(events)
+            for at, rank in ((i - 1, b["rank"]), (i, a["rank"])):
+                value = msgspec.json.encode(bodies[at] | {"rank": rank})
+                found[at] = msgspec.structs.replace(events[at], value=value)
+            return found
+    return events
+
+
+def _committing_aborted() -> Any:
+    """Each transaction that was begun is begun again, as after a rebalance; and instead of being
+    aborted, the first one is committed."""
+    stack = ExitStack()
+    stack.enter_context(_publishing(lambda events: events))
+    stack.enter_context(patch.object(Transactions, "abort", Transactions.commit))
+    return stack
+
+
+FAULTS: dict[str, Callable[[], Any]] = {
+    "event-twice": lambda: _publishing(lambda events: [*events, events[-1]]),
+    "event-skipped": lambda: _publishing(lambda events: events[1:]),
+    "previous-of-another": lambda: _some(lambda body: body | {"previous_rating": 1.0}),
+    "mu-of-before": lambda: _some(lambda body: body | {"mu": body["previous_mu"]}),
+    "ranks-swapped": lambda: _publishing(_swapped),
+    "round-not-counted": lambda: _some(lambda body: body | {"rounds": body["rounds"] - 1}),
+    "season-left-out": lambda: _some(lambda b: {k: v for k, v in b.items() if k != "season"}),
+    "correction-not-added-up": lambda: _some(
+        lambda body: body | {"mu": body["previous_mu"], "rating": body["previous_rating"]},
+        correction=True,
+    ),
+    "rejection-lost": lambda: _rejecting(lambda some: some[1:]),
+    "rejection-twice": lambda: _rejecting(lambda some: [*some, *some[:1]]),
+    "duplicate-rated": lambda: patch.multiple(
+        DuplicateWindow, check_all=lambda *_: {}, check=lambda *_: None
+    ),
+
+    "another-code": lambda: _rejecting(lambda some: [replace(s, code="bad-shares") for s in some]),
+    "aborted-is-committed": _committing_aborted,
+}  # fmt: skip
+
+
+def planted(name: str) -> ExitStack:
+    """The fault within the block."""
+    stack = ExitStack()
+    stack.enter_context(FAULTS[name]())
+    return stack
+
+
+def main() -> None:
+    """Run a command of the service with a fault."""
+    name = sys.argv.pop(1)
+    with planted(name):
+        from stream_rater.cli import app
+
+        app.main()
+
+
+if __name__ == "__main__":
+    main()
