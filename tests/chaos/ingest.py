@@ -13,6 +13,8 @@ from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
+
 from local.servers import Server, start_kafka
 from stream_rater.adapters.kafka.round_log import ACKNOWLEDGED_S
 from stream_rater.adapters.kafka.topics import Topics
@@ -20,6 +22,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from tests.brokers import QUICK_FAILOVER
 from tests.chaos.crew import Violation
+from tests.chaos.judging import check, judge_twice, recording, words_of
 from tests.chaos.scene import MOST_MISTAKES, Outcome, advised_redis
 from tests.chaos.standalone import Crowd, clients, free_port
 from tests.integration.processes import WorkerProcess, stream_rater, wait_until, workers
@@ -46,10 +49,15 @@ def ingest(name: str, folder: Path, quick: bool) -> Outcome:
             kafka=kafka.address, redis=redis.address, http="127.0.0.1:0", shards=4,
             serve=f"127.0.0.1:{free_port()}", serve_write_token=TOKEN, serve_rate=0.0,
         )  # fmt: skip
+        live = stack.enter_context(
+            recording(folder / "live.jsonl.gz", "--name", "live", *words_of(settings))
+        )
         stack.enter_context(workers(folder))(settings)
         door = Door(settings, folder)
         stack.callback(door.close)
-        return killed(name, door, kafka, FEW if quick else KILLS)
+        outcome = killed(name, door, kafka, FEW if quick else KILLS)
+        judged = check(name, judge_twice(live, settings))
+        return msgspec.structs.replace(outcome, judged=judged)
 
 
 class Door:

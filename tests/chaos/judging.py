@@ -4,19 +4,27 @@ One recorder reads from the first record on, while things break. Another one rea
 at the end, and must have seen the same.
 """
 
+import http.client
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote
+
+import msgspec
 
 from local.processes import start_guard
 from local.tools import ROOT
 from stream_rater.config.settings import Settings
+from stream_rater.contract.submissions import Place
 from tests.chaos.crew import Violation
 from tests.judge.findings import Findings
 from tests.judge.judge import judged
-from tests.waits import any_of, cpu_of, size_of, wait_until
+from tests.judge.observations import Answered, End, Line, Run, Sent, Writer
+from tests.waits import STILL_S, any_of, cpu_of, size_of, wait_until
 
 MOST_LINES = 5
 """The violations that are shown."""
@@ -87,6 +95,51 @@ def judge_twice(live: Recording, settings: Settings) -> Findings:
     with recording(again, "--name", "again", *words_of(settings)) as second:
         second.finish()
     return judged(first, again)
+
+
+class Posts:
+    """Writes down what clients post, from several threads, and what they are answered."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._writer, self._lock = file, Writer(file), threading.Lock()
+        self._write(Run(reader="clients"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._write(End())
+        self._writer.close()
+
+    def unanswered(self, rounds: Sequence[Mapping[str, Any]]) -> None:
+        """Rounds that were sent, and no answer came."""
+        self.answered(rounds, [{"status": 0}] * len(rounds))
+
+    def answered(
+        self, rounds: Sequence[Mapping[str, Any]], answers: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Rounds that were sent, and the answer about each."""
+        for each, answer in zip(rounds, answers, strict=bool(answers)):
+            raw = msgspec.Raw(msgspec.json.encode(each))
+            place = {"p": answer["partition"], "o": answer["offset"]} if "offset" in answer else {}
+            self._write(
+                Sent(c="", ladder=each["ladder"], round=raw, status=answer["status"], **place)
+            )
+
+    def ask(self, address: str, acknowledged: Mapping[tuple[str, str], Place]) -> None:
+        """Ask for the state of each acknowledged round, until it is not pending."""
+        with closing(http.client.HTTPConnection(address, timeout=STILL_S)) as connection:
+            for (ladder, round_id), place in acknowledged.items():
+                at = f"/v1/ladders/{quote(ladder, safe='')}/rounds/{quote(round_id, safe='')}"
+                path = f"{at}?wait=30&partition={place.partition}&offset={place.offset}"
+                connection.request("GET", path)
+                answer = connection.getresponse()
+                body = msgspec.Raw(answer.read())
+                self._write(Answered(c="clients", path=path, status=answer.status, body=body))
+
+    def _write(self, line: Line) -> None:
+        with self._lock:
+            self._writer.write(line)
 
 
 def check(name: str, found: Findings) -> int:

@@ -28,9 +28,11 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.submissions import Place
 from tests.chaos.crew import Violation
+from tests.chaos.judging import Posts, check, recording
 from tests.chaos.scene import MOST_MISTAKES, Outcome
 from tests.data_files import audit, committed_of, ends_of, unfinished
 from tests.integration.processes import WorkerProcess, wait_until
+from tests.judge.judge import judged
 from tests.waits import STILL_S
 
 KILLS, FEW = 200, 4
@@ -58,23 +60,15 @@ def standalone(name: str, folder: Path, quick: bool) -> Outcome:
 def killed(name: str, folder: Path, kills: int) -> Outcome:
     """Kill it this often. Raises Violation if it ends by itself."""
     host, file, published = Host(folder), folder / "ratings.db", Published(folder / "events.jsonl")
-    chance, recoveries_s = random.Random(7), []
+    stream, sent = folder / "stream.jsonl.gz", folder / "posts.jsonl.gz"
+    words = [word for ladder in LADDERS for word in ("--follow", ladder)]
     try:
-        with clients(host.address) as crowd:
-            for number in range(1, kills + 1):
-                host.start(file)
-                if number % GUST == 0 or number == kills:
-                    recoveries_s.append(host.recovered(file, crowd))
-                if chance.random() < EARLY:
-                    time.sleep(chance.uniform(0.0, EARLY_S))
-                else:
-                    crowd.wait_for(chance.randint(1, AHEAD), host)
-                    time.sleep(chance.uniform(0.0, SOON_S))
-                host.kill()
-                published.read(file)
-            host.start(file)
-            crowd.wait_for(1, host)
-        host.wait_until_rated(file)
+        with recording(stream, "--http", host.address, *words) as recorder, Posts(sent) as posts:
+            with clients(host.address, posts=posts) as crowd:
+                recoveries_s = _kills(host, file, crowd, published, kills)
+            host.wait_until_rated(file)
+            posts.ask(host.address, crowd.acknowledged)
+            recorder.finish()
         host.stop()
     finally:
         host.close()
@@ -87,7 +81,29 @@ def killed(name: str, folder: Path, kills: int) -> Outcome:
         fault=name, injected=kills, rebalances=0, updates=found.updates, lost=found.lost,
         doubled=found.doubled, wrong=len(found.mistakes), ended_themselves={},
         recoveries=len(recoveries_s), recovery_s=round(max(recoveries_s), 2),
+        judged=check(name, judged(sent, stream)),
     )  # fmt: skip
+
+
+def _kills(
+    host: "Host", file: Path, crowd: "Crowd", published: "Published", kills: int
+) -> list[float]:
+    """Kill it this often, and start it once more. Returns the seconds of each recovery."""
+    chance, recoveries_s = random.Random(7), []
+    for number in range(1, kills + 1):
+        host.start(file)
+        if number % GUST == 0 or number == kills:
+            recoveries_s.append(host.recovered(file, crowd))
+        if chance.random() < EARLY:
+            time.sleep(chance.uniform(0.0, EARLY_S))
+        else:
+            crowd.wait_for(chance.randint(1, AHEAD), host)
+            time.sleep(chance.uniform(0.0, SOON_S))
+        host.kill()
+        published.read(file)
+    host.start(file)
+    crowd.wait_for(1, host)
+    return recoveries_s
 
 
 # --- the process ---------------------------------------------------------------------------------
@@ -216,6 +232,8 @@ class Crowd:
     """Answers that no client should get."""
     stopping: bool = False
     token: str = ""
+    posts: Posts | None = None
+    """What the judge gets of what is sent."""
 
     def wait_for(self, count: int, host: "Checked") -> None:
         """Wait until this many more rounds were acknowledged."""
@@ -233,10 +251,10 @@ class Crowd:
 
 
 @contextmanager
-def clients(address: str, token: str = "") -> Iterator[Crowd]:
+def clients(address: str, token: str = "", posts: Posts | None = None) -> Iterator[Crowd]:
     """Clients that report rounds within the block, with this token if there is one. After it, all
-    that they have sent is acknowledged."""
-    crowd = Crowd(token=token)
+    that they have sent is acknowledged. The judge gets what they send in `posts`."""
+    crowd = Crowd(token=token, posts=posts)
     threads = [
         threading.Thread(target=_report, args=(crowd, address, number), daemon=True)
         for number in range(CLIENTS)
@@ -275,8 +293,12 @@ def _send(crowd: Crowd, address: str, rounds: list[dict[str, Any]]) -> None:
             answers = _post(address, rounds, crowd.token)
         except (OSError, http.client.HTTPException):
             answers = []
+            if crowd.posts is not None:
+                crowd.posts.unanswered(rounds)
             time.sleep(0.02)  # a client's pause before it connects again
         left = list(rounds)
+        if crowd.posts is not None:
+            crowd.posts.answered(rounds, answers)
         for each, answer in zip(rounds, answers, strict=bool(answers)):
             if answer["status"] == 202:
                 name = each["ladder"], each["round_id"]

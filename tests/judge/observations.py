@@ -145,6 +145,10 @@ class Writer:
         self.records += isinstance(line, Seen)
         self._file.write(encode(line) + b"\n")
 
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
     def __enter__(self) -> Self:
         return self
 
@@ -152,7 +156,7 @@ class Writer:
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
-        self._file.close()
+        self.close()
 
 
 class BadObservations(ValueError):

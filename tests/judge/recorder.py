@@ -64,7 +64,8 @@ class Recorder:
                 self._write_lines(POLL_S)
         self._stop.set()
         for each in askers:
-            each.join(2.0 * ANSWER_S)
+            while each.is_alive():
+                self._write_lines(POLL_S)
         self._write_lines(0.0)
 
     def _wait(self) -> None:
@@ -244,26 +245,33 @@ class Recorder:
                     )
                     followed[ladder].start()
         for each in followed.values():
-            each.join(ANSWER_S)
+            each.join(2.0 * ANSWER_S)
 
     def _follow(self, address: str, ladder: str, name: str) -> None:
         """Follow one ladder, and resume the stream whenever it breaks off."""
-        last = "0"
+        last, whole = "0", False
         path = f"/v1/ladders/{quote(ladder, safe='')}/changes"
-        while not self._stop.is_set():
+        deadline_s = float("inf")
+        while not whole and time.monotonic() < deadline_s:
+            stopping = self._stop.is_set()
+            if stopping:  # once more from where it was: what is missing comes before a lone id
+                deadline_s = min(deadline_s, time.monotonic() + ANSWER_S)
             try:
                 with closing(http.client.HTTPConnection(address, timeout=2.0)) as connection:
                     headers = self._headers() | {"Last-Event-ID": last}
                     connection.request("GET", path, headers=headers)
                     answer = connection.getresponse()
                     if answer.status == 200:
-                        last = self._events(answer, ladder, name, last)
+                        last, whole = self._events(answer, ladder, name, last, stopping)
             except (OSError, http.client.HTTPException):
                 pass
             self._stop.wait(AGAIN_S)
 
-    def _events(self, answer: http.client.HTTPResponse, ladder: str, name: str, last: str) -> str:
-        """Take events until the stream ends. Returns the last id."""
+    def _events(
+        self, answer: http.client.HTTPResponse, ladder: str, name: str, last: str, once: bool
+    ) -> tuple[str, bool]:
+        """Take events until the stream ends, or `once` all that was missing came. Returns the last
+        id, and whether that is so."""
         found: dict[str, str] = {}
         try:
             while line := answer.readline():
@@ -279,11 +287,13 @@ class Recorder:
                             id=found.get("id", ""), at=time.time(),
                         )
                     )  # fmt: skip
+                elif once and "id" in found:
+                    return found["id"], True
                 last = found.get("id", last)
                 found = {}
         except (OSError, http.client.HTTPException):
             pass
-        return last
+        return last, False
 
 
 SILENT = logging.getLogger("tests.judge")
