@@ -82,9 +82,10 @@ soak: servers ## Fuzz the decoder and simulate faults at length (SEEDS=N, MINUTE
 	@$(VENV_PYTHON) -m tests.simulation.soak \
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS) $(WRITTEN)
 
-chaos: servers ## Break real servers and workers, compare every rating; needs Go (ARGS=rolling, WRITE=1)
+chaos: servers ## Break real servers and workers, compare every rating; needs Go (ARGS=rolling, UNTIL=N: go on, WRITE=1)
 	@$(LOCAL).go_tools toxiproxy
-	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.chaos $(ARGS) $(WRITTEN)
+	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.chaos \
+		$(if $(UNTIL),--until $(UNTIL)) $(if $(LEDGER),--ledger $(LEDGER)) $(ARGS) $(WRITTEN)
 
 tables: servers ## Write the documents' tables anew (FROM=FILE ARGS="--commit C": add a saved run)
 	@$(VENV_PYTHON) -m tests.benchmarks.document $(FROM) $(ARGS)

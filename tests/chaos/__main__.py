@@ -9,6 +9,7 @@ import argparse
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,10 +22,14 @@ from rich.table import Table
 
 from local.servers import AGAIN_S, in_destructor, signals_as_exit
 from tests.benchmarks.document import writing
+from tests.benchmarks.document.origins import commit, dated
+from tests.chaos.chance import reseed
 from tests.chaos.faults import FAULTS, ON_REQUEST
+from tests.chaos.ledger import BadLedger, Ledger, Played, sums
 from tests.chaos.scene import Outcome
 
 MINUTES = 45.0
+LEDGER = Path(".chaos")
 WIDE = 140
 """The width of the table in columns."""
 
@@ -38,11 +43,15 @@ class Failure(msgspec.Struct, frozen=True):
 
     fault: str
     failure: str
+    out_of_time: bool = False
+    """Whether only the time was over."""
 
 
 def main() -> int:
     """Inject the named faults, or all except those on request."""
     given = _arguments()
+    if given.until:
+        return go_on(given)
     outcomes: list[Outcome] = []
     failures: list[Failure] = []
     try:
@@ -58,6 +67,48 @@ def main() -> int:
     return 1 if failures or any(each.lost or each.doubled or each.wrong for each in outcomes) else 0
 
 
+def go_on(given: argparse.Namespace) -> int:
+    """Repeat the faults, with other seeds, until the ledger has enough; print its sums."""
+    try:
+        ledger = Ledger(given.ledger)
+        with signals_as_exit():
+            accumulate(ledger, given.faults or unasked(), given.until, given.minutes, given.quick)
+    except BadLedger as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    found = sums(ledger.rows)
+    for each in found:
+        sys.stdout.write(msgspec.json.encode(each).decode() + "\n")
+    if given.write:
+        writing.write_run("chaos", found, sys.argv[1:])
+    return 0 if ledger.injected >= given.until and all(r.is_clean for r in ledger.rows) else 1
+
+
+def accumulate(
+    ledger: Ledger, faults: list[str], until_injected: int, minutes: float, quick: bool
+) -> None:
+    """Play the fault that was played least, until the ledger has so many injected faults or the
+    time is over. A row that fails is in the ledger, too."""
+    deadline_s = time.monotonic() + 60.0 * minutes
+    while ledger.injected < until_injected and time.monotonic() < deadline_s:
+        name = ledger.next(faults)
+        seed = ledger.seed_of(name)
+        reseed(seed)
+        outcomes: list[Outcome] = []
+        failures: list[Failure] = []
+        play([name], quick, (deadline_s - time.monotonic()) / 60.0, outcomes, failures)
+        at, of = dated(time.time()), commit()
+        for outcome in outcomes:
+            ledger.add(Played.of(outcome, at=at, commit=of, seed=seed, quick=quick))
+        for each in failures:
+            if not each.out_of_time:
+                ledger.add(
+                    Played(
+                        at=at, commit=of, fault=name, seed=seed, quick=quick, failure=each.failure
+                    )
+                )  # fmt: skip
+
+
 def unasked() -> list[str]:
     """The faults that run if none is named."""
     return [name for name in FAULTS if name not in ON_REQUEST]
@@ -67,12 +118,19 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("faults", nargs="*", metavar="FAULT", help=f"of {', '.join(FAULTS)}")
     parser.add_argument("--quick", action="store_true", help="each but once or a few times")
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="for all (%(default)g)")
+    parser.add_argument("--minutes", type=float, help=f"for all ({MINUTES:g}; with --until none)")
+    parser.add_argument(
+        "--until", type=int, default=0, metavar="N",
+        help="repeat the faults until the ledger has N, over all runs",
+    )  # fmt: skip
+    parser.add_argument("--ledger", type=Path, default=LEDGER, help="its folder (%(default)s)")
     writing.add_option(parser)
     given = parser.parse_args()
     writing.check(parser, write=given.write, unlike={"--quick": given.quick})
     if unknown := set(given.faults) - FAULTS.keys():
         parser.error(f"no such fault: {', '.join(sorted(unknown))}")
+    if given.minutes is None:
+        given.minutes = threading.TIMEOUT_MAX / 60.0 if given.until else MINUTES
     return given
 
 
@@ -89,7 +147,8 @@ def play(
             with until(deadline_s):
                 outcomes.append(played(name, quick=quick))
         except OutOfTime:
-            failures.append(Failure(name, f"not played to its end within {minutes:g} minutes"))
+            why = f"not played to its end within {minutes:g} minutes"
+            failures.append(Failure(name, why, out_of_time=True))
         except Exception as error:  # servers, clients, workers, promises: the next fault goes on
             failures.append(Failure(name, f"{type(error).__name__}: {error}"))
         else:

@@ -18,6 +18,7 @@ from stream_rater.contract.events import RatingChanged, joined, rating_changed_f
 from stream_rater.contract.record import header
 from stream_rater.contract.seeds import SEEDS
 from stream_rater.pipeline.updater.corrected_changes import CORRECTION
+from tests.chaos.chance import seeded
 from tests.chaos.season import Season
 from tests.chaos.tally import Tally, Who
 from tests.integration.topics import Bytes, headers_of, produce, read_topic
@@ -41,7 +42,7 @@ class CorrectedSeason(Season):
 
     def __init__(self, settings: Settings, rounds: Iterator[dict[str, Any]]) -> None:
         super().__init__(settings, rounds)
-        self._random = Random(11)
+        self._random = Random(seeded(11))
         self._sent: dict[str, list[dict[str, Any]]] = {}
         self._seasons = 0
         self.corrections = 0
@@ -99,7 +100,7 @@ class CorrectedSeason(Season):
 
 def matches(seed: int = 1) -> Iterator[dict[str, Any]]:
     """Rounds of six players in three ladders, and a crowd's, without end."""
-    random, number = Random(seed), 0
+    random, number = Random(seeded(seed)), 0
     while True:
         number += 1
         ladder = (*LADDERS, CROWD)[number % 4]

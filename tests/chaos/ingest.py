@@ -21,6 +21,7 @@ from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from tests.brokers import QUICK_FAILOVER
+from tests.chaos.chance import seeded
 from tests.chaos.crew import Violation
 from tests.chaos.judging import check, judge_twice, recording, words_of
 from tests.chaos.scene import MOST_MISTAKES, Outcome, advised_redis
@@ -95,7 +96,7 @@ class Door:
 def killed(name: str, door: Door, kafka: Server, kills: int) -> Outcome:
     """Kill `serve` this often, and Kafka in the middle. Raises Violation if `verify` finds a
     difference."""
-    chance, recoveries_s = random.Random(7), list[float]()
+    chance, recoveries_s = random.Random(seeded(7)), list[float]()
     with clients(door.settings.serve, TOKEN) as crowd:
         for number in range(kills):
             door.start()

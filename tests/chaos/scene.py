@@ -15,6 +15,7 @@ from local.redis_node import ADVISED
 from local.servers import Server, start_kafka, start_redis
 from stream_rater.config.settings import Settings
 from tests.brokers import QUICK_FAILOVER
+from tests.chaos.chance import seeded
 from tests.chaos.crew import Crew, Violation
 from tests.chaos.judging import Recording, check, judge_twice, recording, words_of
 from tests.chaos.season import Season
@@ -62,7 +63,7 @@ class Scene:
     recorder: Recording
     """What reads along from the first record on, for the judge."""
     quick: bool = False
-    random: Random = field(default_factory=lambda: Random(7))
+    random: Random = field(default_factory=lambda: Random(seeded(7)))
     injected: int = 0
     moved_before: int = 0
     """Assignments that changed before the first fault, when the workers joined."""

@@ -14,6 +14,7 @@ from local.tools import ROOT
 from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
+from tests.chaos.chance import seeded
 from tests.chaos.tally import Tally, Who, differing, tally
 from tests.integration.topics import Bytes, Finished, produce, read_topic
 
@@ -54,7 +55,7 @@ class Season:
 
 def lobbies(seed: int = 1) -> Iterator[dict[str, Any]]:
     """Rounds of eight players in three ladders, without end."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(seeded(seed))
     for number in itertools.count():
         players = random.choice(PLAYERS, LOBBY, replace=False).tolist()
         yield {

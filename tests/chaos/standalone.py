@@ -27,6 +27,7 @@ from stream_rater.config.ladders import ANY_LADDER
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import RatingChanged, rating_changed_from_json
 from stream_rater.contract.submissions import Place
+from tests.chaos.chance import seeded
 from tests.chaos.crew import Violation
 from tests.chaos.judging import Posts, check, recording
 from tests.chaos.scene import MOST_MISTAKES, Outcome
@@ -89,7 +90,7 @@ def _kills(
     host: "Host", file: Path, crowd: "Crowd", published: "Published", kills: int
 ) -> list[float]:
     """Kill it this often, and start it once more. Returns the seconds of each recovery."""
-    chance, recoveries_s = random.Random(7), []
+    chance, recoveries_s = random.Random(seeded(7)), []
     for number in range(1, kills + 1):
         host.start(file)
         if number % GUST == 0 or number == kills:
@@ -278,7 +279,7 @@ def clients(address: str, token: str = "", posts: Posts | None = None) -> Iterat
 def _report(crowd: Crowd, address: str, number: int) -> None:
     """Report rounds, one or several at once, until `stopping`."""
     rounds = _rounds(number)
-    chance = random.Random(number)
+    chance = random.Random(seeded(number))
     while not crowd.stopping:
         count = 1 if chance.random() < 0.5 else chance.randint(2, MOST_TOGETHER)
         _send(crowd, address, [next(rounds) for _ in range(count)])
@@ -328,7 +329,7 @@ def _post(address: str, rounds: list[dict[str, Any]], token: str) -> list[dict[s
 
 
 def _rounds(client: int) -> Iterator[dict[str, Any]]:
-    chance, number = random.Random(1000 + client), 0
+    chance, number = random.Random(seeded(1000 + client)), 0
     while True:
         number += 1
         players = chance.sample(range(PLAYERS), chance.choice([2, 2, 3, 4, 8]))

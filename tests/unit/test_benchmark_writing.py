@@ -36,6 +36,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with documents of its own, into which benchmarks write."""
     (tmp_path / writing.CAPACITY).parent.mkdir(parents=True)
     (tmp_path / writing.CAPACITY).write_text("<!-- brief: capacity -->\n<!-- end -->\n")
+    (tmp_path / writing.ANALYSIS).parent.mkdir(parents=True)
+    (tmp_path / writing.ANALYSIS).write_text("<!-- brief: ledger -->\n<!-- end -->\n")
     (tmp_path / writing.FULL).write_text(FULL)
     (tmp_path / writing.PAGE).write_text("<!-- brief: memory -->\n<!-- end -->\n")
     (tmp_path / writing.ROWS).write_text(dumped(KEPT))

@@ -56,6 +56,8 @@ def name_of(figures: Figures) -> str | None:
             return None
         case {"fault": str(fault)}:
             return f"chaos/{fault}"
+        case {"ledger": str(fault), "played": _}:
+            return f"ledger/{fault}"
         case {"inputs": _, "wrong": _}:
             return "soak/decoder"
         case {"seeds": _, "mutants": _}:

@@ -28,6 +28,8 @@ FULL = Path("docs/benchmarks-full.md")
 """The page with all tables."""
 CAPACITY = Path("docs/operations/capacity.md")
 """A page for operators, with a short table."""
+ANALYSIS = Path("docs/internals/analysis.md")
+"""The report on the faults, with the sums of the ledger."""
 README = Path("README.md")
 
 SECTION = re.compile(r"(<!-- section: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -72,6 +74,8 @@ def write(newer: Sequence[Row]) -> None:
 def documents(root: Path, rows: Sequence[Row]) -> Iterator[tuple[Path, str]]:
     """Each document that has figures, and its text with the figures of these rows."""
     full, page, readme, capacity = root / FULL, root / PAGE, root / README, root / CAPACITY
+    analysis = root / ANALYSIS
+    yield analysis, with_briefs(analysis.read_text(), TABLES, rows)
     yield full, with_tables(full.read_text(), TABLES, rows)
     yield capacity, with_briefs(capacity.read_text(), TABLES, rows)
     yield page, with_summary(with_briefs(page.read_text(), TABLES, rows), rows)
