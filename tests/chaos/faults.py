@@ -33,6 +33,8 @@ from tests.integration.processes import wait_until
 from tests.integration.test_upgrade import CHANGE, LADDER
 from tests.proxy import KAFKA, REDIS, ROUTES, Toxic, a_proxy
 
+CHANGED_FROM = 7 * AT_ONCE // 2
+"""The offset from which a ladder has other parameters in an upgrade: among the rounds sent last."""
 NEXT_KERNEL = "tests.chaos.next_kernel"
 KILLS, AHEAD, GUST = 100, 10, 10
 """A storm: the number of kills, the rounds sent with each, and the faults before the storm ends and
@@ -96,10 +98,11 @@ def upgrade(name: str, folder: Path, quick: bool) -> Outcome:
     folder.mkdir(parents=True)
     before, after = folder / "before.toml", folder / "after.toml"
     before.write_text(LADDERS)
-    after.write_text(LADDERS + CHANGE.format(7 * AT_ONCE // 2))  # among the rounds sent last
+    after.write_text(LADDERS + CHANGE.format(CHANGED_FROM))
     with a_scene(
-        name, folder, lobbies(), workers=3, quick=quick, partitions=1, ladders=str(before)
-    ) as scene:
+        name, folder, lobbies(), workers=3, quick=quick, partitions=1, ladders=str(before),
+        redisplayed={"ranked": CHANGED_FROM},
+    ) as scene:  # fmt: skip
         scene.season.play(AT_ONCE)
         scene.at_work()
         scene.crew.module = NEXT_KERNEL

@@ -78,12 +78,14 @@ def recording(file: Path, *words: str) -> Iterator[Recording]:
         found.close()
 
 
-def words_of(settings: Settings) -> list[str]:
-    """The arguments of a recorder of this service's topics."""
+def words_of(settings: Settings, redisplayed: Mapping[str, int] = {}) -> list[str]:
+    """The arguments of a recorder of this service's topics. `redisplayed`: from which offsets
+    ladders have other parameters of display."""
     return [
         "--kafka", settings.kafka, "--prefix", settings.topic_prefix,
         "--window", str(settings.duplicate_window),
         "--threshold", str(settings.correction_threshold),
+        "--redisplayed", msgspec.json.encode(redisplayed).decode(),
     ]  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -164,7 +164,7 @@ def a_scene(
     name: str, folder: Path, rounds: Iterator[dict[str, Any]], *, workers: int = 1,
     kafka: Callable[..., Any] = start_kafka, redis: Callable[[Path], Any] = advised_redis,
     quick: bool = False, named: bool = True, season: Callable[..., Season] = Season,
-    **settings: Any,
+    redisplayed: Mapping[str, int] = {}, **settings: Any,
 ) -> Iterator[Scene]:  # fmt: skip
     """New servers and ready workers, all of which are stopped at the end of the block."""
     with ExitStack() as stack:
@@ -182,6 +182,8 @@ def a_scene(
         folder.mkdir(parents=True, exist_ok=True)
         crew = Crew(at, stack.enter_context(started_workers(folder)), named)
         live = folder / "observed.jsonl.gz"
-        recorder = stack.enter_context(recording(live, "--name", "live", *words_of(at)))
+        recorder = stack.enter_context(
+            recording(live, "--name", "live", *words_of(at, redisplayed))
+        )
         crew.hire(workers)
         yield Scene(name, brokers, store, crew, season(at, rounds), recorder, quick)

@@ -177,6 +177,9 @@ class Changes:
             rule = "doubled" if event.offset == last.offset else "order"
             self._findings.wrong(rule, _who(event), where, f"{_shown(event)} after {last}")
         before = event.previous_mu, event.previous_sigma, event.previous_rating
+        if last.offset < self._run.redisplayed.get(event.ladder, -1) <= event.offset:
+            self._findings.left_open["ratings before a change of their display"] += 1
+            before = *before[:2], last.rating
         if before != (last.mu, last.sigma, last.rating):
             self._findings.wrong("chain", _who(event), where, f"{_shown(event)} after {last}")
 

@@ -36,6 +36,8 @@ class Run(Line, frozen=True, tag="run", kw_only=True):
     """The correction threshold, in points."""
     ladders: list[str] | None = None
     """The ladders that are configured; None if a template stands for every ladder."""
+    redisplayed: dict[str, int] = {}
+    """Ladders whose displayed ratings follow other parameters from this offset on."""
     corrections_refused: list[str] = []
     """The ladders that take no corrections."""
 

@@ -128,7 +128,7 @@ class Recorder:
             Run(
                 reader=self._given.name, partitions=count["rounds"], shards=count["changed"],
                 window=self._given.window, threshold=self._given.threshold,
-                ladders=self._given.ladders,
+                ladders=self._given.ladders, redisplayed=self._given.redisplayed,
             )
         )  # fmt: skip
 
@@ -314,6 +314,10 @@ def main() -> int:
     parser.add_argument("--window", type=int, default=100_000, help="the duplicate window")
     parser.add_argument("--threshold", type=float, default=0.5, help="that of corrections")
     parser.add_argument("--ladders", type=json.loads, help="the ladders, a JSON array; none: any")
+    parser.add_argument(
+        "--redisplayed", type=json.loads, default={},
+        help="a JSON object: from which offsets ladders have other parameters of display",
+    )  # fmt: skip
     given = parser.parse_args()
     with Writer(given.file) as writer:
         if not given.kafka:

@@ -6,6 +6,7 @@ import sys
 from .actors import Machines
 from .mutants import MUTANTS
 from .simulator import Simulation
+from .transitions import TRANSITIONS, name_of
 
 
 def main() -> int:
@@ -19,6 +20,8 @@ def main() -> int:
     simulation = Simulation(arguments.seed, machines, trace=print if arguments.trace else None)
     print(simulation.weather)
     found = simulation.run()
+    for name in sorted(name_of(each) for each in simulation.taken if each in TRANSITIONS):
+        print(f"reached {name}")
     print("\n".join(found) or f"seed {arguments.seed}: equal to the sequential replay")
     return 1 if found else 0
 

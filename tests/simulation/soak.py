@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import repeat
+from typing import NamedTuple
 
 from rich.box import MARKDOWN
 from rich.console import Console
@@ -31,6 +32,7 @@ from .faults import KINDS, Faults
 from .mutants import MUTANTS
 from .scenarios import caught
 from .seeds import outcome_of, replay_command
+from .transitions import TRANSITIONS, Taken, name_of
 
 MINUTES = 10.0
 FIRST = 1_000_000
@@ -46,6 +48,20 @@ Chunk = tuple[str, int, int]
 """The mutant (or PRODUCTION), the first seed, and the number of seeds."""
 
 
+class Ran(NamedTuple):
+    """What came of a chunk."""
+
+    name: str
+    """Its mutant, or PRODUCTION."""
+    done: int
+    """How many seeds there was time for."""
+    wrong: list[tuple[int, str]]
+    """The seeds with violations."""
+    faults: Faults
+    reached: Counter[Taken]
+    """In how many seeds each transition was taken."""
+
+
 @dataclass
 class Tally:
     """The results of all chunks."""
@@ -56,6 +72,8 @@ class Tally:
     """The seeds on which the production code failed, with the violation."""
     faults: Faults = field(default_factory=Faults)
     """The faults that the production code met."""
+    reached: Counter[Taken] = field(default_factory=Counter)
+    """In how many seeds of the production code each transition was taken."""
 
 
 def chunks(first: int, seeds: int) -> Iterator[Chunk]:
@@ -69,20 +87,20 @@ def chunks(first: int, seeds: int) -> Iterator[Chunk]:
             yield names[turn % len(names)], first + turn // len(names) * AT_ONCE, AT_ONCE
 
 
-def run(chunk: Chunk, deadline_s: float) -> tuple[str, int, list[tuple[int, str]], Faults]:
-    """Run a chunk. Returns its mutant, how many seeds there was time for, the seeds with
-    violations, and all faults."""
+def run(chunk: Chunk, deadline_s: float) -> Ran:
+    """Run a chunk, as far as there is time."""
     name, first, count = chunk
     machines = MUTANTS[name].machines if name else Machines()
-    wrong, faults = list[tuple[int, str]](), Faults()
+    wrong, faults, reached = list[tuple[int, str]](), Faults(), Counter[Taken]()
     for done in range(count):
         if time.time() > deadline_s:
-            return name, done, wrong, faults
-        found, there, _ = outcome_of(first + done, machines)
+            return Ran(name, done, wrong, faults, reached)
+        found, there, taken = outcome_of(first + done, machines)
         faults += there
+        reached.update(taken)
         if found:
             wrong.append((first + done, found[0]))
-    return name, count, wrong, faults
+    return Ran(name, count, wrong, faults, reached)
 
 
 def soak(first: int, seeds: int, minutes: float, console: Console) -> Tally:
@@ -95,12 +113,13 @@ def soak(first: int, seeds: int, minutes: float, console: Console) -> Tally:
         Progress(console=console, transient=True) as progress,
     ):
         bar = progress.add_task(f"seeds from {first}", total=len(todo))
-        for name, done, wrong, faults in pool.map(run, todo, repeat(deadline_s)):
+        for name, done, wrong, faults, reached in pool.map(run, todo, repeat(deadline_s)):
             tally.seeds[name] += done
             tally.wrong[name] += len(wrong)
             if name == PRODUCTION:
                 tally.failing += wrong
                 tally.faults += faults
+                tally.reached += reached
             progress.advance(bar)
     return tally
 
@@ -161,6 +180,11 @@ def tables(tally: Tally, summary: Summary) -> Iterator[Table]:
     for name, mutant in MUTANTS.items():
         by_rule.add_row(mutant.rule, str(tally.seeds[name]), str(tally.wrong[name]))
     yield by_rule
+    reached = Table("transition of a state machine", box=MARKDOWN)
+    reached.add_column("reached in seeds", justify="right")
+    for taken in sorted(TRANSITIONS, key=name_of):
+        reached.add_row(name_of(taken), f"{tally.reached[taken]:,}")
+    yield reached
     whole = Table("simulated", box=MARKDOWN)
     whole.add_column("times", justify="right")
     for counted, times in counted_in(asdict(summary)):

@@ -52,8 +52,8 @@ def story(folder: Path) -> Findings:
     stage.correct("player-removed", player=B1)
     stage.round(A0, B1, A1)
     stage.round(B0, A2)
-    for actor in (stage.estimator(), stage.updater()):
-        assert actor
+    stage.estimator()
+    stage.updater()
     with stage.patches:
         stage.finish()
     path = folder / "observed.jsonl.gz"

@@ -16,7 +16,7 @@ from stream_rater.rating.parameters import TwoMoment
 from . import game, simulator
 from .faults import KINDS, Faults
 from .seeds import outcome_of, replay_command
-from .transitions import TRANSITIONS, Taken, surprising
+from .transitions import TRANSITIONS, Taken, name_of, surprising
 
 SEEDS = 400
 AT_ONCE = 25
@@ -68,7 +68,12 @@ def test_every_kind_of_fault_and_transition_happens() -> None:
         taken |= there_taken
     assert not KINDS.keys() - faults.keys()
     taken = taken.union(*(outcome_of(seed).taken for seed in RARE))
-    assert [each for each in TRANSITIONS if each not in taken] == []
+    assert [name_of(each) for each in TRANSITIONS if each not in taken] == []
+
+
+def test_each_transition_has_a_name_of_its_own() -> None:
+    """So a table can say which one was reached, and how often."""
+    assert len({name_of(each) for each in TRANSITIONS}) == len(TRANSITIONS)
 
 
 CHUNKS = pytest.mark.parametrize("first", range(0, ENOUGH, AT_ONCE))

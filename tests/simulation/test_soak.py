@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from .faults import KINDS
-from .soak import INPUTS, MINUTES, PRODUCTION, Summary, promised, run
+from .soak import INPUTS, MINUTES, PRODUCTION, Summary, Tally, promised, run, tables
+from .transitions import TRANSITIONS, name_of
 
 GOOD = Summary(1, 5, 0, 3, 3, 1, INPUTS, 0, dict.fromkeys(KINDS, 1))
 
@@ -33,6 +34,16 @@ def test_promised_inputs() -> None:
 
 def test_chunk_reports_its_faults() -> None:
     """A chunk reports its faults; otherwise the table would be empty."""
-    name, seeds, wrong, faults = run((PRODUCTION, 7, 2), 2e10)
-    assert (name, seeds, wrong) == (PRODUCTION, 2, [])
-    assert faults["rebalance"] > 2
+    ran = run((PRODUCTION, 7, 2), 2e10)
+    assert (ran.name, ran.done, ran.wrong) == (PRODUCTION, 2, [])
+    assert ran.faults["rebalance"] > 2
+
+
+def test_a_soak_says_which_transitions_were_reached() -> None:
+    """The table has a line for each transition of the diagrams, with the seeds that took it; those
+    that no seed took have 0."""
+    tally = Tally(reached=run((PRODUCTION, 7, 2), 2e10).reached)
+    *_, reached, _ = tables(tally, GOOD)
+    names, counts = ([str(cell) for cell in column.cells] for column in reached.columns)
+    assert names == sorted(map(name_of, TRANSITIONS))
+    assert max(counts) == "2" and "0" in counts

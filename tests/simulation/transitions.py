@@ -44,6 +44,20 @@ TRANSITIONS = frozenset((*_in_diagram("estimator", ESTIMATOR), *_in_diagram("upd
 """The transitions in the diagrams."""
 
 
+def name_of(taken: Taken) -> str:
+    """The name of a transition in tables, such as `updater: settling, then working`."""
+    source = "nothing" if taken.source is None else taken.source.name
+    if taken.source is taken.target:
+        return f"{taken.role}: {words(source)}, step {taken.step}"
+    target = "lost" if taken.target is None else words(taken.target.name)
+    return f"{taken.role}: {words(source)}, then {target}"
+
+
+def words(name: str) -> str:
+    """The name of a state in words."""
+    return name.replace("_", " ").lower()
+
+
 def surprising(taken: Iterable[Taken]) -> list[Taken]:
     """The transitions that the diagrams do not have. A partition or shard may be lost in any
     state."""

@@ -153,6 +153,20 @@ def test_a_planted_fault_is_found(judge: Judged, fault: str) -> None:
     assert all(" at " in line for line in found.lines)
 
 
+def test_a_change_of_the_display(judge: Judged) -> None:
+    """Across it `previous_rating` may be another, and `previous_mu` not. At no other place."""
+    some = records()
+    i = _changes(some)[70]
+    body = body_of(some[i])
+    other = [*some[:i], edited(some[i], previous_rating=7.0), *some[i + 1 :]]
+    for offset, right in ((body["offset"], True), (body["offset"] + 1, False)):
+        run = msgspec.structs.replace(RUN, redisplayed={body["ladder"]: offset})
+        assert judge(whole(other, run=run)).clean == right
+    run = msgspec.structs.replace(RUN, redisplayed={body["ladder"]: body["offset"]})
+    skewed = [*some[:i], edited(some[i], previous_mu=7.0), *some[i + 1 :]]
+    assert rules(judge(whole(skewed, run=run))) == {"chain"}
+
+
 # --- rejections ----------------------------------------------------------------------------------
 
 
