@@ -9,6 +9,7 @@ import msgspec
 
 from local.servers import Server
 from tests.brokers import behind_a_proxy, three_brokers
+from tests.chaos.clocks import clock_jumps
 from tests.chaos.correcting import corrections
 from tests.chaos.correcting_faults import (
     corrections_failover,
@@ -16,10 +17,15 @@ from tests.chaos.correcting_faults import (
     corrections_upgrade,
 )
 from tests.chaos.freeing import Freed, freed
+from tests.chaos.frozen import controllers, power_lost, redis_frozen
+from tests.chaos.full_disks import kafka_disk_full, redis_disk_full, temporary_full
 from tests.chaos.ingest import ingest
+from tests.chaos.joining import joining
+from tests.chaos.one_sided import one_sided
 from tests.chaos.redis_faults import (
     redis_failover,
     redis_killed,
+    redis_out_of_memory,
     redis_rebuilt,
     redis_resharded,
     redis_restored,
@@ -237,6 +243,16 @@ FAULTS: dict[str, Story] = {
     "redis-resharded": redis_resharded,
     "redis-restored": redis_restored,
     "redis-rebuilt": redis_rebuilt,
+    "redis-frozen": redis_frozen,
+    "redis-out-of-memory": redis_out_of_memory,
+    "redis-disk-full": redis_disk_full,
+    "kafka-disk-full": kafka_disk_full,
+    "temporary-full": temporary_full,
+    "power-lost": power_lost,
+    "controllers": controllers,
+    "clock-jumps": clock_jumps,
+    "one-sided": one_sided,
+    "joining": joining,
     "rolling": rolling,
     "standalone": standalone,
     "ingest": ingest,

@@ -124,6 +124,31 @@ def redis_rebuilt(name: str, folder: Path, quick: bool) -> Outcome:
         return scene.outcome()
 
 
+def redis_out_of_memory(name: str, folder: Path, quick: bool) -> Outcome:
+    """Leave Redis no memory for what it is told to store, in the midst of the workers' calls, and
+    then enough."""
+    with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
+        for _ in scene.faults(5):
+            with Redis(port=scene.redis.port) as client:
+                used = client.info("memory")["used_memory"]
+                refused = _refused(client)
+                client.config_set("maxmemory", used)
+                scene.season.play(AT_ONCE)
+                wait_until(partial(_refuses_more, scene, client, refused), "Redis refuses to store")
+                client.config_set("maxmemory", 0)
+        return scene.outcome()
+
+
+def _refuses_more(scene: Scene, client: Redis, than: int) -> bool:
+    scene.crew.tend()
+    return _refused(client) > than
+
+
+def _refused(client: Redis) -> int:
+    """How many commands Redis has refused for want of memory."""
+    return int(client.info("errorstats").get("errorstat_OOM", {}).get("count", 0))
+
+
 def _rebuild(scene: Scene) -> None:
     scene.crew.dismiss()
     wait_until(gone(scene.settings), "the workers have left")
