@@ -125,7 +125,7 @@ def redis_rebuilt(name: str, folder: Path, quick: bool) -> Outcome:
 
 
 def redis_out_of_memory(name: str, folder: Path, quick: bool) -> Outcome:
-    """Leave Redis no memory for what it is told to store, in the midst of the workers' calls, and
+    """Leave Redis no memory for what it is asked to store, in the midst of the workers' calls, and
     then enough."""
     with a_scene(name, folder, lobbies(), workers=2, quick=quick) as scene:
         for _ in scene.faults(5):

@@ -1,6 +1,7 @@
 """The README and the pages beside it show what is there: commands, events, files and links."""
 
 import argparse
+import importlib.util
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -91,6 +92,8 @@ def check_command(words: list[str]) -> None:
             pass
         case [".venv/bin/python", "-m", "pip", "install", "--find-links", folder, "stream-rater"]:
             assert ROOT / folder == dist.DIST
+        case [".venv/bin/python", "-m", module, *_]:
+            assert importlib.util.find_spec(module) is not None
         case [".venv/bin/python", script, *arguments]:
             PARSERS[script](arguments)
         case ["helm", "install", "--repo", *_]:  # somebody else's chart
@@ -120,7 +123,10 @@ def test_every_command_in_a_shell_block_is_one(words: list[str], monkeypatch: An
 def test_a_command_with_a_wrong_option_is_found(monkeypatch: Any) -> None:
     """Of each kind that is looked into."""
     monkeypatch.chdir(ROOT)
-    for wrong in ("make nothing", "export STREAM_RATER_SHARD=4", ".venv/bin/stream-rater watch -x"):
+    for wrong in (
+        "make nothing", "export STREAM_RATER_SHARD=4", ".venv/bin/stream-rater watch -x",
+        ".venv/bin/python -m tests.judges",
+    ):  # fmt: skip
         with pytest.raises((AssertionError, click.UsageError)):
             check_command(wrong.split())
 
