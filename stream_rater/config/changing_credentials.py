@@ -1,7 +1,7 @@
 """A user and a password that may change while a process runs: they are rotated, or are a token
 that expires.
 
-Somebody replaces the files while processes run, and tells nobody. So the files are read whenever
+Somebody replaces the files while processes run. So the files are read whenever
 somebody logs in. A server that refuses the login may not know the new password yet, or no longer
 know the old one. `is_final` decides which refusals end a process:
 
@@ -67,7 +67,7 @@ class ChangingCredentials:
         return self._last
 
     def _read(self) -> Credentials:
-        """Read both files. If the user changed meanwhile, the password may be of another user."""
+        """Read both files. If the user changed between, the password may be of another one."""
         username_file, password_file = self._files
         while True:
             username = _contents(username_file) if username_file else self._given.username

@@ -192,6 +192,7 @@ class Service:
         store = RedisStore(self._settings)
         for warning in store.prepare():
             self.log.warning(warning)
+        self.log.info(store.functions)
         store.check_layout(layout_of(self._settings, admin, partitions))
         store.layout.begin(KERNEL_VERSION)
         if estimates:

@@ -27,6 +27,13 @@ AT_START = (
     "+select",
 )  # fmt: skip
 
+IN_THE_PLACE_OF = {
+    "+fcall": ("+evalsha", "+script|load"),
+    "+function|list": ("+script|load",),
+    "+function|load": (),
+}
+"""Redis' rights to run functions.lua as a script, by the rights to run it as a function."""
+
 OLD_NOTES = "+hgetall"
 """The right to read the notes of an older release, to copy them into the log."""
 
@@ -185,6 +192,12 @@ REDIS["serve with beliefs"] = (*REDIS["serve"], READ_BELIEFS, READ_POSITIONS, RE
 REDIS["serve with min_offset"] = REDIS["serve with writing"] = REDIS["serve"]
 REDIS["on a cluster"] = (*(rule for rule in REDIS["all"] if rule != "+select"), *ON_A_CLUSTER)
 """Redis' rights by role: the rules of its user; `+select` if the URL names a database."""
+
+
+def by_scripts(rules: tuple[str, ...]) -> tuple[str, ...]:
+    """The rules of a user who may use scripts in the place of functions."""
+    found = dict.fromkeys(one for rule in rules for one in IN_THE_PLACE_OF.get(rule, (rule,)))
+    return tuple(found)
 
 
 @dataclass(frozen=True)

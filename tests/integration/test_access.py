@@ -167,6 +167,29 @@ def test_the_least_rights_suffice(
         assert (done.returncode, why in done.stderr) == (1 if why else 0, True), done.stderr
 
 
+def test_scripts_in_the_place_of_functions(castle: Castle, worker_process: Start) -> None:
+    """A worker whose user may use no functions rates with the rights of scripts, and says so.
+    Without one of these rights it ends with a line that names both."""
+    castle.redis.empty()
+    at = castle.place()
+    user = castle.user(at, "all")
+    rules = rights.by_scripts(rights.REDIS["all"])
+    castle.redis.allow(user.redis_username, *rules)
+    produce(castle.opened(at), some_rounds())
+    for less in dict.fromkeys(itertools.chain(*rights.IN_THE_PLACE_OF.values())):
+        castle.redis.allow(user.redis_username, *(rule for rule in rules if rule != less))
+        ended = _run("all", user)
+        (line,) = [each for each in complaints(ended.stderr) if not each.startswith("{")]
+        assert ended.returncode == 1
+        assert re.fullmatch(rf"stream-rater: .*redis: .*'f.*{re.escape(less[1:])}.*", line), line
+        castle.redis.allow(user.redis_username, *rules)
+    worker = worker_process(user)
+    wait_until(Finished(castle.opened(at)), "all is rated")
+    said = [each["event"] for each in worker.events() if "EVALSHA" in each["event"]]
+    assert len(said) == 1
+    assert castle.redis.client.function_list() == []
+
+
 def on_the_cluster(castle: Castle, cluster: SecuredCluster, less: str | None = None) -> Settings:
     """The settings of a new user with a worker's rights on the cluster, or with all but one of
     them."""

@@ -20,7 +20,7 @@ from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings, without_password
 from stream_rater.runtime import http, log
 from tests import pages
-from tests.integration.rights import ON_A_CLUSTER, REDIS, ROLES
+from tests.integration.rights import IN_THE_PLACE_OF, ON_A_CLUSTER, REDIS, ROLES
 
 SECRET = "s3cr3t"
 
@@ -239,6 +239,15 @@ def test_every_role_has_a_row() -> None:
     assert ROLES.keys() == REDIS.keys() == {*COMMANDS, "on a cluster"}
     assert set(REDIS["on a cluster"]) - set(REDIS["all"]) == set(ON_A_CLUSTER)
     assert f"`{' '.join(ON_A_CLUSTER)}`" in PAGE
+
+
+def test_the_page_lists_the_rights_of_scripts() -> None:
+    """Each in the place of the right of functions that a user lacks."""
+    listing, loading = IN_THE_PLACE_OF["+function|list"], IN_THE_PLACE_OF["+function|load"]
+    calling = " ".join(IN_THE_PLACE_OF["+fcall"])
+    for rule, others in (("+fcall", calling), ("+function|list +function|load", *listing)):
+        assert f"| `{rule}` | `{others}` |".replace("|l", "\\|l") in PAGE
+    assert loading == ()
 
 
 @pytest.mark.parametrize("role", COMMANDS)

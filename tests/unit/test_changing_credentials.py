@@ -64,7 +64,8 @@ def test_user_and_password_are_of_one_state(
     password.write_text("old's")
     found = ChangingCredentials(GIVEN, str(user), str(password))
     assert found.read() == Credentials("old", "old's")
-    read_text, reads = Path.read_text, []
+    read_text = Path.read_text
+    reads: list[Path] = []
 
     def rotated(path: Path, *given: object, **named: object) -> str:
         text = read_text(path, encoding="utf-8")

@@ -20,6 +20,7 @@ from redis.exceptions import (
     MasterDownError,
     MovedError,
     NoPermissionError,
+    NoScriptError,
     RedisClusterException,
     TryAgainError,
 )
@@ -151,6 +152,7 @@ ERRORS: Mapping[str, type[redis.RedisError]] = {
     "EXECABORT": ExecAbortError,
     "OOM": redis.OutOfMemoryError,
     "NOPERM": NoPermissionError,
+    "NOSCRIPT": NoScriptError,
     "NOAUTH": redis.AuthenticationError,
     "WRONGPASS": redis.AuthenticationError,
 }

@@ -127,13 +127,17 @@ class Connection:
     def replies(self, count: int) -> Iterator[Any]:
         """Yield the next `count` replies. Raises a reply that is an error; errors within a reply
         are elements of it."""
-        gets = self._reader.gets
         for _ in range(count):
-            while (reply := gets()) is False:  # incomplete: no reply of RESP 2 is False
-                self._receive()
+            reply = self.answer()
             if isinstance(reply, Exception):
                 raise reply
             yield reply
+
+    def answer(self) -> Any:
+        """The next reply, which may be an error: the following ones can still be read."""
+        while (reply := self._reader.gets()) is False:  # incomplete: no reply of RESP 2 is False
+            self._receive()
+        return reply
 
     def _receive(self) -> None:
         try:

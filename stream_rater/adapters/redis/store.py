@@ -1,5 +1,5 @@
 """The store on Redis: beliefs are fields of small hashes. Plain commands in a transaction read
-them, and a Redis Function writes them.
+them, and functions.lua writes them: as a Redis Function, or as a script (`functions.py`).
 
 Reads and writes are atomic for each shard. All shards of an effect share one round trip. Nothing is
 retried here: the outcome of a failed call is unknown, and the state machines determine it.
@@ -11,7 +11,6 @@ everything that passes through it. Compare-and-set needs a function, or one more
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, partial
-from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -37,8 +36,9 @@ from stream_rater.adapters.redis.client import (
     servers,
 )
 from stream_rater.adapters.redis.encoding import encode_reads, encode_writes
+from stream_rater.adapters.redis.functions import Functions
 from stream_rater.adapters.redis.keys import belief_key, ladder_of, position_key
-from stream_rater.adapters.redis.metadata import LayoutMismatch, StoreMetadata
+from stream_rater.adapters.redis.metadata import StoreMetadata
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_column import PlayerColumn, RecordColumn
 from stream_rater.config.settings import Settings, origin
@@ -47,7 +47,6 @@ from stream_rater.contract.record import Player
 from stream_rater.pipeline.ports import Application, Position, Priors, StoredShard
 from stream_rater.rating.record import HEADER_SIZE
 
-LIBRARY = "stream_rater_6"
 NO_CONNECTION = " connecting to "
 """A part of the client's message that shows that no connection could be made."""
 NO_HEADER = bytes(HEADER_SIZE)
@@ -65,31 +64,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, MovedError):
         return "redis: this is a node of a Redis Cluster: set STREAM_RATER_REDIS_CLUSTER=true"
     return f"redis: {str(error).rpartition(' caused error: ')[2]}"
-
-
-def _load(server: Client, code: str) -> None:
-    """Load the functions into one server, unless it has them. Raises LayoutMismatch if it has
-    others."""
-    if _loaded_code(server) is None:
-        try:
-            server.function_load(code, replace=False)
-        except redis.ResponseError as error:
-            if "already exists" not in str(error):  # another worker loaded them first
-                raise
-    if _loaded_code(server) != code:
-        raise LayoutMismatch(
-            f"Redis has a function library {LIBRARY} that differs from this release's: "
-            f"stop the other workers and run `redis-cli FUNCTION DELETE {LIBRARY}`"
-        )
-
-
-def _loaded_code(server: Client) -> str | None:
-    libraries = server.function_list(library=LIBRARY, withcode=True)
-    if not libraries:
-        return None
-    fields: list[Any] = libraries[0]
-    code: bytes = dict(zip(fields[::2], fields[1::2], strict=True))[b"library_code"]
-    return code.decode()
 
 
 def _belief_keys(server: Client) -> Iterator[list[bytes]]:
@@ -168,6 +142,7 @@ class RedisStore:
     def __init__(self, settings: Settings) -> None:
         self._client = connect(settings)
         self._caller = Caller(self._client, settings)
+        self._functions = Functions()
         self._origin = origin("redis", settings.redis)
         self._buckets = settings.buckets
         self.layout = StoreMetadata(self._client, self._guard)
@@ -176,7 +151,7 @@ class RedisStore:
     # --- at start ---
 
     def prepare(self) -> list[str]:
-        """Check the servers' settings and load the functions. Returns warnings, one line each.
+        """Check the servers' settings and load functions.lua. Returns warnings, one line each.
 
         Raises StoreMismatch if a server would delete ratings, StoreTrouble, or Denied.
         """
@@ -185,9 +160,15 @@ class RedisStore:
         return list(dict.fromkeys(itertools.chain(*found)))
 
     def _load_functions(self) -> None:
-        code = resources.files(__package__).joinpath("functions.lua").read_text()
         for server in servers(self._client):
-            _load(server, code)
+            self._functions.load(server)
+
+    @property
+    def functions(self) -> str:
+        """How functions.lua is run, in one line; known once it was loaded or called."""
+        if not self._functions.refusal:
+            return "redis: writes by FCALL, as a function"
+        return f"redis: writes by EVALSHA, as a script, because: {self._functions.refusal}"
 
     def check_layout(self, layout: Mapping[str, str]) -> None:
         """Store the layout on first use. Raises LayoutMismatch if the store was laid out
@@ -229,12 +210,11 @@ class RedisStore:
         """Write to each shard by compare-and-set; by shard, whether it was written. `on_sent`
         runs while Redis works. Raises StoreTrouble or Denied."""
         calls = itertools.starmap(self._call, applications.items())
-        function = f"{LIBRARY}_apply"
-        replies = self._guard(lambda: self._caller.call(function, calls, on_sent))
+        replies = self._guard(lambda: self._caller.call(self._functions, calls, on_sent))
         return {shard: reply == 1 for shard, reply in zip(applications, replies, strict=True)}
 
     def _call(self, shard: int, application: Application) -> Call:
-        """A call of the function: every key that it touches, declared, and the arguments."""
+        """A call of functions.lua: every key that it touches, declared, and the arguments."""
         position, beliefs = application.position, application.beliefs
         packed = encode_writes(shard, beliefs, self._buckets)
         key = position_key(shard)

@@ -28,6 +28,7 @@ from stream_rater.serve.entries import (
     decode_summary,
 )
 from stream_rater.serve.index import scripts
+from stream_rater.serve.index.evaluation import Evaluation
 from stream_rater.serve.index.seasons import RedisSeasons
 from stream_rater.serve.questions import AbsentLadder, Incomplete, LadderView, PageView, PlayerView
 
@@ -46,6 +47,7 @@ class IndexReader:
         """`positions` are those before which the index is known to have all events. Without them,
         the index is not checked. `ladders` has the views by which the index was made."""
         self._redis, self._positions = async_client(settings), positions
+        self._run = Evaluation(self._redis)
         self._views = LadderViews(ladders)
 
     def after(self, needed: Mapping[int, int]) -> "IndexReader":
@@ -73,7 +75,7 @@ class IndexReader:
     async def ladders(self) -> list[str]:
         """The ids of all ladders, sorted."""
         needed = [] if self._positions is None else self._positions.of_all()
-        found = await self._redis.ask("EVAL_RO", scripts.ROOT, 1, ROOT)
+        found = await self._run(scripts.ROOT, 1, ROOT)
         root = root_of((member, float(score)) for member, score in _pairs(found))
         if any(root.positions.get(p, 0) < at for p, at in enumerate(needed)):
             raise Incomplete
@@ -131,7 +133,7 @@ class IndexReader:
     @property
     def seasons(self) -> RedisSeasons:
         """The standings of past seasons, on the same connections."""
-        return RedisSeasons(self._redis)
+        return RedisSeasons(self._run)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -141,9 +143,7 @@ class IndexReader:
         """Run a script about a ladder, and return its answer. Raises Incomplete or AbsentLadder."""
         needed = [] if self._positions is None else self._positions.of(ladder)
         keys = keys_of(ladder, self._views.of(ladder).id)
-        status, *answer = await self._redis.ask(
-            "EVAL_RO", script, len(keys), *keys, len(needed), *needed, *given
-        )
+        status, *answer = await self._run(script, len(keys), *keys, len(needed), *needed, *given)
         if status != scripts.ANSWERED:
             error = AbsentLadder if status == scripts.ABSENT else Incomplete
             raise error(f"the index of ladder {ladder!r} is not complete")
@@ -161,7 +161,7 @@ class IndexReader:
         known to have."""
         needed = [] if self._positions is None else self._positions.of_all()
         asked_for = [member, *map(partition_member, range(len(needed)))]
-        named, *offsets = await self._redis.ask("EVAL_RO", scripts.NAMED, 1, ROOT, *asked_for)
+        named, *offsets = await self._run(scripts.NAMED, 1, ROOT, *asked_for)
         if any(float(has or 0) < at for has, at in zip(offsets, needed, strict=True)):
             raise Incomplete
         return named is not None

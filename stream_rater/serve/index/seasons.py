@@ -25,6 +25,7 @@ from stream_rater.contract.season_ended import SeasonKept, Standing, record_of
 from stream_rater.serve.bodies import SeasonRow
 from stream_rater.serve.cursors import AfterRow
 from stream_rater.serve.index import scripts
+from stream_rater.serve.index.evaluation import Evaluation
 from stream_rater.serve.questions import Incomplete
 from stream_rater.serve.seasons import StandingsPage
 
@@ -249,15 +250,15 @@ SOME = "return redis.call('HMGET', KEYS[1], unpack(ARGV))"
 class RedisSeasons:
     """Reads the standings from Redis, for one event loop, as `seasons.SeasonIndex` describes."""
 
-    def __init__(self, redis: Any) -> None:
-        """`redis`: the connection of the index's reader."""
-        self._redis = redis
+    def __init__(self, run: Evaluation) -> None:
+        """`run`: runs the scripts of the index's reader."""
+        self._run = run
         self._seen: dict[str, int] = {}
         """By ladder, the most seasons that were found. A season never disappears."""
 
     async def kept(self, ladder: str) -> Sequence[SeasonKept]:
         """The seasons of a ladder whose standings are kept, in order."""
-        found = await self._redis.ask("EVAL_RO", ALL, 1, summaries_key(ladder))
+        found = await self._run(ALL, 1, summaries_key(ladder))
         summaries = [_decode_summary(each) for each in islice(found, 1, None, 2)]
         if len(summaries) < self._seen.get(ladder, 0):
             raise Incomplete("Redis lost past seasons")
@@ -283,9 +284,7 @@ class RedisSeasons:
         """Run a script about a leaderboard on the standings."""
         keys = season_keys(season.ladder, season.season)
         own = summaries_key(season.ladder)  # the scripts have more keys, which these do not use
-        _, answer = await self._redis.ask(
-            "EVAL_RO", script, 5, keys.players, keys.ranks, own, own, own, 0, *given
-        )
+        _, answer = await self._run(script, 5, keys.players, keys.ranks, own, own, own, 0, *given)
         return answer
 
     async def _page(self, season: SeasonKept, found: Any, limit: int) -> StandingsPage:
@@ -294,7 +293,7 @@ class RedisSeasons:
         more, names = len(names) > limit, names[:limit]
         keys, entries = season_keys(season.ladder, season.season), []
         if names:
-            entries = await self._redis.ask("EVAL_RO", SOME, 1, keys.players, *names)
+            entries = await self._run(SOME, 1, keys.players, *names)
         if listed != season.listed or None in entries:
             raise Incomplete("Redis lost a part of the season")
         both = zip(names, map(_decode, entries), strict=True)
