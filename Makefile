@@ -25,7 +25,7 @@ WRITTEN := $(if $(WRITE),--write)
 .PHONY: help setup python packages service servers demo test check docs bench bench-stream figure
 .PHONY: lint dist lock chart
 .PHONY: contract reference pictures bench-serve bench-standalone bench-games bench-ablation contract-check image-check image compose kubernetes
-.PHONY: chaos soak tables audit up down clean clean-data
+.PHONY: chaos soak stores tables audit up down clean clean-data
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,11 @@ chaos: servers ## Break real servers and workers, compare every rating; needs Go
 	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.chaos \
 		$(if $(UNTIL),--until $(UNTIL)) $(if $(LEDGER),--ledger $(LEDGER)) $(ARGS) $(WRITTEN)
 
+stores: servers ## Test other stores (Redis 8, Valkey ...): a table of stores and suites (ARGS=valkey, WRITE=1)
+	@$(LOCAL).setup stores
+	@$(LOCAL).go_tools toxiproxy
+	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.store_matrix $(ARGS) $(WRITTEN)
+
 tables: servers ## Write the documents' tables anew (FROM=FILE ARGS="--commit C": add a saved run)
 	@$(VENV_PYTHON) -m tests.benchmarks.document $(FROM) $(ARGS)
 
@@ -113,6 +118,7 @@ lock: python ## Write the locks anew from pyproject.toml (UPGRADE=1: newest vers
 	@$(COMPILE) pyproject.toml --extra service --extra serve --group build --constraints requirements.lock \
 		--output-file deploy/service.lock
 	@$(COMPILE) --group peers --output-file tests/benchmarks/peers.lock
+	@$(COMPILE) --group stores --output-file tests/stores.lock
 	@$(COMPILE) --group docs --output-file deploy/docs.lock
 	@$(COMPILE) pyproject.toml --extra service --extra serve --extra otlp --constraints requirements.lock \
 		--output-file deploy/image.lock

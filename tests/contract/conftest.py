@@ -1,11 +1,15 @@
 """Fixtures of the contract tests, which hold the in-memory adapters and the real ones to the same
 facts."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from local import stores
+from local.servers import Server, start_redis
 from local.tools import find_redis_server
 from tests import real
 from tests.contract.rigs import KafkaRig, MemoryRig, Rig, SqliteRig
@@ -13,6 +17,18 @@ from tests.redis_cluster import RedisCluster, a_redis_cluster, client_of
 
 MEMORY, SQLITE = "memory", "sqlite"
 REAL = pytest.param("real", marks=pytest.mark.integration)
+
+OTHERS = [
+    pytest.param(each.name, marks=pytest.mark.integration)
+    for each in stores.ALL.values()
+    if each != stores.REDIS and not os.environ.get(stores.STORE_VARIABLE)
+]
+"""The stores besides Debian's Redis, by name; none if all tests run on the one that was chosen."""
+
+
+NEEDS_FUNCTIONS = pytest.mark.skipif(
+    not stores.chosen().functions, reason=f"{stores.chosen().title} runs no Redis Functions"
+)
 
 
 @pytest.fixture
@@ -55,6 +71,8 @@ def redis_cluster(
     redis_installed: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RedisCluster]:
     """A Redis Cluster of three masters, for these tests."""
+    if not stores.chosen().clusters:
+        pytest.skip(f"tests make no cluster of {stores.chosen().title}")
     with a_redis_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
 
@@ -78,3 +96,25 @@ def redis_settings(request: pytest.FixtureRequest) -> real.Settings:
     """Settings with a single server, and with a cluster."""
     found: real.Settings = request.getfixturevalue(f"{request.param}_settings")
     return found
+
+
+@pytest.fixture(scope="package")
+def other_store(
+    redis_installed: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], str]]:
+    """The address of another store, empty, by its name. Each is started once."""
+    running: dict[str, Server] = {}
+    with ExitStack() as stack:
+
+        def started(name: str) -> str:
+            store = stores.ALL[name]
+            if store.find() is None:
+                pytest.skip(stores.why_missing(store))
+            if name not in running:
+                server = start_redis(tmp_path_factory.mktemp(name), store=store)
+                running[name] = stack.enter_context(server)
+            with client_of(running[name]) as client:
+                client.flushall()
+            return running[name].address
+
+        yield started

@@ -42,15 +42,18 @@ class Pair:
         with client_of(master) as above, client_of(replica) as below:
             above.replicaof("NO", "ONE")
             below.replicaof("127.0.0.1", master.port)
-            wait_until(lambda: followed(above), "the replica has all")
+            wait_until(lambda: followed(above, below), "the replica has all")
 
 
-def followed(master: Any) -> bool:
-    """Whether the only replica of a master is in sync."""
+def followed(master: Any, replica: Any) -> bool:
+    """Whether the only replica of a master is in sync. Valkey's master says so before the replica
+    has read the snapshot."""
     reply = master.info("replication")
-    replica = reply.get("slave0", {})
+    seen = reply.get("slave0", {})
     return bool(
-        replica.get("state") == "online" and replica["offset"] == reply["master_repl_offset"]
+        seen.get("state") == "online"
+        and seen["offset"] == reply["master_repl_offset"]
+        and replica.info("replication")["master_link_status"] == "up"
     )
 
 

@@ -13,12 +13,14 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from local import stores
 from stream_rater.adapters.local_driver import estimator_worker
 from stream_rater.adapters.memory import Log
 from stream_rater.adapters.memory import Store as MemoryStore
 from stream_rater.adapters.redis.client import connect
+from stream_rater.adapters.redis.functions import LIBRARY
 from stream_rater.adapters.redis.metadata import LayoutMismatch
-from stream_rater.adapters.redis.store import LIBRARY, RedisStore
+from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.adapters.sqlite import driver
 from stream_rater.adapters.sqlite.database import Database
 from stream_rater.adapters.sqlite.log import SqliteLog
@@ -41,6 +43,7 @@ from stream_rater.pipeline.ports import (
 )
 from stream_rater.rating.record import HEADER_SIZE
 from tests import real
+from tests.contract.conftest import NEEDS_FUNCTIONS, OTHERS
 from tests.contract.rigs import Performer
 
 NOTHING = bytes(HEADER_SIZE)
@@ -88,9 +91,12 @@ def sqlite_store(tmp_path: Path) -> Iterator[Performer]:
         yield SqlitePerformer(database)
 
 
-@pytest.fixture(params=["memory", "sqlite", *REAL])
+@pytest.fixture(params=["memory", "sqlite", *REAL, *OTHERS])
 def store(request: pytest.FixtureRequest) -> Performer:
     """An empty store."""
+    if request.param in stores.ALL:
+        address = request.getfixturevalue("other_store")(request.param)
+        return RedisPerformer(real.Settings(redis=address, buckets=2))
     if request.param == "memory":
         return estimator_worker(Log(1, SHARDS), MemoryStore())
     if request.param == "sqlite":
@@ -306,6 +312,7 @@ def test_position_and_beliefs_are_of_one_instant(redis_settings: real.Settings) 
     assert len(seen) > 10
 
 
+@NEEDS_FUNCTIONS
 @pytest.mark.integration
 def test_lost_functions_are_loaded_again(redis_settings: real.Settings) -> None:
     """A server without our functions, as after a restart without its data, gets them again."""
@@ -317,6 +324,7 @@ def test_lost_functions_are_loaded_again(redis_settings: real.Settings) -> None:
         assert apply(performer, 0, application(0, 1, {BOB: b"1"}))
 
 
+@NEEDS_FUNCTIONS
 @pytest.mark.integration
 def test_other_functions_of_this_name_are_refused(redis_settings: real.Settings) -> None:
     """Functions of another build of this release are neither called nor replaced while others use
@@ -334,6 +342,7 @@ def test_other_functions_of_this_name_are_refused(redis_settings: real.Settings)
     RedisStore(redis_settings).prepare()
 
 
+@NEEDS_FUNCTIONS
 @pytest.mark.integration
 def test_many_workers_start_at_once(redis_settings: real.Settings) -> None:
     """Workers that load the functions at the same time all succeed."""

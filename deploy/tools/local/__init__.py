@@ -5,4 +5,5 @@ Standard library only: these modules run on the system's Python before `.venv` e
     setup ──▶ system (Debian packages), python_env (.venv) ──▶ uv, kafka_install (jars) ──▶ stamps
     peers ──▶ setup                     what `make bench` compares with, besides
     servers, background ──▶ kafka_node, redis_node ──▶ processes (guard) ──▶ tools
+    redis_node ──▶ stores               builds of Redis and its relatives, on which tests run
 """

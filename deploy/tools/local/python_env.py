@@ -24,6 +24,8 @@ PEERS: Final = VENV_DIRECTORY / "peers"
 PEERS_LOCK: Final = ROOT / "tests" / "benchmarks" / "peers.lock"
 DOCS: Final = VENV_DIRECTORY / "docs"
 DOCS_LOCK: Final = ROOT / "deploy" / "docs.lock"
+STORES: Final = VENV_DIRECTORY / "stores"
+STORES_LOCK: Final = ROOT / "tests" / "stores.lock"
 PROJECT: Final = ROOT / "pyproject.toml"
 PACKAGE: Final = ROOT / "stream_rater"
 _STAMPS: Final = VENV_DIRECTORY / "stamps"
@@ -126,6 +128,28 @@ def ensure_docs(say: Callable[[str], None]) -> None:
     shutil.rmtree(DOCS, ignore_errors=True)
     wheels = ("--only-binary", ":all:")
     _pip("--target", str(DOCS), "--require-hashes", *wheels, "--requirement", str(DOCS_LOCK))
+    stamp.write(wanted)
+
+
+def ensure_stores(say: Callable[[str], None]) -> None:
+    """Install the packages that contain other stores than Debian's Redis.
+
+    They have programs for Linux on x86_64 and for some releases of Python. Elsewhere tests of them
+    are skipped: a failure is printed and does not fail the set-up.
+    """
+    stamp, wanted = Stamp(_STAMPS / "stores"), digest(STORES_LOCK)
+    if stamp.is_current(wanted):
+        return
+    say(f"installing the packages of {STORES_LOCK.name}")
+    shutil.rmtree(STORES, ignore_errors=True)
+    wheels = ("--only-binary", ":all:", "--no-deps")
+    try:
+        _pip(
+            "--target", str(STORES), "--require-hashes", *wheels, "--requirement", str(STORES_LOCK)
+        )
+    except LocalServerError as error:
+        say(f"other stores are not installed: {str(error).splitlines()[0]}")
+        return
     stamp.write(wanted)
 
 

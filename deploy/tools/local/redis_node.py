@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Final
 
 from local.processes import LOOPBACK, PROBE_TIMEOUT_S, Launch, Server, start_on
-from local.tools import REDIS_MINIMUM, LocalServerError, find_redis_server
+from local.stores import Store, chosen, why_missing
+from local.tools import REDIS_MINIMUM, LocalServerError
 
 START_TIMEOUT_S: Final = 30.0  # a large append-only file is read first
 NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -44,14 +45,19 @@ def start_redis(
     settings: Mapping[str, str] = NO_SETTINGS,
     outlive: bool = False,
     tls: ssl.SSLContext | None = None,
+    store: Store | None = None,
 ) -> Server:
     """Start Redis with its data in `directory` and return once it answers.
 
     `settings` are redis.conf's, over SETTINGS; a key twice in redis.conf (`save`) is one value
     here. With `outlive` it goes on after this process. With `tls`, which must trust it, its port is
-    one that `settings` give for TLS.
+    one that `settings` give for TLS. `store`: which one, in the place of the one that the
+    environment names.
     """
-    redis_server = find_redis_server()
+    which = store or chosen()
+    redis_server = which.find()
+    if redis_server is None and which.program:
+        raise LocalServerError(why_missing(which))
     if redis_server is None:
         raise LocalServerError(
             f"no redis-server {REDIS_MINIMUM} or newer on PATH: run `make setup`"
@@ -60,7 +66,8 @@ def start_redis(
     def start(on_port: int) -> Server:
         configuration = directory / "redis.conf"
         directory.mkdir(parents=True, exist_ok=True)
-        configuration.write_text(render_conf(directory, on_port, settings), encoding="utf-8")
+        given = which.renamed({**which.settings, **settings})
+        configuration.write_text(render_conf(directory, on_port, given), encoding="utf-8")
         return Server(
             Launch(
                 name="redis",

@@ -39,6 +39,8 @@ def main(arguments: Sequence[str] = ()) -> int:
             return steps.run(lambda: ensure_python_only(python_env.ensure_python_packages))
         case ["service"]:
             return steps.run(ensure_service)
+        case ["stores"]:
+            return steps.run(ensure_stores)
         case ["all"]:
             return steps.run(ensure_everything)
     say(f"no such set-up: {' '.join(arguments)}")
@@ -63,10 +65,17 @@ def ensure_servers() -> None:
     steps.side_by_side(ensure_kafka, ensure_python)
 
 
+def ensure_stores() -> None:
+    """What ensure_servers installs, and the other stores."""
+    ensure_servers()
+    python_env.ensure_stores(say)
+
+
 def ensure_everything() -> None:
-    """All of it, Chromium, and the tools that Go builds, which take longest."""
+    """All of it, Chromium, other stores, and the tools that Go builds, which take longest."""
     ensure_system_packages(PROMETHEUS, CHROMIUM)
     steps.side_by_side(ensure_kafka, ensure_python, lambda: go_tools.ensure_tools(say))
+    python_env.ensure_stores(say)
 
 
 def ensure_system_packages(*more: Package) -> None:
