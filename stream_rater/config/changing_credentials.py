@@ -7,7 +7,8 @@ know the old one. `is_final` decides which refusals end a process:
 
 1. Nothing comes from a file: the refusal is final.
 2. The files have changed since the login: it is not, and a retry at once may succeed.
-3. They have not: it becomes final once the server has refused the same login for PATIENCE_S.
+3. They have not: it becomes final once the server has refused the same login again and again, for
+   PATIENCE_S.
 """
 
 import time
@@ -33,6 +34,14 @@ class Credentials(NamedTuple):
         return f"Credentials(username={self.username!r})"
 
 
+class _Refusals(NamedTuple):
+    """Refusals of the same login, with the times of the first and of the last one."""
+
+    used: Credentials
+    first_s: float
+    last_s: float
+
+
 class ChangingCredentials:
     """The user and the password of one server, from the settings or from files."""
 
@@ -46,7 +55,7 @@ class ChangingCredentials:
         self._files = username_file, password_file
         self._clock = clock
         self._last: Credentials | None = None
-        self._refused: tuple[Credentials, float] | None = None
+        self._refused: _Refusals | None = None
 
     @property
     def may_change(self) -> bool:
@@ -82,9 +91,12 @@ class ChangingCredentials:
         if self.read() != used:
             self._refused = None
             return False
-        if self._refused is None or self._refused[0] != used:
-            self._refused = used, self._clock()
-        return self._clock() - self._refused[1] >= PATIENCE_S
+        now_s = self._clock()
+        before = self._refused
+        if before is None or before.used != used or now_s - before.last_s > PATIENCE_S:
+            before = _Refusals(used, now_s, now_s)
+        self._refused = before._replace(last_s=now_s)
+        return now_s - before.first_s >= PATIENCE_S
 
     def accepted(self) -> None:
         """A server has accepted a login: a later refusal is a new one."""

@@ -80,7 +80,8 @@ class AccessSettings(ServeSettings, frozen=True, kw_only=True):
     redis_password: str = ""
     """Redis password, unless the URL has it."""
     redis_password_file: str = ""
-    """File that holds the password, instead."""
+    """File that holds the password, instead. It is read for each connection, so it may
+    [change](access.md#tls-and-passwords)."""
     redis_ca: str = ""
     """PEM file of the certificate authorities to trust; empty: the system's."""
     redis_certificate: str = ""

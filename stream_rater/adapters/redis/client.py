@@ -27,6 +27,7 @@ from redis.exceptions import (
 from redis.retry import Retry
 
 from stream_rater.adapters.access import redis_options
+from stream_rater.adapters.redis.login import Login, login_of
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings, without_password
 from stream_rater.contract.errors import Cause, Denied, StoreTrouble
@@ -53,7 +54,7 @@ def connect(settings: Settings) -> Client:
     with parsed_addresses(settings) as (address, others):
         options = client_options(settings, address) | {"retry": Retry(NoBackoff(), 0)}
         if settings.redis_cluster:
-            return _cluster(address, others, options)
+            return _cluster(address, others, options, login_of(settings))
         return redis.Redis.from_url(address, **options)
 
 
@@ -90,16 +91,22 @@ def nodes_of(addresses: Iterable[str], node: Callable[[str, int], Node]) -> list
 
 def client_options(settings: Settings, address: str) -> dict[str, Any]:
     """Arguments of the clients besides the URL."""
-    return {
+    options: dict[str, Any] = {
         "socket_timeout": TIMEOUT_S,
         "socket_connect_timeout": TIMEOUT_S,
         "socket_keepalive": True,
         "protocol": 2,
         **redis_options(settings, address),
     }
+    if login := login_of(settings):
+        options = {name: options[name] for name in options if name not in ("username", "password")}
+        options["credential_provider"] = login
+    return options
 
 
-def _cluster(address: str, others: Iterable[str], options: dict[str, Any]) -> Client:
+def _cluster(
+    address: str, others: Iterable[str], options: dict[str, Any], login: Login | None
+) -> Client:
     """Make a cluster client. One node knows all others; further addresses serve when the first is
     down."""
     nodes = nodes_of(others, ClusterNode)
@@ -107,9 +114,9 @@ def _cluster(address: str, others: Iterable[str], options: dict[str, Any]) -> Cl
         return RedisCluster.from_url(
             address, startup_nodes=nodes, require_full_coverage=False, **options
         )
-    except (redis.AuthenticationError, NoPermissionError) as error:
-        raise Denied(f"redis: {error}") from None
     except FAILURES as error:
+        if is_denial(error) and is_final(error, login):
+            raise Denied(f"redis: {error}") from None
         # The client reports the same error for a user who may not ask for the slots.
         hint = ", or its user lacks the right +cluster|slots" if NO_CLUSTER in str(error) else ""
         raise StoreTrouble(f"redis: {error}{hint}", cause_of(error)) from None
@@ -135,7 +142,10 @@ DENIALS = (
 end of a transaction that could not begin without the right."""
 
 
-DENIAL_PREFIXES = "NOPERM ", "NOAUTH ", "WRONGPASS "
+LOGINS = "NOAUTH ", "WRONGPASS "
+"""How an error of Redis begins that refuses a login, or asks for one."""
+
+DENIAL_PREFIXES = "NOPERM ", *LOGINS
 """How Redis' own error begins; redis-py has classes for them, hiredis has not."""
 
 
@@ -173,6 +183,15 @@ def is_denial(error: Exception) -> bool:
     return denied or is_denial_text(str(error))
 
 
+def is_final(denial: Exception, login: Login | None) -> bool:
+    """Whether a denial ends the process. A refused login does not, if the password is in a file
+    that may have changed since, or that the server does not know yet."""
+    if login is None:
+        return True
+    refused = isinstance(denial, redis.AuthenticationError) or str(denial).startswith(LOGINS)
+    return not refused or login.is_final()
+
+
 def is_denial_text(text: str) -> bool:
     """Whether the text of an error, as Redis sent it, means that a user lacks a right."""
     return text.startswith(DENIAL_PREFIXES) or any(each in text for each in DENIALS)
@@ -193,12 +212,12 @@ ENDS_OF_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
 @contextmanager
-def translated_failures() -> Iterator[None]:
-    """Convert a client's errors into Denied and StoreTrouble."""
+def translated_failures(login: Login | None = None) -> Iterator[None]:
+    """Convert a client's errors into Denied and StoreTrouble. `login`: how it logs in."""
     try:
         yield
     except FAILURES as error:
-        if is_denial(error):
+        if is_denial(error) and is_final(error, login):
             raise Denied(f"redis: {error}") from None
         raise StoreTrouble(f"redis: {error}", cause_of(error)) from None
 

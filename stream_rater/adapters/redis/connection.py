@@ -26,10 +26,12 @@ from stream_rater.adapters.redis.client import (
     client_options,
     error_of,
     is_denial_text,
+    is_final,
     nodes_of,
     parsed_addresses,
     translated_failures,
 )
+from stream_rater.adapters.redis.login import Login, login_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
 
@@ -47,6 +49,7 @@ class Dialer:
         with parsed_addresses(settings) as (address, _):
             pool: Any = ConnectionPool.from_url(address, **client_options(settings, address))
         self._kind, self._options = pool.connection_class, pool.connection_kwargs
+        self.login = login_of(settings)
 
     def options(self) -> Any:
         """A connection of redis-py with these settings, which is never opened. Its TLS context is
@@ -65,12 +68,16 @@ class Dialer:
         except BaseException:
             connection.close()
             raise
+        if self.login:
+            self.login.accepted()
         return connection
 
 
 def login_commands(options: Any) -> Iterator[tuple[Any, ...]]:
     """The commands that a connection begins with: they choose the user and the database."""
-    if options.password or options.username:
+    if options.credential_provider:
+        yield "AUTH", *options.credential_provider.get_credentials()
+    elif options.password or options.username:
         user = [options.username] if options.username else []
         yield "AUTH", *user, options.password or ""
     if options.db:
@@ -266,7 +273,7 @@ class _Server:
             connection = await self._connected()
         reply = await connection.ask(*command)
         if isinstance(reply, hiredis.HiredisError):
-            raise _translated(reply)
+            raise _translated(reply, self._dialer.login)
         return reply
 
     async def close(self) -> None:
@@ -298,7 +305,9 @@ class _Server:
             reply = await connection.ask(*words)
             if isinstance(reply, hiredis.HiredisError):
                 connection.close()
-                raise _translated(reply)
+                raise _translated(reply, self._dialer.login)
+        if self._dialer.login:
+            self._dialer.login.accepted()
         return connection
 
 
@@ -306,6 +315,7 @@ class _Cluster:
     """A client of a Redis Cluster."""
 
     def __init__(self, settings: Settings) -> None:
+        self._login = login_of(settings)
         with parsed_addresses(settings) as (address, others):
             self._client: Any = RedisCluster.from_url(
                 address, startup_nodes=nodes_of(others, ClusterNode),
@@ -314,12 +324,13 @@ class _Cluster:
             )  # fmt: skip
 
     async def ask(self, *command: Any) -> Any:
-        with translated_failures():
+        with translated_failures(self._login):
             return await self._client.execute_command(*command)
 
     async def close(self) -> None:
         await self._client.aclose()
 
 
-def _translated(error: Exception) -> StoreTrouble | Denied:
-    return (Denied if is_denial_text(str(error)) else StoreTrouble)(f"redis: {error}")
+def _translated(error: Exception, login: Login | None) -> StoreTrouble | Denied:
+    denied = is_denial_text(str(error)) and is_final(error, login)
+    return (Denied if denied else StoreTrouble)(f"redis: {error}")

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from stream_rater.adapters.redis.client import connect, servers, translated_failures
+from stream_rater.adapters.redis.login import login_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import MAX_ID_BYTES, escape
 
@@ -128,7 +129,7 @@ def drop_index(settings: Settings) -> None:
     """Delete the whole index. A process that follows makes it again. Raises StoreTrouble or
     Denied."""
     client = connect(settings)
-    with translated_failures():
+    with translated_failures(login_of(settings)):
         for server in servers(client):
             for key in list(server.scan_iter(match=EVERY_KEY, count=10_000)):
                 client.unlink(key)

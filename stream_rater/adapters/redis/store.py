@@ -33,11 +33,13 @@ from stream_rater.adapters.redis.client import (
     cause_of,
     connect,
     is_denial,
+    is_final,
     servers,
 )
 from stream_rater.adapters.redis.encoding import encode_reads, encode_writes
 from stream_rater.adapters.redis.functions import Functions
 from stream_rater.adapters.redis.keys import belief_key, ladder_of, position_key
+from stream_rater.adapters.redis.login import login_of
 from stream_rater.adapters.redis.metadata import StoreMetadata
 from stream_rater.columns.arrays import Ints
 from stream_rater.columns.player_column import PlayerColumn, RecordColumn
@@ -143,6 +145,7 @@ class RedisStore:
         self._client = connect(settings)
         self._caller = Caller(self._client, settings)
         self._functions = Functions()
+        self._login = login_of(settings)
         self._origin = origin("redis", settings.redis)
         self._buckets = settings.buckets
         self.layout = StoreMetadata(self._client, self._guard)
@@ -249,7 +252,7 @@ class RedisStore:
         try:
             return action()
         except FAILURES as error:
-            if is_denial(error):
+            if is_denial(error) and is_final(error, self._login):
                 raise Denied(_reason(error)) from None
             if "Function not found" in str(error):
                 self._guard(self._load_functions)

@@ -18,6 +18,7 @@ from stream_rater.adapters.kafka.season_topic import topic_of
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.client import connect, translated_failures
 from stream_rater.adapters.redis.index_keys import SEASONS, season_keys, summaries_key
+from stream_rater.adapters.redis.login import login_of
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, Trouble
 from stream_rater.contract.record import Record
@@ -66,6 +67,7 @@ class SeasonWriter:
 
     def __init__(self, settings: Settings) -> None:
         self._client = connect(settings)
+        self._login = login_of(settings)
         self._known: set[tuple[str, int]] = set()
         """The ladders and numbers of the seasons that are written."""
 
@@ -73,7 +75,7 @@ class SeasonWriter:
         """The offset from which each partition must be read. `ends`: the end of each partition.
         `again`: read everything again. If another topic was read, or a longer one, everything is
         dropped."""
-        with translated_failures():
+        with translated_failures(self._login):
             state = self._client.hgetall(SEASONS)
         found = [0 if again else int(state.get(_position(p), 0)) for p in range(len(ends))]
         beyond = any(at > end for at, end in zip(found, ends, strict=True))
@@ -81,7 +83,7 @@ class SeasonWriter:
             self.drop()
             state, found = {}, [0] * len(ends)
         self._known = {(ladder, season) for ladder, season, _ in _sizes(state)}
-        with translated_failures():
+        with translated_failures(self._login):
             self._client.hset(SEASONS, TOPIC, topic)
         return found
 
@@ -96,7 +98,7 @@ class SeasonWriter:
                 standings.setdefault((found.ladder, found.season), {})[found.player] = found
             elif isinstance(found, SeasonKept):
                 summaries.append(found)
-        with translated_failures():
+        with translated_failures(self._login):
             for season, players in standings.items():
                 keys = season_keys(*season)
                 entries = {name: _encode(_indexed(each)) for name, each in players.items()}
@@ -113,7 +115,7 @@ class SeasonWriter:
 
     def check(self) -> None:
         """Raise SeasonsLost if Redis has not got everything any more that was written."""
-        with translated_failures():
+        with translated_failures(self._login):
             sizes_stored = {each[:2]: each[2] for each in _sizes(self._client.hgetall(SEASONS))}
             if not self._known <= sizes_stored.keys():
                 raise SeasonsLost
@@ -126,7 +128,7 @@ class SeasonWriter:
 
     def drop(self) -> None:
         """Delete all standings."""
-        with translated_failures():
+        with translated_failures(self._login):
             state = self._client.hgetall(SEASONS)
             for ladder, season, _ in _sizes(state):
                 self._client.unlink(*season_keys(ladder, season))

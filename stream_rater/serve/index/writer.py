@@ -46,6 +46,7 @@ from stream_rater.adapters.redis.index_keys import (
     root_of,
     topic_member,
 )
+from stream_rater.adapters.redis.login import login_of
 from stream_rater.config.ladders import ANY_LADDER, Ladders, LadderViews
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import StoreTrouble, Unrecoverable
@@ -96,6 +97,7 @@ class IndexWriter:
     ) -> None:  # fmt: skip
         """`ladders` has the views by which the index is made. `now` returns Unix seconds."""
         self._client = connect(settings)
+        self._login = login_of(settings)
         self._history = settings.serve_history
         self._views, self._now, self._kept_s = LadderViews(ladders), now, 0.0
         self._ladders: dict[str, Positions] = {}
@@ -106,7 +108,7 @@ class IndexWriter:
     def check(self) -> None:
         """Try all rights that writing needs. Raises Denied."""
         keys = self._keys(NO_LADDER)
-        with translated_failures(), self._client.pipeline(transaction=True) as pipe:
+        with translated_failures(self._login), self._client.pipeline(transaction=True) as pipe:
             pipe.watch(*keys)
             pipe.hmget(keys.players, [""])
             pipe.hlen(keys.players)
@@ -122,7 +124,7 @@ class IndexWriter:
     def begin(self, topic: str, partitions: int) -> list[int]:
         """The offset from which each partition must be read. Raises Unrecoverable if the index was
         made from another topic."""
-        with translated_failures():
+        with translated_failures(self._login):
             root = root_of(self._client.zrange(ROOT, 0, -1, withscores=True))
             if others := [each for each in root.topics if each != topic]:
                 raise other_topic_error(topic, f"made of {others[0]!r}")
@@ -153,7 +155,7 @@ class IndexWriter:
         for i, event in enumerate(events):
             placed = None if places is None else places[i], event
             by_ladder.setdefault(event.ladder, []).append(placed)
-        with translated_failures():
+        with translated_failures(self._login):
             if new := by_ladder.keys() - self._ladders.keys():
                 self._client.zadd(ROOT, dict.fromkeys(map(member_of, sorted(new)), 0))
             for ladder, placed_events in by_ladder.items():
@@ -166,7 +168,7 @@ class IndexWriter:
         Raises IndexLost."""
         now_s, more = self._now(), False
         ladders = [each for each in self._ladders if self._views.of(each).depend_on_time]
-        with translated_failures(), self._client.pipeline(transaction=False) as pipe:
+        with translated_failures(self._login), self._client.pipeline(transaction=False) as pipe:
             for ladder in ladders:
                 pipe.zcount(self._keys(ladder).dues, "-inf", now_s)
             for ladder, due in zip(ladders, pipe.execute(), strict=True):
@@ -177,7 +179,7 @@ class IndexWriter:
     def checkpoint(self, positions: Sequence[int]) -> None:
         """Store that everything before these positions is applied, and check that the index still
         exists. Raises IndexLost."""
-        with translated_failures():
+        with translated_failures(self._login):
             if self._now() >= self._kept_s + KEEP_S:
                 self._keep()
             for ladder in list(self._ladders):
