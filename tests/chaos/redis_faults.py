@@ -175,10 +175,13 @@ def _snapshot(redis: Server) -> Path:
 def _restore(redis: Server, kept: Path) -> None:
     """Start Redis from that copy, as the base of its append-only file, which it reads first."""
     redis.stop()
-    (folder,) = redis.directory.glob("appendonlydir")
-    shutil.rmtree(folder)
-    folder.mkdir()
-    shutil.copy(kept, folder / "appendonly.aof.1.base.rdb")
-    manifest = "file appendonly.aof.1.base.rdb seq 1 type b\n"
-    (folder / "appendonly.aof.manifest").write_text(manifest)
+    single, folder = redis.directory / "appendonly.aof", redis.directory / "appendonlydir"
+    if single.exists():  # before Redis 7, one file has the snapshot and what follows
+        shutil.copy(kept, single)
+    else:
+        shutil.rmtree(folder)
+        folder.mkdir()
+        shutil.copy(kept, folder / "appendonly.aof.1.base.rdb")
+        manifest = "file appendonly.aof.1.base.rdb seq 1 type b\n"
+        (folder / "appendonly.aof.manifest").write_text(manifest)
     redis.start()
