@@ -129,8 +129,9 @@ def test_the_index_is_written_and_read_with_the_new_password(
     assert writer.begin("rating-changed", 1) == [0]
 
 
+@pytest.mark.usefixtures("cluster_settings")
 def test_a_cluster_whose_password_changes(redis_cluster: RedisCluster, tmp_path: Path) -> None:
-    """Every node is asked with the new one."""
+    """Every node of an empty cluster is asked with the new one."""
     account = Account(tmp_path / "password", *redis_cluster.servers)
     store = RedisPerformer(account.settings(redis=redis_cluster.address, redis_cluster=True))
     account.rotate("second")
