@@ -82,6 +82,7 @@ ADVISED: dict[tuple[str, str], tuple[str, ...]] = {
     ("round-rejected", "message.timestamp.type"): ("CreateTime",),
     ("round-completed", "min.insync.replicas"): ("1",),
     ("round-rejected", "min.insync.replicas"): ("1",),
+    **{(topic, "unclean.leader.election.enable"): ("true",) for topic in TOPICS},
 }
 ACCEPTED = {
     ("performance-estimated", "retention.ms"): ("-1", str(DAY_MS)),
@@ -93,7 +94,14 @@ ACCEPTED = {
     ("round-rejected", "retention.bytes"): ("1073741824",),
     ("round-rejected", "max.message.bytes"): (str(16 * 2**20),),
     ("round-completed", "min.insync.replicas"): ("3",),
+    ("round-completed", "unclean.leader.election.enable"): ("false",),
 }
+TIERED = {
+    "remote.storage.enable": "true",
+    "local.retention.ms": "3600000",
+    "local.retention.bytes": "1073741824",
+}
+"""Settings of a topic whose older segments lie in remote storage."""
 
 
 def cases(table: dict[tuple[str, str], tuple[str, ...]]) -> list[tuple[str, str, str]]:
@@ -132,6 +140,13 @@ def test_a_topic_that_may_lose_something_is_warned_of(topic: str, setting: str, 
 def test_what_keeps_enough_is_accepted(topic: str, setting: str, value: str) -> None:
     """It need not be as the service would have made it."""
     assert verdict_of(topic, setting, value) == ([], [])
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_tiered_storage_is_accepted(topic: str) -> None:
+    """What leaves the broker's disk is still in the topic. Only `retention.ms` and
+    `retention.bytes` delete it."""
+    assert check_rules(AT, as_made(topic=topic, **TIERED)) == ([], [])
 
 
 def test_a_setting_that_is_not_known_is_refused() -> None:
@@ -189,12 +204,14 @@ def test_unequal_numbers_of_partitions_are_refused(parts: int, changed: int, sho
     )
 
 
+FRAGILE = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+
+
 def test_one_copy_has_nothing_to_wait_for() -> None:
-    """A topic that one broker has alone is not warned of for counting one copy as written."""
+    """A topic that one broker has alone is not warned of for counting one copy as written, nor for
+    electing another one that lags."""
     there = {
-        name: found._replace(
-            copies=1, configuration={**found.configuration, "min.insync.replicas": "1"}
-        )
+        name: found._replace(copies=1, configuration={**found.configuration, **FRAGILE})
         for name, found in as_made().items()
     }
     assert check_rules(AT, there) == ([], [])

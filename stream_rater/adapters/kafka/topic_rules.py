@@ -39,6 +39,7 @@ RETENTION_BYTES = "retention.bytes"
 TIMESTAMPS = "message.timestamp.type"
 LARGEST = "max.message.bytes"
 MIN_INSYNC = "min.insync.replicas"
+UNCLEAN = "unclean.leader.election.enable"
 
 DELETE, COMPACT = "delete", "compact"
 FOR_EVER = "-1"
@@ -80,7 +81,8 @@ Rules = Mapping[str, tuple[TopicRule, ...]]
 def topic_settings(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
     """The partitions and the configuration with which the service creates each topic.
 
-    Every setting that has a rule is named, because a broker's defaults may differ.
+    Every setting that has a rule is named, because a broker's defaults may differ. The one
+    exception is UNCLEAN: Kafka's default is right, and some services let nobody name it.
     """
     large = {LARGEST: str(MESSAGE_BYTES)}
     rejections = {LARGEST: str(MESSAGE_BYTES + ENVELOPE_BYTES)}
@@ -219,7 +221,11 @@ def check_rules(settings: Settings, found: Mapping[str, TopicDescription]) -> To
             *_violations(settings, found, REQUIRED, "must be"),
             *_sizes(settings, found),
         ],
-        [*_violations(settings, found, ADVISED, "should be"), *_fragile(settings, found)],
+        [
+            *_violations(settings, found, ADVISED, "should be"),
+            *_fragile(settings, found),
+            *_unclean(settings, found),
+        ],
     )
 
 
@@ -302,6 +308,19 @@ def _fragile(settings: Settings, found: Mapping[str, TopicDescription]) -> Itera
                 f"{name}: {MIN_INSYNC} is {value}, should be 2: a record that only one broker has "
                 f"counts as written, and is lost with that broker: "
                 f"{advice_to_set(settings, name, MIN_INSYNC, '2')}"
+            )
+
+
+def _unclean(settings: Settings, found: Mapping[str, TopicDescription]) -> Iterator[str]:
+    """Messages about topics of which a replica that lags may become the leader (KAFKA-20716). With
+    one replica there is no other to elect."""
+    for name, (_, copies, configuration) in found.items():
+        value = configuration.get(UNCLEAN, "false")
+        if copies > 1 and value != "false":
+            yield (
+                f"{name}: {UNCLEAN} is {value}, should be false: a replica that lags may become "
+                "the leader, and records and the ends of transactions that it lacks are lost: "
+                f"{advice_to_set(settings, name, UNCLEAN, 'false')}"
             )
 
 
