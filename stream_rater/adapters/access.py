@@ -3,13 +3,16 @@ machines' exceptions."""
 
 import logging
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
+from stream_rater.adapters import logins
+from stream_rater.adapters.logins import TOKEN_SETTING, WITH_PASSWORD, WITH_TOKEN, TokenFailure
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.files import check_readable
 from stream_rater.config.settings import Settings
@@ -22,7 +25,9 @@ CLIENT_LOGGER.addHandler(logging.NullHandler())
 CLIENT_LOGGER.propagate = False
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
-WITH_PASSWORD = ("PLAIN", "SCRAM-")
+
+UNAUTHENTICATED = frozenset({KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION})
+"""Errors of a wrong password or token. A retry may cure them if what is shown can change."""
 
 DENIALS = frozenset(
     {
@@ -30,11 +35,10 @@ DENIALS = frozenset(
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError._AUTHENTICATION,
+        *UNAUTHENTICATED,
     }
 )
-"""Errors that a retry does not cure."""
+"""Errors that a retry does not cure, unless they are of UNAUTHENTICATED."""
 
 REGROUPED = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS})
 """Errors after which the group still knows this member. For an unknown member, the broker returns
@@ -57,15 +61,25 @@ def trouble_of(error: BaseException | KafkaError | None) -> LogTrouble | Denied:
     """Translate a client's error into the exception that a state machine handles."""
     if isinstance(error, SystemError):
         return trouble_of(error.__cause__)
+    if isinstance(error, TokenFailure):
+        return refused(f"kafka: {error}")
     inner = error.args[0] if isinstance(error, KafkaException) else error
     if not isinstance(inner, KafkaError):
         return LogTrouble(f"kafka: {inner}")
     cure = ": raise max.message.bytes of the topic" if inner.code() in TOO_LARGE else ""
     reason = f"kafka: {inner.str()}{cure}"
+    if inner.code() in UNAUTHENTICATED:
+        return refused(reason)
     if inner.code() in DENIALS:
         return Denied(reason)
     kind = Regrouped if inner.code() in REGROUPED else LogTrouble
     return kind(reason, cause_in(inner.str()))
+
+
+def refused(reason: str) -> LogTrouble | Denied:
+    """The exception after Kafka has refused what this process has shown."""
+    done = logins.after_refusal()
+    return LogTrouble(f"{reason}: {done}", "denied") if done else Denied(reason)
 
 
 TLS_WORDS = "certificate", "ssl alert", "ssl routines::"
@@ -102,6 +116,76 @@ def translated_failures() -> Iterator[None]:
         raise trouble_of(error) from None
 
 
+# --- clients --------------------------------------------------------------------------------------
+
+Client = TypeVar("Client", Producer, Consumer, AdminClient)
+
+
+class _Producer(Producer):
+    """A producer that can be referred to weakly."""
+
+
+class _Consumer(Consumer):
+    """A consumer that can be referred to weakly."""
+
+
+def new_producer(
+    settings: Settings, options: Mapping[str, Any], logger: logging.Logger = CLIENT_LOGGER
+) -> Producer:
+    """A producer with these properties. Raises as all of these functions do: BadConfiguration, or
+    LogTrouble or Denied if there is no token."""
+    return _new(_Producer, settings, options, logger)
+
+
+def new_consumer(settings: Settings, options: Mapping[str, Any]) -> Consumer:
+    """A consumer with these properties."""
+    return _new(_Consumer, settings, options, CLIENT_LOGGER)
+
+
+def new_admin(settings: Settings, options: Mapping[str, Any]) -> AdminClient:
+    """A client for Kafka's admin API with these properties."""
+    return _new(AdminClient, settings, options, CLIENT_LOGGER)
+
+
+def _new(
+    kind: Callable[..., Client], settings: Settings, options: Mapping[str, Any],
+    logger: logging.Logger,
+) -> Client:  # fmt: skip
+    """A client that shows who it is by the present password or token."""
+    login = logins.login_of(settings)
+    given = dict(options)
+    if login is not None:
+        given["error_cb"] = _noting_refusals(options.get("error_cb"))
+    try:
+        if token := given.get("oauth_cb"):
+            # The client waits 10 s for its first token, and does not say why there is none.
+            token(given.get("sasl.oauthbearer.config", ""))
+        client = kind(given, logger=logger)
+    except TokenFailure as failure:
+        raise trouble_of(failure) from None
+    except KafkaException as error:
+        if error.args[0].code() in UNAUTHENTICATED:  # no token came within 10 s
+            raise trouble_of(error) from None
+        raise BadConfiguration(f"kafka: {error.args[0].str()}") from None
+    if login is not None:
+        login.adopt(client, settings.kafka_sasl_password)
+    return client
+
+
+def _noting_refusals(
+    then: Callable[[KafkaError], None] | None,
+) -> Callable[[KafkaError], None]:
+    """A callback that reads the password again if Kafka has refused it, and passes the error on."""
+
+    def on_error(error: KafkaError) -> None:
+        if error.code() in UNAUTHENTICATED:
+            logins.after_refusal()
+        if then is not None:
+            then(error)
+
+    return on_error
+
+
 def client_options(settings: Settings) -> dict[str, Any]:
     """The librdkafka properties of every client."""
     return {
@@ -117,13 +201,15 @@ def client_options(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _security(settings: Settings) -> dict[str, str]:
+def _security(settings: Settings) -> dict[str, Any]:
     protocol = settings.kafka_security_protocol.lower()
     if protocol not in PROTOCOLS:
         raise BadConfiguration(f"kafka_security_protocol must be one of {', '.join(PROTOCOLS)}")
     sasl, tls = protocol.startswith("sasl"), protocol.endswith("ssl")
     _check_complete(settings, sasl=sasl, tls=tls)
-    given = {"security.protocol": protocol if sasl or tls else ""}
+    given: dict[str, Any] = {"security.protocol": protocol if sasl or tls else ""}
+    if settings.kafka_token:
+        given["oauth_cb"] = logins.token_function(settings.kafka_token)
     if sasl:
         given |= {
             "sasl.mechanism": settings.kafka_sasl_mechanism,
@@ -148,6 +234,12 @@ def _check_complete(settings: Settings, *, sasl: bool, tls: bool) -> None:
     if any(named) and not (sasl or "security.protocol" in settings.kafka_options):
         raise BadConfiguration(
             "kafka_sasl_username is set, but kafka_security_protocol has no SASL"
+        )
+    with_token = sasl and settings.kafka_sasl_mechanism.upper() == WITH_TOKEN
+    if settings.kafka_token and not with_token:
+        raise BadConfiguration(
+            f"{TOKEN_SETTING} is set: give kafka_security_protocol with SASL, and "
+            f"kafka_sasl_mechanism={WITH_TOKEN}"
         )
     if settings.kafka_ssl_ca and not (tls or "security.protocol" in settings.kafka_options):
         raise BadConfiguration("kafka_ssl_ca is set, but kafka_security_protocol has no TLS")

@@ -69,6 +69,9 @@ class AccessSettings(ServeSettings, frozen=True, kw_only=True):
     """SASL password."""
     kafka_sasl_password_file: str = ""
     """File that holds the password, instead."""
+    kafka_token: str = ""
+    """Python function that returns tokens for the mechanism `OAUTHBEARER`, as `module:function`;
+    see [Tokens](access.md#tokens)."""
     kafka_ssl_ca: str = ""
     """PEM file of the certificate authorities to trust; empty: the system's."""
     kafka_ssl_certificate: str = ""

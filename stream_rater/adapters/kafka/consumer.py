@@ -18,8 +18,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from stream_rater.adapters.access import (
-    CLIENT_LOGGER,
     client_options,
+    new_consumer,
     raise_first,
     translated_failures,
     trouble_of,
@@ -147,7 +147,7 @@ class Input:
         self._static = bool(settings.instance_id)
         if self._static:
             options["group.instance.id"] = settings.instance_id
-        self.consumer = Consumer(options, logger=CLIENT_LOGGER)
+        self.consumer = new_consumer(settings, options)
         self._subscribed = False
 
     def _on_error(self, error: KafkaError) -> None:

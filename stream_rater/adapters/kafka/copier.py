@@ -6,10 +6,9 @@ else writes to, and `delete_topics` deletes the topics of an old generation.
 
 from collections.abc import Iterable
 
-import confluent_kafka.admin as admin_api
 from confluent_kafka import KafkaError, Message
 
-from stream_rater.adapters.access import CLIENT_LOGGER, client_options, translated_failures
+from stream_rater.adapters.access import client_options, new_admin, translated_failures
 from stream_rater.adapters.kafka.producers import DELIVERY_TIMEOUT_S, Delivered, PlainProducer
 from stream_rater.adapters.kafka.topics import TIMEOUT_S, result_of
 from stream_rater.config.settings import Settings
@@ -79,6 +78,6 @@ class Copier:
 
 def delete_topics(settings: Settings, names: Iterable[str]) -> None:
     """Delete these topics. Raises LogTrouble or Denied."""
-    client = admin_api.AdminClient(client_options(settings), logger=CLIENT_LOGGER)
+    client = new_admin(settings, client_options(settings))
     for future in client.delete_topics(list(names), operation_timeout=TIMEOUT_S).values():
         result_of(future)

@@ -17,15 +17,16 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from stream_rater.adapters.access import (
-    CLIENT_LOGGER,
     LARGEST_RESPONSE_BYTES,
+    UNAUTHENTICATED,
     cause_in,
     client_options,
+    new_producer,
     translated_failures,
     trouble_of,
 )
 from stream_rater.adapters.kafka.consumer import TIMEOUT_S, Input
-from stream_rater.adapters.kafka.deadlines import Deadlines
+from stream_rater.adapters.kafka.deadlines import Deadlines, call_or_abandon
 from stream_rater.adapters.kafka.envelopes import Headers, cloud_event_headers
 from stream_rater.adapters.kafka.topic_rules import MESSAGE_BYTES, advice_to_enlarge
 from stream_rater.config.settings import Settings
@@ -131,16 +132,20 @@ class Transactions:
         }
         self._log = logging.Logger("stream_rater.librdkafka.transactions", logging.INFO)
         self._log.addHandler(DisconnectHandler(self._on_disconnect))
-        self._input = input_
+        self._settings, self._input = settings, input_
         self._deadlines = Deadlines(stop)
         self._longest_s = settings.transaction_timeout_ms / 1000.0
         self._producer: Producer | None = None
         self._doubt = ""
         """Why the producer's present transaction is in doubt: the last connection that broke."""
+        self._refusal: KafkaError | None = None
+        """The producer's last error about a password or token that Kafka has refused."""
         self._made_s = 0.0
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.code() in DISCONNECTS or error.fatal():
+        if error.code() in UNAUTHENTICATED:
+            self._refusal = error
+        if error.code() in DISCONNECTS | UNAUTHENTICATED or error.fatal():
             self._on_disconnect(error.str())
 
     def _on_disconnect(self, reason: str) -> None:
@@ -155,8 +160,15 @@ class Transactions:
         self._made_s = time.monotonic()
         self._producer = None
         self._doubt = ""
-        producer = Producer(self._options, logger=self._log)
-        self._deadlines.call(2 * TIMEOUT_S, producer.init_transactions)
+        self._refusal = None
+        producer = new_producer(self._settings, self._options, self._log)
+        try:
+            self._deadlines.call(2 * TIMEOUT_S, producer.init_transactions)
+        except LogTrouble:
+            producer.poll(0)  # calls `_on_error`
+            if self._refusal is not None:  # the call itself only timed out
+                raise trouble_of(self._refusal) from None
+            raise
         self._producer = producer
 
     def ready(self) -> Producer:
@@ -226,7 +238,10 @@ class Transactions:
         Regrouped."""
         try:
             self._deadlines.call(
-                TIMEOUT_S, lambda s: producer.send_offsets_to_transaction(ends, member, s)
+                TIMEOUT_S,
+                lambda s: call_or_abandon(
+                    lambda: producer.send_offsets_to_transaction(ends, member, s), s
+                ),
             )
         except Regrouped:
             self._conclude(producer, producer.abort_transaction)
@@ -276,6 +291,7 @@ class PlainProducer:
     ) -> None:  # fmt: skip
         """`delivery_s`: how long a message may take until it has failed. `options`: further
         settings of the client, with `_` for `.` in their names."""
+        self._settings = settings
         self._deadlines = Deadlines(stop)
         self._delivery_s = delivery_s
         self._options = client_options(settings) | {
@@ -294,7 +310,7 @@ class PlainProducer:
         The new one asks the broker for its producer id at once, in the background. That takes half
         a second if the first attempt comes before the connection.
         """
-        self._client = Producer(self._options, logger=CLIENT_LOGGER)
+        self._client = new_producer(self._settings, self._options)
 
     def ready(self) -> Producer:
         """The client."""
@@ -336,7 +352,6 @@ class PartsProducer(PlainProducer):
 
     def __init__(self, settings: Settings, topic: str, stop: threading.Event | None = None) -> None:
         super().__init__(settings, stop, linger_ms=0, queue_buffering_max_messages=1_000_000)
-        self._settings = settings
         self._topic = topic
 
     def scatter(self, parts: Sequence[tuple[int, bytes]]) -> list[int]:

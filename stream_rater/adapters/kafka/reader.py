@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, TopicPartition
 
-from stream_rater.adapters.access import CLIENT_LOGGER, client_options, translated_failures
+from stream_rater.adapters.access import client_options, new_consumer, translated_failures
 from stream_rater.adapters.kafka.records import Messages
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
@@ -60,7 +60,8 @@ class Reader:
         self.topic = topic
         self._messages = Messages(IGNORED, placeholders=placeholders)
         self._convert = self._messages.rounds if plain else self._messages.records
-        self._consumer = Consumer(
+        self._consumer = new_consumer(
+            settings,
             client_options(settings)
             | {
                 "group.id": f"stream-rater-{uuid.uuid4().hex}",  # required, never used
@@ -72,7 +73,6 @@ class Reader:
                 "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
             }
             | {name.replace("_", "."): value for name, value in options.items()},
-            logger=CLIENT_LOGGER,
         )
 
     def __enter__(self) -> "Reader":

@@ -10,9 +10,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from stream_rater.adapters.access import (
     CALLBACK_FAILURES,
-    CLIENT_LOGGER,
     TOO_LARGE,
     client_options,
+    new_producer,
     trouble_of,
 )
 from stream_rater.adapters.kafka.topic_rules import MESSAGE_BYTES
@@ -155,7 +155,7 @@ class KafkaRoundLog:
             self._trouble(self._why)
             return False
         self._topic = topic
-        self._producer = Producer(self._options, logger=CLIENT_LOGGER)
+        self._producer = new_producer(self._settings, self._options)
         self._ends = ends
         return True
 
@@ -183,7 +183,7 @@ class KafkaRoundLog:
         self._trouble(f"kafka: {self._failure}")
         self._stop.wait(RETRY_S)
         self._failed = False
-        self._producer = Producer(self._options, logger=CLIENT_LOGGER)
+        self._producer = new_producer(self._settings, self._options)
 
     def _on_error(self, error: KafkaError) -> None:
         self._failed |= error.fatal()

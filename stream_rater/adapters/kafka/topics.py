@@ -20,11 +20,14 @@ from confluent_kafka import (
 from confluent_kafka.cimpl import NewTopic
 
 from stream_rater.adapters.access import (
-    CLIENT_LOGGER,
     DENIALS,
     LARGEST_RESPONSE_BYTES,
+    UNAUTHENTICATED,
     client_options,
+    new_admin,
+    new_consumer,
     raise_first,
+    refused,
     translated_failures,
     trouble_of,
 )
@@ -38,7 +41,6 @@ from stream_rater.adapters.kafka.topic_rules import (
     size_of,
     topic_settings,
 )
-from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings, origin
 from stream_rater.contract import events
 from stream_rater.contract.errors import Denied, LogTrouble
@@ -105,10 +107,7 @@ class Admin:
         self._connection_error: KafkaError | None = None
         """The reason why the client could not connect, if it reported one by callback."""
         options = client_options(settings) | {"error_cb": self._remember_connection_error}
-        try:
-            self._client = admin_api.AdminClient(options, logger=CLIENT_LOGGER)
-        except KafkaException as error:
-            raise BadConfiguration(f"kafka: {error.args[0].str()}") from None
+        self._client = new_admin(settings, options)
         self.topics = Topics.of(settings)
         self._created: set[str] = set()
         """Topics that `create_topics` created. Not every broker may know them yet."""
@@ -240,12 +239,13 @@ class Admin:
         """The exception for a client that cannot connect, with the reason if the client reported
         one."""
         self._client.poll(0)  # calls `_remember_connection_error`
-        reason = self._connection_error or error
-        kind = Denied if reason.code() in DENIALS else LogTrouble
+        reason, self._connection_error = self._connection_error or error, None
         why = f"kafka at {self._settings.kafka}: {reason.str()}"
         if reason is error:  # the address did not answer
             why += f" {origin('kafka', self._settings.kafka)}"
-        return kind(why)
+        if reason.code() in UNAUTHENTICATED:
+            return refused(why)
+        return (Denied if reason.code() in DENIALS else LogTrouble)(why)
 
     def partitions_of(self, *names: str) -> list[int]:
         """The number of partitions of these topics. Raises TopicMismatch if one does not exist."""
@@ -403,7 +403,7 @@ class Admin:
             name = self._settings.topic_prefix + group
             options = client_options(self._settings)
             options |= {"group.id": name, "isolation.level": "read_committed"}
-            self._readers[group] = Consumer(options, logger=CLIENT_LOGGER)
+            self._readers[group] = new_consumer(self._settings, options)
         return self._readers[group]
 
     def behind(self, group: str, topic: str, partitions: int) -> int:

@@ -1,0 +1,315 @@
+"""Passwords and tokens that change while a worker runs, on a Kafka that asks for them again.
+
+The broker's secured listener takes passwords (SCRAM) and tokens (OAUTHBEARER, unsecured JWS, as
+Kafka does if nothing else is configured), and lets each connection prove itself again all the time.
+"""
+
+import base64
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from local.kafka_node import FORMATTED, start_kafka
+from local.processes import LOOPBACK, free_port
+from local.servers import Addresses, start_redis
+from local.tools import find_redis_server
+from stream_rater.adapters.access import CLIENT_LOGGER
+from stream_rater.config.settings import Settings
+from tests import real
+from tests.integration.erasing import season
+from tests.integration.processes import WorkerProcess, stream_rater, wait_until
+from tests.integration.test_corrections import verified
+from tests.integration.topics import Finished, produce
+from tests.waits import STILL_S
+
+Start = Callable[..., WorkerProcess]
+
+pytestmark = pytest.mark.skipif(
+    not FORMATTED.is_dir() or find_redis_server() is None, reason="no servers are installed here"
+)
+
+USER = "rater"
+AGAIN_MS = "2000"
+"""The time after which the broker asks a connection for a password or token again."""
+TOKEN_S = 8
+"""How long a token is valid."""
+
+
+class Place(NamedTuple):
+    """Settings of the listener where everything is allowed, and the secured listener's address."""
+
+    opened: Settings
+    secured: str
+
+    def settings(self, **changes: str) -> Settings:
+        """Settings of the secured listener."""
+        given = {"kafka": self.secured, "kafka_security_protocol": "sasl_plaintext", **changes}
+        return msgspec.structs.replace(self.opened, **given)
+
+    def give_password(self, password: str) -> None:
+        """Let the broker accept this password and no other one."""
+        admin = AdminClient({"bootstrap.servers": self.opened.kafka}, logger=CLIENT_LOGGER)
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        change = UserScramCredentialUpsertion(USER, info, password.encode())
+        for future in admin.alter_user_scram_credentials([change]).values():
+            future.result(STILL_S)
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Addresses, str]]:
+    """Both servers, and the address of Kafka's secured listener."""
+    folder = tmp_path_factory.mktemp("logins")
+    port, secured, controller = (f"{LOOPBACK}:{free_port()}" for _ in range(3))
+    listeners = f"BROKER://{port},SECURED://{secured}"
+    login = "required"
+    properties = {
+        "listeners": f"{listeners},CONTROLLER://{controller}",
+        "advertised.listeners": listeners,
+        "controller.quorum.voters": f"1@{controller}",
+        "listener.security.protocol.map": (
+            "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_PLAINTEXT"
+        ),
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512,OAUTHBEARER",
+        "listener.name.secured.scram-sha-512.sasl.jaas.config": (
+            f"org.apache.kafka.common.security.scram.ScramLoginModule {login};"
+        ),
+        "listener.name.secured.oauthbearer.sasl.jaas.config": (
+            f"org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule {login};"
+        ),
+        "connections.max.reauth.ms": AGAIN_MS,
+    }
+    with (
+        start_redis(folder / "redis") as redis,
+        start_kafka(
+            folder / "kafka", port=int(port.rpartition(":")[2]), properties=properties
+        ) as kafka,
+    ):
+        yield Addresses(kafka.address, redis.address), secured
+
+
+@pytest.fixture
+def place(servers: tuple[Addresses, str]) -> Iterator[Place]:
+    """Topics and a database of the test's own."""
+    addresses, secured = servers
+    with real.a_place(addresses, ours=True) as at:
+        yield Place(at, secured)
+
+
+# --- passwords -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def load(at: Settings) -> Iterator[None]:
+    """Rounds are reported all the time."""
+    stop = threading.Event()
+
+    def report() -> None:
+        for first in count(0, 4):
+            if stop.wait(0.05):
+                return
+            produce(at, [*season(first, 4)])
+
+    thread = threading.Thread(target=report)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def says(worker: WorkerProcess, text: str, times: int = 1) -> bool:
+    """Whether a worker that runs has logged this text, so many times or more."""
+    assert worker.running, worker.log()
+    return worker.log().count(text) >= times
+
+
+def applied(worker: WorkerProcess) -> float:
+    return worker.metric("stream_rater_updates_total", outcome="applied")
+
+
+def test_a_password_changes_under_load(place: Place, worker_process: Start, tmp_path: Path) -> None:
+    """A worker goes on, whether the server knows the new password before the file or after it. No
+    round is lost, and none is rated twice."""
+    file = tmp_path / "password"
+    file.write_text("SECRET-one")
+    place.give_password("SECRET-one")
+    worker = worker_process(
+        place.settings(kafka_sasl_username=USER, kafka_sasl_password_file=str(file))
+    )
+    with load(place.opened):
+        wait_until(lambda: applied(worker) > 0, "it rates", moves=worker.moves)
+        place.give_password("SECRET-two")
+        unchanged = partial(says, worker, f"{file} has not changed")
+        wait_until(unchanged, "it is refused", moves=worker.moves)
+        file.write_text("SECRET-two")
+        before = applied(worker)
+        wait_until(lambda: applied(worker) > before, "it rates again", moves=worker.moves)
+        file.write_text("SECRET-three")
+        place.give_password("SECRET-three")
+        changed = partial(says, worker, f"{file} has changed")
+        wait_until(changed, "it has found the new password", moves=worker.moves)
+        before = applied(worker)
+        wait_until(lambda: applied(worker) > before, "it rates again", moves=worker.moves)
+    finished = Finished(place.opened)
+    wait_until(finished, "all is rated", moves=finished.moves)
+    verified(place.opened)
+    assert worker.running
+    assert "SECRET" not in worker.log()
+
+
+# --- tokens --------------------------------------------------------------------------------------
+
+
+def part_of(content: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
+
+
+def a_token() -> str:
+    """A token without a signature, which Kafka accepts for tests."""
+    now_s = time.time()
+    content = {"sub": USER, "iat": now_s, "exp": now_s + TOKEN_S}
+    return f"{part_of({'alg': 'none'})}.{part_of(content)}."
+
+
+class Issuer(ThreadingHTTPServer):
+    """A stub of an OpenID Connect provider: its token endpoint."""
+
+    def __init__(self) -> None:
+        super().__init__((LOOPBACK, 0), TokenRequest)
+        self.issued = 0
+        """The number of tokens that it has issued."""
+        self.refuses = False
+
+    @property
+    def url(self) -> str:
+        """The address of its token endpoint."""
+        return f"http://{LOOPBACK}:{self.server_port}/token"
+
+
+class TokenRequest(BaseHTTPRequestHandler):
+    """Answers a request for a token, if it has the client's id and secret."""
+
+    server: Issuer
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        expected = "Basic " + base64.b64encode(f"{USER}:SECRET".encode()).decode()
+        if self.server.refuses or self.headers["authorization"] != expected:
+            self.send_error(401)
+            return
+        self.server.issued += 1
+        answer = {"access_token": a_token(), "token_type": "Bearer", "expires_in": TOKEN_S}
+        body = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    """An issuer that answers."""
+    with Issuer() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_tokens_from_an_issuer(place: Place, issuer: Issuer, tmp_path: Path) -> None:
+    """librdkafka's own settings reach it through `kafka_options`. A worker gets new tokens before
+    the old ones expire, and lives through an issuer that answers nobody for a while."""
+    options = tmp_path / "settings.toml"
+    options.write_text(
+        "[kafka_options]\n"
+        '"sasl.oauthbearer.method" = "oidc"\n'
+        f'"sasl.oauthbearer.token.endpoint.url" = "{issuer.url}"\n'
+        f'"sasl.oauthbearer.client.id" = "{USER}"\n'
+        '"sasl.oauthbearer.client.secret" = "SECRET"\n'
+    )
+    at = place.settings(kafka_sasl_mechanism="OAUTHBEARER")
+    command = sys.executable, "-m", "stream_rater", "run", "--settings", str(options)
+    with closing(WorkerProcess(at, tmp_path / "log", command=command)) as worker:
+        worker.wait_ready()
+        produce(place.opened, [*season(0, 8)])
+        finished = Finished(place.opened)
+        wait_until(finished, "all is rated", moves=finished.moves)
+        issuer.refuses = True
+        wait_until(partial(says, worker, "token"), "it gets no token", moves=worker.moves)
+        issuer.refuses = False
+        produce(place.opened, [*season(8, 8)])
+        wait_until(finished, "all is rated", moves=finished.moves)
+        issued = issuer.issued
+        wait_until(lambda: issuer.issued > issued, "it gets new tokens", moves=worker.moves)
+        assert "SECRET" not in worker.log()
+    verified(place.opened)
+
+
+SIGNER = f"""
+import base64, json, time
+
+def part_of(content):
+    return base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
+
+def token(config):
+    with open(__file__ + ".calls", "a") as calls:
+        calls.write("x")
+    end_s = time.time() + {TOKEN_S}
+    content = {{"sub": "{USER}", "iat": end_s - {TOKEN_S}, "exp": end_s}}
+    return part_of({{"alg": "none"}}) + "." + part_of(content) + ".", end_s
+
+def fails(config):
+    raise OSError("the signer has no key")
+"""
+
+
+def test_tokens_from_a_function(
+    place: Place, worker_process: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker calls the function for each client, and again before a token expires. A function
+    that raises ends a command in one line that names it."""
+    signer = tmp_path / "signer_of_rater.py"
+    signer.write_text(SIGNER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    at = place.settings(kafka_sasl_mechanism="OAUTHBEARER", kafka_token="signer_of_rater:token")
+    worker = worker_process(at, forked=False)
+    produce(place.opened, [*season(0, 8)])
+    finished = Finished(place.opened)
+    wait_until(finished, "all is rated", moves=finished.moves)
+    calls = signer.with_name(signer.name + ".calls")
+    before = calls.stat().st_size
+    wait_until(lambda: calls.stat().st_size > before + 4, "it asks again", moves=worker.moves)
+    verified(place.opened)
+    assert worker.running
+    for function, code, line in (
+        ("fails", 1, "raised OSError: the signer has no key"),
+        ("other", 2, "has no function 'other'"),
+    ):
+        wrong = msgspec.structs.replace(at, kafka_token=f"signer_of_rater:{function}")
+        ended = stream_rater("inspect", settings=wrong, module="stream_rater.__main__")
+        (said,) = ended.stderr.splitlines()
+        assert (ended.returncode, line in said) == (code, True), ended.stderr
+        assert "STREAM_RATER_KAFKA_TOKEN" in said
