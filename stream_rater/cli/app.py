@@ -24,6 +24,7 @@ from stream_rater.cli.service import run, serve, standalone
 from stream_rater.cli.store import (
     backup,
     checkpoint,
+    compare_logs,
     erase,
     inspect,
     move,
@@ -78,8 +79,8 @@ def main(context: click.Context) -> None:
 
 
 for command in (
-    backup, checkpoint, convert, correct, demo, erase, evaluate, evidence, inspect, move, predict,
-    rate, rebuild, rejected, reset, run, season_standings, seed, serve, standalone, submit, tune,
-    verify, watch,
+    backup, checkpoint, compare_logs, convert, correct, demo, erase, evaluate, evidence, inspect,
+    move, predict, rate, rebuild, rejected, reset, run, season_standings, seed, serve, standalone,
+    submit, tune, verify, watch,
 ):  # fmt: skip
     main.add_command(command)

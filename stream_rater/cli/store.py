@@ -1,5 +1,5 @@
-"""`stream-rater rebuild`, `checkpoint`, `season-standings`, `erase`, `verify`, `inspect`, `backup`
-and `move`: for operators."""
+"""`stream-rater rebuild`, `checkpoint`, `season-standings`, `erase`, `verify`, `inspect`, `backup`,
+`move` and `compare-logs`: for operators."""
 
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from stream_rater.cli.options import (
     settings_of,
 )
 from stream_rater.config.errors import BadConfiguration
+from stream_rater.config.files import read_settings
 
 
 @click.command()
@@ -155,12 +156,34 @@ def backup(file: Path, to: Path) -> None:
 
 
 @click.command()
-@click.argument("file", type=NEW_FILE)
+@click.argument("file", type=NEW_FILE, required=False)
+@click.option("--from", "old", type=NEW_FILE,
+              help="Settings of the Kafka and Redis to move, in place of a data file.")  # fmt: skip
 @SETTINGS
 @one_line_errors
-def move(file: Path, settings_path: Path | None) -> None:
-    """Move a data file to Kafka and Redis, while its process is stopped. Ratings and offsets stay
-    as they are, and the file does not start again."""
+def move(file: Path | None, old: Path | None, settings_path: Path | None) -> None:
+    """Move a data file, or another Kafka with its Redis, to the Kafka and Redis of the settings,
+    while no process of the old place runs. Ratings and offsets stay as they are, and nothing starts
+    in the old place again."""
     from stream_rater.operations.move import move as move_file
+    from stream_rater.operations.move import move_from_kafka
 
-    move_file(settings_of(settings_path), file)
+    settings = settings_of(settings_path)
+    if file is not None and old is None:
+        move_file(settings, file)
+    elif old is not None and file is None:
+        move_from_kafka(settings, read_settings(old, {}))
+    else:
+        raise BadConfiguration("name a data file, or give --from with a file of settings")
+
+
+@click.command("compare-logs")
+@click.argument("mirror", type=NEW_FILE)
+@SETTINGS
+@one_line_errors
+def compare_logs(mirror: Path, settings_path: Path | None) -> None:
+    """Compare the log with a mirror on another Kafka, whose settings are in the file MIRROR: the
+    same records must be accepted at the same offsets. Workers may run."""
+    from stream_rater.operations.compare_logs import compare_logs as compare
+
+    print(compare(servers_of(settings_path, "compare-logs"), read_settings(mirror, {})))

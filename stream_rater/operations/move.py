@@ -1,14 +1,15 @@
-"""`stream-rater move`: moves a data file to Kafka and Redis.
+"""`stream-rater move`: moves a data file, or the topics of another Kafka, to Kafka and Redis.
 
-1. Check that nobody has the file, that all of it is rated, and that the topics and Redis are empty.
+1. Check that nobody uses the old place, that all of it is rated, and that the topics and Redis of
+   the new place are empty.
 2. Copy each accepted record to its partition and offset, with an empty record in the place of each
    rejected one; the last event of each player; and the ladder events, byte for byte. So all offsets
    stay as they are. A rejected record would be validated again otherwise, by the time when Kafka
    received it, and might be accepted.
-3. Rebuild Redis from these topics, and compare each belief with that in the file.
-4. Mark the file as moved, so that no round is rated in two places. Then workers may use Redis.
+3. Rebuild Redis from these topics, and compare each belief with that in the old place.
+4. Mark the old place as moved, so that no round is rated in two places. Then workers may use Redis.
 
-The file does not change before step 4. Until then it can be used on, or moved again.
+The old place does not change before step 4. Until then it can be used on, or moved again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,30 +19,24 @@ from pathlib import Path
 
 import msgspec
 
-from stream_rater.adapters.kafka.copier import ANYWHERE, Copier
-from stream_rater.adapters.kafka.envelopes import change_headers
-from stream_rater.adapters.kafka.ladder_events import disagreement
+from stream_rater.adapters.kafka.copier import Copier
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.adapters.sqlite.database import Database
-from stream_rater.adapters.sqlite.reading import DataFile, data_file
-from stream_rater.adapters.sqlite.season_file import SeasonRows
+from stream_rater.adapters.sqlite.reading import data_file
 from stream_rater.columns.kernels import KERNEL_VERSION
-from stream_rater.columns.sharding import shards_of
 from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.files import ladders_of_settings
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.errors import Denied, Trouble
-from stream_rater.contract.events import rating_changed_from_json
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.contract.record import Player, Record
 from stream_rater.operations import season_copies
 from stream_rater.operations.digests import Digests, difference, digests_of
-from stream_rater.operations.erasure_checks import check_kernel
-from stream_rater.operations.rebuild import check_idle, check_rounds_complete, rebuild_from_log
+from stream_rater.operations.move_sources import FileSource, KafkaSource, MoveSource, as_records
+from stream_rater.operations.rebuild import check_idle, rebuild_from_log
 from stream_rater.operations.rewriting import AcceptedRecords, LogRewriter
-from stream_rater.operations.verify import check_window
 from stream_rater.replay.corrected import with_verdicts
 from stream_rater.replay.edited_log import Verdicts
 from stream_rater.runtime import malloc, selfcheck
@@ -57,22 +52,53 @@ def move(settings: Settings, path: Path) -> None:
     """Move a data file to the Kafka and the Redis of the settings, whose topics must be new or
     empty. Raises BadConfiguration or Failed."""
     ladders = ladders_of_settings(settings)
-    malloc.configure()
+    with (
+        named_failures(),
+        closing(Database.open_existing(path)) as database,
+        data_file(str(path)) as file,
+    ):
+        _move(settings, ladders, FileSource(settings, database, file))
+
+
+def move_from_kafka(settings: Settings, old: Settings) -> None:
+    """Move the topics and the ratings of the settings `old` to those of `settings`, as `move`
+    does."""
+    if (old.kafka, old.topic_prefix) == (settings.kafka, settings.topic_prefix):
+        raise BadConfiguration(
+            f"--from: it names the topics of {settings.topic_prefix!r} on {settings.kafka}, as the "
+            f"present settings do: name another {PREFIX}KAFKA or {PREFIX}TOPIC_PREFIX for the new "
+            "place"
+        )
+    if old.redis == settings.redis:
+        raise BadConfiguration(
+            f"--from: it names the Redis of {PREFIX}REDIS: name another one for the new place, or "
+            "another database of it"
+        )
+    if old.duplicate_window != settings.duplicate_window:
+        raise BadConfiguration(
+            f"--from: duplicate_window is {old.duplicate_window}, and {settings.duplicate_window} "
+            "in the new place: which rounds are accepted depends on it: give both the same"
+        )
+    ladders = ladders_of_settings(settings)
     with named_failures():
-        selfcheck.check()
-        with closing(Database.open_existing(path)) as database, data_file(str(path)) as file:
-            work = Move(msgspec.structs.replace(settings, data=""), ladders, file)
-            work.check()
-            with _with_cure(work.after_failure):
-                work.copy()
-                beliefs = work.rebuild()
-            database.mark_moved(work.place)
-            with _with_cure(f"{path} is marked as moved: run `stream-rater rebuild --replace`"):
-                work.release()
+        _move(settings, ladders, KafkaSource(old))
+
+
+def _move(settings: Settings, ladders: Ladders, source: MoveSource) -> None:
+    malloc.configure()
+    selfcheck.check()
+    work = Move(msgspec.structs.replace(settings, data=""), ladders, source)
+    work.check()
+    with _with_cure(work.after_failure):
+        work.copy()
+        beliefs = work.rebuild()
+    source.mark_moved(work.place)
+    with _with_cure(f"{source.name} is marked as moved: run `stream-rater rebuild --replace`"):
+        work.release()
     print(
-        f"{counted(sum(work.ends), 'record')} are in the topics and {counted(beliefs, 'belief')} "
-        f"in Redis, all equal to those in {path}, bit for bit. Next: start `stream-rater run`, and "
-        "give game backends the new address"
+        f"{counted(sum(source.ends), 'record')} are in the topics and {counted(beliefs, 'belief')} "
+        f"in Redis, all equal to those in {source.name}, bit for bit. Next: start `stream-rater "
+        "run`, and give game backends the new address"
     )
 
 
@@ -88,17 +114,15 @@ def _with_cure(cure: str) -> Iterator[None]:
 class Move:
     """The steps of a move."""
 
-    def __init__(self, settings: Settings, ladders: Ladders, file: DataFile) -> None:
-        self._ladders, self._file = ladders, file
-        self._settings = msgspec.structs.replace(settings, partitions=file.partitions)
+    def __init__(self, settings: Settings, ladders: Ladders, source: MoveSource) -> None:
+        self._ladders, self._source = ladders, source
+        self._settings = msgspec.structs.replace(settings, partitions=len(source.ends))
         self._admin, self._store = Admin(self._settings), RedisStore(self._settings)
         self._topics = self._admin.topics
         self._partitions: Mapping[str, int] = {}
         """The number of partitions of each topic."""
-        self._corrected = frozenset(file.ladder_log().corrections)
+        self._corrected: frozenset[str] = frozenset()
         """The ladders with corrections."""
-        self.ends = file.ends()
-        """The end of each partition of the rounds."""
 
     @property
     def place(self) -> str:
@@ -107,9 +131,9 @@ class Move:
 
     @property
     def after_failure(self) -> str:
-        """The cure for a failure before the file is marked."""
+        """The cure for a failure before the old place is marked."""
         return (
-            f"{self._file.path} is as it was, and can be used on: delete the topics of "
+            f"{self._source.name} is as it was, and can be used on: delete the topics of "
             f"{self._settings.topic_prefix!r}, or name another {PREFIX}TOPIC_PREFIX, empty Redis, "
             "and run it again"
         )
@@ -117,19 +141,9 @@ class Move:
     # --- 1 ---
 
     def check(self) -> None:
-        """Check the file, the topics and Redis. Raises an error if one of them cannot be used."""
-        file = self._file
-        check_window(self._settings, file)
-        check_kernel(file.meta("kernel") or KERNEL_VERSION)
-        check_rounds_complete(file.starts())
-        at = msgspec.structs.replace(self._settings, data=str(file.path))
-        if why := disagreement(at, self._ladders, file.ladder_log()):
-            raise BadConfiguration(f"{why}: nothing was moved")
-        if behind := sum(file.behind()):
-            raise Failed(
-                f"{file.path}: {counted(behind, 'record')} not rated yet: let `stream-rater "
-                f"standalone {file.path}` rate them, stop it, and run it again"
-            )
+        """Check both places. Raises an error if one of them cannot be used."""
+        self._source.check(self._ladders)
+        self._corrected = frozenset(self._source.ladder_log().corrections)
         self._check_topics()
         self._store.prepare()
         check_idle(self._admin, self._settings)
@@ -140,7 +154,7 @@ class Move:
 
     def _check_topics(self) -> None:
         """Raise BadConfiguration if a topic has or had records, or the rounds' topic another number
-        of partitions than the file."""
+        of partitions than the old place."""
         season_copies.check_unused(self._settings, self._admin)
         for name, count in self._admin.partitions().items():
             if any(self._admin.ends(name, count)):
@@ -148,40 +162,41 @@ class Move:
                     f"topic {name} holds records, or once had some: name another "
                     f"{PREFIX}TOPIC_PREFIX, or delete the topics"
                 )
-            if name == self._topics.rounds and count != self._file.partitions:
+            if name == self._topics.rounds and count != len(self._source.ends):
                 raise BadConfiguration(
-                    f"topic {name} has {count} partitions, and {self._file.path} has "
-                    f"{self._file.partitions}: delete it: it will be created as it must be"
+                    f"topic {name} has {count} partitions, and {self._source.name} has "
+                    f"{len(self._source.ends)}: delete it: it will be created as it must be"
                 )
 
     # --- 2 ---
 
     def copy(self) -> None:
         """Fill the topics, and commit the offsets of the workers' groups."""
-        admin, topics = self._admin, self._topics
+        admin, topics, source = self._admin, self._topics, self._source
         admin.create_topics()
         self._partitions = admin.check_topics()
         shards = self._partitions[topics.parts]
         for topic, records in (
             (topics.rounds, self._rounds()),
-            (topics.changed, self._last_events(self._partitions[topics.changed])),
-            (topics.ladder_events, self._ladder_events()),
+            (topics.changed, source.last_events(self._partitions[topics.changed])),
+            (topics.ladder_events, as_records(source.ladder_events())),
         ):
             Copier(self._settings, topic).write(records)
-        seasons = SeasonRows(self._file.path).all_records()
-        season_copies.write_copies(self._settings, admin, seasons)
-        admin.commit(ESTIMATORS, topics.rounds, dict(enumerate(self.ends)))
+        season_copies.write_copies(self._settings, admin, source.seasons())
+        admin.commit(ESTIMATORS, topics.rounds, dict(enumerate(source.ends)))
         admin.commit(UPDATERS, topics.parts, dict.fromkeys(range(shards), 0))
 
     def _rounds(self) -> Iterator[Record]:
-        """Yield the accepted records, with empty ones in the places of the others."""
+        """Yield the accepted records, with empty ones in the places of the others, and where the
+        log has none."""
         verdicts = with_verdicts(
-            self._validated, self._file.all_rounds, self._ladders, self._settings.duplicate_window,
-            self._file.partitions,
+            self._validated, self._source.rounds, self._ladders, self._settings.duplicate_window,
+            len(self._source.ends),
         )  # fmt: skip
         accepted, rewriter = self._accepted(verdicts), LogRewriter(None)
         for batch in self._batches("copying rounds"):
             yield from rewriter.feed(batch, accepted.of(batch))
+        yield from rewriter.fill_to(dict(enumerate(self._source.ends)))
 
     def _validated(self, verdicts: Verdicts | None) -> Verdicts | None:
         """The verdicts, if they are all that the log needs. Raises MissingVerdicts."""
@@ -192,45 +207,32 @@ class Move:
 
     def _accepted(self, verdicts: Verdicts | None) -> AcceptedRecords:
         window = self._settings.duplicate_window
-        return AcceptedRecords(self._ladders, window, self._file.partitions, verdicts)
+        return AcceptedRecords(self._ladders, window, len(self._source.ends), verdicts)
 
     def _batches(self, label: str) -> Iterator[list[Record]]:
-        records = track(self._file.all_rounds(), label, sum(self.ends))
+        records = track(self._source.rounds(), label, sum(self._source.ends))
         while batch := list(islice(records, AT_ONCE)):
             yield batch
-
-    def _last_events(self, shards: int) -> Iterator[Record]:
-        """Yield the last event of each player."""
-        for shard in range(self._file.shards):
-            last = {event.key: offset for offset, event in self._file.all_events(shard)}
-            for offset, event in self._file.all_events(shard):
-                if last[event.key] == offset:
-                    player = rating_changed_from_json(event.value).player
-                    home = int(shards_of([player], shards)[0])
-                    yield Record(home, ANYWHERE, event.value, change_headers(event), key=event.key)
-
-    def _ladder_events(self) -> Iterator[Record]:
-        for message in self._file.ladder_events():
-            yield Record(0, ANYWHERE, message)
 
     # --- 3 ---
 
     def rebuild(self) -> int:
         """Rebuild Redis from the topics. Returns the number of beliefs. Raises Failed if a belief
-        differs from that in the file. Workers refuse this Redis until `release`."""
-        before = self._digests(self._file.beliefs(), "beliefs in the file")
+        differs from that in the old place. Workers refuse this Redis until `release`."""
+        before = self._digests(self._source.beliefs(), f"beliefs in {self._source.name}")
         rebuild_from_log(self._admin, self._settings, self._ladders, self._store, self._partitions)
         after = self._digests(self._store.beliefs(), "beliefs in Redis")
         found = difference(before, after)
         if found.first is not None:
             raise Failed(
-                f"{found}: `stream-rater verify --data {self._file.path}` says whether the file "
-                "was right"
+                f"{found}: `{self._source.verify_command}` says whether {self._source.name} was "
+                "right"
             )
         check_idle(self._admin, self._settings)
-        ends = self._admin.ends(self._topics.rounds, len(self.ends))
-        if ends != self.ends:
+        ends = self._admin.ends(self._topics.rounds, len(self._source.ends))
+        if ends != self._source.ends:
             raise Failed(f"something else writes to {self._topics.rounds}: stop it")
+        self._source.check_unchanged()
         return len(after)
 
     def _digests(self, batches: Iterator[list[tuple[Player, bytes]]], label: str) -> Digests:

@@ -11,7 +11,14 @@ from stream_rater.columns.sharding import partition_of
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.record import Record, header
-from stream_rater.contract.season_ended import Message, Standing, message_of, record_of, renamed
+from stream_rater.contract.season_ended import (
+    Message,
+    SeasonRecord,
+    Standing,
+    message_of,
+    record_of,
+    renamed,
+)
 
 
 def check_unused(settings: Settings, admin: Admin) -> None:
@@ -55,6 +62,21 @@ def read_renamed(
 ) -> Iterator[tuple[Message, str]]:
     """Yield the records of the topic of past seasons, with another name in the place of a player's
     id, and their times. There are none if there is no topic."""
+    for found, time_ in _read(settings, admin):
+        if isinstance(found, Standing) and found.player == player:
+            yield message_of(renamed(found, name)), time_
+        else:
+            yield message_of(found), time_
+
+
+def read_copies(settings: Settings, admin: Admin) -> Iterator[tuple[Message, str]]:
+    """Yield the records of the topic of past seasons, and their times. There are none if there is
+    no topic."""
+    for found, time_ in _read(settings, admin):
+        yield message_of(found), time_
+
+
+def _read(settings: Settings, admin: Admin) -> Iterator[tuple[SeasonRecord, str]]:
     topic = topic_of(settings)
     count = admin.partitions_if_any(topic)
     if count is None:
@@ -63,6 +85,4 @@ def read_renamed(
         found = record_of(record.key or b"", record.value)
         if found is None:
             continue
-        if isinstance(found, Standing) and found.player == player:
-            found = renamed(found, name)
-        yield message_of(found), header(record.headers, "ce_time")
+        yield found, header(record.headers, "ce_time")

@@ -71,7 +71,7 @@ def test_refusals_with_a_pause_between_are_two_series(tmp_path: Path) -> None:
     assert story.refused_at(1000.0 + 3 * PATIENCE_S) == ""
 
 
-def test_a_new_password_begins_anew_and_refusals_of_the_old_one_do_not_count(
+def test_a_new_password_is_a_new_series_and_refusals_of_the_old_one_do_not_count(
     tmp_path: Path,
 ) -> None:
     """Several clients are refused at about the same time, and one of them reads the file."""

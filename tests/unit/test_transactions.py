@@ -109,7 +109,7 @@ def test_a_refused_password_puts_a_transaction_in_doubt(input_: Input) -> None:
     transactions.run(lambda _: None, {})
     transactions.begin(lambda _: None)
     transactions._on_error(REFUSED)
-    with pytest.raises(LogTrouble, match="in doubt: SASL .*: wrong password") as trouble:
+    with pytest.raises(LogTrouble, match=r"in doubt: SASL .*: wrong password") as trouble:
         transactions.end({})
     assert trouble.value.cause == "denied"
 

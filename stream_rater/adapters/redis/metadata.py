@@ -24,6 +24,8 @@ KERNEL = "kernel"
 """Field of the layout: the kernel version of the first workers, or of the last rebuild."""
 REBUILDING = "rebuilding"
 """Field of the layout that exists while a rebuild is in progress, or after it was abandoned."""
+MOVED = "moved"
+"""Field of the layout: where `move` has taken the log and the ratings."""
 WINDOW = "duplicate_window"
 """Field of the layout: the duplicate window by which rounds are validated."""
 OF_THE_ROUNDS = frozenset({"partitions", "topic"})
@@ -54,6 +56,15 @@ def _cure(name: str) -> str:
     return f"{ERASED}{NO_WAY_BACK}" if name == "topic" else NO_WAY_BACK
 
 
+def _check_not_moved(moved: Any) -> None:
+    """Raise LayoutMismatch if the store was moved. `moved`: the field MOVED."""
+    if moved is not None:
+        raise LayoutMismatch(
+            f"the ratings were moved to {moved.decode()}: use the settings of that place. To go on "
+            "here, if nothing was rated there: run `stream-rater rebuild --replace`"
+        )
+
+
 class StoreMetadata:
     """Reads and writes the metadata. `guard` runs a call to Redis and turns its errors into
     StoreTrouble."""
@@ -72,6 +83,7 @@ class StoreMetadata:
             raise LayoutMismatch(
                 "a rebuild of the store is unfinished: run `stream-rater rebuild --replace`"
             )
+        _check_not_moved(self._client.hget(LAYOUT_KEY, MOVED))
         for name, value in layout.items():
             self._client.hsetnx(LAYOUT_KEY, name, value)
             stored: Any = self._client.hget(LAYOUT_KEY, name)
@@ -83,9 +95,10 @@ class StoreMetadata:
 
     def check_stored(self, layout: Mapping[str, str]) -> None:
         """Raise LayoutMismatch unless workers have stored this layout. Writes nothing."""
-        names = [REBUILDING, *layout]
+        names = [REBUILDING, MOVED, *layout]
         found: Any = self._guard(partial(self._client.hmget, LAYOUT_KEY, names))
-        rebuilding, *stored = found
+        rebuilding, moved, *stored = found
+        _check_not_moved(moved)
         if rebuilding is not None:
             raise LayoutMismatch("the store is being rebuilt: try again when it is finished")
         for (name, wanted), value in zip(layout.items(), stored, strict=True):
@@ -156,6 +169,11 @@ class StoreMetadata:
         rebuilding, topic = stored
         return rebuilding is not None and topic is None
 
+    def mark_moved(self, place: str) -> None:
+        """Store where the log and the ratings have gone. Workers refuse this store from now on,
+        until a rebuild."""
+        self._guard(partial(self._client.hset, LAYOUT_KEY, MOVED, place))
+
     def begin_rebuild(self, shards: int) -> bytes:
         """Mark the store and each shard as unfinished, then delete the shards' other keys. Returns
         the epoch that begins here. From now on, Redis executes no call of an older epoch."""
@@ -183,6 +201,6 @@ class StoreMetadata:
             for name, value in layout.items():
                 self._client.hset(LAYOUT_KEY, name, value)
             self._client.hset(LAYOUT_KEY, KERNEL, kernel)
-            self._client.hdel(LAYOUT_KEY, REBUILDING)
+            self._client.hdel(LAYOUT_KEY, REBUILDING, MOVED)
 
         self._guard(finish)

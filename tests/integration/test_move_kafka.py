@@ -1,0 +1,313 @@
+"""`move --from` and `compare-logs` on two real Kafkas: the log of one is on the other, with every
+offset, and no rating changes."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from confluent_kafka import Producer
+
+from local.kafka_node import FORMATTED, start_kafka
+from local.servers import Addresses
+from stream_rater.adapters.access import CLIENT_LOGGER
+from stream_rater.adapters.kafka.copier import Copier, delete_topics
+from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.config.settings import Settings
+from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.record import Record
+from stream_rater.operations.move import Move, move_from_kafka
+from tests import real
+from tests.integration.erasing import Start, beliefs, season, stopped
+from tests.integration.processes import complaints, stream_rater, wait_until
+from tests.integration.test_corrections import RANKED, a_round, correct, rated, verified
+from tests.integration.test_move import Cut, cut
+from tests.integration.topics import Bytes, headers_of, produce, read_topic
+
+pytestmark = pytest.mark.skipif(not FORMATTED.is_dir(), reason="no Kafka is installed here")
+
+Elsewhere = Callable[..., Settings]
+
+
+@pytest.fixture(scope="module")
+def other_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a second Kafka."""
+    with start_kafka(tmp_path_factory.mktemp("other") / "kafka") as server:
+        yield server.address
+
+
+@pytest.fixture
+def elsewhere(settings: real.SettingsFactory, other_kafka: str) -> Iterator[Elsewhere]:
+    """Makes settings of the second Kafka, with a Redis database and a prefix of their own."""
+    addresses = Addresses(other_kafka, settings().redis)
+    with ExitStack() as stack:
+        yield lambda **changes: msgspec.structs.replace(
+            stack.enter_context(real.a_place(addresses)), **changes
+        )
+
+
+def file_of(at: Settings, folder: Path) -> str:
+    """A file with these settings."""
+    given, usual = msgspec.structs.asdict(at), msgspec.structs.asdict(Settings())
+    path = folder / f"{at.topic_prefix}toml"
+    lines = [f"{k} = {json.dumps(v)}\n" for k, v in given.items() if v != usual[k]]
+    path.write_text("".join(lines))
+    return str(path)
+
+
+def done(to: Settings, *words: str) -> str:
+    """What a command prints that succeeds."""
+    ended = stream_rater(*words, settings=to)
+    assert (ended.returncode, complaints(ended.stderr)) == (0, []), ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def refused(to: Settings, *words: str) -> str:
+    """The one line of a command that fails."""
+    ended = stream_rater(*words, settings=to)
+    lines = [line for line in complaints(ended.stderr) if not line.startswith("{")]
+    assert ended.returncode in (1, 2) and len(lines) == 1, ended.stdout + ended.stderr
+    return lines[0]
+
+
+def in_transactions(at: Settings, *groups: list[Bytes], abort: int = -1) -> None:
+    """Append rounds in transactions, whose ends take offsets, too. `abort`: the index of the
+    transaction that is aborted."""
+    options = {"bootstrap.servers": at.kafka, "transactional.id": f"{at.topic_prefix}backend"}
+    options["partitioner"] = "murmur2_random"
+    producer = Producer(options, logger=CLIENT_LOGGER)
+    producer.init_transactions()
+    for number, group in enumerate(groups):
+        producer.begin_transaction()
+        for each in group:
+            producer.produce(Topics.of(at).rounds, each.value, each.key)
+        producer.flush()
+        if number == abort:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+    admin, topic = Admin(at), Topics.of(at).rounds
+    count = at.partitions
+    wait_until(
+        lambda: admin.stable_ends(topic, count) == admin.ends(topic, count),
+        "the ends of the transactions are in the log",
+    )
+
+
+def with_a_past(at: Settings, worker_process: Start) -> None:
+    """Rate a season with corrections, of which one waits, rejected records, transactions, and an
+    aborted one at the end of the log."""
+    worker = worker_process(at)
+    rated(at, *season(0, 24), *season(0, 4), Bytes(b"no round"), a_round(60, "walter", "p1"))
+    correct(at, "void", RANKED, "r11")
+    correct(at, "merge", RANKED, "walter", "p2")
+    groups = [*season(24, 6)], [*season(30, 6)], [*season(36, 4)]
+    in_transactions(at, *groups, abort=2)
+    rated(at, *season(40, 4))
+    correct(at, "remove", RANKED, "p6", "--batched")
+    rated(at)
+    in_transactions(at, [*season(50, 4)], abort=0)
+    stopped(worker)
+
+
+def check_copied(old: Settings, new: Settings) -> None:
+    """Each accepted record is where it was, with key and headers; at all other offsets are empty
+    ones. So are the last event of each player, and the ladder events."""
+    before, after = Topics.of(old), Topics.of(new)
+    assert Admin(new).all_ends(after.rounds) == Admin(old).all_ends(before.rounds)
+    copied = {(m.partition(), m.offset()): m for m in read_topic(new, after.rounds)}
+    assert len(copied) == sum(Admin(new).all_ends(after.rounds))
+    rejected = read_topic(old, before.rejected)
+    kept = 0
+    for each in read_topic(old, before.rounds):
+        found = copied.pop((each.partition(), each.offset()))
+        if found.value() is not None:
+            assert (found.key(), found.value()) == (each.key(), each.value())
+            assert headers_of(found) == headers_of(each)
+            kept += 1
+        else:
+            assert each.value() in {one.value() for one in rejected}
+    assert all(each.value() is None for each in copied.values())
+    assert kept > 30
+    last = {each.key(): each for each in read_topic(old, before.changed)}
+    events = read_topic(new, after.changed)
+    assert len(events) == len(last)
+    for each in events:
+        assert each.value() == last[each.key()].value()
+        assert headers_of(each) == headers_of(last[each.key()])
+    notes = [each.value() for each in read_topic(old, before.ladder_events)]
+    assert [each.value() for each in read_topic(new, after.ladder_events)][: len(notes)] == notes
+
+
+def test_a_kafka_is_moved(
+    settings: real.SettingsFactory, elsewhere: Elsewhere, worker_process: Start, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """After a move that was interrupted in each of its steps. Workers go on in the new place, with
+    a correction of an old round and the one that waited. Those of the old place do not start."""
+    at, to = settings(shards=4), elsewhere(shards=3)
+    with_a_past(at, worker_process)
+    before, source = beliefs(at), file_of(at, tmp_path)
+    steps: list[tuple[Any, str]] = [(Copier, "write"), (Move, "rebuild")]
+    for number, (of, name) in enumerate(steps):
+        with monkeypatch.context() as patch, pytest.raises(Cut):
+            patch.setattr(of, name, cut)
+            move_from_kafka(to, at)
+        if number:
+            assert "holds records, or once had some" in refused(to, "move", "--from", source)
+        delete_topics(to, Admin(to).partitions())
+        to = elsewhere(shards=3)
+    assert "equal to those in" in done(to, "move", "--from", source)
+    check_copied(at, to)
+    assert beliefs(to).keys() == before.keys()
+    assert "all equal" in verified(to)
+
+    worker = worker_process(to)
+    rated(to, *season(100, 12))
+    correct(to, "void", RANKED, "r12")
+    correct(to, "apply", RANKED)
+    rated(to)
+    assert "all equal" in verified(to)
+    stopped(worker)
+
+    assert f"were moved to {Topics.of(to).rounds} on {to.kafka}" in refused(at, "run")
+    assert "were moved to" in refused(elsewhere(), "move", "--from", source)
+    done(at, "rebuild", "--replace")
+    assert beliefs(at).keys() == before.keys()
+    stopped(worker_process(at))
+
+
+def test_what_cannot_be_moved_is_refused(
+    settings: real.SettingsFactory, elsewhere: Elsewhere, worker_process: Start, tmp_path: Path
+) -> None:
+    """In one line with the cure: the place itself, its Redis, another window, unrated rounds,
+    workers that run, topics with other partitions or with records, a Redis in use, no such
+    Kafka."""
+    at, to = settings(), elsewhere()
+    worker = worker_process(at)
+    rated(at, *season(0, 4))
+    source = file_of(at, tmp_path)
+    assert "it names the topics of" in refused(at, "move", "--from", source)
+    same = msgspec.structs.replace(to, redis=at.redis)
+    assert "it names the Redis of STREAM_RATER_REDIS" in refused(same, "move", "--from", source)
+    other = msgspec.structs.replace(to, duplicate_window=7)
+    assert "which rounds are accepted depends on it" in refused(other, "move", "--from", source)
+    assert "workers are in the group" in refused(to, "move", "--from", source)
+    assert "name a data file, or give --from" in refused(to, "move")
+    stopped(worker)
+    produce(at, [*season(4, 4)])
+    assert "not finished: stop the reports" in refused(to, "move", "--from", source)
+    worker = worker_process(at)
+    rated(at)
+    stopped(worker)
+    Admin(msgspec.structs.replace(to, partitions=3)).create_topics()
+    assert "has 3 partitions, and " in refused(to, "move", "--from", source)
+    to = elsewhere()
+    Admin(to).create_topics()
+    Copier(to, Topics.of(to).rounds).write([Record(0, 0, b"x")])
+    assert "holds records, or once had some" in refused(to, "move", "--from", source)
+
+
+# --- mirrors -------------------------------------------------------------------------------------
+
+
+def mirror(at: Settings, to: Settings, *topics: str) -> None:
+    """Append what a subscriber reads to the same partitions elsewhere, as a tool for mirroring
+    does."""
+    for name in topics:
+        found = read_topic(at, getattr(Topics.of(at), name))
+        produce(to, [*map(as_it_was, found)], getattr(Topics.of(to), name))
+
+
+def as_it_was(message: Any) -> Bytes:
+    """A message that was read, to be sent to the same partition."""
+    return Bytes(message.value(), message.key(), headers_of(message), message.partition())
+
+
+def test_a_mirror_is_compared_and_used(
+    settings: real.SettingsFactory, elsewhere: Elsewhere, worker_process: Start, tmp_path: Path
+) -> None:
+    """Equal, and behind; then the offsets are committed, and a rebuild there has the same numbers.
+    Its workers go on."""
+    at, to = settings(shards=2), elsewhere(shards=2)
+    worker = worker_process(at)
+    rated(at, *season(0, 24), *season(0, 4), a_round(60, "walter", "p1"))
+    correct(at, "void", RANKED, "r11")
+    rated(at)
+    Admin(to).create_topics()
+    mirror(at, to, "rounds", "changed", "ladder_events")
+    compare = partial(done, at, "compare-logs", file_of(to, tmp_path))
+    assert "26 accepted records" in compare()
+    assert "the mirror is 0 records behind" in compare()
+    rated(at, *season(24, 6))
+    assert "26 accepted records" in compare()
+    assert "the mirror is 6 records behind" in compare()
+    stopped(worker)
+    admin, topics = Admin(to), Topics.of(to)
+    admin.commit(ESTIMATORS, topics.rounds, dict(enumerate(admin.all_ends(topics.rounds))))
+    admin.commit(UPDATERS, topics.parts, dict.fromkeys(range(2), 0))
+    done(to, "rebuild")
+    assert "all equal" in verified(to)
+    worker = worker_process(to)
+    rated(to, *season(24, 12))
+    assert "all equal" in verified(to)
+    stopped(worker)
+    worker = worker_process(at)
+    rated(at, *season(30, 6))
+    stopped(worker)
+    assert beliefs(at).keys() == beliefs(to).keys()
+
+
+def test_a_mirror_with_other_offsets_is_refused(
+    settings: real.SettingsFactory, elsewhere: Elsewhere, worker_process: Start, tmp_path: Path
+) -> None:
+    """Where transactions left gaps, or a record is missing, another one, or too much; and one with
+    other notes, or other partitions."""
+    at = settings()
+    worker = worker_process(at)
+    in_transactions(at, [*season(0, 6)], [*season(6, 6)])
+    rated(at, *season(12, 4))
+    stopped(worker)
+    found = [*read_topic(at, Topics.of(at).rounds)]
+
+    def against(records: list[Bytes], notes: bytes = b"", partitions: int = 4) -> str:
+        to = elsewhere(partitions=partitions)
+        Admin(to).create_topics()
+        produce(to, records)
+        if notes:
+            produce(to, [Bytes(notes)], Topics.of(to).ladder_events)
+        return refused(at, "compare-logs", file_of(to, tmp_path))
+
+    gapless = [*map(as_it_was, found)]
+    assert "copy the log by `stream-rater move --from`" in against(gapless)
+    empty = Bytes(None, None, (), 0)
+    first = min(m.partition() or 0 for m in found)
+    whole = exact(at, found)
+    other = [e._replace(headers=[("x", b"")]) if e.partition == first else e for e in whole]
+    assert "it is another one" in against(other)
+    least = [e._replace(value=None) if e.partition == first else e for e in whole]
+    assert "is missing, or is rejected there" in against(least)
+    more = [*whole, *season(90, 1)]
+    assert "has none there" in against(more)
+    assert "its messages are not those of" in against(whole, b"{}")
+    assert "has 3 partitions" in against([empty], partitions=3)
+    to = elsewhere()
+    Admin(to).create_topics()
+    produce(to, whole)
+    assert "accepted records" in done(at, "compare-logs", file_of(to, tmp_path))
+    assert "it names the topics of" in refused(at, "compare-logs", file_of(at, tmp_path))
+
+
+def exact(at: Settings, found: list[Any]) -> list[Bytes]:
+    """The records with empty ones in the gaps, in the order of their offsets."""
+    ends = Admin(at).all_ends(Topics.of(at).rounds)
+    placed = {(m.partition(), m.offset()): m for m in found}
+    places = [(partition, offset) for partition, end in enumerate(ends) for offset in range(end)]
+    return [
+        as_it_was(placed[place]) if place in placed else Bytes(None, None, (), place[0])
+        for place in places
+    ]
