@@ -191,7 +191,9 @@ class KafkaSource:
         self._check_idle()
         ends = self._admin.ends(self._topics.rounds, len(self.ends))
         if ends != self.ends:
-            raise Failed(f"records came to {self.name} meanwhile: stop the reports of rounds")
+            raise Failed(
+                f"records came to {self.name} after the move began: stop the reports of rounds"
+            )
 
     def mark_moved(self, place: str) -> None:
         """Let workers refuse the Redis."""
