@@ -20,12 +20,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from stream_rater.config.changing_credentials import PATIENCE_S
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import PREFIX, Settings
-
-PATIENCE_S = 60.0
-"""The time for which a server may refuse what it accepts later. A series of refusals ends when
-there is none for as long."""
 
 SETTLE_S = 5.0
 """For so long after a new password was read, refusals may be those of the old one."""
