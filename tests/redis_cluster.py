@@ -127,12 +127,13 @@ class SlotMove:
                 at_once.execute()
             return _not_carried_out(source) - before
 
-    def wait_for_refusal(self) -> None:
-        """Return once the source has refused one more call because of keys that have gone."""
+    def wait_for_refusal(self, errors: Sequence[str] = ("ASK",)) -> None:
+        """Return once the source has refused one more call because of keys that have gone.
+        `errors`: those by which it says so."""
         with client_of(self.source) as source:
-            before = _sent_away(source)
+            before = _sent_away(source, errors)
             wait_until(
-                lambda: _sent_away(source) != before, "somebody calls for what has gone",
+                lambda: _sent_away(source, errors) != before, "somebody calls for what has gone",
                 every_s=0.02,
             )  # fmt: skip
 
@@ -156,9 +157,11 @@ def _not_carried_out(client: Any) -> int:
     return int(calls.get("rejected_calls", 0) + calls.get("failed_calls", 0))
 
 
-def _sent_away(client: Any) -> int:
-    """How many commands a server has refused because their key was with another one."""
-    return int(client.info("errorstats").get("errorstat_ASK", {}).get("count", 0))
+def _sent_away(client: Any, errors: Sequence[str]) -> int:
+    """How many commands a server has refused with these errors, because their keys, or some of
+    them, were with another one."""
+    counts = client.info("errorstats")
+    return sum(int(counts.get(f"errorstat_{each}", {}).get("count", 0)) for each in errors)
 
 
 def _replicates(server: Server) -> bool:

@@ -34,6 +34,7 @@ from tests.chaos.rolling import rolling
 from tests.chaos.scene import AT_ONCE, Outcome, a_scene
 from tests.chaos.season import CODEFORCES, codeforces, lobbies
 from tests.chaos.seeded import seeds
+from tests.chaos.serving import index_resharded, serve_killed
 from tests.chaos.standalone import standalone
 from tests.integration.processes import wait_until
 from tests.integration.test_upgrade import CHANGE, LADDER
@@ -256,6 +257,8 @@ FAULTS: dict[str, Story] = {
     "rolling": rolling,
     "standalone": standalone,
     "ingest": ingest,
+    "serve-killed": serve_killed,
+    "index-resharded": index_resharded,
 }
 
 ON_REQUEST = frozenset({"hard-lone-broker", "corrections-hard-lone-broker"})

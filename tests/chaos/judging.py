@@ -28,6 +28,8 @@ from tests.waits import STILL_S, any_of, cpu_of, size_of, wait_until
 
 MOST_LINES = 5
 """The violations that are shown."""
+ANSWERS = ("states of players in answers", "states with min_offset", "histories", "streamed events")
+"""The counts of the judge that are not 0 if a recorder has asked an API."""
 
 
 class Recording:
@@ -89,6 +91,11 @@ def words_of(settings: Settings, redisplayed: Mapping[str, int] = {}) -> list[st
     ]  # fmt: skip
 
 
+def asking(addresses: Sequence[str]) -> list[str]:
+    """The arguments of a recorder that asks these APIs."""
+    return [word for each in addresses for word in ("--http", each)]
+
+
 def judge_twice(live: Recording, settings: Settings) -> Findings:
     """Judge what a recorder saw during the run, and what another one sees now, once everything is
     rated."""
@@ -144,10 +151,12 @@ class Posts:
             self._writer.write(line)
 
 
-def check(name: str, found: Findings) -> int:
+def check(name: str, found: Findings, *, asked: bool = False) -> int:
     """The number of changes that were judged. Raises Violation if any promise was broken, or
-    nothing was judged."""
+    nothing was judged. `asked`: answers of each kind must have been judged, too."""
     if not found.clean:
         lines = "\n".join(found.report(MOST_LINES))
         raise Violation(f"{name}: the judge says:\n{lines}")
+    if missing := [kind for kind in ANSWERS if asked and not found.checked[kind]]:
+        raise Violation(f"{name}: the judge had none of these: {', '.join(missing)}")
     return found.checked["changes"]

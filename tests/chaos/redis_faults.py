@@ -102,12 +102,12 @@ def redis_restored(name: str, folder: Path, quick: bool) -> Outcome:
         for _ in range(scene.times(2)):
             scene.season.play(AT_ONCE)
             scene.wait_until_rated()
-            kept = _snapshot(scene.redis)
+            kept = snapshot(scene.redis)
             scene.season.play(AT_ONCE)
             scene.at_work()
             with scene.fault():
                 _flush(scene)
-                _restore(scene.redis, kept)
+                restored(scene.redis, kept)
         return scene.outcome()
 
 
@@ -163,7 +163,7 @@ def _flush(scene: Scene) -> None:
         client.flushall()
 
 
-def _snapshot(redis: Server) -> Path:
+def snapshot(redis: Server) -> Path:
     """A copy of the present contents of Redis, in its own file."""
     with Redis(port=redis.port) as client:
         client.save()
@@ -172,7 +172,7 @@ def _snapshot(redis: Server) -> Path:
     return kept
 
 
-def _restore(redis: Server, kept: Path) -> None:
+def restored(redis: Server, kept: Path) -> None:
     """Start Redis from that copy, as the base of its append-only file, which it reads first."""
     redis.stop()
     single, folder = redis.directory / "appendonly.aof", redis.directory / "appendonlydir"

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from stream_rater.config.settings import Settings
 from tests.brokers import QUICK_FAILOVER
 from tests.chaos.chance import seeded
 from tests.chaos.crew import Crew, Violation
-from tests.chaos.judging import Recording, check, judge_twice, recording, words_of
+from tests.chaos.judging import Recording, asking, check, judge_twice, recording, words_of
 from tests.chaos.season import Season
 from tests.integration.processes import stream_rater, wait_until
 from tests.integration.processes import workers as started_workers
@@ -63,6 +63,8 @@ class Scene:
     recorder: Recording
     """What reads along from the first record on, for the judge."""
     quick: bool = False
+    asked: bool = False
+    """Whether the recorder asks an API."""
     random: Random = field(default_factory=lambda: Random(seeded(7)))
     injected: int = 0
     moved_before: int = 0
@@ -141,7 +143,7 @@ class Scene:
             raise Violation(f"{self.name}: verify says {verified.stdout}{verified.stderr}")
         self.crew.check_ends(self.injected)
         found = self.season.tally()
-        judged = check(self.name, judge_twice(self.recorder, self.settings))
+        judged = check(self.name, judge_twice(self.recorder, self.settings), asked=self.asked)
         for mistake in found.mistakes[:MOST_MISTAKES]:
             sys.stderr.write(f"{self.name}: {mistake}\n")
         return Outcome(
@@ -164,9 +166,10 @@ def a_scene(
     name: str, folder: Path, rounds: Iterator[dict[str, Any]], *, workers: int = 1,
     kafka: Callable[..., Any] = start_kafka, redis: Callable[[Path], Any] = advised_redis,
     quick: bool = False, named: bool = True, season: Callable[..., Season] = Season,
-    redisplayed: Mapping[str, int] = {}, **settings: Any,
+    redisplayed: Mapping[str, int] = {}, apis: Sequence[str] = (), **settings: Any,
 ) -> Iterator[Scene]:  # fmt: skip
-    """New servers and ready workers, all of which are stopped at the end of the block."""
+    """New servers and ready workers, all of which are stopped at the end of the block. `apis`: the
+    addresses of `serve` processes, which the story starts. The recorder asks them."""
     with ExitStack() as stack:
         store = stack.enter_context(redis(folder / "redis"))
         brokers = stack.enter_context(kafka(folder / "kafka", properties=QUICK_FAILOVER))
@@ -183,7 +186,7 @@ def a_scene(
         crew = Crew(at, stack.enter_context(started_workers(folder)), named)
         live = folder / "observed.jsonl.gz"
         recorder = stack.enter_context(
-            recording(live, "--name", "live", *words_of(at, redisplayed))
+            recording(live, "--name", "live", *words_of(at, redisplayed), *asking(apis))
         )
         crew.hire(workers)
-        yield Scene(name, brokers, store, crew, season(at, rounds), recorder, quick)
+        yield Scene(name, brokers, store, crew, season(at, rounds), recorder, quick, bool(apis))

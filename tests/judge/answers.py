@@ -79,6 +79,11 @@ class Answers:
             body.pop(name, None)
         seer = self._seer((seen.ladder, body["player"]), seen.c)
         where = f"{seen.c} id {seen.id}"
+        if seer.states and body["offset"] <= (before := seer.states[-1].offset or 0):
+            self._findings.wrong(
+                "stream", f"{seen.ladder}:{body['player']}", where,
+                f"the event at {body['offset']} came after that at {before}",
+            )  # fmt: skip
         seer.states.append(State(where, body, body["offset"], next_only=bool(seer.states)))
         self._findings.checked["streamed events"] += 1
 
@@ -99,7 +104,7 @@ class Answers:
                 player = unquote(what.partition("/")[2])
                 self._add((ladder, player), seen.c, State(where, absent=True, at_least=least))
         elif match[3]:
-            self._history(ladder, body, where)
+            self._history(ladder, body, seen.c, where, whole="before" not in query)
         elif what == "leaderboard":
             self._board(ladder, body, seen.c, where, least)
         else:
@@ -124,7 +129,9 @@ class Answers:
             state = State(where, {"rating": row["rating"]}, at_least=least)
             self._add((ladder, row["player"]), connection, state)
 
-    def _history(self, ladder: str, body: Any, where: str) -> None:
+    def _history(self, ladder: str, body: Any, connection: str, where: str, *, whole: bool) -> None:
+        """Take changes of a player. `whole`: they begin with the newest one, so this is an answer
+        about the player, as others on the connection are."""
         offsets = [each["offset"] for each in body["changes"]]
         if offsets != sorted(set(offsets), reverse=True):
             self._findings.wrong("history", body["player"], where, "changes out of order, or twice")
@@ -132,14 +139,22 @@ class Answers:
         for each in body["changes"]:
             state = State(where, {name: each[name] for name in HISTORY}, each["offset"])
             known.setdefault(each["offset"], []).append(state)
+        self._findings.checked["histories"] += 1
+        for newest in body["changes"][:1] if whole else ():
+            numbers = {name: newest[name] for name in HISTORY if name in NUMBERS}
+            state = State(where, numbers, newest["offset"])
+            self._add((ladder, body["player"]), connection, state)
 
     def _seer(self, who: Who, connection: str) -> Seer:
         return self._seers.setdefault(who, {}).setdefault(connection, Seer())
 
     def _add(self, who: Who, connection: str, state: State) -> None:
         self._findings.checked["states of players in answers"] += 1
-        self._seer(who, connection).states.append(state)
+        states = self._seer(who, connection).states
+        if not states or not _says_no_more(state, states[-1]):
+            states.append(state)
         if state.at_least >= 0:
+            self._findings.checked["states with min_offset"] += 1
             self._promised.setdefault(who, []).append(state)
 
     # --- comparing ---
@@ -218,6 +233,13 @@ class Answers:
                     self._findings.wrong(
                         "no such state", f"{ladder}:{player}", state.where, f"no event at {offset}"
                     )
+
+
+def _says_no_more(state: State, last: State) -> bool:
+    """Whether an event that explains the last state on the connection explains this one, too."""
+    if state.absent or last.absent:
+        return state.absent and last.absent
+    return state.offset in (None, last.offset) and state.numbers.items() <= last.numbers.items()
 
 
 def _unlike(state: State, event: Event) -> list[str]:

@@ -6,7 +6,6 @@ ends. Then it reads what there is to the end, and closes the file.
 """
 
 import argparse
-import http.client
 import json
 import logging
 import queue
@@ -15,24 +14,17 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
-from random import Random
 from typing import Any
-from urllib.parse import quote
 
-import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
-from tests.judge.observations import Answered, End, Line, Run, Seen, Streamed, Topic, Writer
+from tests.judge.asker import AGAIN_S, ANSWER_S, Asker, Known
+from tests.judge.observations import End, Line, Run, Seen, Topic, Writer
 
 NAMES: dict[Topic, str] = {
     "rounds": "round-completed", "changed": "rating-changed", "rejected": "round-rejected",
 }  # fmt: skip
-ANSWER_S, AGAIN_S, PACE_S = 60.0, 0.1, 0.01
-"""Without an answer for so long, a connection is given up; the pause before another is made, and
-between two questions."""
 POLL_S, AT_ONCE = 0.2, 5000
-KNOWN_PLAYERS = 200
-"""The players of a ladder about whom is asked."""
 MOST_WAITING = 100_000
 
 
@@ -43,17 +35,17 @@ class Recorder:
         self._given, self._writer = given, writer
         self._stop = threading.Event()
         self._lines: queue.Queue[Line] = queue.Queue(MOST_WAITING)
-        self._offsets: dict[str, int] = {}
-        """For each ladder, the offset of the last change that was read."""
+        self._known = Known()
         self.ends: dict[str, int] = {}
 
     def run(self) -> None:
         """Record until standard input ends."""
         threading.Thread(target=self._wait, daemon=True).start()
         askers = [
-            threading.Thread(target=ask, args=(address, number), daemon=True)
+            threading.Thread(target=work, daemon=True)
             for number, address in enumerate(self._given.http)
-            for ask in (self._ask, self._streams)
+            for asker in [self._asker(address, number)]
+            for work in (asker.ask, asker.stream)
         ]
         for each in askers:
             each.start()
@@ -67,6 +59,9 @@ class Recorder:
             while each.is_alive():
                 self._write_lines(POLL_S)
         self._write_lines(0.0)
+
+    def _asker(self, address: str, number: int) -> Asker:
+        return Asker(self._given, address, number, self._known, self._lines.put, self._stop)
 
     def _wait(self) -> None:
         sys.stdin.buffer.read()
@@ -160,140 +155,19 @@ class Recorder:
 
     def _take(self, kind: Topic, message: Any) -> None:
         value, key = message.value(), message.key()
-        self._writer.write(
-            Seen(
-                t=kind, p=message.partition(), o=message.offset(), at=time.time(),
-                v=None if value is None else value.decode("latin-1"),
-                key=None if key is None else key.decode("latin-1"),
-                h=[
-                    (name, None if found is None else found.decode("latin-1"))
-                    for name, found in message.headers() or ()
-                ],
-                ts=message.timestamp()[1],
-            )
+        record = Seen(
+            t=kind, p=message.partition(), o=message.offset(), at=time.time(),
+            v=None if value is None else value.decode("latin-1"),
+            key=None if key is None else key.decode("latin-1"),
+            h=[
+                (name, None if found is None else found.decode("latin-1"))
+                for name, found in message.headers() or ()
+            ],
+            ts=message.timestamp()[1],
         )  # fmt: skip
-        if kind == "changed" and value is not None and self._given.http:
-            event = msgspec.json.decode(value)
-            self._offsets[event["ladder"]] = event["offset"]
-
-    # --- the API ---
-
-    def _ask(self, address: str, number: int) -> None:
-        """Ask one question after the other, on one connection for as long as it lives."""
-        chance, count = Random(number), 0
-        while not self._stop.is_set():
-            count += 1
-            name = f"{self._given.name}-{number}-{count}"
-            try:
-                with closing(http.client.HTTPConnection(address, timeout=ANSWER_S)) as connection:
-                    while not self._stop.is_set():
-                        self._round_of_questions(connection, name, chance)
-            except (OSError, http.client.HTTPException, msgspec.DecodeError):
-                self._stop.wait(AGAIN_S)
-
-    def _round_of_questions(
-        self, connection: http.client.HTTPConnection, name: str, chance: Random
-    ) -> None:
-        listed = self._get(connection, name, "/v1/ladders")
-        for ladder in () if listed is None else listed["ladders"]:
-            at = f"/v1/ladders/{quote(ladder, safe='')}"
-            board = self._get(connection, name, f"{at}/leaderboard?limit={KNOWN_PLAYERS}")
-            rows = [] if board is None else board["rows"]
-            for row in chance.sample(rows, min(5, len(rows))):
-                path = f"{at}/players/{quote(row['player'], safe='')}"
-                if chance.random() < 0.5 and ladder in self._offsets:
-                    path += f"?min_offset={self._offsets[ladder]}&wait=1"
-                self._get(connection, name, path)
-                if self._stop.wait(PACE_S):
-                    return
-        if self._stop.wait(AGAIN_S):
-            return
-
-    def _get(self, connection: http.client.HTTPConnection, name: str, path: str) -> Any:
-        """The body of an answer of 200; None of another one."""
-        began_s = time.time()
-        connection.request("GET", path, headers=self._headers())
-        answer = connection.getresponse()
-        body = answer.read()
-        line = Answered(
-            c=name, path=path, status=answer.status, body=msgspec.Raw(body), began=began_s,
-            at=time.time(),
-        )  # fmt: skip
-        self._lines.put(line)
-        return msgspec.json.decode(body) if answer.status == 200 else None
-
-    def _headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._given.token}"} if self._given.token else {}
-
-    def _streams(self, address: str, number: int) -> None:
-        """Follow each ladder from its first change on."""
-        followed: dict[str, threading.Thread] = {}
-        while not self._stop.wait(AGAIN_S):
-            try:
-                with closing(http.client.HTTPConnection(address, timeout=ANSWER_S)) as connection:
-                    connection.request("GET", "/v1/ladders", headers=self._headers())
-                    answer = connection.getresponse()
-                    body = answer.read()
-                listed = msgspec.json.decode(body)["ladders"] if answer.status == 200 else []
-            except (OSError, http.client.HTTPException, msgspec.DecodeError):
-                continue
-            for ladder in [*self._given.follow, *listed]:
-                if ladder not in followed:
-                    name = f"{self._given.name}-{number}-stream-{ladder}"
-                    followed[ladder] = threading.Thread(
-                        target=self._follow, args=(address, ladder, name), daemon=True
-                    )
-                    followed[ladder].start()
-        for each in followed.values():
-            each.join(2.0 * ANSWER_S)
-
-    def _follow(self, address: str, ladder: str, name: str) -> None:
-        """Follow one ladder, and resume the stream whenever it breaks off."""
-        last, whole = "0", False
-        path = f"/v1/ladders/{quote(ladder, safe='')}/changes"
-        deadline_s = float("inf")
-        while not whole and time.monotonic() < deadline_s:
-            stopping = self._stop.is_set()
-            if stopping:  # once more from where it was: what is missing comes before a lone id
-                deadline_s = min(deadline_s, time.monotonic() + ANSWER_S)
-            try:
-                with closing(http.client.HTTPConnection(address, timeout=2.0)) as connection:
-                    headers = self._headers() | {"Last-Event-ID": last}
-                    connection.request("GET", path, headers=headers)
-                    answer = connection.getresponse()
-                    if answer.status == 200:
-                        last, whole = self._events(answer, ladder, name, last, stopping)
-            except (OSError, http.client.HTTPException):
-                pass
-            self._stop.wait(AGAIN_S)
-
-    def _events(
-        self, answer: http.client.HTTPResponse, ladder: str, name: str, last: str, once: bool
-    ) -> tuple[str, bool]:
-        """Take events until the stream ends, or `once` all that was missing came. Returns the last
-        id, and whether that is so."""
-        found: dict[str, str] = {}
-        try:
-            while line := answer.readline():
-                text = line.decode().rstrip("\n")
-                if text:
-                    field, _, value = text.partition(": ")
-                    found[field] = value
-                    continue
-                if "event" in found:
-                    self._lines.put(
-                        Streamed(
-                            c=name, ladder=ladder, event=found["event"], data=found["data"],
-                            id=found.get("id", ""), at=time.time(),
-                        )
-                    )  # fmt: skip
-                elif once and "id" in found:
-                    return found["id"], True
-                last = found.get("id", last)
-                found = {}
-        except (OSError, http.client.HTTPException):
-            pass
-        return last, False
+        self._writer.write(record)
+        if self._given.http:
+            self._known.see(record)
 
 
 SILENT = logging.getLogger("tests.judge")

@@ -418,6 +418,50 @@ def test_boards(judge: Judged) -> None:
     assert "board" in rules(judge(whole(some, board(row, row))))
 
 
+def history(*newest_first: Seen, query: str = "") -> Answered:
+    """The answer with these changes of a player."""
+    first = body_of(newest_first[0])
+    said = {"player": first["player"], "changes": [body_of(each) for each in newest_first]}
+    path = f"/v1/ladders/{first['ladder']}/players/{first['player']}/history{query}"
+    return Answered(c="c1", path=path, status=200, body=msgspec.Raw(msgspec.json.encode(said)))
+
+
+def test_histories(judge: Judged) -> None:
+    """Changes are the events, newest first. On a connection a history is no older than an answer
+    before it, nor an answer than a history, unless the history was asked for from a later offset
+    back."""
+    some, mine = of_one_player()
+    first, second, third = mine[:3]
+    right = [history(second, first), answer(second), history(third, second), answer(third)]
+    found = judge(whole(some, *right))
+    assert found.lines == [] and found.checked["histories"] == 2
+    assert judge(whole(some, answer(third), history(first, query="?before=1"))).lines == []
+    for wrong in (
+        [answer(third), history(second, first)],
+        [history(third, second), answer(second)],
+        [history(third, second), history(second, first)],
+    ):
+        assert rules(judge(whole(some, *wrong))) == {"back in time"}
+    assert "history" in rules(judge(whole(some, history(first, second))))
+    assert "history" in rules(judge(whole(some, history(edited(second, mu=5.0), first))))
+
+
+def test_lookups(judge: Judged) -> None:
+    """The players that it asked for, and none of them older than before on the connection."""
+    some, mine = of_one_player()
+
+    def lookup(record: Seen, *players: str) -> Answered:
+        said = {"players": [msgspec.json.decode(answer(record).body)]}
+        path = answer(record).path.rpartition("/players/")[0] + "/players:lookup"
+        raw = msgspec.Raw(msgspec.json.encode(said))
+        return Answered(c="c1", path=path, status=200, body=raw, ask=list(players))
+
+    me = body_of(mine[0])["player"]
+    assert judge(whole(some, lookup(mine[1], me), answer(mine[2]), lookup(mine[2], me))).clean
+    assert rules(judge(whole(some, answer(mine[2]), lookup(mine[1], me)))) == {"back in time"}
+    assert rules(judge(whole(some, lookup(mine[1], "another")))) == {"lookup"}
+
+
 def test_streams(judge: Judged) -> None:
     """A stream has each event of a player once it has one."""
     some, mine = of_one_player()
@@ -428,6 +472,7 @@ def test_streams(judge: Judged) -> None:
 
     assert judge(whole(some, *map(streamed, mine[1:5]))).lines == []
     assert rules(judge(whole(some, streamed(mine[1]), streamed(mine[3])))) == {"stream"}
+    assert rules(judge(whole(some, streamed(mine[1]), streamed(mine[1])))) == {"stream"}
     odd = msgspec.structs.replace(streamed(mine[1]), data=edited(mine[1], mu=4.0).v or "")
     assert rules(judge(whole(some, odd))) == {"no such state"}
 
