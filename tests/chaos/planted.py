@@ -1,8 +1,9 @@
 """Faults that are planted in the service, so that the judge must find them: `plant(NAME)` changes
-the code in this process. `python -m tests.chaos.planted NAME run` is a worker with the fault.
+the code in this process. `python -m tests.chaos.planted NAME run` is a worker with the fault, and
+with `serve` in the place of `run` the API.
 
-The faults are in what the machines publish, in what they take as valid, and in the transactions of
-Kafka. No switch of the product makes them.
+The faults are in what the machines publish, in what they take as valid, in the transactions of
+Kafka, and in what `serve` answers from. No switch of the product makes them.
 """
 
 import sys
@@ -19,7 +20,9 @@ from stream_rater.adapters.kafka.producers import Transactions
 from stream_rater.pipeline.estimator.estimator import Estimator
 from stream_rater.pipeline.ports import CommitSource, Event, Publish, Rejection
 from stream_rater.pipeline.updater.updater import Updater
-from stream_rater.rounds.validation import DuplicateWindow
+from stream_rater.rounds.validation import DuplicateWindow, check
+from stream_rater.serve.door.fresh import FreshAnswers
+from stream_rater.serve.index.reader import ReadPositions
 
 EVERY = 3
 """One of so many events, or calls, has the fault."""
@@ -108,6 +111,32 @@ def _committing_aborted() -> Any:
     return stack
 
 
+def _taking(code: str) -> Any:
+    """Take rounds as valid that must be rejected with this code."""
+
+    def taking(rounds: Any) -> Any:
+        return [None if each and each.code == code else each for each in check(rounds)]
+
+    return patch("stream_rater.rounds.decoder.check", taking)
+
+
+def _answering_from_any_state() -> Any:
+    """Answer from an index in whatever state it is."""
+    return patch.multiple(
+        ReadPositions, of=lambda self, _: [0] * len(self._all or ()),
+        of_all=lambda self: [0] * len(self._all or ()),
+    )  # fmt: skip
+
+
+def _not_waiting() -> Any:
+    """Answer a question with `min_offset` as if it had none."""
+
+    async def answer(self: Any, *given: Any) -> Any:
+        return await given[-1](self._questions)
+
+    return patch.object(FreshAnswers, "answer", answer)
+
+
 FAULTS: dict[str, Callable[[], Any]] = {
     "event-twice": lambda: _publishing(lambda events: [*events, events[-1]]),
     "event-skipped": lambda: _publishing(lambda events: events[1:]),
@@ -125,16 +154,22 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "duplicate-rated": lambda: patch.multiple(
         DuplicateWindow, check_all=lambda *_: {}, check=lambda *_: None
     ),
-
+    "invalid-rated": lambda: _taking("too-few-entries"),
     "another-code": lambda: _rejecting(lambda some: [replace(s, code="bad-shares") for s in some]),
     "aborted-is-committed": _committing_aborted,
 }  # fmt: skip
+
+IN_SERVE: dict[str, Callable[[], Any]] = {
+    "older-state-answered": _answering_from_any_state,
+    "min-offset-ignored": _not_waiting,
+}
+"""Faults of `serve`."""
 
 
 def planted(name: str) -> ExitStack:
     """The fault within the block."""
     stack = ExitStack()
-    stack.enter_context(FAULTS[name]())
+    stack.enter_context((FAULTS | IN_SERVE)[name]())
     return stack
 
 
