@@ -17,6 +17,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ class Login:
         self._username, self._password, self._file = username, password, file
         self._clock, self._soon = clock, soon
         self._clients: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self._began_s = self._last_s = 0.0
         """When the present series of refusals began, and its last refusal."""
         self._refused = False
@@ -72,29 +73,39 @@ class Login:
         client.login = self
         with self._lock:
             self._clients.add(client)
-            if password != self._password:
-                client.set_sasl_credentials(self._username, self._password)
+            changed = password != self._password
+        if changed:
+            self._hand_out(client)
 
     def after_refusal(self) -> str:
         """What is done after Kafka has refused the login, in words; empty if it is useless to try
         again."""
         now_s = self._clock()
         with self._lock:
-            if self._read_again():
-                self._refused, self._changed_s = False, now_s
-            if now_s < self._changed_s + SETTLE_S:
-                return f"{self._file} has changed: the new password is used from now on"
-            if not self._refused or now_s > self._last_s + PATIENCE_S:
-                self._refused, self._began_s = True, now_s
-            self._last_s = now_s
-            if now_s >= self._began_s + PATIENCE_S:
-                return ""
+            changed = self._read_again()
+            clients = tuple(self._clients) if changed else ()
+            words = self._words(now_s, changed=changed)
+        for client in clients:
+            self._soon(partial(self._hand_out, client))
+        return words
+
+    def _words(self, now_s: float, *, changed: bool) -> str:
+        """What is done after a refusal at this time. `changed`: whether the password just has."""
+        if changed:
+            self._refused, self._changed_s = False, now_s
+        if now_s < self._changed_s + SETTLE_S:
+            return f"{self._file} has changed: the new password is used from now on"
+        if not self._refused or now_s > self._last_s + PATIENCE_S:
+            self._refused, self._began_s = True, now_s
+        self._last_s = now_s
+        if now_s >= self._began_s + PATIENCE_S:
+            return ""
         what = f"{self._file} has not changed" if self._file else "the token is asked for again"
         return f"{what}: this goes on for at most {PATIENCE_S:.0f} s"
 
     def _read_again(self) -> bool:
         """Read the file again. Returns whether there is another password in it, which all clients
-        have soon."""
+        must have."""
         if not self._file:
             return False
         found = ""
@@ -103,14 +114,15 @@ class Login:
         if not found or found == self._password:
             return False
         self._password = found
-        self._soon(self._hand_out)
         return True
 
-    def _hand_out(self) -> None:
-        """Let all clients have the present password."""
+    def _hand_out(self, client: Any) -> None:
+        """Let a client have the present password. This waits until no other thread is in a call of
+        the client. Such a thread may itself wait for the lock, in a callback, so this must not hold
+        it."""
         with self._lock:
-            for client in tuple(self._clients):
-                client.set_sasl_credentials(self._username, self._password)
+            password = self._password
+        client.set_sasl_credentials(self._username, password)
 
 
 _logins: weakref.WeakValueDictionary[tuple[str, ...], Login] = weakref.WeakValueDictionary()

@@ -1,6 +1,8 @@
 """What Kafka's clients show of who they are, where that may change while they run."""
 
 import re
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from stream_rater.adapters.logins import PATIENCE_S, SETTLE_S, Login, login_of, 
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble
+from tests.waits import STILL_S
 
 NOWHERE = "127.0.0.1:1"
 REFUSED = KafkaError(KafkaError._AUTHENTICATION, "SASL authentication error")
@@ -52,6 +55,41 @@ def test_all_clients_get_a_new_password(tmp_path: Path) -> None:
     story.login.adopt(late, "one")
     story.login.adopt(latest, "two")
     assert (early.given, late.given, latest.given) == ([("ann", "two")], [("ann", "two")], [])
+
+
+def test_a_client_that_is_in_use_gets_the_password_later(tmp_path: Path) -> None:
+    """It is in a call of another thread, whose callback asks about a refusal, too. Neither waits
+    for the other."""
+    answered = threading.Event()
+
+    class Used(Client):
+        """Takes a password once the other thread's call has ended."""
+
+        def set_sasl_credentials(self, username: str, password: str) -> None:
+            assert answered.wait(STILL_S)
+            super().set_sasl_credentials(username, password)
+
+    file, client = tmp_path / "password", Used()
+    file.write_text("two")
+    threads: list[threading.Thread] = []
+
+    def soon(action: Callable[[], None]) -> None:
+        threads.append(threading.Thread(target=action))
+        threads[-1].start()
+
+    login = Login("ann", "one", str(file), soon=soon)
+    login.adopt(client, "one")
+    login.after_refusal()
+
+    def ask() -> None:
+        login.after_refusal()
+        answered.set()
+
+    other = threading.Thread(target=ask)
+    other.start()
+    for each in (*threads, other):
+        each.join(2 * STILL_S)
+    assert client.given == [("ann", "two")]
 
 
 def test_an_unchanged_password_is_tried_for_a_while(tmp_path: Path) -> None:
