@@ -157,7 +157,7 @@ def load(word: str) -> str:
 def from_note(row: Row, pattern: str) -> str:
     """A number from the note that a benchmark printed beside its figures."""
     match = re.search(pattern, figure(row, "note") or "")
-    return number(int(match[1]) if match else None)
+    return number(int(match[1].replace(",", "")) if match else None)
 
 
 def taken(origins: Iterable[Origin]) -> str:
