@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from stream_rater.adapters.access import client_options, new_producer, trouble_of
-from stream_rater.adapters.logins import PATIENCE_S, SETTLE_S, Login, login_of, token_function
+from stream_rater.adapters.logins import SETTLE_S, Login, login_of, token_function
+from stream_rater.config.changing_credentials import PATIENCE_S
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble

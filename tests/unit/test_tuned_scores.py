@@ -1,5 +1,6 @@
 """What scores are worth, as dimensions that `tune` searches."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,7 +54,7 @@ def test_the_mean_margin(rounds: Sequence[Scores], due: float) -> None:
 
 def test_the_mean_margin_by_ratio() -> None:
     """Of the logarithms of 1 + score. A negative score has none."""
-    assert margin((np.e - 1.0, 0.0), (3, -3), by="ratio") == pytest.approx(1.0)
+    assert margin((math.e - 1.0, 0.0), (3, -3), by="ratio") == pytest.approx(1.0)
 
 
 def test_only_a_system_that_uses_scores_has_the_dimensions() -> None:
