@@ -258,9 +258,7 @@ def redis_options(settings: Settings, address: str) -> dict[str, Any]:
         "ssl_keyfile": settings.redis_key,
     }
     if any(files.values()) and not tls:
-        raise BadConfiguration(
-            "redis_ca is set, but the URL in redis does not begin with rediss://"
-        )
+        raise BadConfiguration("redis_ca is set, but the URL in redis does not begin with rediss")
     if "@" in address and (settings.redis_username or settings.redis_password):
         raise BadConfiguration(
             "redis_username or redis_password is set, and the URL in redis names a user, too: "

@@ -21,7 +21,10 @@ OF_KUBERNETES = re.compile(
 """Variables that Kubernetes sets in every pod of a namespace for a service named stream-rater."""
 
 
-SECRETS = ("kafka_sasl_password", "redis_password", "serve_token", "serve_write_token")
+SECRETS = (
+    "kafka_sasl_password", "redis_password", "redis_sentinel_password", "serve_token",
+    "serve_write_token",
+)  # fmt: skip
 """Settings that nobody may see; each can be read from the file that `<name>_file` names."""
 
 
@@ -85,6 +88,14 @@ class AccessSettings(ServeSettings, frozen=True, kw_only=True):
     redis_password_file: str = ""
     """File that holds the password, instead. It is read for each connection, so it may
     [change](access.md#tls-and-passwords)."""
+    redis_sentinel_username: str = ""
+    """User of the sentinels. Empty: `default` if they have a password of their own, else that of
+    Redis."""
+    redis_sentinel_password: str = ""
+    """Password of the sentinels; empty: that of Redis. A sentinel without a password accepts any
+    one of the user `default`."""
+    redis_sentinel_password_file: str = ""
+    """File that holds the password of the sentinels, instead."""
     redis_ca: str = ""
     """PEM file of the certificate authorities to trust; empty: the system's."""
     redis_certificate: str = ""
@@ -100,7 +111,9 @@ class Settings(AccessSettings, frozen=True, forbid_unknown_fields=True, kw_only=
     """Bootstrap servers of Kafka."""
     redis: str = "redis://127.0.0.1:6379/0"
     """URL, or host:port; `rediss://` switches TLS on. Of a Redis Cluster several nodes, as
-    URL,host:port,host:port. The URL must not set `protocol` or `decode_responses`."""
+    URL,host:port,host:port. `redis+sentinel://host:port,host:port/NAME` names
+    [sentinels](../operations/sentinel.md) and their master; `rediss+sentinel://` switches TLS on.
+    The URL must not set `protocol` or `decode_responses`."""
     redis_cluster: bool = False
     """Whether Redis is a Redis Cluster."""
     data: str = ""

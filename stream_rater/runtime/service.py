@@ -193,7 +193,8 @@ class Service:
         for warning in store.prepare():
             self.log.warning(warning)
         self.log.info(store.functions)
-        store.check_layout(layout_of(self._settings, admin, partitions))
+        self._layout = layout_of(self._settings, admin, partitions)
+        store.check_layout(self._layout)
         store.layout.begin(KERNEL_VERSION)
         if estimates:
             ladder_events, rounds = LadderEvents(self._settings, admin), admin.topics.rounds
@@ -232,6 +233,7 @@ class Service:
         input_.on_committed = observer.positions
         self._lag.add(topic, input_.high_watermarks, observer, corrections=estimating)
         store = RedisStore(self._settings)
+        store.expected_layout = self._layout
         store.checkpoints.on_failure = observer.checkpoint_failed
         driver = Driver(
             self._settings, input_, self._admin, store, name,

@@ -127,6 +127,16 @@ class Caller:
         self.close()
         rediscover(self._client)
 
+    @property
+    def has_sentinels(self) -> bool:
+        """Whether sentinels name the server."""
+        return self._dialer.has_sentinels
+
+    @property
+    def masters(self) -> int:
+        """How often the sentinels have named another master than before."""
+        return self._dialer.masters
+
     def close(self) -> None:
         """Close the connections. The next call opens others."""
         for connections in self._idle.values():
@@ -142,6 +152,8 @@ class Caller:
     @contextmanager
     def _borrowed(self, node: Node) -> Iterator[Connection]:
         """Take a connection. After a failure it is closed, because late replies may follow."""
+        if self._dialer.has_moved():
+            self.rediscover()  # the new connection notices it
         idle = self._idle[node]
         connection = idle.pop() if idle else None
         if connection is not None and not connection.is_quiet():  # closed by the server, perhaps

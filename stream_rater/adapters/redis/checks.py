@@ -104,5 +104,7 @@ def memory_warnings(place: str, memory: Memory | None) -> list[str]:
 
 def _place(server: Client) -> str:
     """The address of a server."""
+    if master := getattr(server.connection_pool, "master_address", None):  # named by sentinels
+        return ":".join(map(str, master))
     given = server.connection_pool.connection_kwargs
     return given.get("path") or f"{given.get('host')}:{given.get('port')}"

@@ -28,6 +28,7 @@ from redis.retry import Retry
 
 from stream_rater.adapters.access import redis_options
 from stream_rater.adapters.redis.login import Login, login_of
+from stream_rater.adapters.redis.sentinel import is_sentinel, master_client, parsed
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import Settings, without_password
 from stream_rater.contract.errors import Cause, Denied, StoreTrouble
@@ -55,16 +56,24 @@ def connect(settings: Settings) -> Client:
         options = client_options(settings, address) | {"retry": Retry(NoBackoff(), 0)}
         if settings.redis_cluster:
             return _cluster(address, others, options, login_of(settings))
+        if is_sentinel(settings.redis):
+            return master_client(settings, parsed(settings.redis), options)
         return redis.Redis.from_url(address, **options)
 
 
 @contextmanager
 def parsed_addresses(settings: Settings) -> Iterator[tuple[str, list[str]]]:
-    """The URL of the first address, and the other addresses as `host:port`. A ValueError in the
-    block is about the addresses, and is raised as BadConfiguration."""
-    first, *others = settings.redis.split(",")
-    address = first if "://" in first else f"redis://{first}/0"
+    """The URL of the first address, and the other addresses as `host:port`. For sentinels it is
+    that of a client of the master, without its place. A ValueError in the block is about the
+    addresses, and is raised as BadConfiguration."""
     try:
+        if is_sentinel(settings.redis):
+            if settings.redis_cluster:
+                raise ValueError("Sentinel watches no cluster: set redis_cluster to false")
+            yield parsed(settings.redis).url, []
+            return
+        first, *others = settings.redis.split(",")
+        address = first if "://" in first else f"redis://{first}/0"
         if others and not settings.redis_cluster:
             raise ValueError("several addresses mean a cluster: set redis_cluster")
         if settings.redis_cluster and database_of(address):

@@ -32,6 +32,7 @@ from stream_rater.adapters.redis.client import (
     translated_failures,
 )
 from stream_rater.adapters.redis.login import Login, login_of
+from stream_rater.adapters.redis.sentinel import MasterFinder, Place, finder, is_sentinel, parsed
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, StoreTrouble
 
@@ -48,8 +49,43 @@ class Dialer:
     def __init__(self, settings: Settings) -> None:
         with parsed_addresses(settings) as (address, _):
             pool: Any = ConnectionPool.from_url(address, **client_options(settings, address))
+            self._finder: MasterFinder | None = None
+            if is_sentinel(settings.redis):
+                self._finder = finder(settings, parsed(settings.redis), pool)
         self._kind, self._options = pool.connection_class, pool.connection_kwargs
         self.login = login_of(settings)
+        self._master: Place | None = None
+        """The master to which the last connection was made, if sentinels name it."""
+        self.masters = 0
+        """How often the sentinels have named another master than before."""
+
+    @property
+    def has_sentinels(self) -> bool:
+        """Whether sentinels name the server."""
+        return self._finder is not None
+
+    def find(self) -> Place | None:
+        """The master that the sentinels name now; None without sentinels. Raises
+        redis.RedisError."""
+        if self._finder is None:
+            return None
+        found = self._finder.find()
+        if found != self._master:
+            self.masters += self._master is not None
+            self._master = found
+        return found
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `has_moved` would ask the sentinels."""
+        return self._finder is not None and self._finder.is_due
+
+    def has_moved(self) -> bool:
+        """Whether the sentinels now name another master than that of the last connection. They are
+        asked at intervals only; in between the answer is no."""
+        if self._finder is None or self._master is None:
+            return False
+        return self._finder.names_another(self._master)
 
     def options(self) -> Any:
         """A connection of redis-py with these settings, which is never opened. Its TLS context is
@@ -58,8 +94,14 @@ class Dialer:
 
     def connect(self, host: str | None = None, port: int | None = None) -> "Connection":
         """Open a blocking connection to the server of the settings, or to this node of their
-        cluster. Raises redis.RedisError."""
+        cluster. Raises redis.RedisError, also if the sentinels name another master than before:
+        whoever calls must look at the store again. The next call connects to it."""
         options = self.options()
+        if self.has_sentinels:
+            before = self.masters
+            host, port = self.find() or (None, None)
+            if self.masters != before:
+                raise redis.ConnectionError(f"the sentinels name another master, {host}:{port}")
         connection = Connection(options, host, port)
         try:
             for words in login_commands(options):
@@ -269,7 +311,7 @@ class _Server:
 
     async def ask(self, *command: Any) -> Any:
         connection = self._connection
-        if connection is None or not connection.open:
+        if connection is None or not connection.open or self._dialer.is_due:
             connection = await self._connected()
         reply = await connection.ask(*command)
         if isinstance(reply, hiredis.HiredisError):
@@ -282,6 +324,9 @@ class _Server:
 
     async def _connected(self) -> _AsyncConnection:
         async with self._connecting:
+            if self._dialer.is_due and await asyncio.to_thread(self._dialer.has_moved):
+                await self.close()
+                self._connection = None
             if self._connection is None or not self._connection.open:
                 try:
                     async with asyncio.timeout(TIMEOUT_S):
@@ -295,6 +340,10 @@ class _Server:
     async def _connect(self) -> _AsyncConnection:
         """Open a connection as the user of the settings, to their database."""
         options, loop = self._dialer.options(), asyncio.get_running_loop()
+        if self._dialer.has_sentinels:
+            with translated_failures(self._dialer.login):
+                place: Any = await asyncio.to_thread(self._dialer.find)
+                options.host, options.port = place
         if path := getattr(options, "path", None):
             _, connection = await loop.create_unix_connection(_AsyncConnection, path)
         else:

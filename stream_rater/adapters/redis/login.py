@@ -42,6 +42,17 @@ def login_of(settings: Settings) -> Login | None:
     return _login(settings.redis_username, settings.redis_password_file)
 
 
+def sentinel_login_of(settings: Settings) -> Login | None:
+    """How to log in to sentinels, with a password from a file; None if it is in no file. Without
+    settings of its own, this is the login of Redis."""
+    own = settings.redis_sentinel_password or settings.redis_sentinel_password_file
+    file = settings.redis_sentinel_password_file if own else settings.redis_password_file
+    if not file:
+        return None
+    username = settings.redis_sentinel_username or ("" if own else settings.redis_username)
+    return _login(username or "default", file)
+
+
 @cache
 def _login(username: str, file: str) -> Login:
     return Login(ChangingCredentials(Credentials(username, ""), password_file=file))

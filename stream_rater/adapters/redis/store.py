@@ -51,6 +51,8 @@ from stream_rater.rating.record import HEADER_SIZE
 
 NO_CONNECTION = " connecting to "
 """A part of the client's message that shows that no connection could be made."""
+LOST = redis.ConnectionError, redis.TimeoutError
+"""Errors after which sentinels may name another master."""
 NO_HEADER = bytes(HEADER_SIZE)
 POSITION = "applied", "start", "fresh", "epoch", "tail"
 
@@ -150,6 +152,9 @@ class RedisStore:
         self._buckets = settings.buckets
         self.layout = StoreMetadata(self._client, self._guard)
         self.checkpoints = RedisCheckpoints(self._client, self._guard)
+        self.expected_layout: Mapping[str, str] | None = None
+        """The layout that each new master must have. None: new masters are not checked."""
+        self._masters_checked = 0
 
     # --- at start ---
 
@@ -178,6 +183,16 @@ class RedisStore:
         otherwise."""
         self.layout.check(layout)
 
+    def _check_master(self) -> None:
+        """Check settings and layout of a master that was found after the start, before anything is
+        read or written there. Its positions and epochs are compared by the state machines, which
+        start over because the first call fails."""
+        if (masters := self._caller.masters) != self._masters_checked:
+            if self.expected_layout is not None:
+                self.prepare()
+                self.check_layout(self.expected_layout)
+            self._masters_checked = masters
+
     # --- the protocol's calls ---
 
     def read_priors(self, players: Mapping[int, PlayerColumn]) -> dict[int, Priors]:
@@ -203,6 +218,7 @@ class RedisStore:
             CallBatch(position_key(shard), (_read_position(shard), each.data), 1 + each.commands)
             for shard, each in zip(players, asked, strict=True)
         ]
+        self._check_master()
         replies = self._guard(lambda: self._caller.call_batches(batches))
         for shard, each, (position, *values) in zip(players, asked, replies, strict=True):
             yield shard, _position(position), each.order, values
@@ -212,6 +228,7 @@ class RedisStore:
     ) -> dict[int, bool]:
         """Write to each shard by compare-and-set; by shard, whether it was written. `on_sent`
         runs while Redis works. Raises StoreTrouble or Denied."""
+        self._check_master()
         calls = itertools.starmap(self._call, applications.items())
         replies = self._guard(lambda: self._caller.call(self._functions, calls, on_sent))
         return {shard: reply == 1 for shard, reply in zip(applications, replies, strict=True)}
@@ -256,7 +273,8 @@ class RedisStore:
                 raise Denied(_reason(error)) from None
             if "Function not found" in str(error):
                 self._guard(self._load_functions)
-            if isinstance(error, redis.ReadOnlyError):
+            lost = self._caller.has_sentinels and isinstance(error, LOST)
+            if lost or isinstance(error, redis.ReadOnlyError):
                 self._guard(self._caller.rediscover)
             where = f" {self._origin}" if NO_CONNECTION in str(error) else ""
             raise StoreTrouble(f"{_reason(error)}{where}", cause_of(error)) from None
