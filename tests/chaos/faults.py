@@ -34,6 +34,7 @@ from tests.chaos.rolling import rolling
 from tests.chaos.scene import AT_ONCE, Outcome, a_scene
 from tests.chaos.season import CODEFORCES, codeforces, lobbies
 from tests.chaos.seeded import seeds
+from tests.chaos.sentinel_faults import sentinel_failover
 from tests.chaos.serving import index_resharded, serve_killed
 from tests.chaos.standalone import standalone
 from tests.integration.processes import wait_until
@@ -241,6 +242,7 @@ FAULTS: dict[str, Story] = {
     **{f"connections-{how}": partial(connections, toxic=toxic) for how, toxic in TOXICS.items()},
     "redis-killed": redis_killed,
     "redis-failover": redis_failover,
+    "sentinel-failover": sentinel_failover,
     "redis-resharded": redis_resharded,
     "redis-restored": redis_restored,
     "redis-rebuilt": redis_rebuilt,
