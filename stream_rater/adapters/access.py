@@ -155,7 +155,7 @@ def _new(
     login = logins.login_of(settings)
     given = dict(options)
     if login is not None:
-        given["error_cb"] = _noting_refusals(options.get("error_cb"))
+        given["error_cb"] = noting_refusals(options.get("error_cb"))
     try:
         if token := given.get("oauth_cb"):
             # The client waits 10 s for its first token, and does not say why there is none.
@@ -172,14 +172,16 @@ def _new(
     return client
 
 
-def _noting_refusals(
+def noting_refusals(
     then: Callable[[KafkaError], None] | None,
 ) -> Callable[[KafkaError], None]:
-    """A callback that reads the password again if Kafka has refused it, and passes the error on."""
+    """A callback that lets the password be read again if Kafka has refused it, and passes the error
+    on. It waits for no lock: a client calls back in whatever thread uses it or deletes it, which
+    may hold one."""
 
     def on_error(error: KafkaError) -> None:
         if error.code() in UNAUTHENTICATED:
-            logins.after_refusal()
+            logins.in_a_thread(logins.note_refusal)
         if then is not None:
             then(error)
 

@@ -59,7 +59,7 @@ class Login:
         self._username, self._password, self._file = username, password, file
         self._clock, self._soon = clock, soon
         self._clients: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._began_s = self._last_s = 0.0
         """When the present series of refusals began, and its last refusal."""
         self._refused = False
@@ -127,7 +127,7 @@ class Login:
 
 _logins: weakref.WeakValueDictionary[tuple[str, ...], Login] = weakref.WeakValueDictionary()
 """The logins that a client of this process has, by address, user, file and mechanism."""
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
 def login_of(settings: Settings) -> Login | None:
@@ -154,6 +154,11 @@ def after_refusal() -> str:
     with _lock:
         logins = tuple(_logins.values())
     return next(filter(None, [each.after_refusal() for each in logins]), "")
+
+
+def note_refusal() -> None:
+    """Do what `after_refusal` does."""
+    after_refusal()
 
 
 # --- tokens from a function -----------------------------------------------------------------------

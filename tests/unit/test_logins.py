@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from stream_rater.adapters.access import client_options, new_producer, trouble_of
+from stream_rater.adapters import logins
+from stream_rater.adapters.access import (
+    client_options,
+    new_producer,
+    noting_refusals,
+    trouble_of,
+)
 from stream_rater.adapters.logins import SETTLE_S, Login, login_of, token_function
 from stream_rater.config.changing_credentials import PATIENCE_S
 from stream_rater.config.errors import BadConfiguration
@@ -91,6 +97,20 @@ def test_a_client_that_is_in_use_gets_the_password_later(tmp_path: Path) -> None
     for each in (*threads, other):
         each.join(2 * STILL_S)
     assert client.given == [("ann", "two")]
+
+
+def test_a_callback_waits_for_no_lock(tmp_path: Path) -> None:
+    """The garbage collector may delete a client in a thread that holds the lock, and the client
+    calls back then."""
+    named: dict[str, Any] = {"kafka_sasl_username": "ann", "kafka_sasl_password": "one"}
+    settings = secured(**named, kafka_sasl_password_file=str(tmp_path / "password"))
+    login, found = login_of(settings), list[KafkaError]()
+    assert login is not None
+    thread = threading.Thread(target=lambda: noting_refusals(found.append)(REFUSED))
+    with login._lock, logins._lock:
+        thread.start()
+        thread.join(STILL_S)
+        assert (thread.is_alive(), found) == (False, [REFUSED])
 
 
 def test_an_unchanged_password_is_tried_for_a_while(tmp_path: Path) -> None:
