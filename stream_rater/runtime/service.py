@@ -44,8 +44,7 @@ STALE_S = 30.0
 
 HUNG_S = 60.0
 """A role whose last poll is longer ago than this hangs in a call that does not return. The process
-then ends. No call waits this long on purpose. librdkafka's `send_offsets_to_transaction` may hang
-after a broken connection (its issue 5456)."""
+then ends. No call waits this long on purpose."""
 
 SLICE_S = 0.2
 

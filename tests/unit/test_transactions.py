@@ -1,5 +1,6 @@
 """adapters.producers: whatever ends a transaction is trouble, never a traceback."""
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from stream_rater.adapters.access import trouble_of
-from stream_rater.adapters.kafka import producers
+from stream_rater.adapters.kafka import deadlines, producers
 from stream_rater.adapters.kafka.consumer import Input
 from stream_rater.adapters.kafka.producers import Transactions
 from stream_rater.config.settings import Settings
@@ -50,6 +51,30 @@ def test_a_producer_that_is_fenced_while_it_flushes(input_: Input) -> None:
     transactions._producer = fenced
     with pytest.raises(LogTrouble, match="fenced"):
         transactions.run(lambda _: None, {})
+
+
+def test_a_call_that_never_returns_is_left_behind(
+    input_: Input, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine begins again with another producer (librdkafka's issue 5456)."""
+    ended = threading.Event()
+
+    class Hanging(Fenced):
+        """A producer whose offsets are never acknowledged."""
+
+        def flush(self, _: float) -> int:
+            return 0
+
+        def send_offsets_to_transaction(self, *_: Any) -> None:
+            ended.wait()
+
+    monkeypatch.setattr(deadlines, "ABANDON_S", 0.1)
+    transactions = Transactions(AT, "updater", input_)
+    hanging: Any = Hanging()
+    transactions._producer = hanging
+    with pytest.raises(LogTrouble, match="a call did not return"):
+        transactions.run(lambda _: None, {})
+    ended.set()
 
 
 def test_a_producer_whose_successor_failed_is_not_gone_on_with(

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -18,6 +19,9 @@ SLICE_S = 0.25
 STOP_GRACE_S = 3.0
 """The longest time that a wait continues after the worker is asked to stop."""
 
+ABANDON_S = 10.0
+"""How long a call of the client may take beyond its time-out, until it counts as hanging."""
+
 
 def _is_retriable(error: KafkaException) -> bool:
     """Whether the error means only that one call timed out, or that it may be retried."""
@@ -25,6 +29,28 @@ def _is_retriable(error: KafkaException) -> bool:
     return isinstance(inner, KafkaError) and (
         inner.code() == KafkaError._TIMED_OUT or inner.retriable()
     )
+
+
+def call_or_abandon(action: Callable[[], T], timeout_s: float) -> T:
+    """Call `action` in a thread of its own, which is left behind if it does not return within
+    `timeout_s` and ABANDON_S. Raises LogTrouble then, and what `action` raises.
+
+    librdkafka's `send_offsets_to_transaction` may hang after a broken connection (its issue 5456),
+    whatever time-out it is given. Its producer must not be used again.
+    """
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(action())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="send-offsets", daemon=True).start()
+    try:
+        return outcome.result(timeout_s + ABANDON_S)
+    except TimeoutError:
+        raise LogTrouble(f"kafka: a call did not return within {ABANDON_S:g} s") from None
 
 
 class Deadlines:

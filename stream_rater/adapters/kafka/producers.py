@@ -26,7 +26,7 @@ from stream_rater.adapters.access import (
     trouble_of,
 )
 from stream_rater.adapters.kafka.consumer import TIMEOUT_S, Input
-from stream_rater.adapters.kafka.deadlines import Deadlines
+from stream_rater.adapters.kafka.deadlines import Deadlines, call_or_abandon
 from stream_rater.adapters.kafka.envelopes import Headers, cloud_event_headers
 from stream_rater.adapters.kafka.topic_rules import MESSAGE_BYTES, advice_to_enlarge
 from stream_rater.config.settings import Settings
@@ -238,7 +238,10 @@ class Transactions:
         Regrouped."""
         try:
             self._deadlines.call(
-                TIMEOUT_S, lambda s: producer.send_offsets_to_transaction(ends, member, s)
+                TIMEOUT_S,
+                lambda s: call_or_abandon(
+                    lambda: producer.send_offsets_to_transaction(ends, member, s), s
+                ),
             )
         except Regrouped:
             self._conclude(producer, producer.abort_transaction)
