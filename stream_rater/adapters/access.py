@@ -181,7 +181,7 @@ def noting_refusals(
 
     def on_error(error: KafkaError) -> None:
         if error.code() in UNAUTHENTICATED:
-            logins.in_a_thread(logins.note_refusal)
+            logins.in_a_thread(logins.after_refusal)
         if then is not None:
             then(error)
 

@@ -18,10 +18,13 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from stream_rater.config.changing_credentials import PATIENCE_S
+from stream_rater.config.changing_credentials import (
+    PATIENCE_S,
+    ChangingCredentials,
+    Credentials,
+)
 from stream_rater.config.errors import BadConfiguration
 from stream_rater.config.settings import PREFIX, Settings
 
@@ -37,7 +40,7 @@ class TokenFailure(Exception):
     """The function for tokens has failed. The text is one line with its name."""
 
 
-def in_a_thread(action: Callable[[], None]) -> None:
+def in_a_thread(action: Callable[[], object]) -> None:
     """Call this soon, in another thread.
 
     A refusal may be reported by a callback of a client. A call of the same client within it ends
@@ -52,11 +55,12 @@ class Login:
     def __init__(
         self, username: str, password: str, file: str,
         clock: Callable[[], float] = time.monotonic,
-        soon: Callable[[Callable[[], None]], None] = in_a_thread,
+        soon: Callable[[Callable[[], object]], object] = in_a_thread,
     ) -> None:  # fmt: skip
         """`file`: the path of the password's file; empty if a token is shown. `clock` returns
         seconds. `soon` calls what it is given."""
         self._username, self._password, self._file = username, password, file
+        self._present = ChangingCredentials(Credentials(username, password), password_file=file)
         self._clock, self._soon = clock, soon
         self._clients: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.RLock()
@@ -108,13 +112,10 @@ class Login:
         must have."""
         if not self._file:
             return False
-        found = ""
-        with suppress(OSError, ValueError):  # it is being replaced
-            found = Path(self._file).read_text().rstrip("\r\n")
-        if not found or found == self._password:
-            return False
-        self._password = found
-        return True
+        before = self._password
+        with suppress(BadConfiguration):  # it is being replaced
+            self._password = self._present.read().password
+        return self._password != before
 
     def _hand_out(self, client: Any) -> None:
         """Let a client have the present password. This waits until no other thread is in a call of
@@ -154,11 +155,6 @@ def after_refusal() -> str:
     with _lock:
         logins = tuple(_logins.values())
     return next(filter(None, [each.after_refusal() for each in logins]), "")
-
-
-def note_refusal() -> None:
-    """Do what `after_refusal` does."""
-    after_refusal()
 
 
 # --- tokens from a function -----------------------------------------------------------------------

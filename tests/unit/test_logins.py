@@ -80,7 +80,7 @@ def test_a_client_that_is_in_use_gets_the_password_later(tmp_path: Path) -> None
     file.write_text("two")
     threads: list[threading.Thread] = []
 
-    def soon(action: Callable[[], None]) -> None:
+    def soon(action: Callable[[], object]) -> None:
         threads.append(threading.Thread(target=action))
         threads[-1].start()
 

@@ -50,7 +50,9 @@ def call_or_abandon(action: Callable[[], T], timeout_s: float) -> T:
     try:
         return outcome.result(timeout_s + ABANDON_S)
     except TimeoutError:
-        raise LogTrouble(f"kafka: a call did not return within {ABANDON_S:g} s") from None
+        raise LogTrouble(
+            f"kafka: a call did not return within {timeout_s + ABANDON_S:g} s"
+        ) from None
 
 
 class Deadlines:

@@ -161,6 +161,7 @@ class Admin:
         )  # fmt: skip
         for future in self._client.create_topics([new], operation_timeout=TIMEOUT_S).values():
             self._await_creation(topic, future)
+        self._created.add(topic)  # so that `configuration` waits until each broker knows it
         deadline_s = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline_s:
             with suppress(LogTrouble):
@@ -208,7 +209,8 @@ class Admin:
     def _our_topics(self) -> dict[str, Any]:
         """The metadata of our topics. Waits for topics that this service created."""
         deadline_s = time.monotonic() + TIMEOUT_S
-        while not self._created <= (known := self._listed()).keys():
+        created = self._created.intersection(self.topics.names)
+        while not created <= (known := self._listed()).keys():
             if time.monotonic() > deadline_s:
                 break
             time.sleep(NEW_TOPIC_PAUSE_S)

@@ -43,7 +43,10 @@ def _games(rows: Rows) -> tuple[str, Row]:
     oldest = min(played, key=lambda row: row.origin.date)
     (ours,) = {str(row.figures["note"]).removeprefix("ours: ").split(";")[0] for row in played}
     said = [f"`{ours}`"]
-    for role, whose in ((REPORTED, "that no constant was chosen by"), (CHOSE, "that chose it")):
+    for role, whose in (
+        (REPORTED, "that had little part in choosing it"),
+        (CHOSE, "that chose it"),
+    ):
         own = [row for row in played if role_of(row.word(1)) == role]
         better, same, worse = (
             sum(int(row.figures["ratio"].get(f"{ours} {v.replace(' ', '_')}", 0)) for row in own)
