@@ -34,7 +34,7 @@ from tests.integration.processes import wait_until
 from tests.waits import STILL_S
 
 SLOTS = 16_384
-USERS = tuple(f"user-{number}" for number in range(200))
+USERS = tuple(f"user-{number}" for number in range(400))
 ADMIN = "admin"
 MECHANISM = "SCRAM-SHA-512"
 

@@ -68,7 +68,7 @@ def test_they_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """From any of them on, one a call, and to before any of them."""
     client = UnreadableClient()
     monkeypatch.setattr(client, "assign", client.incremental_assign, raising=False)
-    monkeypatch.setattr(reader, "Consumer", lambda *_, **__: client)
+    monkeypatch.setattr(reader, "new_consumer", lambda *_, **__: client)
     again = reader.Rereader(Settings(kafka="127.0.0.1:1"), "t")
     for first, end in ((4, 9), (6, 9), (4, 7), (7, 8)):
         found: list[int] = []

@@ -286,7 +286,8 @@ class RedisSeasons:
         """Run a script about a leaderboard on the standings."""
         keys = season_keys(season.ladder, season.season)
         own = summaries_key(season.ladder)  # the scripts have more keys, which these do not use
-        _, answer = await self._run(script, 5, keys.players, keys.ranks, own, own, own, 0, *given)
+        shared = keys.players, keys.ranks, own, own, own
+        _, answer, _ = await self._run(script, 5, *shared, 0, *given)
         return answer
 
     async def _page(self, season: SeasonKept, found: Any, limit: int) -> StandingsPage:
