@@ -251,6 +251,8 @@ def test_egress_goes_to_the_ports_of_the_addresses() -> None:
     assert ports("separate", "redis.url=redis://r:7000/3") == [9092, 7000]
     assert ports("separate", "kafka.bootstrapServers=a:1\\,b:2\\, c:1") == [1, 2, 6379]
     assert ports("separate", "networkPolicy.kafkaPorts={7,8}") == [7, 8, 6379]
+    assert ports("sentinel") == [9093, 6379, 26379, 26380]
+    assert ports("sentinel", "networkPolicy.redisPorts={7}") == [9093, 7]
     assert ports("separate", "tracing.endpoint=http://c:4318/a/9") == [9092, 6379, 4318]
     assert ports("separate", "tracing.endpoint=https://c") == [9092, 6379, 443]
 

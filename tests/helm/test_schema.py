@@ -5,6 +5,8 @@ import pytest
 from tests.helm.chart import helm, refusal
 
 SASL = "kafka.sasl.username=u,kafka.sasl.existingSecret=s"
+TOKENS = "kafka.securityProtocol=sasl_ssl,kafka.sasl.mechanism=OAUTHBEARER"
+SENTINEL = "redis.url=redis+sentinel://a:26379\\,b:26379/name"
 
 WRONG = {
     # unknown
@@ -83,6 +85,18 @@ WRONG = {
     "redis.tls.existingSecret=t": "maxLength: got 1, want 0",
     "redis.username=rater": "minLength: got 0, want 1",
     "redis.existingSecret=s,redis.passwordKey=": "minLength: got 0, want 1",
+    "redis.url=redis+sentinel://a\\,b:26379/name": "does not match pattern",
+    "redis.url=redis+sentinel://a:26379": "does not match pattern",
+    "redis.sentinel.existingSecret=s": "maxLength: got 1, want 0",
+    f"{SENTINEL},redis.cluster=true": "'/redis/cluster': value must be false",
+    f"{SENTINEL},redis.tls.existingSecret=t": "maxLength: got 1, want 0",
+    f"{SENTINEL},redis.sentinel.existingSecret=s,redis.sentinel.passwordKey=": "minLength: got 0",
+    "kafka.sasl.mechanism=OAUTHBEARER": "'not' failed",
+    "kafka.sasl.token=signer:token": "maxLength: got 12, want 0",
+    f"{TOKENS},kafka.sasl.token=signer": "does not match pattern",
+    f"{TOKENS},kafka.sasl.existingSecret=s": "maxLength: got 1, want 0",
+    f"{TOKENS},serve.kafka.existingSecret=s": "maxLength: got 1, want 0",
+    f"{TOKENS},keda.enabled=true": "'/keda/enabled': value must be false",
 }
 
 
@@ -130,6 +144,9 @@ def test_a_release_that_names_no_service_is_refused(release: str) -> None:
         "podDisruptionBudget.maxUnavailable=50%",
         "runAsUser=null",
         "redis.url=rediss://redis",
+        SENTINEL,
+        f"{SENTINEL}/15,redis.sentinel.existingSecret=s",
+        TOKENS,
         "redis.url=rediss://redis:65535/15",
         "serviceAccount.name=a.b-c",
         "serviceMonitor.enabled=true,serviceMonitor.scrapeTimeout=15000ms",

@@ -50,17 +50,18 @@ def secret_files(pod: Resource) -> list[str]:
 
 
 def test_every_setting_can_be_set(tmp_path: Path) -> None:
-    """The case that sets nearly everything differs from the defaults in every field, but for those
-    of `serve` and of a standalone process, which the chart does not start here. Passwords come as
-    files."""
-    found = msgspec.structs.asdict(
-        settings_of("secured", tmp_path, "settings.replication=2", "redis.cluster=true")
-    )
-    same = {
-        name for name, value in msgspec.structs.asdict(Settings()).items() if found[name] == value
-    }
+    """Each field differs from its default in one of two cases, but for those of `serve` and of a
+    standalone process, which the chart does not start here. Passwords come as files."""
+    cases = {"secured": ("settings.replication=2", "redis.cluster=true"), "sentinel": ()}
+    usual, found = msgspec.structs.asdict(Settings()), {}
+    for case, changes in cases.items():
+        (tmp_path / case).mkdir()
+        found[case] = msgspec.structs.asdict(settings_of(case, tmp_path / case, *changes))
+    same = {name for name in usual if all(each[name] == usual[name] for each in found.values())}
     assert same == {*ServeSettings.__struct_fields__, "data"}
-    assert [found[name] for name in SECRETS] == ["kafka-password", "redis-password", "", ""]
+    secrets = {case: [each[name] for name in SECRETS] for case, each in found.items()}
+    assert secrets["secured"] == ["kafka-password", "redis-password", "", "", ""]
+    assert secrets["sentinel"] == ["", "redis-password", "redis-sentinel-password", "", ""]
 
 
 def test_the_defaults_are_settings(tmp_path: Path) -> None:
@@ -95,8 +96,12 @@ def test_options_of_librdkafka_are_strings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_clients_take_the_settings(case: str, tmp_path: Path) -> None:
+def test_the_clients_take_the_settings(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is incomplete would be refused here; ladders, too, are parsed."""
+    (tmp_path / "signer.py").write_text("def token(_): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
     settings = settings_of(case, tmp_path)
     assert client_options(settings)["bootstrap.servers"] == settings.kafka
     redis_options(settings, settings.redis)
@@ -133,11 +138,12 @@ def test_every_variable_of_ours_is_a_setting(case: str) -> None:
     assert {name.lower() for name in named} <= set(Settings.__struct_fields__)
 
 
-def test_every_file_that_a_setting_names_is_mounted() -> None:
+@pytest.mark.parametrize("case", ["secured", "sentinel"])
+def test_every_file_that_a_setting_names_is_mounted(case: str) -> None:
     """At the path that it names, and no Secret without use."""
-    settings = tomllib.loads(files("secured")["settings.toml"])
+    settings = tomllib.loads(files(case)["settings.toml"])
     named = {each for each in settings.values() if str(each).startswith(f"{ACCESS}/")}
-    for pod in worker_pods("secured").values():
+    for pod in worker_pods(case).values():
         assert {f"{ACCESS}/{name}" for name in secret_files(pod)} == named
         mounts = {m["name"]: m["mountPath"] for m in pod["spec"]["containers"][0]["volumeMounts"]}
         assert mounts == {"config": CONFIG, "access": ACCESS, "tmp": "/tmp"}
@@ -145,11 +151,11 @@ def test_every_file_that_a_setting_names_is_mounted() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_config_maps_hold_no_secret(case: str) -> None:
-    """A setting whose name hints at a secret has the name of a file."""
+    """A setting whose name hints at a secret has the name of a file, or of a function."""
     for each in of_kind("ConfigMap", case)[:1]:
         for line in each["data"]["settings.toml"].splitlines():
             name, _, value = line.partition(" = ")
-            if re.search("password|secret|token|_key$", name):
+            if re.search("password|secret|token|_key$", name) and name != "kafka_token":
                 assert value.startswith(f'"{ACCESS}/'), line
 
 

@@ -27,8 +27,15 @@
 {{- range .Values.networkPolicy.redisPorts -}}
 {{- $ports = append $ports (int .) -}}
 {{- else -}}
+{{- if contains "+sentinel:" .Values.redis.url -}}
+{{- $ports = append $ports 6379 -}} {{/* of the servers that the sentinels name */}}
+{{- range regexFindAll ":[0-9]+[,/]" .Values.redis.url -1 -}}
+{{- $ports = append $ports (regexFind "[0-9]+" . | int) -}}
+{{- end -}}
+{{- else -}}
 {{- $at := regexFind ":[0-9]+(/[0-9]*)?$" .Values.redis.url -}}
 {{- $ports = append $ports (regexFind "[0-9]+" $at | default "6379" | int) -}}
+{{- end -}}
 {{- end -}}
 {{- with .Values.tracing.endpoint -}}
 {{- $at := urlParse . -}}

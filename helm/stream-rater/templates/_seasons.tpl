@@ -8,7 +8,7 @@ imagePullPolicy: {{ $values.image.pullPolicy }}
 command: [stream-rater]
 args: {{ concat .words (list "--settings" "/etc/stream-rater/config/settings.toml") | toJson }}
 env:
-  {{- if hasPrefix "sasl" $values.kafka.securityProtocol }}
+  {{- if include "stream-rater.kafkaPassword" .root }}
   - {name: STREAM_RATER_KAFKA_SASL_USERNAME, value: {{ include "stream-rater.kafkaUsername" $it | quote }}}
   {{- end }}
   {{- with $values.extraEnv }}

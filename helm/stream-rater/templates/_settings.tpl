@@ -3,6 +3,13 @@
 {{/* Where pods find passwords, tokens and certificates as files. */}}
 {{- define "stream-rater.secretsFolder" -}}/etc/stream-rater/access{{- end }}
 
+{{/* Not empty if pods log in to Kafka with user and password; tokens need neither. */}}
+{{- define "stream-rater.kafkaPassword" -}}
+{{- with .Values.kafka }}
+{{- if and (hasPrefix "sasl" .securityProtocol) (ne .sasl.mechanism "OAUTHBEARER") }}yes{{ end }}
+{{- end }}
+{{- end }}
+
 {{- define "stream-rater.settings" -}}
 {{- $access := include "stream-rater.secretsFolder" . -}}
 http = "0.0.0.0:{{ include "stream-rater.port" . }}"
@@ -15,7 +22,12 @@ topic_prefix = {{ toJson .topicPrefix }}
 kafka_security_protocol = {{ toJson .securityProtocol }}
 {{- if hasPrefix "sasl" .securityProtocol }}
 kafka_sasl_mechanism = {{ toJson .sasl.mechanism }}
+{{- end }}
+{{- if include "stream-rater.kafkaPassword" $ }}
 kafka_sasl_password_file = "{{ $access }}/kafka-password"
+{{- end }}
+{{- with .sasl.token }}
+kafka_token = {{ toJson . }}
 {{- end }}
 {{- if .tls.existingSecret }}
 {{- range $setting, $key := dict "ca" "caKey" "certificate" "certificateKey" "key" "keyKey" }}
@@ -33,6 +45,12 @@ redis_username = {{ toJson . }}
 {{- end }}
 {{- if .existingSecret }}
 redis_password_file = "{{ $access }}/redis-password"
+{{- end }}
+{{- with .sentinel.username }}
+redis_sentinel_username = {{ toJson . }}
+{{- end }}
+{{- if .sentinel.existingSecret }}
+redis_sentinel_password_file = "{{ $access }}/redis-sentinel-password"
 {{- end }}
 {{- if .tls.existingSecret }}
 {{- range $setting, $key := dict "ca" "caKey" "certificate" "certificateKey" "key" "keyKey" }}
@@ -59,7 +77,7 @@ dict root, component. */}}
 {{- define "stream-rater.secretsOf" -}}
 {{- $v := .root.Values -}}
 {{- $own := eq .component "serve" | ternary $v.serve (dict "kafka" dict "redis" dict "token" dict "writeToken" dict) -}}
-{{- if hasPrefix "sasl" $v.kafka.securityProtocol }}
+{{- if include "stream-rater.kafkaPassword" .root }}
 - secret:
     name: {{ $own.kafka.existingSecret | default $v.kafka.sasl.existingSecret | toYaml }}
     items: [{key: {{ toYaml $v.kafka.sasl.passwordKey }}, path: kafka-password}]
@@ -68,6 +86,11 @@ dict root, component. */}}
 - secret:
     name: {{ toYaml . }}
     items: [{key: {{ toYaml $v.redis.passwordKey }}, path: redis-password}]
+{{- end }}
+{{- with $v.redis.sentinel.existingSecret }}
+- secret:
+    name: {{ toYaml . }}
+    items: [{key: {{ toYaml $v.redis.sentinel.passwordKey }}, path: redis-sentinel-password}]
 {{- end }}
 {{- with $own.token.existingSecret }}
 - secret:

@@ -127,7 +127,7 @@ env:
       fieldRef:
         fieldPath: metadata.name
   {{- end }}
-  {{- if hasPrefix "sasl" $values.kafka.securityProtocol }}
+  {{- if include "stream-rater.kafkaPassword" .root }}
   - name: STREAM_RATER_KAFKA_SASL_USERNAME # a variable, for KEDA reads it here
     value: {{ include "stream-rater.kafkaUsername" . | quote }}
   {{- end }}
