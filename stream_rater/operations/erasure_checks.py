@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from stream_rater.adapters.kafka.ladder_events import disagreement, read_ladder_events
-from stream_rater.adapters.kafka.reader import Rereader
 from stream_rater.adapters.kafka.topic_rules import LARGEST, advice_to_set, size_of
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.columns.kernels import KERNEL_VERSION
@@ -13,11 +12,12 @@ from stream_rater.config.errors import BadConfiguration, Failed
 from stream_rater.config.ladders import Ladders
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
-from stream_rater.contract.groups import ESTIMATORS, UPDATERS
+from stream_rater.contract.groups import UPDATERS
 from stream_rater.operations import rebuild
 from stream_rater.operations.digests import Difference
 from stream_rater.operations.rebuild import check_rounds_complete
 from stream_rater.operations.rewriting import Mentions, Pseudonym, changes_merge_order
+from stream_rater.operations.unfinished import unfinished_rounds
 from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.runtime.progress import counted
@@ -111,26 +111,23 @@ def check_none_deferred(corrections: Mapping[str, Sequence[RecordedCorrection]])
 
 def check_drained(old: Generation, partitions: Mapping[str, int]) -> dict[int, int]:
     """Return the end offset of each partition of the rounds. Raises Failed if a round was deleted
-    or is not finished, or if a part is not applied.
-
-    The end of a game backend's transaction takes an offset, too, which no worker finishes. It does
-    not count as an unfinished round.
-    """
+    or is not finished, or if a part is not applied."""
     topics, admin = old.topics, old.admin
-    rounds = Rereader(old.settings, topics.rounds)
     check_rounds_complete(admin.starts(topics.rounds, partitions[topics.rounds]))
-    for group, topic in ((ESTIMATORS, topics.rounds), (UPDATERS, topics.parts)):
-        count = partitions[topic]
-        committed, starts = admin.committed(group, topic, count), admin.starts(topic, count)
-        for p, end in enumerate(admin.ends(topic, count)):
-            done = max(committed[p] or 0, starts[p])
-            if end > done and (group == UPDATERS or rounds.read(p, done, end)):
+    ends = dict(enumerate(admin.ends(topics.rounds, partitions[topics.rounds])))
+    part_ends = dict(enumerate(admin.ends(topics.parts, partitions[topics.parts])))
+    for topic, left in (
+        (topics.rounds, unfinished_rounds(old.settings, admin, ends)),
+        (topics.parts, admin.left(UPDATERS, topics.parts, part_ends)),
+    ):
+        for p, offsets in left.items():
+            if offsets:
                 raise Failed(
-                    f"{topic}, partition {p}: {counted(end - done, 'record')} not finished: stop "
+                    f"{topic}, partition {p}: {counted(len(offsets), 'record')} not finished: stop "
                     "the reports of rounds, start workers, wait until `stream-rater verify` finds "
                     "all equal, stop them, and run it again"
                 )
-    return dict(enumerate(admin.ends(topics.rounds, partitions[topics.rounds])))
+    return ends
 
 
 def check_quiet(old: Generation, ends: Mapping[int, int]) -> None:

@@ -18,6 +18,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
 from stream_rater.contract.groups import ESTIMATORS
 from stream_rater.contract.record import Record
+from stream_rater.operations.unfinished import unfinished_rounds
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
 from stream_rater.pipeline.corrections.correction_ports import (
     Checkpoints,
@@ -174,15 +175,11 @@ class KafkaLog(_Log):
         Failed, or BadConfiguration if the ladders file is not that of the workers."""
         end = self.admin.ends(self._topic, self._partitions)[self.partition]
         until_s = time.monotonic() + wait_s
-        while (left := end - self._committed()) > 0:
+        while left := unfinished_rounds(self._settings, self.admin, {self.partition: end}):
             if time.monotonic() > until_s:
-                raise _behind(left)
+                raise _behind(len(left[self.partition]))
             time.sleep(LOOK_S)
         self._note(read_ladder_events(self._settings, self.admin))
-
-    def _committed(self) -> int:
-        found = self.admin.committed(ESTIMATORS, self._topic, self._partitions)
-        return found[self.partition] or 0
 
     def _starts(self) -> Mapping[int, int]:
         return dict(enumerate(self.admin.starts(self._topic, self._partitions)))

@@ -20,6 +20,7 @@ from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.operations.compare_store import Verdict, compare
 from stream_rater.operations.sample import Sample
+from stream_rater.operations.unfinished import unfinished_rounds
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.replay.cores import Cores
 from stream_rater.replay.log_reading import LogReader
@@ -61,7 +62,7 @@ def verify(settings: Settings, wait_s: float, options: Options = ALL) -> str:
         known = read_ladder_events(settings, admin)
         if why := disagreement(settings, ladders, known):
             raise BadConfiguration(f"{why}: nothing was compared")
-        _wait_until_caught_up(admin, rounds, shards, wait_s)
+        _wait_until_caught_up(settings, admin, rounds, shards, wait_s)
         ends = dict(enumerate(admin.ends(topic, rounds)))
         sample = _sample_of(options, known)
         verdict = compare(
@@ -151,12 +152,16 @@ def compared_with_replay(
     return _counted(verdict, file.count_beliefs, sample, log.total, begun_by)
 
 
-def _wait_until_caught_up(admin: Admin, rounds: int, shards: int, wait_s: float) -> None:
+def _wait_until_caught_up(
+    settings: Settings, admin: Admin, rounds: int, shards: int, wait_s: float
+) -> None:
     deadline_s = time.monotonic() + wait_s
     topics, announced = admin.topics, False
     while True:
-        to_estimate = admin.behind(ESTIMATORS, topics.rounds, rounds)
-        to_apply = admin.behind(UPDATERS, topics.parts, shards)
+        ends = dict(enumerate(admin.ends(topics.rounds, rounds)))
+        part_ends = dict(enumerate(admin.ends(topics.parts, shards)))
+        to_estimate = sum(map(len, unfinished_rounds(settings, admin, ends).values()))
+        to_apply = sum(map(len, admin.left(UPDATERS, topics.parts, part_ends).values()))
         behind = to_estimate + to_apply
         if behind == 0:
             return

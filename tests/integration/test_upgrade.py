@@ -10,6 +10,7 @@ from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.columns.kernels import KERNEL_VERSION
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
+from stream_rater.contract.groups import UPDATERS
 from tests import real
 from tests.integration.processes import (
     LAST_RELEASE,
@@ -168,7 +169,8 @@ def test_older_workers_wait_for_newer_ones(before: Settings, worker_process: Sta
     assert older.get("/healthz")[0] == 200
     wait_until(lambda: len(older.events("shard refused")) > 1, "it tries again")
     assert not older.events("shard resumed")
-    assert Admin(before).behind("stream-rater-updaters", Topics.of(before).parts, 4) > 0
+    admin, parts = Admin(before), Topics.of(before).parts
+    assert any(admin.left(UPDATERS, parts, dict(enumerate(admin.ends(parts, 4)))).values())
     worker_process(before, "updater", ready=False, module=NEXT_RELEASE)
     older.terminate()
     finished(before)

@@ -163,7 +163,8 @@ class Finished:
         if not partitions.keys() >= {topics.rounds, topics.parts, topics.changed}:
             return False  # they are being created, one after the other
         for group, topic in groups:
-            self._left[topic] = self._admin.behind(group, topic, partitions[topic])
+            ends = dict(enumerate(self._admin.ends(topic, partitions[topic])))
+            self._left[topic] = sum(map(len, self._admin.left(group, topic, ends).values()))
         self._left[topics.changed] = sum(
             self._admin.ends(topics.changed, partitions[topics.changed])
         )

@@ -408,16 +408,13 @@ class Admin:
             self._readers[group] = new_consumer(self._settings, options)
         return self._readers[group]
 
-    def behind(self, group: str, topic: str, partitions: int) -> int:
-        """The number of records of a topic that a group has not committed. Waits for open
-        transactions."""
+    def left(self, group: str, topic: str, ends: Mapping[int, int]) -> dict[int, range]:
+        """By partition, the offsets before these ends that a group has not committed. Some of them
+        may have no record. Waits for open transactions of the group."""
+        partitions = max(ends, default=-1) + 1
         committed = self.committed(group, topic, partitions)
-        ends = self.ends(topic, partitions)
-        starts_ = self.starts(topic, partitions)
-        return sum(
-            max(0, end - max(committed[p] or 0, start))
-            for p, (start, end) in enumerate(zip(starts_, ends, strict=True))
-        )
+        starts = self.starts(topic, partitions)
+        return {p: range(max(committed[p] or 0, starts[p]), end) for p, end in ends.items()}
 
     def _offsets(self, topic: str, partitions: int, spec: Any, **options: Any) -> list[int]:
         """The offsets of each partition. Asks twice, because the client may know only a former

@@ -1,0 +1,109 @@
+"""Commands on a log whose last offsets have no record: a game reports in transactions, and the last
+one was aborted. Nobody waits for what no worker can finish."""
+
+import pytest
+from confluent_kafka import Producer
+
+from stream_rater.adapters.access import CLIENT_LOGGER
+from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.config.settings import Settings
+from stream_rater.contract.groups import ESTIMATORS
+from stream_rater.operations.unfinished import unfinished_rounds
+from tests import real
+from tests.integration.erasing import Start, beliefs, erase, season, stopped
+from tests.integration.processes import WorkerProcess, complaints, stream_rater, wait_until
+from tests.integration.test_corrections import RANKED, correct, rated, verified
+from tests.integration.test_move_kafka import in_transactions
+from tests.integration.topics import produce
+
+Kept = tuple[Settings, WorkerProcess]
+AT_ONCE = ("--wait", "0")
+"""Nothing is waited for: a command that took empty offsets for rounds would fail."""
+
+
+@pytest.fixture
+def kept(settings: real.SettingsFactory, worker_process: Start) -> Kept:
+    """A season that is rated, and an aborted transaction after it, on each partition."""
+    at = settings()
+    worker = worker_process(at)
+    rated(at, *season(0, 12))
+    correct(at, "season", RANKED, "1")
+    rated(at, *season(12, 8))
+    in_transactions(at, [*season(20, 8)], abort=0)
+    left = sum(map(len, offsets_left(at).values()))
+    assert left > 8, "the records and the ends of their transaction take offsets"
+    return at, worker
+
+
+def offsets_left(at: Settings) -> dict[int, range]:
+    """By partition, the offsets that the workers have not committed."""
+    topic, admin = Topics.of(at).rounds, Admin(at)
+    return admin.left(ESTIMATORS, topic, dict(enumerate(admin.ends(topic, at.partitions))))
+
+
+def done(at: Settings, *words: str) -> str:
+    """What a command prints that succeeds."""
+    ended = stream_rater(*words, settings=at)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def test_nothing_is_waited_for(kept: Kept) -> None:
+    """While workers run, and once none does."""
+    at, worker = kept
+    assert "all equal, bit for bit" in done(at, "verify", *AT_ONCE)
+    assert "season 0" in done(at, "season-standings", RANKED, *AT_ONCE)
+    stopped(worker)
+    assert "all equal, bit for bit" in done(at, "verify", *AT_ONCE)
+
+
+def test_the_log_is_read_to_its_end(kept: Kept) -> None:
+    """By the commands that compute from it, beside workers. What comes later is rated."""
+    at, _ = kept
+    done(at, "checkpoint", RANKED)
+    assert "p1" in done(at, "correct", "void", RANKED, "r11", "--dry-run")
+    done(at, "inspect")
+    done(at, "inspect", "--ladder", RANKED, "--player", "p1")
+    assert done(at, "predict", "p1", "p2", "--ladder", RANKED)
+    done(at, "correct", "void", RANKED, "r11")
+    produce(at, [*season(30, 4)])
+    verified(at)
+
+
+def test_it_is_rebuilt_and_written_again(kept: Kept) -> None:
+    """With no worker: rebuild, and erase to other topics."""
+    at, worker = kept
+    stopped(worker)
+    before = beliefs(at)
+    done(at, "rebuild", "--replace")
+    assert beliefs(at) == before
+    ended = erase(at, f"new-{at.topic_prefix}")
+    assert (ended.returncode, complaints(ended.stderr)) == (0, [])
+
+
+def test_records_and_open_transactions_count(kept: Kept) -> None:
+    """A record behind the aborted ones is found, and so is one that nobody can read yet."""
+    at, worker = kept
+    stopped(worker)
+    admin, topic = Admin(at), Topics.of(at).rounds
+
+    def left() -> dict[int, range]:
+        return unfinished_rounds(at, admin, dict(enumerate(admin.ends(topic, at.partitions))))
+
+    def closed() -> bool:
+        return admin.stable_ends(topic, at.partitions) == admin.ends(topic, at.partitions)
+
+    assert left() == {}
+    options = {"bootstrap.servers": at.kafka, "transactional.id": f"{at.topic_prefix}other"}
+    producer = Producer(options, logger=CLIENT_LOGGER)
+    producer.init_transactions()
+    producer.begin_transaction()
+    (later,) = season(30, 1)
+    producer.produce(topic, later.value, later.key)
+    producer.flush()
+    assert left(), "it may yet be committed"
+    producer.abort_transaction()
+    wait_until(closed, "the end of the transaction is in the log")
+    assert left() == {}
+    (message,) = produce(at, [later])
+    assert (message.offset() or 0) in left()[message.partition() or 0]
