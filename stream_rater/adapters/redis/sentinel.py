@@ -165,7 +165,8 @@ class MasterFinder(Sentinel):
                 with closing(sentinel):
                     masters: Any = sentinel.sentinel_masters()
             except redis.AuthenticationError as error:
-                errors.append(redis.AuthenticationError(DENIED.format(_authority(place), error)))
+                said = DENIED.format(_authority(place), str(error).rstrip("."))
+                errors.append(redis.AuthenticationError(said))
             except redis.RedisError as error:
                 self._silent_until_s[place] = self._clock() + SILENT_S
                 errors.append(redis.ConnectionError(f"sentinel {_authority(place)}: {error}"))
