@@ -121,8 +121,8 @@ class Role:
 
     def lag(self) -> int:
         """The largest number of unfinished records of any partition."""
-        ends, finished = self.driver.input.high_watermarks(), self.observer.finished
-        return max((end - finished.get(p, end) for p, end in ends.items()), default=0)
+        ends, finished = self.driver.input.ends(), self.observer.finished
+        return max((max(0, end - finished.get(p, end)) for p, end in ends.items()), default=0)
 
     def drive(self, on_end: Callable[[], None]) -> None:
         """Perform effects until the role is asked to stop or fails. Then call `on_end`."""
@@ -230,7 +230,7 @@ class Service:
         self.metrics.partitions.labels(name).set(self._partitions[topic])
         observer = ServiceObserver(self.metrics, name, log.logger(name), spans_of(name, topic))
         input_.on_committed = observer.positions
-        self._lag.add(topic, input_.high_watermarks, observer, corrections=estimating)
+        self._lag.add(topic, input_.ends, observer, corrections=estimating)
         store = RedisStore(self._settings)
         store.expected_layout = self._layout
         store.checkpoints.on_failure = observer.checkpoint_failed

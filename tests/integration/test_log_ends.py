@@ -1,6 +1,10 @@
 """Commands on a log whose last offsets have no record: a game reports in transactions, and the last
 one was aborted. Nobody waits for what no worker can finish."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
 import pytest
 from confluent_kafka import Producer
 
@@ -41,6 +45,26 @@ def offsets_left(at: Settings) -> dict[int, range]:
     return admin.left(ESTIMATORS, topic, dict(enumerate(admin.ends(topic, at.partitions))))
 
 
+@contextmanager
+def an_open_transaction(at: Settings) -> Iterator[None]:
+    """A game has reported a round, and has not ended its transaction. It aborts it in the end."""
+    admin, topic = Admin(at), Topics.of(at).rounds
+
+    def closed() -> bool:
+        return admin.stable_ends(topic, at.partitions) == admin.ends(topic, at.partitions)
+
+    options = {"bootstrap.servers": at.kafka, "transactional.id": f"{at.topic_prefix}other"}
+    producer = Producer(options, logger=CLIENT_LOGGER)
+    producer.init_transactions()
+    producer.begin_transaction()
+    (later,) = season(30, 1)
+    producer.produce(topic, later.value, later.key)
+    producer.flush()
+    yield
+    producer.abort_transaction()
+    wait_until(closed, "the end of the transaction is in the log")
+
+
 def done(at: Settings, *words: str) -> str:
     """What a command prints that succeeds."""
     ended = stream_rater(*words, settings=at)
@@ -55,6 +79,18 @@ def test_nothing_is_waited_for(kept: Kept) -> None:
     assert "season 0" in done(at, "season-standings", RANKED, *AT_ONCE)
     stopped(worker)
     assert "all equal, bit for bit" in done(at, "verify", *AT_ONCE)
+
+
+def test_they_are_no_lag(kept: Kept) -> None:
+    """The lag is that of records, and of offsets that an open transaction hides."""
+    at, worker = kept
+    lag = partial(worker.metric, "stream_rater_lag_records")
+    wait_until(lambda: lag() == 0, "nobody lags")
+    with an_open_transaction(at):
+        wait_until(lambda: lag() > 0, "what may yet be committed is lag")
+        stays = worker.metric("stream_rater_next_offset")
+    wait_until(lambda: lag() == 0, "it was aborted")
+    assert worker.metric("stream_rater_next_offset") == stays
 
 
 def test_the_log_is_read_to_its_end(kept: Kept) -> None:
@@ -90,20 +126,9 @@ def test_records_and_open_transactions_count(kept: Kept) -> None:
     def left() -> dict[int, range]:
         return unfinished_rounds(at, admin, dict(enumerate(admin.ends(topic, at.partitions))))
 
-    def closed() -> bool:
-        return admin.stable_ends(topic, at.partitions) == admin.ends(topic, at.partitions)
-
     assert left() == {}
-    options = {"bootstrap.servers": at.kafka, "transactional.id": f"{at.topic_prefix}other"}
-    producer = Producer(options, logger=CLIENT_LOGGER)
-    producer.init_transactions()
-    producer.begin_transaction()
-    (later,) = season(30, 1)
-    producer.produce(topic, later.value, later.key)
-    producer.flush()
-    assert left(), "it may yet be committed"
-    producer.abort_transaction()
-    wait_until(closed, "the end of the transaction is in the log")
+    with an_open_transaction(at):
+        assert left(), "it may yet be committed"
     assert left() == {}
-    (message,) = produce(at, [later])
+    (message,) = produce(at, [*season(30, 1)])
     assert (message.offset() or 0) in left()[message.partition() or 0]

@@ -11,10 +11,11 @@ The broker does not fence a transaction without a member.
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from stream_rater.adapters.access import (
@@ -36,6 +37,9 @@ DRAIN_S = 0.05
 
 ENDS_EVERY_S = 1.0
 """The interval at which the ends of partitions are read for metrics."""
+
+STATISTICS_MS = 5000
+"""The interval at which the client reports how far it has fetched."""
 
 MEMBER_S = 0.05
 """The interval at which the group membership is read while the assignment does not change. The
@@ -77,6 +81,27 @@ TRANSIENT = frozenset(
 """Errors that librdkafka recovers from by itself. A loss of partitions is reported separately."""
 
 
+class _Fetching(msgspec.Struct):
+    """What the client's statistics say of a partition, by librdkafka's names."""
+
+    partition: int
+    next_offset: int
+    """The next offset to fetch."""
+    fetchq_cnt: int
+    """The number of messages that were fetched and not yet read."""
+
+
+class _TopicStatistics(msgspec.Struct):
+    partitions: dict[str, _Fetching]
+
+
+class _Statistics(msgspec.Struct):
+    topics: dict[str, _TopicStatistics]
+
+
+_STATISTICS = msgspec.json.Decoder(_Statistics)
+
+
 class Fenced(Exception):
     """This worker cannot continue: another process uses its `instance_id`."""
 
@@ -106,8 +131,11 @@ class Input:
         """When partitions were last assigned or revoked."""
         self._messages = Messages(TRANSIENT, self._translated)
         self._ends: dict[int, int] = {}
-        """The high watermark of each partition. The dict is replaced, never changed, because
+        """The end of each partition (`ends`). The dict is replaced, never changed, because
         metrics read it in another thread."""
+        self._fetched: dict[int, int] = {}
+        """The next offset that the client fetches of a partition, if it had nothing for us then.
+        It may be out of date while a partition is paused."""
         self._ends_due_s = 0.0
         self._member: str | None = None
         """The member id in the group at the last poll; None if the worker was no member."""
@@ -141,6 +169,8 @@ class Input:
             "fetch.error.backoff.ms": 10,  # after an unreadable batch; default 500
             "fetch.queue.backoff.ms": 10,  # while the queue has records; default 1000
             "error_cb": self._on_error,
+            "statistics.interval.ms": STATISTICS_MS,
+            "stats_cb": self._on_statistics,
         }
         if prefer_large_fetches:
             options["queued.min.messages"] = 1
@@ -156,6 +186,14 @@ class Input:
             self._reported_error = error
         elif error.code() in FAILED:
             self._broker_failure = error.str()
+
+    def _on_statistics(self, text: str) -> None:
+        self._fetched = {
+            each.partition: each.next_offset
+            for topic in _STATISTICS.decode(text).topics.values()
+            for each in topic.partitions.values()
+            if each.fetchq_cnt == 0
+        }
 
     def _subscribe(self) -> None:
         """Join the group. This happens at the first poll, because a member that does not poll
@@ -237,6 +275,7 @@ class Input:
 
     def _pause(self, wanted: set[int]) -> None:
         """Pause these partitions, and resume the others."""
+        self._forget_fetched(wanted ^ self._paused)
         if wanted - self._paused:
             self.consumer.pause(self._topic_partitions(dict.fromkeys(wanted - self._paused, 0)))
         if back := self._paused - wanted:
@@ -323,6 +362,7 @@ class Input:
         answer, and other members would own partitions that the machine has not yet released.
         """
         self._messages.begin_at(offsets)
+        self._forget_fetched(offsets)
         mine = {p: o for p, o in offsets.items() if p in self._owned}
         already_read = {p: o for p, o in mine.items() if p in self._reading}
         with translated_failures():
@@ -353,12 +393,23 @@ class Input:
         """Partitions that are owned and not yet read."""
         return sorted(self._owned - self._reading)
 
-    def high_watermarks(self) -> dict[int, int]:
-        """The high watermark of each partition that is read, at most about ENDS_EVERY_S old."""
+    def ends(self) -> dict[int, int]:
+        """The end of each partition that is read, at most about ENDS_EVERY_S old.
+
+        It is the high watermark. But where the client has fetched up to there, and we have read
+        all that it found, it is the offset after the last record: the ends of transactions and
+        aborted records take offsets that nobody finishes. The client reports how far it has
+        fetched every STATISTICS_MS.
+        """
         return self._ends
 
+    def _forget_fetched(self, partitions: Iterable[int]) -> None:
+        """Forget how far these partitions were fetched, because they are fetched anew."""
+        for partition in partitions:
+            self._fetched.pop(partition, None)
+
     def _read_ends(self) -> None:
-        """Read the high watermarks. This runs in the polling thread: the client serves one
+        """Read the ends of partitions. This runs in the polling thread: the client serves one
         thread at a time, and a call from another thread would starve beside one that always
         polls."""
         if time.monotonic() < self._ends_due_s:
@@ -370,6 +421,8 @@ class Input:
                 _, end = self.consumer.get_watermark_offsets(
                     TopicPartition(self.topic, partition), cached=True
                 )
+                if partition not in self._paused and end <= self._fetched.get(partition, -1):
+                    end = min(end, self._next[partition])
                 if end >= 0:
                     ends[partition] = end
         self._ends = ends
