@@ -1,11 +1,17 @@
 """Which rounds the workers have not finished."""
 
+import time
 from collections.abc import Mapping
 
-from stream_rater.adapters.kafka.reader import Rereader
+from stream_rater.adapters.kafka.reader import Reader
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS
+
+READ_S = 30.0
+"""How long one partition is read."""
+LOOK_S = 1.0
+"""The longest time that one call waits for a record."""
 
 
 def unfinished_rounds(
@@ -18,7 +24,7 @@ def unfinished_rounds(
     No worker commits those at the end of a log, and only a reader can tell them from rounds. So
     partitions with offsets left are read, one by one, until a first record is found. Those without
     one are left out, and those after it are not read. Nothing can be read behind the beginning of
-    an open transaction; there, all offsets count.
+    an open transaction; there, all offsets count, and so they do where reading takes too long.
 
     Waits for transactions of the workers. Raises LogTrouble or Denied.
     """
@@ -27,12 +33,21 @@ def unfinished_rounds(
     if not left:
         return {}
     stable = admin.stable_ends(topic, max(left) + 1)
-    reader = Rereader(settings, topic)
-    try:
+    with Reader(settings, topic, placeholders=True) as reader:
         for p, each in [*left.items()]:
-            if stable[p] < each.stop or reader.read(p, each.start, each.stop):
+            if stable[p] < each.stop or _may_have_record(reader, p, each):
                 break
             del left[p]
-    finally:
-        reader.close()
     return left
+
+
+def _may_have_record(reader: Reader, partition: int, offsets: range) -> bool:
+    """Whether one of these offsets has a record, or could not be read in READ_S."""
+    reader.start_at({partition: offsets.start})
+    until_s = time.monotonic() + READ_S
+    while time.monotonic() < until_s:
+        if records := reader.read(LOOK_S, at_most=1):
+            return records[0].offset < offsets.stop
+        if reader.ends.get(partition, -1) >= offsets.stop:
+            return False
+    return True
