@@ -25,7 +25,7 @@ WRITTEN := $(if $(WRITE),--write)
 .PHONY: help setup python packages service servers demo test check docs bench bench-stream figure
 .PHONY: lint dist lock chart
 .PHONY: contract reference pictures bench-serve bench-standalone bench-games bench-ablation contract-check image-check image compose kubernetes
-.PHONY: chaos soak stores tables audit up down clean clean-data
+.PHONY: chaos soak stores brokers tables audit up down clean clean-data
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +91,10 @@ stores: servers ## Test other stores (Redis 8, Valkey ...): a table of stores an
 	@$(LOCAL).setup stores
 	@$(LOCAL).go_tools toxiproxy
 	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.store_matrix $(ARGS) $(WRITTEN)
+
+brokers: servers ## Test other releases of Kafka: a table of releases and suites (ARGS=3.9.1, WRITE=1)
+	@$(LOCAL).go_tools toxiproxy
+	@PYTHONPATH=deploy:deploy/tools $(VENV_PYTHON) -m tests.broker_matrix $(ARGS) $(WRITTEN)
 
 tables: servers ## Write the documents' tables anew (FROM=FILE ARGS="--commit C": add a saved run)
 	@$(VENV_PYTHON) -m tests.benchmarks.document $(FROM) $(ARGS)

@@ -10,7 +10,9 @@ from msgspec import Meta
 PREFIX = "STREAM_RATER_"
 
 
-NOT_SETTINGS = frozenset({"STREAM_RATER_SHARED", "STREAM_RATER_TEST_STORE"})
+NOT_SETTINGS = frozenset(
+    {"STREAM_RATER_SHARED", "STREAM_RATER_TEST_KAFKA", "STREAM_RATER_TEST_STORE"}
+)
 """Variables with our prefix that tests and benchmarks read."""
 
 

@@ -25,7 +25,7 @@ from tests.helm import chart
 from tests.pages import DOCS, README, blocks, commands
 from tests.rounds import Reader
 
-NOT_SETTINGS = {"STREAM_RATER_SHARED", "STREAM_RATER_TEST_STORE"}
+NOT_SETTINGS = {"STREAM_RATER_SHARED", "STREAM_RATER_TEST_KAFKA", "STREAM_RATER_TEST_STORE"}
 MOST_LINES = 220
 """Of the README: the rest is in docs/."""
 

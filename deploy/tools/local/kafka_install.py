@@ -21,9 +21,9 @@ from local.processes import Server, free_port
 from local.stamps import Stamp, digest
 from local.system import JAVA, MAVEN, Package
 from local.tools import (
+    KAFKA_CHOSEN,
     KAFKA_HOME,
     KAFKA_VARIABLE,
-    KAFKA_VERSION,
     LocalServerError,
     find_java,
 )
@@ -45,7 +45,7 @@ def _have_jars() -> bool:
 def ensure_kafka(say: Callable[[str], None]) -> None:
     """Have Kafka's jars, the formatted template and the class archive."""
     if not _have_jars():
-        say(f"installing Kafka {KAFKA_VERSION} with Maven")
+        say(f"installing Kafka {KAFKA_CHOSEN} with Maven")
         copy_jars()
         _JARS.write(digest(POM))
     java = find_java()
@@ -68,6 +68,7 @@ def copy_jars() -> None:
             *("mvn", "--batch-mode", "--quiet", "--strict-checksums", f"--file={POM}"),
             "org.apache.maven.plugins:maven-dependency-plugin:copy-dependencies",
             *("-DincludeScope=runtime", f"-DoutputDirectory={LIBS}"),
+            f"-Dkafka.version={KAFKA_CHOSEN}",
         ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -81,7 +82,7 @@ def copy_jars() -> None:
         found = re.search(r"\[ERROR\] (.*?)(?: -> \[Help 1\])?$", plain, re.MULTILINE)
         reason = found[1] if found else f"exit code {done.returncode}"
         raise LocalServerError(
-            f"Maven could not fetch Kafka {KAFKA_VERSION}: {reason}; "
+            f"Maven could not fetch Kafka {KAFKA_CHOSEN}: {reason}; "
             f"run it again, or set {KAFKA_VARIABLE} to a Kafka that runs"
         )
 

@@ -39,6 +39,8 @@ def main(arguments: Sequence[str] = ()) -> int:
             return steps.run(lambda: ensure_python_only(python_env.ensure_python_packages))
         case ["service"]:
             return steps.run(ensure_service)
+        case ["kafka"]:
+            return steps.run(ensure_kafka_only)
         case ["stores"]:
             return steps.run(ensure_stores)
         case ["all"]:
@@ -63,6 +65,12 @@ def ensure_servers() -> None:
     """All Python packages, Redis, Prometheus and Kafka."""
     ensure_system_packages(PROMETHEUS)
     steps.side_by_side(ensure_kafka, ensure_python)
+
+
+def ensure_kafka_only() -> None:
+    """The release of Kafka that KAFKA_CHOICE names."""
+    ensure_packages(kafka_install.needed_packages(), say)
+    kafka_install.ensure_kafka(say)
 
 
 def ensure_stores() -> None:

@@ -12,7 +12,10 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 SERVERS: Final = ROOT / ".servers"
 
 KAFKA_VERSION: Final = "4.4.0"  # the same as in pom.xml; a test compares them
-KAFKA_HOME: Final = SERVERS / f"kafka-{KAFKA_VERSION}"
+KAFKA_CHOICE: Final = "STREAM_RATER_TEST_KAFKA"
+"""The variable that names another release of Kafka for tests."""
+KAFKA_CHOSEN: Final = os.environ.get(KAFKA_CHOICE) or KAFKA_VERSION
+KAFKA_HOME: Final = SERVERS / f"kafka-{KAFKA_CHOSEN}"
 JAVA_MINIMUM: Final = 17  # Kafka 4 brokers
 REDIS_MINIMUM: Final = 7  # Redis Functions
 
