@@ -21,7 +21,7 @@ def unfinished_rounds(
     committed; nothing if no partition has a record among them.
 
     The ends of a game backend's transactions take offsets, and so do the records that it aborted.
-    No worker commits those at the end of a log, and only a reader can tell them from rounds. So
+    No worker commits those at the end of a log, and only a reader sees what is a round. So
     partitions with offsets left are read, one by one, until a first record is found. Those without
     one are left out, and those after it are not read. Nothing can be read behind the beginning of
     an open transaction; there, all offsets count, and so they do where reading takes too long.

@@ -61,7 +61,7 @@ def test_what_was_not_fetched_or_read_counts(next_offset: int, waiting: int, inp
     ],
     ids=["sought", "paused", "resumed"],
 )
-def test_statistics_are_forgotten_where_it_is_fetched_anew(
+def test_statistics_are_forgotten_where_it_is_fetched_again(
     change: Callable[[Input], object], input_: Input
 ) -> None:
     report(input_)

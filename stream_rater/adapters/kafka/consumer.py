@@ -404,7 +404,7 @@ class Input:
         return self._ends
 
     def _forget_fetched(self, partitions: Iterable[int]) -> None:
-        """Forget how far these partitions were fetched, because they are fetched anew."""
+        """Forget how far these partitions were fetched, because they are fetched again."""
         for partition in partitions:
             self._fetched.pop(partition, None)
 
