@@ -17,7 +17,7 @@ from stream_rater.operations import rebuild
 from stream_rater.operations.digests import Difference
 from stream_rater.operations.rebuild import check_rounds_complete
 from stream_rater.operations.rewriting import Mentions, Pseudonym, changes_merge_order
-from stream_rater.operations.unfinished import unfinished_rounds
+from stream_rater.operations.unfinished import UnfinishedRounds
 from stream_rater.pipeline.corrections.correction_ports import RecordedCorrection
 from stream_rater.pipeline.corrections.edits_in_force import LadderEdits
 from stream_rater.runtime.progress import counted
@@ -117,7 +117,7 @@ def check_drained(old: Generation, partitions: Mapping[str, int]) -> dict[int, i
     ends = dict(enumerate(admin.ends(topics.rounds, partitions[topics.rounds])))
     part_ends = dict(enumerate(admin.ends(topics.parts, partitions[topics.parts])))
     for topic, left in (
-        (topics.rounds, unfinished_rounds(old.settings, admin, ends)),
+        (topics.rounds, UnfinishedRounds(old.settings, admin).look(ends)),
         (topics.parts, admin.left(UPDATERS, topics.parts, part_ends)),
     ):
         for p, offsets in left.items():

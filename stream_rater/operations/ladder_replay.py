@@ -18,7 +18,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.events import shown
 from stream_rater.contract.groups import ESTIMATORS
 from stream_rater.contract.record import Record
-from stream_rater.operations.unfinished import unfinished_rounds
+from stream_rater.operations.unfinished import UnfinishedRounds
 from stream_rater.pipeline.corrections.correction_job import CorrectionJob
 from stream_rater.pipeline.corrections.correction_ports import (
     Checkpoints,
@@ -175,7 +175,8 @@ class KafkaLog(_Log):
         Failed, or BadConfiguration if the ladders file is not that of the workers."""
         end = self.admin.ends(self._topic, self._partitions)[self.partition]
         until_s = time.monotonic() + wait_s
-        while left := unfinished_rounds(self._settings, self.admin, {self.partition: end}):
+        unfinished = UnfinishedRounds(self._settings, self.admin)
+        while left := unfinished.look({self.partition: end}):
             if time.monotonic() > until_s:
                 raise _behind(len(left[self.partition]))
             time.sleep(LOOK_S)

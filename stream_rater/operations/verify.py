@@ -20,7 +20,7 @@ from stream_rater.config.settings import PREFIX, Settings
 from stream_rater.contract.groups import ESTIMATORS, UPDATERS
 from stream_rater.operations.compare_store import Verdict, compare
 from stream_rater.operations.sample import Sample
-from stream_rater.operations.unfinished import unfinished_rounds
+from stream_rater.operations.unfinished import UnfinishedRounds
 from stream_rater.pipeline.ladder_history import LadderLog
 from stream_rater.replay.cores import Cores
 from stream_rater.replay.log_reading import LogReader
@@ -157,10 +157,11 @@ def _wait_until_caught_up(
 ) -> None:
     deadline_s = time.monotonic() + wait_s
     topics, announced = admin.topics, False
+    unfinished = UnfinishedRounds(settings, admin)
     while True:
         ends = dict(enumerate(admin.ends(topics.rounds, rounds)))
         part_ends = dict(enumerate(admin.ends(topics.parts, shards)))
-        to_estimate = sum(map(len, unfinished_rounds(settings, admin, ends).values()))
+        to_estimate = sum(map(len, unfinished.look(ends).values()))
         to_apply = sum(map(len, admin.left(UPDATERS, topics.parts, part_ends).values()))
         behind = to_estimate + to_apply
         if behind == 0:

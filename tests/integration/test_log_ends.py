@@ -12,7 +12,7 @@ from stream_rater.adapters.access import CLIENT_LOGGER
 from stream_rater.adapters.kafka.topics import Admin, Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.groups import ESTIMATORS
-from stream_rater.operations.unfinished import unfinished_rounds
+from stream_rater.operations.unfinished import UnfinishedRounds
 from tests import real
 from tests.integration.erasing import Start, beliefs, erase, season, stopped
 from tests.integration.processes import WorkerProcess, complaints, stream_rater, wait_until
@@ -124,7 +124,8 @@ def test_records_and_open_transactions_count(kept: Kept) -> None:
     admin, topic = Admin(at), Topics.of(at).rounds
 
     def left() -> dict[int, range]:
-        return unfinished_rounds(at, admin, dict(enumerate(admin.ends(topic, at.partitions))))
+        ends = dict(enumerate(admin.ends(topic, at.partitions)))
+        return UnfinishedRounds(at, admin).look(ends)
 
     assert left() == {}
     with an_open_transaction(at):

@@ -1,12 +1,16 @@
 """Whether offsets that the workers left have a record: what the reader finds decides it."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from stream_rater.adapters.kafka.topics import Topics
+from stream_rater.config.settings import Settings
 from stream_rater.contract.record import Record
 from stream_rater.operations import unfinished
+from stream_rater.operations.unfinished import UnfinishedRounds
 
 
 class FakeReader:
@@ -49,3 +53,22 @@ def test_what_could_not_be_read_may_have_one(reader: Any, monkeypatch: pytest.Mo
     """The time is over, or a replica does not reach the end yet."""
     monkeypatch.setattr(unfinished, "READ_S", 0.05)
     assert unfinished._may_have_record(reader, 0, range(5, 9))
+
+
+def test_nothing_is_read_while_workers_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only at the first look, and where nothing has moved since the last one."""
+    left = [range(5, 9), range(6, 9), range(7, 9), range(7, 9), range(9, 9)]
+    offsets = iter(left)
+    admin: Any = SimpleNamespace(
+        topics=Topics.of(Settings()), left=lambda *_: {0: next(offsets), 1: range(4, 4)}
+    )
+    looks, read = UnfinishedRounds(Settings(), admin), list[dict[int, range]]()
+
+    def with_records(found: dict[int, range]) -> dict[int, range]:
+        read.append(found)
+        return {}
+
+    monkeypatch.setattr(looks, "_with_records", with_records)
+    found = [looks.look({0: 9, 1: 4}) for _ in left]
+    assert read == [{0: left[0]}, {0: left[3]}]
+    assert found == [{}, {0: left[1]}, {0: left[2]}, {}, {}]

@@ -38,7 +38,11 @@ def admin(behind: list[int], members: Mapping[str, int] = RUNNING) -> Any:
 @pytest.fixture(autouse=True)
 def without_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds are not looked for where offsets are left."""
-    monkeypatch.setattr(verify, "unfinished_rounds", lambda _, admin, ends: admin.left(ends))
+
+    def unfinished(_: Settings, admin: Any) -> Any:
+        return SimpleNamespace(look=admin.left)
+
+    monkeypatch.setattr(verify, "UnfinishedRounds", unfinished)
 
 
 def run(*words: str) -> Result:
