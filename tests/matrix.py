@@ -28,8 +28,11 @@ class Counts(NamedTuple):
         return " / ".join(map(str, self))
 
 
-Rows = Mapping[str, Mapping[str, Counts]]
-"""By title and suite."""
+Row = Mapping[str, Counts | None]
+"""By suite; None: it was not run."""
+
+Rows = Mapping[str, Row]
+"""By title."""
 
 
 class Runner(NamedTuple):
@@ -72,7 +75,7 @@ class Runner(NamedTuple):
 def table(first: str, suites: Sequence[str], rows: Rows) -> str:
     """The table in Markdown. `first`: the heading of the titles."""
     lines = [f"| {first} | " + " | ".join(suites) + " |", "|---" * (1 + len(suites)) + "|"]
-    lines += [f"| {title} | " + " | ".join(str(row[each]) for each in suites) + " |"
+    lines += [f"| {title} | " + " | ".join(str(row[each] or "–") for each in suites) + " |"
               for title, row in rows.items()]  # fmt: skip
     return "\n".join(lines) + "\n"
 
@@ -100,4 +103,4 @@ def _title(row: str) -> str:
 
 def has_failed(rows: Rows) -> bool:
     """Whether a test failed."""
-    return any(each.failed for row in rows.values() for each in row.values())
+    return any(each.failed for row in rows.values() for each in row.values() if each)

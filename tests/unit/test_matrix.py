@@ -17,6 +17,13 @@ def test_rows_of_other_titles_stay() -> None:
     assert with_table(both, "brokers", again) == both.replace("4 / 2 / 0", "6 / 0 / 0")
 
 
+def test_what_was_not_run_is_a_dash() -> None:
+    """It is no failure."""
+    rows = {"kfake": {"the log": None}}
+    assert table("broker", ["the log"], rows).splitlines()[-1] == "| kfake | – |"
+    assert not has_failed(rows)
+
+
 def test_a_failed_test_fails_all() -> None:
     assert has_failed(ROWS)
     assert not has_failed({"Kafka 3": ROWS["Kafka 3"]})
