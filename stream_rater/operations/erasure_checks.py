@@ -115,11 +115,10 @@ def check_drained(old: Generation, partitions: Mapping[str, int]) -> dict[int, i
     topics, admin = old.topics, old.admin
     check_rounds_complete(admin.starts(topics.rounds, partitions[topics.rounds]))
     ends = dict(enumerate(admin.ends(topics.rounds, partitions[topics.rounds])))
+    rounds = UnfinishedRounds(old.settings, admin).look(ends)
     part_ends = dict(enumerate(admin.ends(topics.parts, partitions[topics.parts])))
-    for topic, left in (
-        (topics.rounds, UnfinishedRounds(old.settings, admin).look(ends)),
-        (topics.parts, admin.left(UPDATERS, topics.parts, part_ends)),
-    ):
+    parts = admin.left(UPDATERS, topics.parts, part_ends)
+    for topic, left in ((topics.rounds, rounds), (topics.parts, parts)):
         for p, offsets in left.items():
             if offsets:
                 raise Failed(

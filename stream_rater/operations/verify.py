@@ -160,8 +160,9 @@ def _wait_until_caught_up(
     unfinished = UnfinishedRounds(settings, admin)
     while True:
         ends = dict(enumerate(admin.ends(topics.rounds, rounds)))
-        part_ends = dict(enumerate(admin.ends(topics.parts, shards)))
         to_estimate = sum(map(len, unfinished.look(ends).values()))
+        # Read after the rounds: the parts of a finished round are before these ends.
+        part_ends = dict(enumerate(admin.ends(topics.parts, shards)))
         to_apply = sum(map(len, admin.left(UPDATERS, topics.parts, part_ends).values()))
         behind = to_estimate + to_apply
         if behind == 0:

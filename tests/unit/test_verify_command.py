@@ -95,6 +95,29 @@ def test_what_is_waited_for_is_reported_once(
     )
 
 
+def test_parts_are_looked_for_after_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round is finished while it looks. Its part is sent by then, and is not applied."""
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    sent, applied = 0, 0
+
+    def left(group: str, _: str, ends: Mapping[int, int]) -> dict[int, range]:
+        return {0: range(applied, ends[0])}
+
+    def look(_: Mapping[int, int]) -> dict[int, range]:
+        nonlocal sent, applied
+        sent, applied = 1, sent  # the part of the last look is applied by now
+        return {}
+
+    parts = Topics.of(Settings()).parts
+    place: Any = SimpleNamespace(
+        topics=Topics.of(Settings()), members=lambda _: 1, left=left,
+        ends=lambda topic, _: [sent if topic == parts else 1],
+    )  # fmt: skip
+    monkeypatch.setattr(verify, "UnfinishedRounds", lambda *_: SimpleNamespace(look=look))
+    verify._wait_until_caught_up(Settings(), place, 1, 1, 60.0)
+    assert applied == 1
+
+
 @pytest.mark.parametrize(
     ("behind", "role"), [([6, 0], "6 records of an estimator"), ([0, 1], "1 record of an updater")]
 )
