@@ -16,7 +16,7 @@ from local import kafka_probe
 from local.go_tools import GO_MINIMUM, find_go
 from local.processes import LOOPBACK, PROBE_TIMEOUT_S, Launch, Server, start_on
 from local.tools import KAFKA_CHOICE, KAFKA_VARIABLE, KAFKA_VERSION
-from tests.matrix import PAGE, ROOT, Counts, Row, Runner, has_failed, table, write
+from tests.matrix import PAGE, ROOT, Counts, Row, Runner, concluded
 
 RELEASES = "3.9.1", "4.0.1", KAFKA_VERSION
 """The last one before Kafka 4, the first of Kafka 4, and the one that all tests use."""
@@ -53,11 +53,8 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help=f"into {PAGE.name}, too")
     given = parser.parse_args()
     rows = dict(map(_row, given.releases or (*RELEASES, KFAKE)))
-    found = table("broker", [*SUITES, *(f"`{name}`" for name in FAULTS)], rows)
-    sys.stdout.write(found)
-    if given.write:
-        write("brokers", found)
-    return int(has_failed(rows))
+    suites = [*SUITES, *(f"`{name}`" for name in FAULTS)]
+    return concluded("broker", suites, rows, into_page=given.write)
 
 
 def _row(release: str) -> tuple[str, Row]:
@@ -73,8 +70,8 @@ def _row(release: str) -> tuple[str, Row]:
 
 
 def _row_of_kfake() -> tuple[str, Row]:
-    """The row of kfake. Its logins differ from Apache Kafka's, and faults start brokers of their
-    own, so neither is run."""
+    """The row of kfake. The tests of logins, and faults, start an Apache Kafka of their own, so
+    neither is run."""
     go = find_go()
     if go is None:
         sys.exit(f"kfake needs Go {'.'.join(map(str, GO_MINIMUM))} or newer")

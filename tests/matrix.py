@@ -80,14 +80,20 @@ def table(first: str, suites: Sequence[str], rows: Rows) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write(name: str, text: str) -> None:
-    """Put a table between its marks in docs/operations/managed-services.md. Rows of other titles
-    that are there stay, before the new ones."""
-    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), name, text), encoding="utf-8")
+def concluded(first: str, suites: Sequence[str], rows: Rows, *, into_page: bool) -> int:
+    """Print the table and, if asked, put it into docs/operations/managed-services.md. Returns the
+    exit code: 1 if a test failed. `first`: what a row is about, in the singular."""
+    found = table(first, suites, rows)
+    sys.stdout.write(found)
+    if into_page:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(with_table(page, f"{first}s", found), encoding="utf-8")
+    return int(has_failed(rows))
 
 
 def with_table(page: str, name: str, text: str) -> str:
-    """The text of the page with this table."""
+    """The text of the page with this table between its marks. Rows of other titles that are there
+    stay, before the new ones."""
     before, begin, rest = page.partition(f"<!-- {name}: begin -->\n")
     old, end, after = rest.partition(f"<!-- {name}: end -->")
     heading, rows = text.splitlines()[:2], text.splitlines()[2:]

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from local.stores import ALL, STORE_VARIABLE, Store, why_missing
-from tests.matrix import PAGE, Counts, Runner, has_failed, table, write
+from tests.matrix import PAGE, Counts, Runner, concluded
 
 SUITES: Mapping[str, Sequence[str]] = {
     "the store": (
@@ -41,11 +41,8 @@ def main() -> int:
             sys.stderr.write(f"{why_missing(ALL[name])}\n")
             continue
         rows[ALL[name].title] = _row(ALL[name])
-    found = table("store", [*SUITES, *(f"`{name}`" for name in FAULTS)], rows)
-    sys.stdout.write(found)
-    if given.write:
-        write("stores", found)
-    return int(has_failed(rows))
+    suites = [*SUITES, *(f"`{name}`" for name in FAULTS)]
+    return concluded("store", suites, rows, into_page=given.write)
 
 
 def _row(store: Store) -> dict[str, Counts]:
