@@ -16,7 +16,7 @@ from stream_rater.adapters.kafka.envelopes import (
 )
 from stream_rater.adapters.kafka.ladder_events import LadderEvents
 from stream_rater.adapters.kafka.producers import PartsProducer, Transactions
-from stream_rater.adapters.kafka.reader import Rereader, part_sums, read_all
+from stream_rater.adapters.kafka.reader import Rereader, part_sums, read_all, source_tails
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.config.settings import Settings
@@ -35,6 +35,9 @@ from stream_rater.pipeline.ports import (
     Publish,
     Rejection,
     Scatter,
+    SourceCommit,
+    SourceTail,
+    Tails,
 )
 from stream_rater.pipeline.updater.rating_events import Events
 
@@ -185,6 +188,13 @@ class Driver:
         self._transactions.ready()
         return self.input.committed(partitions)
 
+    def committed_source(self, partitions: frozenset[int]) -> Mapping[int, SourceCommit | None]:
+        self._transactions.ready()  # as above
+        return self.input.committed_source(partitions)
+
+    def source_tails(self, offsets: Mapping[int, int]) -> Mapping[int, SourceTail]:
+        return source_tails(self._settings, self._admin, offsets)
+
     def look_for_offsets(self, partitions: frozenset[int]) -> OffsetEvidence:
         after: dict[int, int] = {}
         topics = self._admin.topics
@@ -222,7 +232,9 @@ class Driver:
         self._open = None
         self._transactions.renew()
 
-    def commit_source(self, offsets: Mapping[int, int], rejections: Sequence[Rejection]) -> None:
+    def commit_source(
+        self, offsets: Mapping[int, int], rejections: Sequence[Rejection], tails: Tails
+    ) -> None:
         def send(producer: Producer) -> None:
             for rejection in rejections:
                 self._transactions.produce(
@@ -231,7 +243,7 @@ class Driver:
                     **rejected_message(rejection, self.input.topic, self._admin.largest_rejection),
                 )
 
-        self._transactions.run(send, offsets)
+        self._transactions.run(send, offsets, tails)
 
     def _begin(self, events: Collection[Event]) -> None:
         """Begin a transaction and send the events."""

@@ -17,6 +17,7 @@ from stream_rater.contract.errors import LogTrouble, Regrouped
 from stream_rater.contract.record import Record, checksum
 from stream_rater.pipeline.ladder_history import encode_corrections, encode_histories
 from stream_rater.pipeline.ports import (
+    NO_TAILS,
     Application,
     Apply,
     CorrectionsByLadder,
@@ -29,7 +30,10 @@ from stream_rater.pipeline.ports import (
     Priors,
     Publish,
     Rejection,
+    SourceCommit,
+    SourceTail,
     StoredShard,
+    Tails,
 )
 
 Steps = Generator[None, None, Any]
@@ -160,6 +164,23 @@ class LocalDriver:
                 raise LogTrouble("committed offsets are not stable: a transaction is pending")
         return {p: self.group.committed.get(p) for p in partitions}
 
+    def committed_source(self, partitions: frozenset[int]) -> Steps:
+        found = yield from self.committed(partitions)
+        return {
+            p: None if offset is None else SourceCommit(offset, self.group.tails.get(p))
+            for p, offset in found.items()
+        }
+
+    def source_tails(self, offsets: Mapping[int, int]) -> Steps:
+        found = {}
+        for partition, offset in offsets.items():
+            yield
+            kept = offset > self._source.start(partition)
+            records = self._source.read(partition, offset - 1, offset) if kept else ()
+            tail = next((checksum(each.value) for each in records), None)
+            found[partition] = SourceTail(self._source.end(partition), tail)
+        return found
+
     def look_for_offsets(self, partitions: frozenset[int]) -> Steps:
         yield
         mine = sorted(each for each in self.log.after_rejected() if each[0] in partitions)
@@ -283,8 +304,10 @@ class LocalDriver:
         yield
         return done
 
-    def commit_source(self, offsets: Mapping[int, int], rejections: Sequence[Rejection]) -> Steps:
-        yield from self._transaction((), rejections, offsets)
+    def commit_source(
+        self, offsets: Mapping[int, int], rejections: Sequence[Rejection], tails: Tails
+    ) -> Steps:
+        yield from self._transaction((), rejections, offsets, tails)
 
     def publish(self, events: Collection[Event], offsets: Mapping[int, int]) -> Steps:
         if self._open is not None and self._open != events:
@@ -292,8 +315,9 @@ class LocalDriver:
         yield from self._transaction(events, (), offsets)
 
     def _transaction(
-        self, events: Collection[Event], rejections: Sequence[Rejection], offsets: Mapping[int, int]
-    ) -> Steps:
+        self, events: Collection[Event], rejections: Sequence[Rejection],
+        offsets: Mapping[int, int], tails: Tails = NO_TAILS,
+    ) -> Steps:  # fmt: skip
         """Send the records, then the offsets, which are not stable from then on, then commit."""
         producer, generation = self.producer, self._generation
         open_events, self._open = self._open, None
@@ -306,6 +330,7 @@ class LocalDriver:
         yield
         self._check(generation)
         self.log.transaction(self.group, producer).offsets.update(offsets)
+        self.log.transaction(self.group, producer).tails |= {p: tails.get(p) for p in offsets}
         yield
         self.log.commit(self.group, producer)
         yield

@@ -40,6 +40,8 @@ class Transaction:
     """The events, in the order in which they were sent."""
     rejections: list[Rejection] = field(default_factory=list)
     offsets: dict[int, int] = field(default_factory=dict)
+    tails: dict[int, int | None] = field(default_factory=dict)
+    """The checksums that are committed with offsets of `round-completed`."""
 
 
 class Group:
@@ -50,6 +52,9 @@ class Group:
         self.generation = 0
         self.owners: dict[int, object] = {}
         self.committed: dict[int, int] = {}
+        self.tails: dict[int, int | None] = {}
+        """The checksum of the record before each committed offset of `round-completed`, where it is
+        known."""
         self.transactions: dict[int, Transaction] = {}
         """Open transactions by producer. The offsets in them are not stable."""
 

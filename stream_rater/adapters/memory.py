@@ -99,6 +99,7 @@ class Log(LocalLog):
             self.changed[event.shard].append(event)
         self.rejected.extend(transaction.rejections)
         group.committed.update(transaction.offsets)
+        group.tails.update(transaction.tails)
 
 
 class Store:

@@ -1,7 +1,7 @@
 """The errors of effects and state machines. A machine starts over after a Trouble; the other errors
 end it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, get_args
 
 Cause = Literal["kafka", "redis", "tls", "denied", "file"]
@@ -73,6 +73,20 @@ class OffsetsForgotten(Unrecoverable):
             f"{lowest}: Kafka deletes offsets some days after the last worker left "
             "(offsets.retention.minutes). Commit the offset after the last finished record, "
             "the last value of the metric stream_rater_next_offset, and start the workers again"
+        )
+
+
+class RoundsLost(Unrecoverable):
+    """`round-completed` no longer has the records that were finished. New records would take their
+    offsets, and would be left out."""
+
+    def __init__(self, reasons: Iterable[str]) -> None:
+        """`reasons`: one for each partition."""
+        super().__init__(
+            f"round-completed lost records that were acknowledged: {', '.join(reasons)}. Kafka "
+            "elected a replica that lacked them, or was restored from an older copy than its "
+            "committed offsets: stop all workers, run `stream-rater rebuild --replace`, and report "
+            "the lost rounds again"
         )
 
 

@@ -99,8 +99,12 @@ class Cutoff:
     """The cut-off of each player: the source offset of the last round that counts."""
 
     def __init__(
-        self, applied: Offsets, sent: Offsets, shards: int, kernel: int = KERNEL_VERSION
-    ) -> None:
+        self, applied: Offsets, sent: Offsets, shards: int, kernel: int = KERNEL_VERSION,
+        *, everything: bool = False,
+    ) -> None:  # fmt: skip
+        """`everything`: each round before `sent` counts, because the parts are of another history
+        (`torn_logs`)."""
+        self._everything = everything
         self.players = PlayerTable()
         self._applied = applied
         self._sent = np.array([sent[p] for p in range(len(sent))], np.int64)
@@ -354,6 +358,8 @@ class Cutoff:
         for table in (self._elsewhere, self._published):
             if table:
                 reached = np.maximum(reached, table.of(rows))
+        if self._everything:
+            reached = np.maximum(reached, self._sent[partitions] - 1)
         return reached
 
     def least(self) -> int:

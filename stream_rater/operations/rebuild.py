@@ -10,7 +10,7 @@ import msgspec
 
 from stream_rater.adapters.kafka.ladder_events import LadderEvents, disagreement, read_ladder_events
 from stream_rater.adapters.kafka.producers import PartsProducer
-from stream_rater.adapters.kafka.reader import KafkaRounds, read_all, read_batches
+from stream_rater.adapters.kafka.reader import KafkaRounds, read_all, read_batches, source_tails
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.adapters.redis.store import RedisStore
 from stream_rater.columns.kernels import KERNEL_VERSION
@@ -38,12 +38,14 @@ from stream_rater.operations.rebuild_store import (
     past_marks,
     tails_at,
 )
+from stream_rater.operations.torn_logs import reached
 from stream_rater.pipeline.ladder_history import (
     LadderEventLog,
     encode_histories,
     encode_restated_corrections,
 )
 from stream_rater.pipeline.parts.schema import UnknownPart, mark
+from stream_rater.pipeline.ports import SourceCommit, SourceTail
 from stream_rater.replay.cores import ONE_CORE, Cores
 from stream_rater.replay.corrected import verdicts_of_log
 from stream_rater.replay.edited_log import MissingVerdicts
@@ -154,15 +156,17 @@ def _rebuild(
     rounds, parts = admin.topics.rounds, admin.topics.parts
     shards = partitions[parts]
     of_updaters = admin.committed(UPDATERS, parts, shards)
+    of_estimators = admin.source_commits(ESTIMATORS, rounds, partitions[rounds])
+    parts_start, ends = admin.starts(parts, shards), admin.ends(parts, shards)
+    found = reached(of_updaters, ends, of_estimators, _tails(admin, settings, of_estimators))
     # `applied` is g of each shard (`cutoff`), and later the offset after the mark.
-    applied = {shard: offset or 0 for shard, offset in of_updaters.items()}
-    of_estimators = admin.committed(ESTIMATORS, rounds, partitions[rounds])
-    parts_start = admin.starts(parts, shards)
+    applied = dict(found.applied)
     check_parts_complete(parts_start, applied)
     check_rounds_complete(admin.starts(rounds, partitions[rounds]))
     check_committed(of_estimators, admin.ends(rounds, partitions[rounds]), parts_start)
-    sent = {partition: offset or 0 for partition, offset in of_estimators.items()}
-    cutoff, ends = Cutoff(applied, sent, shards), admin.ends(parts, shards)
+    if found.warning:
+        print(f"warning: {found.warning}", file=sys.stderr)
+    cutoff = Cutoff(applied, found.sent, shards, everything=found.is_torn)
     for batch in _read_topic(admin, settings, parts, shards, "parts", cores):
         cutoff.add(batch)
     cutoff.check()
@@ -183,7 +187,17 @@ def _rebuild(
     fill_store(beliefs, applied, marks, tails, epoch, store.apply)
     if _committed(admin, UPDATERS, parts, shards) != applied:
         raise StoreInUse("workers ran while the store was being rebuilt: stop them, run it again")
+    # Last: until then, another rebuild sees what this one saw.
+    admin.commit(ESTIMATORS, rounds, {p: found.sent[p] for p in found.lost})
     return work
+
+
+def _tails(
+    admin: Admin, settings: Settings, committed: Mapping[int, SourceCommit | None]
+) -> Mapping[int, SourceTail]:
+    """What the log of rounds has at the committed offsets, where it can be compared."""
+    known = {p: each.offset for p, each in committed.items() if each is not None and each.offset}
+    return source_tails(settings, admin, known) if known else {}
 
 
 def _replayed(
@@ -353,16 +367,16 @@ def check_rounds_complete(starts: Sequence[int]) -> None:
 
 
 def check_committed(
-    finished: Mapping[int, int | None], ends: Sequence[int], parts_start: Sequence[int]
+    finished: Mapping[int, SourceCommit | None], ends: Sequence[int], parts_start: Sequence[int]
 ) -> None:
     """Raise Failed if parts were deleted, and a partition with rounds has no committed offset. Then
     only the estimators' offsets show which rounds were rated.
 
-    `finished`: the committed offset of each partition, or None. `ends`: the end offset of each
+    `finished`: what is committed for each partition, or None. `ends`: the end offset of each
     partition. `parts_start`: the first offset of each shard.
     """
-    for partition, offset in finished.items():
-        if offset is None and ends[partition] and any(parts_start):
+    for partition, commit in finished.items():
+        if commit is None and ends[partition] and any(parts_start):
             raise Failed(
                 f"partition {partition} of the rounds has no committed offset any more (Kafka's "
                 "offsets.retention.minutes), and parts were deleted, so it is unknown which rounds "

@@ -29,6 +29,8 @@ class Handler(Protocol[R_co]):
 
     def poll(self, effect: "Poll", /) -> R_co: ...
     def committed(self, partitions: frozenset[int], /) -> R_co: ...
+    def committed_source(self, partitions: frozenset[int], /) -> R_co: ...
+    def source_tails(self, offsets: Mapping[int, int], /) -> R_co: ...
     def look_for_offsets(self, partitions: frozenset[int], /) -> R_co: ...
     def log_starts(self, partitions: frozenset[int], /) -> R_co: ...
     def seek(self, offsets: Mapping[int, int], /) -> R_co: ...
@@ -39,7 +41,7 @@ class Handler(Protocol[R_co]):
     def agree(self, histories: Mapping[str, Sequence[str]], /) -> R_co: ...
     def scatter(self, parts: Sequence[tuple[int, bytes]], /) -> R_co: ...
     def commit_source(
-        self, offsets: Mapping[int, int], rejections: "Sequence[Rejection]", /
+        self, offsets: Mapping[int, int], rejections: "Sequence[Rejection]", tails: "Tails", /
     ) -> R_co: ...
     def read_beliefs(self, players: Mapping[int, PlayerColumn], /) -> R_co: ...
     def apply(
@@ -164,6 +166,56 @@ class Committed(Effect[Mapping[int, int | None]]):
 
     def perform(self, handler: Handler[R_co]) -> R_co:
         return handler.committed(self.partitions)
+
+
+Tails = Mapping[int, int | None]
+"""By partition of `round-completed`, the checksum of the record before the committed offset, where
+it is known."""
+NO_TAILS: Tails = {}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCommit:
+    """A committed offset of `round-completed`."""
+
+    offset: int
+    tail: int | None = None
+    """The checksum of the record before the offset. None: unknown, because an operator, another
+    command or an older release committed the offset, or nothing is before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedSource(Effect[Mapping[int, SourceCommit | None]]):
+    """Read the estimators' committed offsets once no transaction is pending on them. None: never
+    committed."""
+
+    partitions: frozenset[int]
+
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.committed_source(self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTail:
+    """The end of a partition of `round-completed`, and the checksum of the record before an
+    offset."""
+
+    end: int
+    tail: int | None
+    """None: the log has no record there, or a damaged one."""
+    damaged: bool = False
+    """Whether the record there cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTails(Effect[Mapping[int, SourceTail]]):
+    """Read the end of each of these partitions of `round-completed`, and the checksum of the record
+    before the given offset."""
+
+    offsets: Mapping[int, int]
+
+    def perform(self, handler: Handler[R_co]) -> R_co:
+        return handler.source_tails(self.offsets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,9 +384,10 @@ class CommitSource(Effect[None]):
 
     offsets: Mapping[int, int]
     rejections: Sequence[Rejection] = ()
+    tails: Tails = field(default_factory=dict)
 
     def perform(self, handler: Handler[R_co]) -> R_co:
-        return handler.commit_source(self.offsets, self.rejections)
+        return handler.commit_source(self.offsets, self.rejections, self.tails)
 
 
 # --- the updater's effects ----------------------------------------------------------------------

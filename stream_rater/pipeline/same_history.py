@@ -1,4 +1,4 @@
-"""Checks that the store and the log have the same history (steps 1 and 9).
+"""Checks that the store, the log and the committed offsets have the same history (steps 1 and 9).
 
 Kafka may be restored from an older copy, or Redis from a newer one. Then the store contains the
 result of records that this log never had. At first the log ends before `applied`; later it grows
@@ -9,10 +9,15 @@ same offset.
 An updater refuses a shard whose store and log differ. An estimator must not rate by the beliefs of
 such a shard either, because its parts would remain in the log after the rebuild that repairs the
 store.
+
+`round-completed` alone may lose records, too, by an unclean leader election. The next rounds take
+their offsets, and would be taken for finished ones. So the estimators commit the checksum of the
+last finished record together with the offset after it, and compare it when they open a partition.
 """
 
 from collections.abc import Mapping, Sequence
 
+from stream_rater.contract.errors import RoundsLost
 from stream_rater.pipeline.estimator.progress import Progress
 from stream_rater.pipeline.observer import Observer
 from stream_rater.pipeline.ports import (
@@ -20,6 +25,9 @@ from stream_rater.pipeline.ports import (
     PartSums,
     Position,
     ReadBeliefs,
+    SourceCommit,
+    SourceTail,
+    SourceTails,
     Step,
     ask,
     shard_ends,
@@ -59,6 +67,36 @@ def tails(positions: Mapping[int, Position], ends: Sequence[int]) -> Step[dict[i
         if position.tail is not None and 0 < position.applied <= ends[shard]
     }
     return dict((yield from ask(PartSums(to_read)))) if to_read else {}
+
+
+def check_source(
+    committed: Mapping[int, SourceCommit | None], starts: Mapping[int, int]
+) -> Step[None]:
+    """Step 1: raise RoundsLost unless the log of each partition of `round-completed` still has the
+    records that were finished. `starts`: the first offset of each."""
+    known = {p: each for p, each in committed.items() if each and each.offset > starts[p]}
+    if not known:
+        return
+    found = yield from ask(SourceTails({p: each.offset for p, each in known.items()}))
+    if reasons := lost_rounds(known, found):
+        raise RoundsLost(reasons.values())
+
+
+def lost_rounds(
+    committed: Mapping[int, SourceCommit], found: Mapping[int, SourceTail]
+) -> dict[int, str]:
+    """By partition of `round-completed`, the reason why its log is not the one of which the records
+    before the committed offset were finished. Partitions without one are left out."""
+    reasons = {}
+    for partition, commit in committed.items():
+        log, c = found[partition], commit.offset
+        if log.end < c:
+            reasons[partition] = (
+                f"partition {partition} was finished up to offset {c} and ends at {log.end}"
+            )
+        elif commit.tail is not None and commit.tail != log.tail and not log.damaged:
+            reasons[partition] = f"partition {partition} has another record at offset {c - 1}"
+    return reasons
 
 
 class HistoryMismatches:

@@ -48,12 +48,13 @@ class CorrectedSeason(Season):
         self.corrections = 0
         """How many were sent."""
 
-    def play(self, count: int) -> None:
-        """Send this many more rounds."""
+    def play(self, count: int) -> list[dict[str, Any]]:
+        """Send this many more rounds. Returns them."""
         events = [event for _, event in zip(range(count), self._rounds, strict=False)]
         produce(self._settings, [Bytes(to_json(e), e["ladder"].encode()) for e in events])
         for event in events:
             self._sent.setdefault(event["ladder"], []).append(event)
+        return events
 
     def correct(self, count: int) -> int:
         """Send this many corrections, any of which may be refused. Returns the greatest offset."""

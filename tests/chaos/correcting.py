@@ -106,10 +106,10 @@ class Work:
         """Whether the corrections are applied, or a commit is pending."""
         topic = self._admin.topics.rounds
         try:
-            committed = self._admin._stable(ESTIMATORS, topic, 1)[0]
+            commit = self._admin._stable(ESTIMATORS, topic, 1)[0]
         except LogTrouble:
             return True
-        return (committed or 0) > self._last
+        return commit is not None and commit.offset > self._last
 
 
 def _reads(worker: WorkerProcess) -> float:

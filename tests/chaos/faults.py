@@ -37,6 +37,7 @@ from tests.chaos.seeded import seeds
 from tests.chaos.sentinel_faults import sentinel_failover
 from tests.chaos.serving import index_resharded, serve_killed
 from tests.chaos.standalone import standalone
+from tests.chaos.unclean import unclean_election
 from tests.integration.processes import wait_until
 from tests.integration.test_upgrade import CHANGE, LADDER
 from tests.proxy import KAFKA, REDIS, ROUTES, Toxic, a_proxy
@@ -261,7 +262,9 @@ FAULTS: dict[str, Story] = {
     "ingest": ingest,
     "serve-killed": serve_killed,
     "index-resharded": index_resharded,
+    "unclean-election": unclean_election,
 }
 
-ON_REQUEST = frozenset({"hard-lone-broker", "corrections-hard-lone-broker"})
-"""Of which nothing is promised: Kafka itself may need a human then (docs/guarantees.md)."""
+ON_REQUEST = frozenset({"hard-lone-broker", "corrections-hard-lone-broker", "unclean-election"})
+"""Of which less is promised: Kafka itself needs a human then, or has lost records
+(docs/guarantees.md)."""

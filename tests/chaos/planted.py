@@ -83,7 +83,7 @@ def _rejecting(change: Callable[[Sequence[Rejection]], Sequence[Rejection]]) -> 
     def alter(effect: Any) -> Any:
         if not isinstance(effect, CommitSource):
             return effect
-        return CommitSource(effect.offsets, change(effect.rejections))
+        return CommitSource(effect.offsets, change(effect.rejections), effect.tails)
 
     return _instead(Estimator, alter)
 

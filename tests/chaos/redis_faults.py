@@ -120,7 +120,7 @@ def redis_rebuilt(name: str, folder: Path, quick: bool) -> Outcome:
         scene.inject()
         _flush(scene)
         scene.season.play(AT_ONCE)
-        scene.recover(partial(_rebuild, scene))
+        scene.recover(partial(rebuilt, scene))
         return scene.outcome()
 
 
@@ -149,7 +149,8 @@ def _refused(client: Redis) -> int:
     return int(client.info("errorstats").get("errorstat_OOM", {}).get("count", 0))
 
 
-def _rebuild(scene: Scene) -> None:
+def rebuilt(scene: Scene) -> None:
+    """Stop all workers, rebuild the store, and start others, as an operator does."""
     scene.crew.dismiss()
     wait_until(gone(scene.settings), "the workers have left")
     done = stream_rater("rebuild", "--replace", settings=scene.settings)

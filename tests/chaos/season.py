@@ -3,7 +3,7 @@
 import gzip
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from stream_rater.adapters.kafka.topics import Topics
 from stream_rater.config.settings import Settings
 from stream_rater.contract.events import rating_changed_from_json
 from tests.chaos.chance import seeded
-from tests.chaos.tally import Tally, Who, differing, tally
+from tests.chaos.tally import Tally, Who, counted_otherwise, differing, tally
 from tests.integration.topics import Bytes, Finished, produce, read_topic
 
 PLAYERS, LOBBY = 2_000, 8
@@ -33,17 +33,27 @@ class Season:
         """The number of expected ratings."""
         self.finished = Finished(settings)
 
-    def play(self, count: int) -> None:
-        """Send this many more rounds, all of which are acknowledged when this returns."""
+    def play(self, count: int) -> list[dict[str, Any]]:
+        """Send this many more rounds, all of which are acknowledged when this returns. Returns
+        them."""
         events = list(itertools.islice(self._rounds, count))
-        produce(
-            self._settings, [Bytes(msgspec.json.encode(e), e["ladder"].encode()) for e in events]
-        )
+        self.replay(events)
         for event in events:
             for entry in event["standings"]:
                 mine = self._due.setdefault((event["ladder"], entry["player"]), {})
                 mine[event["round_id"]] = len(mine) + 1
                 self.updates += 1
+        return events
+
+    def replay(self, rounds: Sequence[dict[str, Any]]) -> None:
+        """Send these rounds, which were sent before and are in the log no longer."""
+        produce(
+            self._settings, [Bytes(msgspec.json.encode(e), e["ladder"].encode()) for e in rounds]
+        )
+
+    def rated_otherwise(self) -> list[str]:
+        """Lines for players whose belief in the store is not of as many rounds as they played."""
+        return list(counted_otherwise(self._due, self._settings))
 
     def tally(self) -> Tally:
         """The tally of rating-changed and of the store's beliefs."""

@@ -70,6 +70,17 @@ def mistakes(change: RatingChanged, number: int, last: RatingChanged | None) -> 
         yield f"{change.event_id}: does not go on from {last.event_id}"
 
 
+def counted_otherwise(due: Due, settings: Settings) -> Iterator[str]:
+    """Lines for players whose belief in the store is not of as many rounds as are due."""
+    store = RedisStore(settings)
+    try:
+        for who, stored in _stored(store, list(due), settings.shards):
+            if stored is None or stored[2] != len(due[who]):
+                yield f"{who} has {stored} in the store, and played {len(due[who])} rounds"
+    finally:
+        store.close()
+
+
 def differing(last: Mapping[Who, RatingChanged], settings: Settings) -> Iterator[str]:
     """Lines for players whose belief in the store differs from their last change."""
     store = RedisStore(settings)

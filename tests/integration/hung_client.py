@@ -9,17 +9,18 @@ from collections.abc import Mapping
 from stream_rater.adapters.kafka.producers import Transactions
 from stream_rater.cli import app
 from stream_rater.contract.events import PERFORMANCE_ESTIMATED
+from stream_rater.pipeline.ports import NO_TAILS, Tails
 from stream_rater.runtime import service
 
 _end = Transactions.end
 
 
-def end(self: Transactions, offsets: Mapping[int, int]) -> None:
+def end(self: Transactions, offsets: Mapping[int, int], tails: Tails = NO_TAILS) -> None:
     """Hang if an updater has finished something."""
     assert self._input is not None
     if self._input.topic.endswith(PERFORMANCE_ESTIMATED) and any(offsets.values()):
         threading.Event().wait()
-    _end(self, offsets)
+    _end(self, offsets, tails)
 
 
 Transactions.end = end  # type: ignore[method-assign]

@@ -72,6 +72,11 @@ def _producer(kafka: str) -> Producer:
     )
 
 
+def other_producers() -> None:
+    """Let the next records come from other producers."""
+    _producer.cache_clear()
+
+
 def produce(settings: Settings, records: Sequence[Bytes], topic: str = "") -> list[Message]:
     """Append to round-completed (or another topic). Returns the acknowledged places, in order."""
     producer = _producer(settings.kafka)

@@ -36,6 +36,7 @@ from stream_rater.pipeline.ports import (
     Scatter,
     ShardEnds,
     Step,
+    Tails,
     ask,
 )
 from stream_rater.rating import record
@@ -63,6 +64,13 @@ class ForeignPriors(Estimator):
 
     def _raise_floors(self) -> Step[None]:
         self._progress.take_over((yield from ask(ShardEnds())))
+
+
+class SourceNotCompared(Estimator):
+    """Step 1 without the comparison of the records before c."""
+
+    def _check_source(self, *_: object) -> Step[None]:
+        yield from ()
 
 
 class ShardsUncounted(Estimator):
@@ -366,25 +374,30 @@ class PlainCommits(UnkindDriver):
 
     commits_plainly = True
 
-    def commit_source(self, offsets: Mapping[int, int], rejections: Sequence[Rejection]) -> Steps:
+    def commit_source(
+        self, offsets: Mapping[int, int], rejections: Sequence[Rejection], tails: Tails
+    ) -> Steps:
         if rejections:
-            yield from super().commit_source(offsets, rejections)
+            yield from super().commit_source(offsets, rejections, tails)
             return
         generation = self._generation
         yield
         self._check(generation)
         self.group.committed.update(offsets)
+        self.group.tails.update(tails)
         yield
 
 
 class RejectionsOutside(UnkindDriver):
     """Step 7 that sends rejections before the offsets are committed, outside the transaction."""
 
-    def commit_source(self, offsets: Mapping[int, int], rejections: Sequence[Rejection]) -> Steps:
+    def commit_source(
+        self, offsets: Mapping[int, int], rejections: Sequence[Rejection], tails: Tails
+    ) -> Steps:
         if rejections:
             yield
             self.log.rejected.extend(rejections)
-        yield from super().commit_source(offsets, ())
+        yield from super().commit_source(offsets, (), tails)
 
 
 class LadderEventsReadOnce(UnkindDriver):

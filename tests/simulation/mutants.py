@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_rater.columns.arrays import Ints
 from stream_rater.contract.record import Player, Record
-from stream_rater.operations.cutoff import Cutoff
+from stream_rater.operations.cutoff import Cutoff, Offsets
 
 from . import correction_mutants as corrected
 from . import estimator_mutants as stage_1
@@ -32,6 +32,15 @@ class CutoffAtTheCommit(Cutoff):
 
     def of(self, rows: Ints, partitions: Ints) -> Ints:
         return self._sent[partitions] - 1
+
+
+class CutoffOfParts(Cutoff):
+    """Believes the parts, although a log lost records."""
+
+    def __init__(
+        self, applied: Offsets, sent: Offsets, shards: int, kernel: int, *, everything: bool
+    ) -> None:
+        super().__init__(applied, sent, shards, kernel)
 
 
 class CutoffWithIgnored(Cutoff):
@@ -401,6 +410,10 @@ MUTANTS = {
     "tails-not-compared": Mutant(
         "the last record that was applied", Machines(driver=stage_2.TailsNotCompared)
     ),
+    "source-not-compared": Mutant(
+        "the last record that was finished", Machines(estimator=stage_1.SourceNotCompared)
+    ),
+    "cutoff-of-parts": Mutant("rebuild of a torn log", Machines(cutoff=CutoffOfParts)),
     "cutoff-at-the-end": Mutant("rebuild up to what was applied", Machines(cutoff=CutoffAtTheEnd)),
     "cutoff-at-the-commit": Mutant("rebuild by parts first", Machines(cutoff=CutoffAtTheCommit)),
     "cutoff-of-applied": Mutant(

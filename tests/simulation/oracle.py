@@ -109,15 +109,17 @@ def _seed(record: Record, validator: RecordValidator, expected: Expected) -> Non
 
 
 def violations(
-    log: Log, store: Store, ladders: Ladders, window: int, once: int, *, rebuilt: bool
-) -> list[str]:
+    log: Log, store: Store, ladders: Ladders, window: int, once: int, *, rebuilt: bool,
+    events: bool = True,
+) -> list[str]:  # fmt: skip
     """The differences of log and store from the expected outcome. `once` is the former number of
-    shards. `rebuilt`: beliefs may be as a rebuild leaves them."""
+    shards. `rebuilt`: beliefs may be as a rebuild leaves them. `events`: whether events are
+    compared."""
     expected = replay(log, ladders, window)
     shards = len(log.parts)
     found = _beliefs(store, expected, shards, rebuilt=rebuilt)
     changes = _changes(log, once)
-    for player in sorted(changes.keys() | expected.changes.keys()):
+    for player in sorted(changes.keys() | expected.changes.keys()) if events else ():
         published, due = changes.get(player, []), expected.changes.get(player, [])
         if published != due:
             found.append(f"events of {player}: {_rounds(published)}, not {_rounds(due)}")

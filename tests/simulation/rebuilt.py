@@ -2,6 +2,7 @@
 
 from msgspec import structs
 
+from stream_rater.columns.sharding import shards_of
 from stream_rater.config.ladders import Change, Ladder, Ladders
 from stream_rater.pipeline.ports import Apply, CommitSource, Publish, Scatter
 from stream_rater.rating.parameters import EloMMR
@@ -9,7 +10,7 @@ from stream_rater.rating.parameters import EloMMR
 from .actors import Actor
 from .game import LADDERS
 from .registry import catches
-from .stage import A0, A1, A2, B0, B1, B2, C0, C1, D0, NEVER_HEARS, Stage
+from .stage import A0, A1, A2, B0, B1, B2, C0, C1, D0, NEVER_HEARS, SHARDS, Stage
 from .world import Unkindness
 
 
@@ -162,6 +163,40 @@ def shorter_log_that_grew(stage: Stage) -> None:
     stage.turns(updater)
     stage.rebuild_if_asked()
     stage.round(A0, B0)
+
+
+@catches("source-not-compared")
+def rounds_vanish_and_others_take_their_offsets(stage: Stage) -> None:
+    """An unclean election loses rounds that were rated. Parts, store and committed offsets stay.
+    Other rounds are reported, and the log is as long as it was. An operator rebuilds if a worker
+    asks for it."""
+    stage.rated(A0, B0)
+    stage.round(B0, A0)
+    for actor in stage.actors:
+        stage.turns(actor)
+    stage.tear(stage.log.rounds[0], 1)
+    stage.round(C0, D0, round_id="other")
+    stage.round(A0, C1, round_id="another")
+    for actor in (stage.estimator(), stage.updater()):
+        stage.turns(actor)
+    stage.rebuild_if_asked()
+    stage.round(B0, D0)
+
+
+@catches("cutoff-of-parts")
+def parts_vanish(stage: Stage) -> None:
+    """An unclean election loses parts that were applied. Rounds, store and committed offsets
+    stay."""
+    stage.rated(A0, B0)
+    stage.round(B0, A0)
+    for actor in stage.actors:
+        stage.turns(actor)
+    shard = int(shards_of([A0], SHARDS)[0])
+    stage.tear(stage.log.parts[shard], 1)
+    for actor in (stage.estimator(), stage.updater()):
+        stage.turns(actor)
+    stage.rebuild_if_asked()
+    stage.round(A0, C0)
 
 
 def fewer_factors_before(offset: int) -> Ladders:

@@ -10,7 +10,7 @@ from functools import partial
 from stream_rater.adapters.memory import Log
 from stream_rater.config.ladders import Ladders
 from stream_rater.contract.events import rating_changed_from_json
-from stream_rater.contract.record import Player, Record
+from stream_rater.contract.record import Player, Record, checksum
 from stream_rater.operations.corrected_rebuild import (
     CorrectionTraces,
     corrected_ladders,
@@ -26,10 +26,17 @@ from stream_rater.operations.rebuild_store import (
     past_marks,
     tails_at,
 )
+from stream_rater.operations.torn_logs import Reached, reached
 from stream_rater.pipeline.ladder_history import encode_histories, encode_restated_corrections
 from stream_rater.pipeline.parts import correction_parts, schema, seed_parts
 from stream_rater.pipeline.parts.schema import NotAPart
-from stream_rater.pipeline.ports import UNFINISHED, Application, Position
+from stream_rater.pipeline.ports import (
+    UNFINISHED,
+    Application,
+    Position,
+    SourceCommit,
+    SourceTail,
+)
 from stream_rater.replay.corrected import verdicts_of_log
 
 from .actors import NEXT_KERNEL
@@ -59,10 +66,9 @@ def rebuild(
         step()
         return {s: store.apply(s, each) for s, each in calls.items()}
 
-    applied = dict(log.updaters.committed)
-    sent = {p: log.estimators.committed.get(p, 0) for p in range(len(log.rounds))}
-    shards = len(log.parts)
-    cutoff = cutoff_of(applied, sent, shards, NEXT_KERNEL)
+    shards, before = len(log.parts), _reached(log)
+    applied = dict(before.applied)
+    cutoff = cutoff_of(applied, before.sent, shards, NEXT_KERNEL, everything=before.is_torn)
     for parts in log.parts:
         cutoff.add(parts[parts.start :])
     cutoff.check()
@@ -106,8 +112,32 @@ def rebuild(
         validate_all = partial(verdicts_of_log, again, ladders, window, len(log.rounds))
         saved = log.read().corrections
         log.write(encode_restated_corrections(to_restate(work.verdicts, saved, validate_all)))
+    for partition in before.lost:
+        log.estimators.committed[partition] = before.sent[partition]
+        log.estimators.tails[partition] = None
     for number, parts in enumerate(log.parts):
         store.forget_before(number, parts.start)
+
+
+def _reached(log: Log) -> Reached:
+    """How far the log was sent and applied."""
+    committed = {
+        p: SourceCommit(offset, log.estimators.tails.get(p)) if offset is not None else None
+        for p in range(len(log.rounds))
+        for offset in [log.estimators.committed.get(p)]
+    }
+    found = {
+        p: SourceTail(len(log.rounds[p]), _tail_before(log, p, each.offset))
+        for p, each in committed.items()
+        if each is not None and each.offset
+    }
+    applied = {shard: log.updaters.committed.get(shard) for shard in range(len(log.parts))}
+    return reached(applied, list(map(len, log.parts)), committed, found)
+
+
+def _tail_before(log: Log, partition: int, offset: int) -> int | None:
+    records = log.rounds[partition]
+    return checksum(records[offset - 1].value) if offset <= len(records) else None
 
 
 def expire(log: Log, rng: random.Random) -> None:

@@ -16,7 +16,7 @@ from stream_rater.pipeline.estimator.progress import READ_AHEAD
 from stream_rater.pipeline.ports import (
     NO_PLAYERS,
     CommitSource,
-    Committed,
+    CommittedSource,
     LogStarts,
     LookForOffsets,
     NewProducer,
@@ -29,6 +29,9 @@ from stream_rater.pipeline.ports import (
     Scatter,
     Seek,
     ShardEnds,
+    SourceCommit,
+    SourceTail,
+    SourceTails,
     StoredShard,
 )
 from stream_rater.rating import record as belief_record
@@ -77,7 +80,8 @@ def opened(
 ) -> Seek:
     """Answer all that opening partitions takes; returns where reading begins. `remains`: where it
     looks for offsets that were forgotten."""
-    hand.answer(Committed, committed, partitions=frozenset(committed))
+    found = {p: None if c is None else SourceCommit(c) for p, c in committed.items()}
+    hand.answer(CommittedSource, found, partitions=frozenset(committed))
     if remains is not None:
         forgotten = frozenset(p for p, c in committed.items() if c is None)
         hand.answer(LookForOffsets, remains, partitions=forgotten)
@@ -86,7 +90,12 @@ def opened(
     here = {s: StoredShard(NOWHERE) for s in range(len(ends))}
     hand.answer(ReadBeliefs, here, players=dict.fromkeys(here, NO_PLAYERS))
     hand.answer(ShardEnds, ends)
-    hand.answer(LogStarts, starts or dict.fromkeys(committed, 0))
+    starts = starts or dict.fromkeys(committed, 0)
+    hand.answer(LogStarts, starts)
+    after_rejected = remains.after_rejected if remains is not None else {}
+    reached = {p: after_rejected.get(p, c or 0) for p, c in committed.items()}
+    if known := {p: c for p, c in reached.items() if c > starts[p]}:
+        hand.answer(SourceTails, {p: SourceTail(c, 0) for p, c in known.items()}, offsets=known)
     hand.answer(NotedCorrections, {})
     return hand.answer(Seek)
 

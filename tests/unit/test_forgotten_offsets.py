@@ -6,13 +6,14 @@ from stream_rater.contract.errors import OffsetsForgotten, Resharded
 from stream_rater.contract.record import Record
 from stream_rater.pipeline.ports import (
     CommitSource,
-    Committed,
+    CommittedSource,
     LookForOffsets,
     OffsetEvidence,
     Poll,
     Polled,
     ReadBeliefs,
     ShardEnds,
+    SourceCommit,
     StoredShard,
 )
 from tests.unit.machines import NOWHERE, ByHand, Recorder
@@ -28,7 +29,7 @@ def hand() -> ByHand:
 def test_shards_were_added(hand: ByHand) -> None:
     """What it would cut is for as many as there were: it ends, and says what to do."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0])))
-    hand.answer(Committed, {0: 0})
+    hand.answer(CommittedSource, {0: SourceCommit(0)})
     hand.answer(ReadBeliefs, {0: StoredShard(NOWHERE), 1: StoredShard(NOWHERE)})
     with pytest.raises(Resharded, match=r"has 3 partitions and had 2 .* rebuild --replace"):
         hand.answer(ShardEnds, [0, 0, 0])
@@ -50,7 +51,7 @@ def test_offsets_that_kafka_forgot(hand: ByHand) -> None:
 def test_nothing_is_guessed_once_something_was_deleted(hand: ByHand, deleted: str) -> None:
     """It ends, and says for which partitions an operator must commit what; empty ones are new."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1, 2])))
-    hand.answer(Committed, {0: None, 1: None, 2: 5})
+    hand.answer(CommittedSource, {0: None, 1: None, 2: SourceCommit(5)})
     with pytest.raises(OffsetsForgotten, match=r"for partition 0 \(not below 4\): Kafka deletes"):
         hand.answer(
             LookForOffsets,

@@ -4,13 +4,16 @@ import pytest
 
 from stream_rater.pipeline.corrections.correction_ports import NotedCorrections
 from stream_rater.pipeline.ports import (
-    Committed,
+    CommittedSource,
     LogStarts,
     Poll,
     Polled,
     ReadBeliefs,
     Seek,
     ShardEnds,
+    SourceCommit,
+    SourceTail,
+    SourceTails,
     StoredShard,
 )
 from tests.unit import test_estimator as estimating
@@ -26,10 +29,11 @@ def hand(observer: Recorder) -> ByHand:
 def test_it_says_while_it_only_reads_ids(hand: ByHand, observer: Recorder) -> None:
     """From before the seek to what stands right before c."""
     hand.answer(Poll, Polled(0.0, gained=frozenset([0, 1])))
-    hand.answer(Committed, {0: 10, 1: 0})
+    hand.answer(CommittedSource, {0: SourceCommit(10), 1: SourceCommit(0)})
     hand.answer(ReadBeliefs, {0: StoredShard(NOWHERE), 1: StoredShard(NOWHERE)})
     hand.answer(ShardEnds, (0, 0))
     hand.answer(LogStarts, {0: 0, 1: 0})
+    hand.answer(SourceTails, {0: SourceTail(12, 5)})
     hand.answer(NotedCorrections, {})
     hand.expect(Seek)
     assert observer.reading == {0, 1}

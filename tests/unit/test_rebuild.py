@@ -25,7 +25,14 @@ from stream_rater.operations.rebuild import (
 from stream_rater.operations.rebuild_store import Rebuild, StoreInUse, Write, fill_store, past_marks
 from stream_rater.pipeline.parts import schema
 from stream_rater.pipeline.parts.schema import NotAPart, Part, UnknownPart, mark
-from stream_rater.pipeline.ports import NO_BELIEFS, REBUILT, UNFINISHED, Application, Position
+from stream_rater.pipeline.ports import (
+    NO_BELIEFS,
+    REBUILT,
+    UNFINISHED,
+    Application,
+    Position,
+    SourceCommit,
+)
 from stream_rater.pipeline.updater.shard import Shard
 from stream_rater.replay.sequential import Replay
 from tests.rounds import as_json, ranked
@@ -390,7 +397,7 @@ def test_offsets_of_events_that_were_forgotten() -> None:
 
 def test_offsets_that_were_forgotten() -> None:
     """Where parts are deleted, the offsets alone show which rounds were rated."""
-    check_committed({0: None, 1: 4}, [5, 5], [0, 0])
-    check_committed({0: None, 1: 4}, [0, 5], [3, 0])
+    check_committed({0: None, 1: SourceCommit(4)}, [5, 5], [0, 0])
+    check_committed({0: None, 1: SourceCommit(4)}, [0, 5], [3, 0])
     with pytest.raises(Failed, match="partition 0 of the rounds has no committed offset any more"):
-        check_committed({0: None, 1: 4}, [5, 5], [3, 0])
+        check_committed({0: None, 1: SourceCommit(4)}, [5, 5], [3, 0])

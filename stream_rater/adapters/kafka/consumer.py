@@ -25,11 +25,12 @@ from stream_rater.adapters.access import (
     translated_failures,
     trouble_of,
 )
+from stream_rater.adapters.kafka.commits import source_commit
 from stream_rater.adapters.kafka.deadlines import STOP_GRACE_S, Deadlines
 from stream_rater.adapters.kafka.records import Messages
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
-from stream_rater.pipeline.ports import POLL_RECORDS, Poll, Polled
+from stream_rater.pipeline.ports import POLL_RECORDS, Poll, Polled, SourceCommit
 
 TIMEOUT_S = 5.0
 DRAIN_S = 0.05
@@ -346,14 +347,19 @@ class Input:
 
     def committed(self, partitions: frozenset[int]) -> dict[int, int | None]:
         """The committed offsets, once no transaction is pending on them; None: never committed."""
+        found = self.committed_source(partitions)
+        return {p: None if each is None else each.offset for p, each in found.items()}
+
+    def committed_source(self, partitions: frozenset[int]) -> dict[int, SourceCommit | None]:
+        """The committed offsets with the checksums that were committed with them, once no
+        transaction is pending on them; None: never committed."""
         asked = self._topic_partitions(dict.fromkeys(partitions, 0))
         reply: Any = self._deadlines.call(
             TIMEOUT_S, lambda slice_s: self.consumer.committed(asked, timeout=slice_s)
         )
         raise_first(reply)
-        found = {each.partition: each.offset if each.offset >= 0 else None for each in reply}
-        self.on_committed({partition: offset or 0 for partition, offset in found.items()})
-        return found
+        self.on_committed({each.partition: max(0, each.offset) for each in reply})
+        return {each.partition: source_commit(each) for each in reply}
 
     def seek(self, offsets: Mapping[int, int]) -> None:
         """Read from these offsets, and drop what was fetched before.

@@ -25,6 +25,7 @@ from stream_rater.adapters.access import (
     translated_failures,
     trouble_of,
 )
+from stream_rater.adapters.kafka.commits import committing
 from stream_rater.adapters.kafka.consumer import TIMEOUT_S, Input
 from stream_rater.adapters.kafka.deadlines import Deadlines, call_or_abandon
 from stream_rater.adapters.kafka.envelopes import Headers, cloud_event_headers
@@ -33,6 +34,7 @@ from stream_rater.config.settings import Settings
 from stream_rater.contract.corrections import EVENT_TYPE
 from stream_rater.contract.errors import LogTrouble, Regrouped
 from stream_rater.contract.events import ROUND_COMPLETED
+from stream_rater.pipeline.ports import NO_TAILS, Tails
 
 DELIVERY_TIMEOUT_S = 30.0
 
@@ -180,10 +182,12 @@ class Transactions:
         assert self._producer is not None
         return self._producer
 
-    def run(self, send: Callable[[Producer], None], offsets: Mapping[int, int]) -> None:
+    def run(
+        self, send: Callable[[Producer], None], offsets: Mapping[int, int], tails: Tails = NO_TAILS
+    ) -> None:
         """Run one transaction: what `send` produces, and the input's offsets."""
         self.begin(send)
-        self.end(offsets)
+        self.end(offsets, tails)
 
     def begin(self, send: Callable[[Producer], None]) -> None:
         """Begin a transaction and send its messages."""
@@ -210,11 +214,11 @@ class Transactions:
         self._flush(producer)
         self._conclude(producer, producer.commit_transaction)
 
-    def end(self, offsets: Mapping[int, int]) -> None:
+    def end(self, offsets: Mapping[int, int], tails: Tails = NO_TAILS) -> None:
         """Add the offsets to the transaction, and commit it."""
         producer = self._producer
         assert producer is not None and self._input is not None
-        ends = [TopicPartition(self._input.topic, p, o) for p, o in offsets.items()]
+        ends = committing(self._input.topic, offsets, tails)
         member = self._input.membership()
         self._flush(producer)
         self._send_offsets(producer, ends, member)

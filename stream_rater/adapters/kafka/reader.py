@@ -14,6 +14,7 @@ from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import LogTrouble
 from stream_rater.contract.record import Record, checksum
+from stream_rater.pipeline.ports import SourceTail
 from stream_rater.rounds.lines import PlainRecords
 
 TIMEOUT_S = 30.0
@@ -36,6 +37,9 @@ FIRST_RECORD_S = 0.02
 IGNORED = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED})
 """Errors that a reader ignores. The client asks for the coordinator of its group, which it never
 uses, and needs no right on that group."""
+
+ONE_BATCH = 1
+"""The most bytes of a partition in a response. The first batch is sent whole, however large."""
 
 QUEUE_BACKOFF_MS = 10
 """How long the client waits before it fetches more, once its queue is full. The default, a second,
@@ -318,13 +322,54 @@ def part_sums(
 ) -> dict[int, int | None]:
     """The checksum of the record at one offset of each of these shards; None if the log does not
     hold it any more. Raises LogTrouble or Denied."""
-    topic = admin.topics.parts
+    records = _records_at(settings, admin, admin.topics.parts, offsets)
+    return {
+        shard: None if record is None or record.unreadable else checksum(record.value)
+        for shard, record in records.items()
+    }
+
+
+def source_tails(
+    settings: Settings, admin: Admin, offsets: Mapping[int, int]
+) -> dict[int, SourceTail]:
+    """The end of each of these partitions of the rounds, and the checksum of the record before an
+    offset. Raises LogTrouble or Denied."""
+    topic = admin.topics.rounds
+    ends = admin.ends(topic, max(offsets) + 1)
+    before = {p: offset - 1 for p, offset in offsets.items() if offset <= ends[p]}
+    records = _records_at(settings, admin, topic, before) if before else {}
+    found = {}
+    for partition in offsets:
+        record = records.get(partition)
+        damaged = record is not None and bool(record.unreadable)
+        tail = None if record is None or damaged else checksum(record.value)
+        found[partition] = SourceTail(ends[partition], tail, damaged)
+    return found
+
+
+def _records_at(
+    settings: Settings, admin: Admin, topic: str, offsets: Mapping[int, int]
+) -> dict[int, Record | None]:
+    """The record at one offset of each of these partitions, all of which end after it; None if the
+    log does not have it."""
     starts = admin.starts(topic, max(offsets) + 1)
-    reader = Rereader(settings, topic)
-    found = dict[int, int | None]()
-    for shard, offset in offsets.items():
-        kept = offset >= starts[shard]
-        records = reader.read(shard, offset, offset + 1) if kept else []
-        found[shard] = next((checksum(each.value) for each in records if not each.unreadable), None)
-    reader.close()
+    found: dict[int, Record | None] = dict.fromkeys(offsets)
+    left = {p: offset for p, offset in offsets.items() if offset >= starts[p]}
+    if not left:
+        return found
+    with Reader(
+        settings, topic, placeholders=True,
+        fetch_wait_max_ms=FETCH_WAIT_MS, fetch_message_max_bytes=ONE_BATCH,
+    ) as reader:  # fmt: skip
+        reader.start_at(left)
+        deadline_s = time.monotonic() + REREAD_TIMEOUT_S
+        while left and time.monotonic() < deadline_s:
+            for record in reader.read(FIRST_RECORD_S, REREAD_AT_ONCE):
+                offset = left.get(record.partition)
+                if offset is not None and record.offset >= offset:
+                    del left[record.partition]
+                    found[record.partition] = record if record.offset == offset else None
+            left = {p: offset for p, offset in left.items() if reader.ends.get(p, -1) <= offset}
+    if left:
+        raise LogTrouble(f"kafka: {topic} could not be read again within {REREAD_TIMEOUT_S:g} s")
     return found

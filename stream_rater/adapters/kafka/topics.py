@@ -31,6 +31,7 @@ from stream_rater.adapters.access import (
     translated_failures,
     trouble_of,
 )
+from stream_rater.adapters.kafka.commits import source_commit
 from stream_rater.adapters.kafka.topic_rules import (
     ENVELOPE_BYTES,
     MESSAGE_BYTES,
@@ -44,6 +45,7 @@ from stream_rater.adapters.kafka.topic_rules import (
 from stream_rater.config.settings import Settings, origin
 from stream_rater.contract import events
 from stream_rater.contract.errors import Denied, LogTrouble
+from stream_rater.pipeline.ports import SourceCommit
 
 TIMEOUT_S = 10.0
 """The time-out of requests for all topics, and of waits for new topics."""
@@ -365,6 +367,13 @@ class Admin:
     def committed(self, group: str, topic: str, partitions: int) -> dict[int, int | None]:
         """A group's stable committed offsets; None: never committed. Waits for a transaction that a
         dead worker left open, and raises LogTrouble if it stays open."""
+        found = self.source_commits(group, topic, partitions)
+        return {p: None if each is None else each.offset for p, each in found.items()}
+
+    def source_commits(
+        self, group: str, topic: str, partitions: int
+    ) -> dict[int, SourceCommit | None]:
+        """As `committed`, with the checksums that were committed with the offsets."""
         deadline_s = time.monotonic() + self._settings.transaction_timeout_ms / 1000.0 + ABANDONED_S
         while True:
             try:
@@ -375,7 +384,7 @@ class Admin:
                     raise LogTrouble(why, trouble.cause) from None
             time.sleep(0.1)  # where the call returned early
 
-    def _stable(self, group: str, topic: str, partitions: int) -> dict[int, int | None]:
+    def _stable(self, group: str, topic: str, partitions: int) -> dict[int, SourceCommit | None]:
         """A group's stable committed offsets. Raises LogTrouble while a transaction is open.
 
         It asks as a consumer that joins no group: librdkafka's admin client ends the process with a
@@ -389,7 +398,7 @@ class Admin:
             denial = reader.poll(0.0)  # from the coordinator; the call itself only timed out
             raise trouble_of(denial.error() if denial is not None else error) from None
         raise_first(found)
-        return {tp.partition: tp.offset if tp.offset >= 0 else None for tp in found}
+        return {tp.partition: source_commit(tp) for tp in found}
 
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Commit offsets for a group that has no members."""

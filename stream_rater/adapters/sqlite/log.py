@@ -214,6 +214,7 @@ class SqliteLog(LocalLog):
             if group is self.updaters:
                 self._prune_parts(connection, transaction.offsets)
             group.committed.update(transaction.offsets)
+            group.tails.update(transaction.tails)
 
     def _add_events(self, connection: sqlite3.Connection, run: ShardEvents) -> None:
         """Append events to their shard, and prune some old ones."""

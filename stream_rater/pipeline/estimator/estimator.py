@@ -1,10 +1,11 @@
 """Stage 1's state machine, which reads `round-completed` and sends parts. It performs steps 1 to 7
 of the protocol.
 
-1. On assignment, drop all state and fetch the committed offset c. Compare the store of each shard
-   with its log (`same_history`), and set floor[s] to the end of the parts of shard s. No prior of a
-   shard of another history is used. Read the corrections in the ladder events. Read the records at
-   [c - W, c) again to learn their round ids (`input_partition`). W is the duplicate window.
+1. On assignment, drop all state and fetch the committed offset c. Compare the record before c with
+   the one that was finished, and the store of each shard with its log (`same_history`). Set
+   floor[s] to the end of the parts of shard s. No prior of a shard of another history is used. Read
+   the corrections in the ladder events. Read the records at [c - W, c) again to learn their round
+   ids (`input_partition`). W is the duplicate window.
 2. Validate each record. The result is a pure function of the record and the W offsets before it
    (`rounds.validation`).
 3. Choose a wave from the candidates. A candidate is a round that shares no player with an earlier
@@ -84,12 +85,13 @@ from stream_rater.pipeline.ports import (
     Poll,
     Scatter,
     Seek,
+    SourceCommit,
     Step,
     ask,
     pause_s,
     shard_ends,
 )
-from stream_rater.pipeline.same_history import HistoryMismatches
+from stream_rater.pipeline.same_history import HistoryMismatches, check_source
 from stream_rater.rating.model import Beliefs, Table
 from stream_rater.rating.record import Unrecordable
 from stream_rater.rounds.validation import DuplicateWindow
@@ -199,9 +201,11 @@ class Estimator:
         committed = yield from committed_offsets(partitions)
         yield from self._raise_floors()
         starts = yield from ask(LogStarts(partitions))
+        yield from self._check_source(committed, starts)
         offsets = {}
         for partition in partitions:
-            c, start = committed[partition], starts[partition]
+            commit, start = committed[partition], starts[partition]
+            c = commit.offset if commit is not None else None
             if c is not None and c < start:
                 self._observer.rounds_missing(partition, c, start)
             c = max(c or 0, start)
@@ -213,6 +217,11 @@ class Estimator:
         self._admission.corrections.load((yield from ask(NotedCorrections())))
         self._report_behind(partitions, idle=())
         yield from ask(Seek(offsets))
+
+    def _check_source(
+        self, committed: Mapping[int, SourceCommit | None], starts: Mapping[int, int]
+    ) -> Step[None]:
+        yield from check_source(committed, starts)
 
     def _window_start(self, c: int, log_start: int) -> int:
         return max(log_start, c - self._window)

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from stream_rater.contract.errors import OffsetsForgotten
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Record, checksum
 from stream_rater.pipeline.estimator.estimation import PendingRounds, distinct
 from stream_rater.pipeline.ports import (
     CommitSource,
-    Committed,
+    CommittedSource,
     LookForOffsets,
     Rejection,
+    SourceCommit,
     Step,
     ask,
     commit_through_regrouping,
@@ -40,6 +41,8 @@ class InputPartition:
         self._found_end = False
         self._unfinished: deque[int] = deque()
         """The offsets that were read and not committed, in order."""
+        self._checksums: deque[int | None] = deque()
+        """The checksums of the records at these offsets; None where one was damaged."""
         self._finished: set[int] = set()
         """The unfinished offsets for which nothing is left to do."""
         self._rejections: dict[int, list[Rejection]] = {}
@@ -65,7 +68,7 @@ class InputPartition:
         self._next_offset = record.offset + 1
         live = record.offset >= self._committed
         if live:
-            self._unfinished.append(record.offset)
+            self._begin(record)
         try:
             if isinstance(found, Invalid):
                 raise found
@@ -82,8 +85,12 @@ class InputPartition:
         self._next_offset = record.offset + 1
         if record.offset < self._committed:
             return False
-        self._unfinished.append(record.offset)
+        self._begin(record)
         return True
+
+    def _begin(self, record: Record) -> None:
+        self._unfinished.append(record.offset)
+        self._checksums.append(None if record.unreadable else checksum(record.value))
 
     def all_finished_before(self, offset: int) -> bool:
         """Whether all records before this offset are finished."""
@@ -118,19 +125,21 @@ class InputPartition:
         """Mark the records at these offsets as finished."""
         self._finished.update(offsets)
 
-    def take_finished(self) -> tuple[int | None, list[Rejection]]:
-        """Step 7: take the contiguous prefix of finished records. Returns the offset after it, or
-        None if it is empty, and the rejections in it."""
+    def take_finished(self) -> tuple[SourceCommit | None, list[Rejection]]:
+        """Step 7: take the contiguous prefix of finished records. Returns the offset after it with
+        the last one's checksum, or None if it is empty, and the rejections in it."""
         done = list(takewhile(self._finished.__contains__, self._unfinished))
+        tail = None
         for _ in done:
             self._unfinished.popleft()
+            tail = self._checksums.popleft()
         self._finished.difference_update(done)
         rejections = [each for offset in done for each in self._rejections.pop(offset, ())]
         self.rejected_bytes -= sum(len(each.record.value or b"") for each in rejections)
-        return (done[-1] + 1 if done else None), rejections
+        return (SourceCommit(done[-1] + 1, tail) if done else None), rejections
 
 
-def committed_offsets(partitions: frozenset[int]) -> Step[dict[int, int | None]]:
+def committed_offsets(partitions: frozenset[int]) -> Step[dict[int, SourceCommit | None]]:
     """Step 1: the committed offset of each partition; None where nothing was ever committed.
 
     Kafka deletes a consumer group's offsets some days after its last member left
@@ -145,8 +154,8 @@ def committed_offsets(partitions: frozenset[int]) -> Step[dict[int, int | None]]
     `rebuild` relies on the parts. It is also raised if rejections were deleted. The records of a
     partition whose last rejection is among them might be rejected twice.
     """
-    committed = yield from ask(Committed(partitions))
-    forgotten = frozenset(p for p, offset in committed.items() if offset is None)
+    committed = yield from ask(CommittedSource(partitions))
+    forgotten = frozenset(p for p, commit in committed.items() if commit is None)
     if not forgotten:
         return dict(committed)
     remains = yield from ask(LookForOffsets(forgotten))
@@ -155,7 +164,7 @@ def committed_offsets(partitions: frozenset[int]) -> Step[dict[int, int | None]]
     if incomplete and any(remains.ends[p] for p in forgotten):
         raise OffsetsForgotten({p: least[p] for p in forgotten if remains.ends[p]})
     yield from ask(CommitSource(least))
-    return {**committed, **remains.after_rejected}
+    return {**committed, **{p: SourceCommit(o) for p, o in remains.after_rejected.items()}}
 
 
 def finish(inputs: Mapping[int, InputPartition], pending: PendingRounds) -> None:
@@ -176,17 +185,19 @@ def commit_finished(
     Returns the effect that was committed, or None if nothing was. Raises Regrouped as
     `commit_through_regrouping` does.
     """
-    offsets: dict[int, int] = {}
+    offsets: dict[int, SourceCommit] = {}
     rejections: list[Rejection] = []
     for partition, source in inputs.items():
-        end, rejected = source.take_finished()
-        if end is not None:
-            offsets[partition] = end
+        finished, rejected = source.take_finished()
+        if finished is not None:
+            offsets[partition] = finished
             rejections += rejected
 
     def commit() -> CommitSource | None:
-        ours = {p: offset for p, offset in offsets.items() if p in inputs}
+        ours = {p: each for p, each in offsets.items() if p in inputs}
         owned = [each for each in rejections if each.record.partition in ours]
-        return CommitSource(ours, owned) if ours else None
+        ends = {p: each.offset for p, each in ours.items()}
+        tails = {p: each.tail for p, each in ours.items()}
+        return CommitSource(ends, owned, tails) if ours else None
 
     return (yield from commit_through_regrouping(commit, poll))
