@@ -24,6 +24,8 @@ from tests.integration.processes import workers as started_workers
 
 AT_ONCE = 400
 """How many rounds of eight players wait when something breaks: about a second's work."""
+LAST_LINES = 12
+"""The lines of each worker's log that are shown if a row fails."""
 MOST_MISTAKES = 5
 """How many of many mistakes are reported."""
 
@@ -189,4 +191,10 @@ def a_scene(
             recording(live, "--name", "live", *words_of(at, redisplayed), *asking(apis))
         )
         crew.hire(workers)
-        yield Scene(name, brokers, store, crew, season(at, rounds), recorder, quick, bool(apis))
+        try:
+            yield Scene(name, brokers, store, crew, season(at, rounds), recorder, quick, bool(apis))
+        except Exception:
+            for each in crew.everyone:
+                last = each.log().splitlines()[-LAST_LINES:]
+                sys.stderr.write("\n".join([f"{name}: worker {each.pid}", *last, ""]))
+            raise
