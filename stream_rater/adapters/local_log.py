@@ -54,7 +54,7 @@ class Group:
         self.committed: dict[int, int] = {}
         self.tails: dict[int, int | None] = {}
         """The checksum of the record before each committed offset of `round-completed`, where it is
-        known."""
+        known. A group of a file knows those of its process only."""
         self.transactions: dict[int, Transaction] = {}
         """Open transactions by producer. The offsets in them are not stable."""
 

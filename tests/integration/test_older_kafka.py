@@ -131,7 +131,7 @@ def test_rounds_alone(at: Settings, kafka: Server, worker_process: Start, tmp_pa
 
 
 def real_copy(kafka: Server, source: Path, target: Path) -> Path:
-    """Copy a folder of the broker, which is stopped meanwhile."""
+    """Copy a folder of the broker, which is stopped for it."""
     kafka.stop()
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(source, target)

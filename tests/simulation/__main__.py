@@ -5,8 +5,14 @@ import sys
 
 from .actors import Machines
 from .mutants import MUTANTS
-from .simulator import Simulation
+from .simulator import Fork, Simulation
 from .transitions import TRANSITIONS, name_of
+
+
+def fork(text: str) -> Fork:
+    """A fork as `STEP:SEED`."""
+    step, _, seed = text.partition(":")
+    return Fork(int(step), int(seed))
 
 
 def main() -> int:
@@ -14,10 +20,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("seed", type=int)
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="leave this rule out")
+    parser.add_argument(
+        "--fork", type=fork, action="append", default=[], metavar="STEP:SEED",
+        help="from this step on, another seed decides",
+    )  # fmt: skip
     parser.add_argument("--trace", action="store_true", help="print every effect and fault")
     arguments = parser.parse_args()
     machines = MUTANTS[arguments.mutant].machines if arguments.mutant else Machines()
-    simulation = Simulation(arguments.seed, machines, trace=print if arguments.trace else None)
+    simulation = Simulation(
+        arguments.seed, machines, trace=print if arguments.trace else None, forks=arguments.fork
+    )
     print(simulation.weather)
     found = simulation.run()
     for name in sorted(name_of(each) for each in simulation.taken if each in TRANSITIONS):

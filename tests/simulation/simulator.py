@@ -9,8 +9,9 @@ late.
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from stream_rater.adapters.local_log import Group
 from stream_rater.adapters.memory import Log
@@ -52,6 +53,13 @@ WINDOW = 12
 """A small window, so that duplicates beyond it happen, too."""
 
 
+class Fork(NamedTuple):
+    """From this step on, another seed decides."""
+
+    step: int
+    seed: int
+
+
 class Simulation:
     """The simulation of one seed."""
 
@@ -61,7 +69,10 @@ class Simulation:
         machines: Machines = PRODUCTION,
         *,
         trace: Callable[[str], None] | None = None,
+        taken: set[Taken] | None = None,
+        forks: Sequence[Fork] = (),
     ) -> None:
+        """`taken` gets the transitions between states that the machines take."""
         self.rng = random.Random(seed)
         self.rejects_per_second, self.machines = 0.1 if seed % 4 == 0 else 0.0, machines
         self.cache_bytes = CACHE_BYTES[seed // 4 % len(CACHE_BYTES)]
@@ -84,8 +95,11 @@ class Simulation:
         self.rows_in_flight: int = bounds.choice([0, 0, 3])
         """The most rows of a shard that an estimator has in flight; 0: as in production."""
         self.watch = Watch()
-        self.taken: set[Taken] = set()
+        self.taken: set[Taken] = set() if taken is None else taken
         """The transitions between states that the machines have taken."""
+        self._forks = {each.step: each.seed for each in forks}
+        self.steps = 0
+        """The steps that were taken while there were faults."""
         self.upgrading = False
         """Whether workers that start from now on have the next release and ladders file."""
         self.actors: list[Actor] = []
@@ -224,6 +238,9 @@ class Simulation:
         actor.driver.now_s = self.now_s + actor.skew_s
 
     def _step(self) -> None:
+        self.steps += 1
+        if self.steps in self._forks:
+            self.rng.seed(self._forks[self.steps])
         actor = self.actors[int(self.rng.random() * len(self.actors))]
         if actor.ended:
             self._start_again(actor)

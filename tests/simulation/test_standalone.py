@@ -137,10 +137,11 @@ class Life:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beliefs are merged, and events pruned, after a few."""
+    """Beliefs are merged, and events pruned, after a few. As many events stay as a turn publishes,
+    so that the subscriber sees all of them."""
     monkeypatch.setattr(beliefs, "RECENT", 12)
     monkeypatch.setattr(beliefs, "LEAST_MERGED", 2)
-    monkeypatch.setattr(events, "KEPT", 10)
+    monkeypatch.setattr(events, "KEPT", 50)
     monkeypatch.setattr(events, "PRUNED_TOGETHER", 10)
     monkeypatch.setattr(events, "LEAST_PRUNED", 2)
 

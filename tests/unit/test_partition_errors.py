@@ -11,6 +11,7 @@ from stream_rater.adapters.kafka.consumer import Input
 from stream_rater.adapters.kafka.topics import Admin
 from stream_rater.config.settings import Settings
 from stream_rater.contract.errors import Denied, LogTrouble
+from stream_rater.pipeline.ports import SourceCommit
 
 AT = Settings(kafka="127.0.0.1:1")
 NO_OFFSET = -1001
@@ -21,8 +22,8 @@ DENIED = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "denied")
 def of_one_partition(error: KafkaError | None) -> Any:
     """A client that answers well for partition 0, and for 1 with this error, or never committed."""
     answer = [
-        SimpleNamespace(partition=0, offset=7, error=None),
-        SimpleNamespace(partition=1, offset=NO_OFFSET, error=error),
+        SimpleNamespace(partition=0, offset=7, metadata="", error=None),
+        SimpleNamespace(partition=1, offset=NO_OFFSET, metadata=None, error=error),
     ]
     return SimpleNamespace(committed=lambda *_, **__: answer, commit=lambda *_, **__: answer)
 
@@ -72,4 +73,5 @@ def test_a_partition_that_was_never_committed_is_none(
     asked: Callable[[str, KafkaError | None], Any], who: str
 ) -> None:
     """Beside one that was."""
-    assert asked(who, None) == {0: 7, 1: None}
+    seven = 7 if who == "worker" else SourceCommit(7)
+    assert asked(who, None) == {0: seven, 1: None}

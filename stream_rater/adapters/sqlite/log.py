@@ -121,7 +121,7 @@ class SqliteLog(LocalLog):
                 rows = connection.execute(
                     "SELECT partition, next FROM committed WHERE consumers = ?", (name,)
                 )
-                group.committed = dict(rows)
+                group.committed, group.tails = dict(rows), {}  # they are not in the file
 
     def add_shards(self, count: int) -> None:
         """Add shards. Running workers do not notice them."""

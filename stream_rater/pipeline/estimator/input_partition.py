@@ -68,7 +68,8 @@ class InputPartition:
         self._next_offset = record.offset + 1
         live = record.offset >= self._committed
         if live:
-            self._begin(record)
+            self._unfinished.append(record.offset)
+            self._checksums.append(None if record.unreadable else checksum(record.value))
         try:
             if isinstance(found, Invalid):
                 raise found
@@ -85,12 +86,9 @@ class InputPartition:
         self._next_offset = record.offset + 1
         if record.offset < self._committed:
             return False
-        self._begin(record)
-        return True
-
-    def _begin(self, record: Record) -> None:
         self._unfinished.append(record.offset)
-        self._checksums.append(None if record.unreadable else checksum(record.value))
+        self._checksums.append(checksum(record.value))
+        return True
 
     def all_finished_before(self, offset: int) -> bool:
         """Whether all records before this offset are finished."""
