@@ -87,9 +87,7 @@ def _row_of_kfake() -> tuple[str, Row]:
 
         with start_on(None, start) as server:
             runner = Runner("kfake", KAFKA_VARIABLE, server.address)
-            found |= {
-                name: runner.tests(SUITES[name]) for name in ("the log", "topics", "commands")
-            }
+            found |= {name: runner.tests(SUITES[name]) for name in OF_KFAKE}
     return "kfake (franz-go)", found
 
 

@@ -85,8 +85,8 @@ def check_source(
 def lost_rounds(
     committed: Mapping[int, SourceCommit], found: Mapping[int, SourceTail]
 ) -> dict[int, str]:
-    """By partition of `round-completed`, the reason why its log is not the one of which the records
-    before the committed offset were finished. Partitions without one are left out."""
+    """By partition of `round-completed`, the reason why its log cannot be the one that was rated up
+    to the committed offset. Partitions whose log can be are left out."""
     reasons = {}
     for partition, commit in committed.items():
         log, c = found[partition], commit.offset

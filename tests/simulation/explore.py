@@ -7,6 +7,7 @@ seed. The exit code is 1 if any run violates the protocol; its line has the comm
 """
 
 import argparse
+import os
 import random
 import sys
 import time
@@ -128,7 +129,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=FIRST, help="the first seed (%(default)s)")
     parser.add_argument("--runs", type=int, default=2000, help="(%(default)s)")
     parser.add_argument("--minutes", type=float, default=10.0, help="(%(default)s)")
-    parser.add_argument("--processes", type=int, default=2, help="(%(default)s)")
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="(%(default)s)")
     parser.add_argument("--fresh", action="store_true", help="no variations, to compare")
     given = parser.parse_args()
     corpus = Corpus(random.Random(given.first), varying=not given.fresh)
