@@ -322,10 +322,20 @@ def part_sums(
 ) -> dict[int, int | None]:
     """The checksum of the record at one offset of each of these shards; None if the log does not
     hold it any more. Raises LogTrouble or Denied."""
-    records = _records_at(settings, admin, admin.topics.parts, offsets)
+    return record_sums(settings, admin, admin.topics.parts, offsets)
+
+
+def record_sums(
+    settings: Settings, admin: Admin, topic: str, offsets: Mapping[int, int]
+) -> dict[int, int | None]:
+    """The checksum of the record at one offset of each of these partitions, all of which end after
+    it; None if the log does not have it. Raises LogTrouble or Denied."""
+    if not offsets:
+        return {}
+    records = _records_at(settings, admin, topic, offsets)
     return {
-        shard: None if record is None or record.unreadable else checksum(record.value)
-        for shard, record in records.items()
+        partition: None if record is None or record.unreadable else checksum(record.value)
+        for partition, record in records.items()
     }
 
 

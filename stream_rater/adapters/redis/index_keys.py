@@ -59,6 +59,11 @@ SEASONS = f"{INDEX}:seasons"
 of players in the standings of a season."""
 
 
+TAILS = f"{INDEX}:tails"
+"""Hash: partition of `rating-changed` to the offset of the last record that was read, a space, and
+its checksum. It shows whether the topic still has the records that the index is made of."""
+
+
 class SeasonKeys(NamedTuple):
     """The keys of the standings of one season."""
 

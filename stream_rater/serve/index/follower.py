@@ -3,31 +3,37 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 from urllib.parse import unquote
 
 import msgspec
 
-from stream_rater.adapters.kafka.reader import Reader
+from stream_rater.adapters.kafka.reader import Reader, record_sums
 from stream_rater.adapters.kafka.topics import REQUEST_TIMEOUT_S, Admin
 from stream_rater.config.ladders import ANY_LADDER, Ladders
 from stream_rater.config.settings import Settings
-from stream_rater.contract.errors import Trouble
+from stream_rater.contract.errors import Trouble, Unrecoverable
 from stream_rater.contract.events import (
     UNDECODABLE,
     RatingChanged,
     rating_changed_from_json,
     to_json,
 )
-from stream_rater.contract.record import Record
+from stream_rater.contract.record import Record, checksum
 from stream_rater.pipeline.ports import pause_s
 from stream_rater.serve.entries import EntryKey, IndexedPlayer, IndexEvent, PlayerErased
 from stream_rater.serve.feed import RING_SIZE
 from stream_rater.serve.index.reader import IndexReader
 from stream_rater.serve.index.seasons import SeasonFollower
-from stream_rater.serve.index.writer import EventPlace, IndexLost, IndexWriter, other_topic_error
+from stream_rater.serve.index.writer import (
+    EventPlace,
+    IndexLost,
+    IndexWriter,
+    Tail,
+    other_topic_error,
+)
 
 POLL_S = 0.2
 SWEEP_S = 1.0
@@ -118,35 +124,53 @@ class Follower:
         writer = IndexWriter(self._settings, self._ladders)
         writer.check()
         asyncio.run(_check_rights(self._settings, self._ladders))
-        stored = writer.begin(topic, partitions)
+        stored, tails = writer.begin(topic, partitions), writer.tails()  # before the ends are read
         seasons = SeasonFollower(self._settings, admin, self._watcher.trouble, self._clock)
         with closing(seasons), Reader(self._settings, topic) as reader:
-            ends = []
-            for p, at in enumerate(stored):
-                _, end = reader.bounds(p)
-                if end < at:
-                    raise other_topic_error(
-                        topic, f"read to {at} of partition {p}, which ends at {end}"
-                    )
-                ends.append(end)
+            ends = [reader.bounds(p)[1] for p in range(partitions)]
+            self._check_topic(admin, topic, ends, stored, tails)
             # The feed gets some events again from before the stored place; the index has them.
             start = [max(0, at - RING_SIZE // partitions) for at in stored]
             reader.start_at(dict(enumerate(start)))
             self._watcher.begun(start)
             self._read(reader, writer, seasons, start, ends)
 
+    def _check_topic(
+        self, admin: Admin, topic: str, ends: Sequence[int], stored: Sequence[int],
+        tails: Mapping[int, Tail],
+    ) -> None:  # fmt: skip
+        """Raise Unrecoverable if the topic does not have what the index was made from. `ends`: the
+        end of each partition. `stored`: the positions of the index. `tails`: its last records."""
+        for p, end in enumerate(ends):
+            reached = max(stored[p], tails[p].offset + 1 if p in tails else 0)
+            if end < reached:
+                raise other_topic_error(
+                    topic, f"partition {p} was read to {reached}, and it ends at {end}"
+                )
+        known = {p: tail for p, tail in tails.items() if p < len(ends)}
+        offsets = {p: tail.offset for p, tail in known.items()}
+        for p, found in record_sums(self._settings, admin, topic, offsets).items():
+            if found is not None and found != known[p].checksum:
+                raise other_topic_error(
+                    topic, f"partition {p} has another record at offset {known[p].offset}"
+                )
+
     def _read(
         self, reader: Reader, writer: IndexWriter, seasons: SeasonFollower, positions: list[int],
         ends: list[int],
     ) -> None:  # fmt: skip
         checkpointed_s, ended, stored = -CHECKPOINT_S, set[int](), list[int]()
+        last: dict[int, Record] = {}
         while not self._stop.is_set():
             self.last_poll_s = self._clock()
             changes: list[tuple[EventPlace, IndexEvent]] = []
             events: list[NewEvent] = []
             for record in reader.gather(POLL_S):
+                if record.offset < positions[record.partition]:
+                    raise _went_back(reader.topic, record, positions[record.partition])
                 self._add_record(record, changes, events)
                 positions[record.partition] = record.offset + 1
+                last[record.partition] = record
             for partition, end in reader.ends.items():
                 positions[partition] = max(positions[partition], end)
             ended |= reader.ends.keys()
@@ -170,13 +194,13 @@ class Follower:
                     for p, (at, end) in enumerate(zip(positions, ends, strict=True))
                 )
                 if done and not self._sweep(writer):
-                    self._checkpoint(writer, positions)
+                    self._checkpoint(writer, positions, last)
                     self.caught_up, checkpointed_s = True, now_s
             elif now_s - checkpointed_s >= CHECKPOINT_S or (
                 self._hurried.is_set() and positions != stored
             ):
                 self._hurried.clear()
-                self._checkpoint(writer, positions)
+                self._checkpoint(writer, positions, last)
                 checkpointed_s, stored = now_s, list(positions)
             self._watcher.polled(self.caught_up, self.lag)
 
@@ -191,8 +215,14 @@ class Follower:
                 break
         return more
 
-    def _checkpoint(self, writer: IndexWriter, positions: Sequence[int]) -> None:
-        writer.checkpoint(positions)
+    def _checkpoint(
+        self, writer: IndexWriter, positions: Sequence[int], last: dict[int, Record]
+    ) -> None:
+        """`last` has the last record of each partition since the last checkpoint."""
+        writer.checkpoint(
+            positions, {p: Tail(each.offset, checksum(each.value)) for p, each in last.items()}
+        )
+        last.clear()
         self._watcher.checkpointed(positions)
 
     def _add_record(
@@ -210,6 +240,14 @@ class Follower:
             changes.append((place, event))
         except UNDECODABLE:
             self._watcher.skipped(*place)
+
+
+def _went_back(topic: str, record: Record, position: int) -> Unrecoverable:
+    """The error for a partition whose end was lost while it was read."""
+    return other_topic_error(
+        topic,
+        f"partition {record.partition} was read to {position}, and goes on at {record.offset}",
+    )
 
 
 def key_of(event: RatingChanged) -> EntryKey:

@@ -19,6 +19,10 @@ A single key may also be lost, by eviction or by hand. So each write stores how 
 other keys have. A process that finds another number deletes the ladder's index, which is then made
 again.
 
+The topic may be another one than it was, or Kafka may have lost its last records. So a checkpoint
+also stores the offset and the checksum of each partition's last record, and a process that begins
+to read compares them with the topic (`Tail`).
+
 If players may leave a leaderboard without an event, a fourth step takes them out:
 
 4. Sweep, about once a second: for each ladder, take out players whose moment has come, in order of
@@ -38,6 +42,7 @@ from stream_rater.adapters.redis.index_keys import (
     SIZES,
     SUMMARY,
     SWEPT,
+    TAILS,
     VIEWS,
     LadderKeys,
     keys_of,
@@ -81,6 +86,13 @@ Positions = dict[int, int]
 
 EventPlace = tuple[int, int]
 """The partition and the offset of an event."""
+
+
+class Tail(NamedTuple):
+    """A record of a partition: the last one that was read."""
+
+    offset: int
+    checksum: int
 
 
 class IndexLost(Exception):
@@ -127,7 +139,7 @@ class IndexWriter:
         with translated_failures(self._login):
             root = root_of(self._client.zrange(ROOT, 0, -1, withscores=True))
             if others := [each for each in root.topics if each != topic]:
-                raise other_topic_error(topic, f"made of {others[0]!r}")
+                raise other_topic_error(topic, f"it was made from {others[0]!r}")
             self._client.zadd(ROOT, {topic_member(topic): 0})
             self._positions = root.positions
             self._ladders = {
@@ -136,6 +148,13 @@ class IndexWriter:
             }
         all_positions = [self._positions, *self._ladders.values()]
         return [min(each.get(p, 0) for each in all_positions) for p in range(partitions)]
+
+    def tails(self) -> dict[int, Tail]:
+        """By partition, the last record that any process had read at its last checkpoint. A
+        partition is absent if this is unknown."""
+        with translated_failures(self._login):
+            found = self._client.hgetall(TAILS)
+        return {int(p): Tail(*map(int, tail.split())) for p, tail in found.items()}
 
     def apply(
         self, events: Sequence[IndexEvent], positions: Sequence[int],
@@ -176,10 +195,13 @@ class IndexWriter:
                     more |= self._sweep(ladder, now_s)
         return more
 
-    def checkpoint(self, positions: Sequence[int]) -> None:
+    def checkpoint(self, positions: Sequence[int], tails: Mapping[int, Tail] = {}) -> None:
         """Store that everything before these positions is applied, and check that the index still
-        exists. Raises IndexLost."""
+        exists. `tails`: by partition, the last record. Raises IndexLost."""
         with translated_failures(self._login):
+            if tails:
+                last = {p: f"{tail.offset} {tail.checksum}" for p, tail in tails.items()}
+                self._client.hset(TAILS, mapping=last)
             if self._now() >= self._kept_s + KEEP_S:
                 self._keep()
             for ladder in list(self._ladders):
@@ -293,9 +315,9 @@ def _too_often(ladder: str) -> StoreTrouble:
 
 
 def other_topic_error(topic: str, why: str) -> Unrecoverable:
-    """The error for an index that was not made from this topic."""
+    """The error for an index that was not made from this topic, as it is now."""
     return Unrecoverable(
-        f"the index in Redis is of another topic than {topic!r}: it is {why}: delete the keys that "
+        f"the index in Redis was not made from {topic!r} as it is now: {why}: delete the keys that "
         f"begin with {INDEX!r} or {ROOT!r}, or give `serve` another database of Redis"
     )
 

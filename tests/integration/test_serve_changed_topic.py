@@ -1,0 +1,121 @@
+"""`serve` finds that its index was made from a `rating-changed` that is another one now: Kafka was
+restored, or has lost its last records. It ends in one line, with the cure."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import redis
+
+from stream_rater.adapters.kafka.copier import delete_topics
+from stream_rater.adapters.kafka.topics import Admin, Topics
+from stream_rater.adapters.redis.index_keys import TAILS, drop_index
+from stream_rater.config.settings import Settings
+from tests import real
+from tests.contract.test_serve_index import an_event, contents
+from tests.integration.processes import WorkerProcess, wait_until
+from tests.integration.serving import Serve, ask
+from tests.integration.test_serve import EU, rated, serve
+from tests.integration.test_service import Start
+from tests.integration.topics import Bytes, produce
+
+__all__ = ["serve"]
+
+LOOKUP = "/v1/ladders/eu/players:lookup"
+
+
+def publish(at: Settings, ratings: Iterable[float]) -> None:
+    """Events of one player, all in one partition."""
+    values = [
+        Bytes(msgspec.json.encode(an_event("p", i, rating, ladder="eu")), partition=0)
+        for i, rating in enumerate(ratings)
+    ]
+    produce(at, values, Topics.of(at).changed)
+
+
+def renew(at: Settings, ratings: Iterable[float]) -> None:
+    """Replace the topic by one with other events."""
+    delete_topics(at, [Topics.of(at).changed])
+    Admin(at).create_topics()
+    publish(at, ratings)
+
+
+def rating(api: WorkerProcess) -> float | None:
+    """The player's rating; None while there is no answer."""
+    found = ask(api, LOOKUP, {"players": ["p"]})
+    return float(found.json["players"][0]["rating"]) if found.status == 200 else None
+
+
+def refusal(api: WorkerProcess) -> str:
+    """The last line of a process that has ended with an error."""
+    assert api.wait() == 1
+    return api.log().splitlines()[-1]
+
+
+def test_a_topic_that_has_grown_again(settings: real.SettingsFactory, serve: Serve) -> None:
+    """It is longer than before, and only a record shows that it is another one. Once the index is
+    deleted, it is made from the present topic."""
+    at = settings()
+    Admin(at).create_topics()
+    publish(at, [1500.0, 1600.0, 1700.0])
+    api = serve(at)
+    assert rating(api) == 1700.0
+    wait_until(lambda: TAILS.encode() in contents(at), "a checkpoint has stored the last record")
+    api.terminate()
+    assert api.wait() == 0
+    renew(at, [1500.0, 1600.0, 1800.0, 1900.0])
+    said = refusal(serve(at, ready=False))
+    assert "partition 0 has another record at offset 2: delete the keys that begin with" in said
+    drop_index(at)
+    assert rating(serve(at)) == 1900.0
+
+
+def test_a_topic_that_is_shorter(settings: real.SettingsFactory, serve: Serve) -> None:
+    """Its end shows it."""
+    at = settings()
+    Admin(at).create_topics()
+    publish(at, [1500.0, 1600.0, 1700.0])
+    api = serve(at)
+    wait_until(lambda: TAILS.encode() in contents(at), "a checkpoint has stored the last record")
+    api.kill()
+    renew(at, [1500.0, 1600.0])
+    said = refusal(serve(at, ready=False))
+    assert "partition 0 was read to 3, and it ends at 2: delete the keys that begin with" in said
+
+
+def test_the_same_topic_again(settings: real.SettingsFactory, serve: Serve) -> None:
+    """A copy with equal events is as good."""
+    at = settings()
+    Admin(at).create_topics()
+    publish(at, [1500.0, 1600.0, 1700.0])
+    api = serve(at)
+    wait_until(lambda: TAILS.encode() in contents(at), "a checkpoint has stored the last record")
+    api.kill()
+    renew(at, [1500.0, 1600.0, 1700.0, 1800.0])
+    assert rating(serve(at)) == 1800.0
+
+
+def test_a_record_that_is_not_there(
+    settings: real.SettingsFactory, worker_process: Start, serve: Serve
+) -> None:
+    """Compaction may have removed it. Here the end of a transaction has its offset."""
+    at = settings()
+    rated(at, worker_process, 10)
+    ends = Admin(at).ends(Topics.of(at).changed, 4)
+    client: Any = redis.Redis.from_url(at.redis)
+    client.hset(TAILS, mapping={p: f"{end - 1} 1" for p, end in enumerate(ends) if end})
+    client.close()
+    assert ask(serve(at), f"/v1/ladders/{EU}/players/ann").status == 200
+
+
+def test_a_topic_that_changes_while_it_is_read(
+    settings: real.SettingsFactory, serve: Serve
+) -> None:
+    """A running process finds it, too."""
+    at = settings()
+    Admin(at).create_topics()
+    publish(at, [1500.0, 1600.0, 1700.0])
+    api = serve(at)
+    wait_until(lambda: TAILS.encode() in contents(at), "a checkpoint has stored the last record")
+    renew(at, [1500.0, 1650.0, 1850.0, 1900.0])
+    assert "delete the keys that begin with" in refusal(api)
